@@ -1,0 +1,1 @@
+"""Encoders: modules that map a packed batch to hidden states."""

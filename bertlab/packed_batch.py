@@ -1,0 +1,206 @@
+"""The only batch there is: sequences laid end to end with no padding.
+
+``PackedSequences`` is its NumPy form, made and corrupted in the data workers; ``PackedBatch`` is
+its torch form, which the encoder and the tasks read. T is the number of tokens of a batch, B the
+number of its sequences, H the hidden size.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass
+class PackedSequences:
+    """Sequences of one micro-batch as NumPy arrays, before they become tensors.
+
+    Attributes:
+        input_ids: ``(T,)`` int64 ids, special tokens included. Objectives may overwrite them.
+        token_type_ids: ``(T,)`` int64, 0 for segment A, 1 for segment B.
+        position_ids: ``(T,)`` int64, counts from 0 in every sequence.
+        cu_seqlens: ``(B + 1,)`` int64; sequence b is ``[cu_seqlens[b], cu_seqlens[b + 1])``.
+        corpus_offsets: ``(T,)`` int64 position of the token in the token store, -1 for the special
+            tokens that the sampler added.
+        epochs: ``(B,)`` int64 epoch that each sequence belongs to.
+        indices: ``(B,)`` int64 number of the sequence in its epoch. Draws that are keyed by
+            ``epochs`` and ``indices`` do not depend on batch composition.
+        fields: arrays of the tasks and of the sampler by name, for example
+            ``next_sentence_label`` ``(B,)`` (0: B follows A, 1: B is random, as Hugging Face).
+        counts: number of predictions that each task makes in this batch.
+    """
+
+    input_ids: IntArray
+    token_type_ids: IntArray
+    position_ids: IntArray
+    cu_seqlens: IntArray
+    corpus_offsets: IntArray
+    epochs: IntArray
+    indices: IntArray
+    fields: dict[str, npt.NDArray[np.generic]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def lengths(self) -> IntArray:
+        """``(B,)`` number of tokens of each sequence."""
+        return np.diff(self.cu_seqlens)
+
+    @property
+    def sequence_of_token(self) -> IntArray:
+        """``(T,)`` number of the sequence that each token belongs to."""
+        return np.repeat(np.arange(len(self.cu_seqlens) - 1), self.lengths)
+
+    def to_batch(self, window_counts: dict[str, int] | None = None) -> "PackedBatch":
+        """Return the torch form; ``window_counts`` as in :class:`PackedBatch`."""
+        return PackedBatch(
+            input_ids=torch.from_numpy(self.input_ids),
+            token_type_ids=torch.from_numpy(self.token_type_ids),
+            position_ids=torch.from_numpy(self.position_ids),
+            cu_seqlens=torch.from_numpy(self.cu_seqlens.astype(np.int32)),
+            max_seqlen=int(self.lengths.max()),
+            fields={name: torch.from_numpy(array) for name, array in self.fields.items()},
+            counts=dict(self.counts),
+            window_counts=dict(self.counts if window_counts is None else window_counts),
+        )
+
+
+@dataclass
+class PackedBatch:
+    """Sequences of one micro-batch as tensors.
+
+    Attributes:
+        input_ids: ``(T,)`` int64.
+        token_type_ids: ``(T,)`` int64.
+        position_ids: ``(T,)`` int64.
+        cu_seqlens: ``(B + 1,)`` int32 cumulative lengths, starts with 0.
+        max_seqlen: length of the longest sequence.
+        fields: the tasks' own tensors by name.
+        counts: number of predictions of each task in this batch.
+        window_counts: the same over all batches of this process that one optimiser step
+            accumulates, so that accumulation weighs by predicted tokens.
+    """
+
+    input_ids: Tensor
+    token_type_ids: Tensor
+    position_ids: Tensor
+    cu_seqlens: Tensor
+    max_seqlen: int
+    fields: dict[str, Tensor] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    window_counts: dict[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """Number of sequences B."""
+        return len(self.cu_seqlens) - 1
+
+    @cached_property
+    def lengths(self) -> Tensor:
+        """``(B,)`` int64 number of tokens of each sequence."""
+        return (self.cu_seqlens[1:] - self.cu_seqlens[:-1]).long()
+
+    @cached_property
+    def padded_index(self) -> Tensor:
+        """``(T,)`` int64 place of each token in the flattened ``(B * max_seqlen)`` layout."""
+        starts = self.cu_seqlens[:-1].long()
+        shift = torch.arange(len(self), device=starts.device) * self.max_seqlen - starts
+        total = self.input_ids.shape[0]
+        return torch.arange(total, device=starts.device) + torch.repeat_interleave(
+            shift, self.lengths, output_size=total
+        )
+
+    @cached_property
+    def attention_mask(self) -> Tensor:
+        """``(B, max_seqlen)`` bool, True where the padded layout holds a token."""
+        return torch.arange(self.max_seqlen, device=self.cu_seqlens.device) < self.lengths[:, None]
+
+    def to(self, device: torch.device, non_blocking: bool = False) -> "PackedBatch":
+        """Return the batch on ``device``."""
+
+        def move(tensor: Tensor) -> Tensor:
+            return tensor.to(device, non_blocking=non_blocking)
+
+        return replace(
+            self,
+            input_ids=move(self.input_ids),
+            token_type_ids=move(self.token_type_ids),
+            position_ids=move(self.position_ids),
+            cu_seqlens=move(self.cu_seqlens),
+            fields={name: move(tensor) for name, tensor in self.fields.items()},
+        )
+
+    def pin_memory(self) -> "PackedBatch":
+        """Return the batch in page-locked memory, as ``DataLoader(pin_memory=True)`` asks."""
+        return replace(
+            self,
+            input_ids=self.input_ids.pin_memory(),
+            token_type_ids=self.token_type_ids.pin_memory(),
+            position_ids=self.position_ids.pin_memory(),
+            cu_seqlens=self.cu_seqlens.pin_memory(),
+            fields={name: tensor.pin_memory() for name, tensor in self.fields.items()},
+        )
+
+
+def pack(
+    input_ids: Sequence[Sequence[int]], token_type_ids: Sequence[Sequence[int]] | None = None
+) -> PackedBatch:
+    """Pack plain lists of ids, one list a sequence, for prediction and tests.
+
+    Args:
+        input_ids: ids of each sequence, special tokens included; none may be empty.
+        token_type_ids: segment ids of the same shape; zeros if None.
+    """
+    lengths = [len(sequence) for sequence in input_ids]
+    if not lengths or min(lengths) == 0:
+        raise ValueError(f"expected at least one sequence and no empty one, got lengths {lengths}")
+    flat = torch.tensor([token for sequence in input_ids for token in sequence])
+    if token_type_ids is None:
+        types = torch.zeros_like(flat)
+    else:
+        types = torch.tensor([kind for sequence in token_type_ids for kind in sequence])
+    return PackedBatch(
+        input_ids=flat,
+        token_type_ids=types,
+        position_ids=torch.cat([torch.arange(length) for length in lengths]),
+        cu_seqlens=torch.tensor([0, *np.cumsum(lengths).tolist()], dtype=torch.int32),
+        max_seqlen=max(lengths),
+    )
+
+
+@dataclass
+class EncoderOutput:
+    """Hidden states of a batch, and the shapes that tasks ask for.
+
+    Attributes:
+        tokens: ``(T, H)`` hidden states of the last layer.
+        batch: the batch that was encoded.
+        pooler: maps ``(B, H)`` hidden states of ``[CLS]`` to ``(B, H)`` (paper sec. 3.1, C).
+        all_layers: ``L + 1`` tensors ``(T, H)``, embeddings first, or None if not asked for.
+    """
+
+    tokens: Tensor
+    batch: PackedBatch
+    pooler: Callable[[Tensor], Tensor]
+    all_layers: list[Tensor] | None = None
+
+    @property
+    def cls(self) -> Tensor:
+        """``(B, H)`` hidden state of the first token of each sequence."""
+        return self.tokens[self.batch.cu_seqlens[:-1].long()]
+
+    @cached_property
+    def pooled(self) -> Tensor:
+        """``(B, H)`` pooled output; computed once, and only if a task asks for it."""
+        return self.pooler(self.cls)
+
+    def padded(self) -> Tensor:
+        """``(B, max_seqlen, H)`` hidden states, zeros where there is no token."""
+        rows = len(self.batch) * self.batch.max_seqlen
+        flat = self.tokens.new_zeros(rows, self.tokens.shape[-1])
+        flat = flat.index_copy(0, self.batch.padded_index, self.tokens)
+        return flat.view(len(self.batch), self.batch.max_seqlen, -1)

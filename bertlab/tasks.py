@@ -1,0 +1,108 @@
+"""What the encoder is trained or scored on: the contract of objectives (and, later, heads)."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor, nn
+
+from bertlab.packed_batch import EncoderOutput, PackedBatch, PackedSequences
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
+
+    from bertlab.data.counter_rng import CounterRNG
+    from bertlab.data.tokenizer import WordPieceTokenizer
+    from bertlab.encoders.base import Encoder
+
+
+@dataclass(frozen=True)
+class TaskContext:
+    """What a task is built for.
+
+    Attributes:
+        encoder: the encoder whose hidden states the task reads; its token embedding can be tied.
+        tokenizer: ids of special tokens, which ids continue a word, and the way back to text.
+        token_counts: ``(vocab_size,)`` int64 occurrences in the training text, for baselines;
+            None where there is no training text at hand (prediction, export).
+    """
+
+    encoder: "Encoder"
+    tokenizer: "WordPieceTokenizer"
+    token_counts: npt.NDArray[np.int64] | None = None
+
+
+@dataclass
+class TaskLoss:
+    """A loss as a sum and a count, so that accumulation and several devices average right.
+
+    Attributes:
+        sum: scalar, summed over the predictions of the batch.
+        count: number of predictions (masked tokens, sequences, …).
+        preds: what the metrics compare, one row a prediction; usually class ids ``(count,)``.
+        target: the truth, in the shape that the metrics expect.
+    """
+
+    sum: Tensor
+    count: int
+    preds: Tensor
+    target: Tensor
+
+
+class Task(nn.Module, ABC):
+    """Owns its parameters, data needs, loss, metrics and decoding.
+
+    ``__init__`` takes the user's settings only (they become config keys). Layers are made in
+    :meth:`build`, when the sizes are known.
+    """
+
+    @abstractmethod
+    def build(self, context: TaskContext) -> None:
+        """Create the layers that the task adds to the encoder. Called once, before training."""
+
+    @abstractmethod
+    def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
+        """Return the summed loss, its count, and predictions with their truth for the metrics."""
+
+    def metrics(self) -> "dict[str, Metric]":
+        """Return fresh torchmetrics by name, updated with ``(preds, target)`` of the loss."""
+        return {}
+
+    def derived_metrics(self, values: dict[str, float]) -> dict[str, float]:
+        """Return metrics made from the epoch's ``values``: ``loss`` and those of ``metrics``."""
+        del values
+        return {}
+
+    @abstractmethod
+    def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
+        """Return predictions in the user's terms, one JSON-ready dict for each of B sequences."""
+
+
+class Objective(Task):
+    """A self-supervised task: it labels, and may corrupt, unlabelled sequences.
+
+    Attributes:
+        requires_pairs: the objective needs segments A and B (``nsp``).
+        corrupts_input: :meth:`prepare` overwrites ``input_ids``; one objective of a run may.
+        requires_causal: True needs a left-to-right encoder, False a bidirectional one.
+    """
+
+    requires_pairs: ClassVar[bool] = False
+    corrupts_input: ClassVar[bool] = False
+    requires_causal: ClassVar[bool | None] = None
+
+    @abstractmethod
+    def prepare(self, sequences: PackedSequences, rng: "CounterRNG", training: bool) -> int:
+        """Label (and corrupt) a batch in place, vectorised, in a data worker.
+
+        Args:
+            sequences: written to: ``fields`` for labels, ``input_ids`` for corruption.
+            rng: draws keyed by counters; key them by ``epochs`` and ``indices`` (or
+                ``corpus_offsets``), never by the place in the batch.
+            training: False for evaluation, which must not depend on training settings.
+
+        Returns:
+            The number of predictions that :meth:`loss` will make on this batch.
+        """
