@@ -1,0 +1,61 @@
+"""Attention inside each sequence of a packed batch, by the best kernel that the device has."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.attention.varlen import varlen_attn
+
+from bertlab.packed_batch import PackedBatch
+
+
+def packed_attention(
+    qkv: Tensor, batch: PackedBatch, num_heads: int, dropout: float, causal: bool
+) -> Tensor:
+    """Scaled dot-product attention; a token sees the tokens of its own sequence only.
+
+    Args:
+        qkv: ``(T, 3 * H)`` queries, keys and values side by side.
+        batch: gives the borders of the B sequences.
+        num_heads: A; H / A is the size of a head.
+        dropout: probability of dropping an attention weight; 0 in evaluation.
+        causal: mask what is to the right.
+
+    Returns:
+        ``(T, H)``, in the dtype of ``qkv``.
+    """
+    if qkv.is_cuda and qkv.dtype in (torch.float16, torch.bfloat16) and dropout == 0.0:
+        return _varlen_attention(qkv, batch, num_heads, causal)
+    return _padded_attention(qkv, batch, num_heads, dropout, causal)
+
+
+def _varlen_attention(qkv: Tensor, batch: PackedBatch, num_heads: int, causal: bool) -> Tensor:
+    query, key, value = qkv.view(len(qkv), 3, num_heads, -1).unbind(1)  # (T, A, H / A) each
+    cu_seqlens, longest = batch.cu_seqlens, batch.max_seqlen
+    window = (-1, 0) if causal else (-1, -1)
+    attended = varlen_attn(
+        query, key, value, cu_seqlens, cu_seqlens, longest, longest, window_size=window
+    )
+    assert isinstance(attended, Tensor)
+    return attended.reshape(len(qkv), -1)
+
+
+def _padded_attention(
+    qkv: Tensor, batch: PackedBatch, num_heads: int, dropout: float, causal: bool
+) -> Tensor:
+    rows, longest = len(batch), batch.max_seqlen
+    equal_lengths = rows * longest == len(qkv)
+    padded = qkv
+    if not equal_lengths:
+        padded = qkv.new_zeros(rows * longest, qkv.shape[-1])
+        padded = padded.index_copy(0, batch.padded_index, qkv)
+    # (B, S, 3, A, d) -> three of (B, A, S, d)
+    query, key, value = padded.view(rows, longest, 3, num_heads, -1).permute(2, 0, 3, 1, 4)
+    mask = None if equal_lengths else batch.attention_mask[:, None, None, :]
+    if mask is not None and causal:
+        left = torch.ones(longest, longest, dtype=torch.bool, device=qkv.device).tril()
+        mask = mask & left
+    attended = F.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal and equal_lengths
+    )
+    attended = attended.transpose(1, 2).reshape(rows * longest, -1)
+    return attended if equal_lengths else attended[batch.padded_index]

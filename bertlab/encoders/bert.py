@@ -1,0 +1,238 @@
+"""The paper's encoder (Devlin et al. 2018, sec. 3): a post-LN Transformer over packed tokens."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bertlab.encoders.attention import packed_attention
+from bertlab.encoders.base import Encoder
+from bertlab.encoders.initialization import initialize
+from bertlab.errors import ConfigError
+from bertlab.packed_batch import EncoderOutput, PackedBatch
+
+Preset = Literal["tiny", "mini", "small", "medium", "base", "large"]
+
+
+@dataclass(frozen=True)
+class BertSize:
+    """Layers L, hidden size H and attention heads A."""
+
+    num_hidden_layers: int
+    hidden_size: int
+    num_attention_heads: int
+
+
+# base and large: the paper, sec. 3; the small ones: Turc et al. 2019, "Well-Read Students"
+PRESETS: dict[Preset, BertSize] = {
+    "tiny": BertSize(2, 128, 2),
+    "mini": BertSize(4, 256, 4),
+    "small": BertSize(4, 512, 8),
+    "medium": BertSize(8, 512, 8),
+    "base": BertSize(12, 768, 12),
+    "large": BertSize(24, 1024, 16),
+}
+
+
+class BertEncoder(Encoder):
+    """Token, segment and position embeddings, L Transformer layers, and a pooler.
+
+    Args:
+        vocab_size: size of the vocabulary; linked to the tokenizer in configs.
+        preset: the size whose dimensions are used where none is given below.
+        num_hidden_layers: number of Transformer layers, L.
+        hidden_size: width of the hidden states, H.
+        num_attention_heads: number of attention heads, A; must divide ``hidden_size``.
+        intermediate_size: width of the feed-forward layers; 4 H if not given.
+        max_position_embeddings: longest sequence in tokens.
+        type_vocab_size: number of segments.
+        hidden_dropout_prob: dropout on embeddings and on each sub-layer's output.
+        attention_probs_dropout_prob: dropout on attention weights. On a GPU, 0 selects the
+            variable-length flash kernel, which has no dropout.
+        layer_norm_eps: epsilon of the LayerNorms.
+        initializer_range: standard deviation of the initial weights.
+        causal: left-to-right attention, for the paper's LTR ablation (sec. 5.1).
+        position_embedding: learned (BERT) or sinusoidal (Vaswani et al. 2017, sec. 3.5).
+        pad_token_id: kept for Hugging Face's config; packed batches hold no padding.
+
+    Raises:
+        ConfigError: if the heads do not divide the hidden size, or a size is below 1.
+    """
+
+    sinusoidal_table: Tensor
+
+    def __init__(
+        self,
+        vocab_size: int,
+        preset: Preset = "base",
+        num_hidden_layers: int | None = None,
+        hidden_size: int | None = None,
+        num_attention_heads: int | None = None,
+        intermediate_size: int | None = None,
+        max_position_embeddings: int = 512,
+        type_vocab_size: int = 2,
+        hidden_dropout_prob: float = 0.1,
+        attention_probs_dropout_prob: float = 0.1,
+        layer_norm_eps: float = 1e-12,
+        initializer_range: float = 0.02,
+        causal: bool = False,
+        position_embedding: Literal["learned", "sinusoidal"] = "learned",
+        pad_token_id: int = 0,
+    ) -> None:
+        super().__init__()
+        if preset not in PRESETS:
+            raise ConfigError(f"encoder.preset: found {preset!r}, expected one of {list(PRESETS)}")
+        size = PRESETS[preset]
+        self.vocab_size = vocab_size
+        self.num_hidden_layers = num_hidden_layers or size.num_hidden_layers
+        self.hidden_size = hidden_size or size.hidden_size
+        self.num_attention_heads = num_attention_heads or size.num_attention_heads
+        self.intermediate_size = intermediate_size or 4 * self.hidden_size
+        self.max_position_embeddings = max_position_embeddings
+        self.type_vocab_size = type_vocab_size
+        self.hidden_dropout_prob = hidden_dropout_prob
+        self.attention_probs_dropout_prob = attention_probs_dropout_prob
+        self.layer_norm_eps = layer_norm_eps
+        self.initializer_range = initializer_range
+        self.causal = causal
+        self.position_embedding_type = position_embedding
+        self.pad_token_id = pad_token_id
+        self._check_sizes()
+
+        width = self.hidden_size
+        self.token_embedding = nn.Embedding(vocab_size, width)
+        if position_embedding == "learned":
+            self.position_embedding = nn.Embedding(max_position_embeddings, width)
+        else:
+            table = sinusoidal_positions(max_position_embeddings, width)
+            self.register_buffer("sinusoidal_table", table, persistent=False)
+        self.token_type_embedding = nn.Embedding(type_vocab_size, width)
+        self.embedding_norm = nn.LayerNorm(width, eps=layer_norm_eps)
+        self.dropout = nn.Dropout(hidden_dropout_prob)
+        self.layers = nn.ModuleList(
+            BertLayer(
+                hidden_size=width,
+                num_attention_heads=self.num_attention_heads,
+                intermediate_size=self.intermediate_size,
+                hidden_dropout_prob=hidden_dropout_prob,
+                attention_probs_dropout_prob=attention_probs_dropout_prob,
+                layer_norm_eps=layer_norm_eps,
+                causal=causal,
+            )
+            for _ in range(self.num_hidden_layers)
+        )
+        self.pooler = nn.Linear(width, width)
+        initialize(self, initializer_range)
+
+    def forward(self, batch: PackedBatch, all_layers: bool = False) -> EncoderOutput:
+        """Encode T packed tokens into ``(T, H)`` hidden states."""
+        hidden = self.dropout(self.embedding_norm(self._embed(batch)))
+        layers = [hidden]
+        for layer in self.layers:
+            hidden = layer(hidden, batch)
+            if all_layers:
+                layers.append(hidden)
+        return EncoderOutput(
+            tokens=hidden,
+            batch=batch,
+            pooler=self._pool,
+            all_layers=layers if all_layers else None,
+        )
+
+    def _embed(self, batch: PackedBatch) -> Tensor:
+        tokens: Tensor = self.token_embedding(batch.input_ids)
+        segments: Tensor = self.token_type_embedding(batch.token_type_ids)
+        if self.position_embedding_type == "learned":
+            positions: Tensor = self.position_embedding(batch.position_ids)
+        else:
+            positions = self.sinusoidal_table[batch.position_ids]
+        return tokens + segments + positions
+
+    def _pool(self, cls: Tensor) -> Tensor:
+        return torch.tanh(self.pooler(cls))
+
+    def _check_sizes(self) -> None:
+        for name in ("vocab_size", "num_hidden_layers", "hidden_size", "num_attention_heads"):
+            if getattr(self, name) < 1:
+                raise ConfigError(
+                    f"encoder.{name}: found {getattr(self, name)}, expected 1 or more"
+                )
+        if self.hidden_size % self.num_attention_heads:
+            raise ConfigError(
+                f"encoder.num_attention_heads: {self.num_attention_heads} heads do not divide "
+                f"hidden_size {self.hidden_size}"
+            )
+
+
+class BertLayer(nn.Module):
+    """Self-attention, then a feed-forward network, each followed by add and LayerNorm."""
+
+    def __init__(
+        self,
+        hidden_size: int,
+        num_attention_heads: int,
+        intermediate_size: int,
+        hidden_dropout_prob: float,
+        attention_probs_dropout_prob: float,
+        layer_norm_eps: float,
+        causal: bool,
+    ) -> None:
+        super().__init__()
+        self.attention = SelfAttention(
+            hidden_size, num_attention_heads, attention_probs_dropout_prob, causal
+        )
+        self.attention_norm = nn.LayerNorm(hidden_size, eps=layer_norm_eps)
+        self.intermediate = nn.Linear(hidden_size, intermediate_size)
+        self.output = nn.Linear(intermediate_size, hidden_size)
+        self.output_norm = nn.LayerNorm(hidden_size, eps=layer_norm_eps)
+        self.dropout = nn.Dropout(hidden_dropout_prob)
+
+    def forward(self, hidden: Tensor, batch: PackedBatch) -> Tensor:
+        """Map ``(T, H)`` to ``(T, H)``."""
+        attended = self.dropout(self.attention(hidden, batch))
+        hidden = self.attention_norm(hidden + attended)
+        expanded = F.gelu(self.intermediate(hidden))  # exact, with erf, as BERT's code
+        normed: Tensor = self.output_norm(hidden + self.dropout(self.output(expanded)))
+        return normed
+
+
+class SelfAttention(nn.Module):
+    """Multi-head self-attention; queries, keys and values from one matrix product."""
+
+    def __init__(
+        self, hidden_size: int, num_attention_heads: int, dropout: float, causal: bool
+    ) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(hidden_size, 3 * hidden_size)
+        self.output = nn.Linear(hidden_size, hidden_size)
+        self.num_attention_heads = num_attention_heads
+        self.dropout = dropout
+        self.causal = causal
+
+    def forward(self, hidden: Tensor, batch: PackedBatch) -> Tensor:
+        """Map ``(T, H)`` to ``(T, H)``."""
+        dropout = self.dropout if self.training else 0.0
+        attended = packed_attention(
+            self.qkv(hidden), batch, self.num_attention_heads, dropout, self.causal
+        )
+        output: Tensor = self.output(attended)
+        return output
+
+
+def sinusoidal_positions(length: int, width: int) -> Tensor:
+    """Fixed positions of Vaswani et al. 2017, sec. 3.5.
+
+    Returns:
+        ``(length, width)`` float32: sine at even and cosine at odd dimensions, with wavelengths
+        from 2π to 10000 · 2π.
+    """
+    position = torch.arange(length, dtype=torch.float32)[:, None]
+    even = torch.arange(0, width, 2, dtype=torch.float32)
+    angle = position * torch.exp(even * (-math.log(10000.0) / width))
+    table = torch.zeros(length, width)
+    table[:, 0::2] = torch.sin(angle)
+    table[:, 1::2] = torch.cos(angle[:, : width // 2])
+    return table
