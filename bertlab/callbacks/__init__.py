@@ -1,0 +1,1 @@
+"""What happens around the training loop: progress, the run's record, the loss curve."""

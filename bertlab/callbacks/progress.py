@@ -1,0 +1,86 @@
+"""Progress: Lightning's rich bar with tokens per second, and a line for each evaluation."""
+
+import sys
+import time
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import RichProgressBar
+
+from bertlab.packed_batch import PackedBatch
+
+
+class TokenThroughput(Callback):
+    """Counts tokens, and the padding that packing avoids; logs both with the training loss.
+
+    ``tokens_per_second`` counts tokens of this process since the last evaluation;
+    ``padding_avoided`` is the share of a padded batch that would have been padding.
+    """
+
+    def __init__(self) -> None:
+        self._reset()
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Start the clock."""
+        self._reset()
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Start the clock anew, so that evaluation is not counted."""
+        self._reset()
+
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,  # noqa: ANN401  Lightning's signature
+        batch: PackedBatch,
+        batch_idx: int,
+    ) -> None:
+        """Count a batch."""
+        self.tokens += len(batch.input_ids)
+        self.padded += len(batch) * batch.max_seqlen
+        seconds = time.perf_counter() - self.started
+        pl_module.log("tokens_per_second", self.tokens / seconds, batch_size=len(batch))
+        pl_module.log("padding_avoided", 1 - self.tokens / self.padded, batch_size=len(batch))
+
+    def _reset(self) -> None:
+        self.started = time.perf_counter()
+        self.tokens = 0
+        self.padded = 0
+
+
+class ProgressBar(RichProgressBar):
+    """Lightning's rich bar: done, elapsed and left, loss, thousands of tokens per second."""
+
+    def get_metrics(
+        self, trainer: Trainer, pl_module: LightningModule
+    ) -> dict[str, int | str | float | dict[str, float]]:
+        """Return what the bar shows at its right."""
+        metrics = super().get_metrics(trainer, pl_module)
+        metrics.pop("v_num", None)
+        logged = trainer.callback_metrics
+        if "tokens_per_second" in logged:
+            metrics["k tokens/s"] = f"{float(logged['tokens_per_second']) / 1000:.1f}"
+            metrics["padding avoided"] = f"{float(logged['padding_avoided']):.0%}"
+        return metrics
+
+
+class EvaluationLines(Callback):
+    """Prints one plain line an evaluation, which stays in logs where no bar can be drawn."""
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Print step, training loss and each held-out metric."""
+        if trainer.sanity_checking or not trainer.training or not trainer.is_global_zero:
+            return
+        logged = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        parts = [f"step {trainer.global_step}"]
+        if "train/loss" in logged:
+            parts.append(f"train loss {logged['train/loss']:.3f}")
+        for name, value in logged.items():
+            if name.startswith("val/") and name.endswith(("loss", "accuracy")):
+                if "unigram" in name or "majority" in name:
+                    continue
+                shown = f"{value:.1%}" if name.endswith("accuracy") else f"{value:.3f}"
+                parts.append(f"{name.removeprefix('val/').replace('/', ' ')} {shown}")
+        sys.stdout.write("  ".join(parts) + "\n")
+        sys.stdout.flush()

@@ -1,0 +1,106 @@
+"""The run's record: what is needed to repeat it, in its directory and in every checkpoint."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from bertlab.checkpoints.run_checkpoint import RUN_KEY
+from bertlab.config_files import differences
+from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.errors import CheckpointError
+from bertlab.run_directory import MANIFEST, write_json
+
+# what may differ between a run and its resumption: where it runs, not what it computes
+_FREE = {
+    "data": {"num_workers", "prepare_workers", "cache_dir"},
+    "trainer": {
+        "accelerator",
+        "strategy",
+        "devices",
+        "num_nodes",
+        "logger",
+        "callbacks",
+        "enable_progress_bar",
+        "enable_model_summary",
+        "enable_checkpointing",
+        "log_every_n_steps",
+        "max_time",
+        "profiler",
+        "plugins",
+        "default_root_dir",
+        "barebones",
+        "fast_dev_run",
+    },
+}
+
+
+class RunRecord(Callback):
+    """Writes ``config.yaml``, ``manifest.json`` and the tokenizer; refuses a changed resumption.
+
+    Args:
+        directory: of the run.
+        config: the resolved config.
+        facts: content of the manifest.
+        tokenizer: of the run.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        config: dict[str, Any],
+        facts: dict[str, Any],
+        tokenizer: WordPieceTokenizer,
+    ) -> None:
+        self.directory = directory
+        self.config = config
+        self.facts = facts
+        self.tokenizer = tokenizer
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Write the record when training starts, on the first device only."""
+        if stage != "fit" or not trainer.is_global_zero:
+            return
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if (self.directory / MANIFEST).exists():  # a resumed run keeps the record of its start
+            return
+        text = yaml.safe_dump(self.config, sort_keys=False, allow_unicode=True)
+        (self.directory / "config.yaml").write_text(text, "utf-8")
+        self.tokenizer.save(self.directory / "tokenizer")
+        write_json(self.directory / MANIFEST, self.facts)
+
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Put the config and the tokenizer into the checkpoint, which then stands alone."""
+        checkpoint[RUN_KEY] = {"config": self.config, "tokenizer": self.tokenizer.to_json()}
+
+    def on_load_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Compare the config with the checkpoint's.
+
+        Raises:
+            CheckpointError: if they differ in what the run computes; the differences are listed.
+        """
+        changed = differences(_computed(self.config), _computed(checkpoint[RUN_KEY]["config"]))
+        if changed:
+            raise CheckpointError(
+                "--ckpt_path resumes a run exactly, but the config differs from the "
+                "checkpoint's (here, there):\n  "
+                + "\n  ".join(changed)
+                + "\nGo on with the checkpoint's config, or start a new run from its weights by "
+                "--model.init_from"
+            )
+
+
+def _computed(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of a config that decides what a run computes."""
+    kept: dict[str, Any] = {
+        "seed_everything": config["seed_everything"],
+        "model": {key: value for key, value in config["model"].items() if key != "init_from"},
+    }
+    for section, free in _FREE.items():
+        kept[section] = {key: value for key, value in config[section].items() if key not in free}
+    return kept

@@ -1,0 +1,160 @@
+"""Writing a folder that Hugging Face's ``transformers`` loads."""
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
+
+from bertlab.checkpoints.huggingface_config import config_of
+from bertlab.checkpoints.huggingface_names import encoder_names, head_names
+from bertlab.encoders.bert import BertEncoder
+from bertlab.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from bertlab.data.tokenizer import WordPieceTokenizer
+
+# by the exported tasks; the class of transformers that has just these heads
+_ARCHITECTURES = {
+    frozenset({"mlm", "nsp"}): "BertForPreTraining",
+    frozenset({"clm", "nsp"}): "BertForPreTraining",
+    frozenset({"mlm"}): "BertForMaskedLM",
+    frozenset({"clm"}): "BertLMHeadModel",
+    frozenset({"nsp"}): "BertForNextSentencePrediction",
+    frozenset[str](): "BertModel",
+}
+
+
+@dataclass
+class ExportReport:
+    """What was written.
+
+    Attributes:
+        output: the folder.
+        architecture: the ``transformers`` class that loads it.
+        notes: sentences for the user about what changed or stayed behind.
+    """
+
+    output: Path
+    architecture: str
+    notes: list[str] = field(default_factory=list)
+
+
+def export_huggingface(
+    encoder: BertEncoder,
+    task_states: Mapping[str, Mapping[str, Tensor]],
+    tokenizer: "WordPieceTokenizer",
+    output: Path,
+    overwrite: bool = False,
+) -> ExportReport:
+    """Write config, weights and tokenizer; the folder appears whole or not at all.
+
+    Args:
+        encoder: written with its dtype. Sinusoidal positions become a table of the same values.
+        task_states: states of the heads by task; those but ``mlm``, ``nsp`` and, of a causal
+            encoder, ``clm`` have no place in ``transformers`` and are noted in the report.
+        tokenizer: saved into the same folder.
+        output: folder to make; may exist if it is empty.
+        overwrite: replace an older export, that is a folder with ``config.json``.
+
+    Raises:
+        CheckpointError: if ``output`` is in the way or cannot be written, a head's tensors are
+            not all there, or the tokenizer has ids that the encoder lacks.
+    """
+    if tokenizer.vocab_size > encoder.vocab_size:
+        raise CheckpointError(
+            f"{output}: not written: the tokenizer has {tokenizer.vocab_size} ids, but the encoder "
+            f"only {encoder.vocab_size}; give the tokenizer that the encoder was trained with"
+        )
+    heads = head_names(encoder.causal)
+    exported = [task for task in heads if task in task_states]
+    report = ExportReport(output, _ARCHITECTURES[frozenset(exported)])
+    if encoder.position_embedding_type == "sinusoidal":
+        report.notes.append(
+            "sinusoidal positions are written as a table of the same values, which transformers "
+            "takes for learned ones: results are equal, but further training changes them"
+        )
+    report.notes += [
+        f"task {task!r} is not exported: transformers' {report.architecture} has no such head"
+        for task in task_states
+        if task not in exported
+    ]
+    tensors = _encoder_tensors(encoder, prefix="bert." if exported else "")
+    for task in exported:
+        tensors |= _head_tensors(task, task_states[task], heads[task])
+    _check_output(output, overwrite)
+    config = json.dumps(config_of(encoder, report.architecture), indent=2, sort_keys=True)
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}-") as scratch:
+            folder = Path(scratch) / "new"
+            folder.mkdir()
+            (folder / "config.json").write_text(config + "\n", encoding="utf-8")
+            save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+            tokenizer.save(folder)
+            _move_into_place(folder, output, Path(scratch) / "old")
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CheckpointError(
+            f"{output}: cannot be written ({reason}); nothing was changed there"
+        ) from None
+    return report
+
+
+def _encoder_tensors(encoder: BertEncoder, prefix: str) -> dict[str, Tensor]:
+    """Return the encoder's tensors by Hugging Face's names, each with memory of its own."""
+    state = encoder.state_dict()
+    if encoder.position_embedding_type == "sinusoidal":
+        table = encoder.sinusoidal_table.to(encoder.token_embedding.weight.dtype)
+        state["position_embedding.weight"] = table
+    return {
+        prefix + name: part.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for ours, theirs in encoder_names(encoder.num_hidden_layers).items()
+        for name, part in zip(theirs, state[ours].chunk(len(theirs)), strict=True)
+    }
+
+
+def _head_tensors(
+    task: str, state: Mapping[str, Tensor], names: Mapping[str, str]
+) -> dict[str, Tensor]:
+    if set(state) != set(names):
+        raise CheckpointError(
+            f"tasks.{task}: found tensors {sorted(state)}, expected {sorted(names)}"
+        )
+    return {
+        f"cls.{theirs}": state[ours].detach().cpu().clone(memory_format=torch.contiguous_format)
+        for ours, theirs in names.items()
+    }
+
+
+def _check_output(output: Path, overwrite: bool) -> None:
+    if output.exists() and not output.is_dir():
+        raise CheckpointError(f"{output}: is a file, expected a folder to make")
+    if not output.is_dir() or not any(output.iterdir()):
+        return
+    if not overwrite:
+        raise CheckpointError(
+            f"{output}: the folder is not empty; choose another, or overwrite this one"
+        )
+    if not (output / "config.json").is_file():
+        raise CheckpointError(
+            f"{output}: holds files but no config.json, so it is no export and is not overwritten"
+        )
+
+
+def _move_into_place(folder: Path, output: Path, old: Path) -> None:
+    """Rename ``folder`` to ``output``; what was there goes to ``old``, or comes back."""
+    if output.is_dir():
+        output.rename(old)
+    try:
+        folder.rename(output)
+    except OSError:
+        if old.is_dir():
+            old.rename(output)
+        raise

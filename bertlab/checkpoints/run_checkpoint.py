@@ -1,0 +1,94 @@
+"""bertlab's own checkpoints: Lightning's file plus the resolved config and the tokenizer."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.errors import CheckpointError
+
+RUN_KEY = "bertlab"  # where a checkpoint keeps what is ours
+
+
+@dataclass
+class RunCheckpoint:
+    """What bertlab needs of a checkpoint.
+
+    Attributes:
+        path: the file.
+        config: resolved config of the run.
+        tokenizer: of the run.
+        state: tensors by name, ``encoder.…`` and ``tasks.<name>.…``.
+        global_step: optimiser steps done.
+    """
+
+    path: Path
+    config: dict[str, Any]
+    tokenizer: WordPieceTokenizer
+    state: dict[str, Tensor]
+    global_step: int
+
+    @property
+    def encoder_state(self) -> dict[str, Tensor]:
+        """Tensors of the encoder, by name inside it."""
+        return _below(self.state, "encoder.")
+
+    @property
+    def task_states(self) -> dict[str, dict[str, Tensor]]:
+        """Tensors of each task, by the task's name and the name inside it."""
+        names = {key.split(".")[1] for key in self.state if key.startswith("tasks.")}
+        return {name: _below(self.state, f"tasks.{name}.") for name in sorted(names)}
+
+
+def find_checkpoint(path: str | Path) -> Path | None:
+    """Return the checkpoint file of a run directory or file, or None if ``path`` is neither.
+
+    Raises:
+        CheckpointError: if a run directory holds no checkpoint.
+    """
+    path = Path(path)
+    if path.is_file():
+        return path
+    if (path / "manifest.json").is_file() or (path / "checkpoints").is_dir():
+        last = path / "checkpoints" / "last.ckpt"
+        if not last.is_file():
+            raise CheckpointError(f"{path}: this run has no checkpoint yet (no {last})")
+        return last
+    return None
+
+
+def read_run_checkpoint(path: Path) -> RunCheckpoint:
+    """Read a checkpoint as data: nothing in it is executed.
+
+    Raises:
+        CheckpointError: if the file is missing, damaged, hostile, or not bertlab's.
+    """
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: no such checkpoint") from None
+    except Exception as error:  # torch raises many kinds for damaged and for hostile files
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError(f"{path}: not a readable checkpoint: {reason}") from None
+    if not isinstance(content, dict) or RUN_KEY not in content or "state_dict" not in content:
+        raise CheckpointError(
+            f"{path}: not a bertlab checkpoint (it has no {RUN_KEY!r} entry); Hugging Face models "
+            "are read from their folder"
+        )
+    ours = content[RUN_KEY]
+    return RunCheckpoint(
+        path=path,
+        config=ours["config"],
+        tokenizer=WordPieceTokenizer.from_json(ours["tokenizer"], str(path)),
+        state=content["state_dict"],
+        global_step=content["global_step"],
+    )
+
+
+def _below(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {
+        key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)
+    }

@@ -1,0 +1,73 @@
+"""The ``bertlab`` command. Nothing heavy is imported until a subcommand needs it."""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from bertlab import __version__
+from bertlab.errors import BertlabError, ConfigError, nearest
+
+# subcommand: (module with a function ``main(command, argv)``, one line of help)
+COMMANDS = {
+    "fit": ("bertlab.training_cli", "train from a config file"),
+    "validate": ("bertlab.training_cli", "score a checkpoint on held-out text"),
+    "predict": ("bertlab.training_cli", "fill [MASK] in sentences, judge pairs of sentences"),
+    "tokenizer": ("bertlab.data_cli", "train a WordPiece vocabulary"),
+    "prepare": ("bertlab.data_cli", "tokenise a corpus once and print its data report"),
+    "export": ("bertlab.export_cli", "write a Hugging Face folder"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand; return its exit code: 2 for the user's mistakes, 130 for Ctrl-C."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return run(arguments)
+    except BertlabError as error:
+        if os.environ.get("BERTLAB_DEBUG") == "1":
+            raise
+        sys.stderr.write(f"bertlab: error: {error}\n")
+        return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("bertlab: interrupted\n")
+        return 130
+
+
+def run(arguments: list[str]) -> int:
+    """Dispatch to a subcommand.
+
+    Raises:
+        ConfigError: if there is no such subcommand.
+    """
+    if not arguments or arguments[0] in ("-h", "--help"):
+        sys.stdout.write(usage())
+        return 0
+    command, rest = arguments[0], arguments[1:]
+    if command == "--version":
+        sys.stdout.write(f"bertlab {__version__}\n")
+        return 0
+    if command not in COMMANDS:
+        raise ConfigError(
+            f"no subcommand is called {command!r}{nearest(command, COMMANDS)} "
+            f"(there are: {', '.join(COMMANDS)})"
+        )
+    module = importlib.import_module(COMMANDS[command][0])
+    exit_code: int = module.main(command, rest)
+    return exit_code
+
+
+def usage() -> str:
+    """Return the text of ``bertlab --help``."""
+    lines = [
+        "usage: bertlab [--version] [--help] COMMAND …",
+        "",
+        "Pre-train, fine-tune and ablate BERT from config files.",
+        "",
+        *(f"  {name:<11}{line}" for name, (_, line) in COMMANDS.items()),
+        "",
+        "Start with:  bertlab fit --config configs/quickstart.yaml",
+        "Options of a command:  bertlab COMMAND --help",
+        "A traceback for an error:  BERTLAB_DEBUG=1 bertlab COMMAND …",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,221 @@
+"""What config files and command-line arguments ask for, before any plugin is imported.
+
+Objectives are a mapping from entry-point name to arguments. Config files may also write a list
+(``objectives: [mlm, nsp]``), and a later file or argument may take one out with ``nsp: null``.
+This module brings all of that to the one form that jsonargparse parses.
+"""
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bertlab.errors import ConfigError
+
+Config = dict[str, Any]
+DEFAULT_OBJECTIVES = ("mlm", "nsp")
+
+
+@dataclass
+class Composition:
+    """Config files and arguments of one command, normalised.
+
+    Attributes:
+        files: each config file's path and content, in the order given.
+        arguments: command-line arguments that override them.
+        encoder: entry-point name of the encoder.
+        objectives: entry-point names of the objectives, in order.
+        init_from: ``model.init_from``, if given anywhere.
+        ckpt_path: ``--ckpt_path``, if given.
+    """
+
+    files: list[tuple[Path, Config]] = field(default_factory=list)
+    arguments: list[str] = field(default_factory=list)
+    encoder: str = "bert"
+    objectives: list[str] = field(default_factory=list)
+    init_from: str | None = None
+    ckpt_path: str | None = None
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Safe YAML that refuses a key given twice, of which PyYAML would silently keep the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for (key_node, _), key in zip(node.value, keys, strict=True):
+            if keys.count(key) > 1:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"key {key!r} is given twice", key_node.start_mark
+                )
+        return super().construct_mapping(node, deep)
+
+
+def read_config(path: Path) -> Config:
+    """Read a YAML config file; no tags, no repeated keys.
+
+    Raises:
+        ConfigError: if the file is missing, is not UTF-8 or not YAML, or holds no mapping.
+    """
+    try:
+        content = yaml.load(path.read_text("utf-8"), _StrictLoader)  # noqa: S506  a SafeLoader
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such config file") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: invalid UTF-8 at byte {error.start}") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        found = type(content).__name__
+        raise ConfigError(f"{path}: found a {found}, expected a mapping of keys to values")
+    return content
+
+
+def compose(argv: Sequence[str], base: Config | None = None) -> Composition:
+    """Read the config files that ``argv`` names and say which plugins they ask for.
+
+    Args:
+        argv: arguments after the subcommand.
+        base: a config to start from, for example that of a checkpoint.
+    """
+    plan = Composition()
+    if base is not None:
+        _add_content(plan, Path("the checkpoint's config"), base)
+    overrides = []
+    for key, value, tokens in split_arguments(argv):
+        if key in ("--config", "-c"):
+            path = Path(_needs_value(key, value))
+            _add_content(plan, path, read_config(path))
+        else:
+            overrides.append((key, value, tokens))
+    for key, value, tokens in overrides:
+        _add_argument(plan, key, value, tokens)
+    if not plan.objectives:
+        plan.objectives = list(DEFAULT_OBJECTIVES)
+    for _, content in plan.files:
+        _keep_objectives(content, plan.objectives)
+    return plan
+
+
+def split_arguments(argv: Sequence[str]) -> Iterator[tuple[str, str | None, list[str]]]:
+    """Yield each argument as its key, its value if any, and its tokens as they were given."""
+    position = 0
+    while position < len(argv):
+        token = argv[position]
+        following = argv[position + 1] if position + 1 < len(argv) else None
+        if token.startswith("--") and "=" in token:
+            key, value = token.split("=", 1)
+            yield key, value, [token]
+            position += 1
+        elif token.startswith("-") and following is not None and not following.startswith("--"):
+            yield token, following, [token, following]
+            position += 2
+        else:
+            yield token, None, [token]
+            position += 1
+
+
+def differences(found: Config, expected: Config, prefix: str = "") -> list[str]:
+    """Return a line for each key whose values differ: ``key: found x, expected y``."""
+    lines = []
+    for key in sorted(found.keys() | expected.keys()):
+        mine, theirs = found.get(key), expected.get(key)
+        if isinstance(mine, dict) or isinstance(theirs, dict):
+            lines += differences(mine or {}, theirs or {}, f"{prefix}{key}.")
+        elif mine != theirs:
+            lines.append(f"{prefix}{key}: {mine!r} here, {theirs!r} there")
+    return lines
+
+
+def _needs_value(key: str, value: str | None) -> str:
+    if value is None:
+        raise ConfigError(f"{key}: expected a value after it")
+    return value
+
+
+def _add_content(plan: Composition, path: Path, content: Config) -> None:
+    model = content.get("model") or {}
+    if not isinstance(model, dict):
+        raise ConfigError(f"{path}: model: found {model!r}, expected a mapping")
+    if isinstance(model.get("encoder"), str):
+        model["encoder"] = {"name": model["encoder"]}
+    if isinstance(model.get("encoder"), dict):
+        plan.encoder = model["encoder"].get("name", plan.encoder)
+    if model.get("objectives") is not None:
+        model["objectives"] = _name_objectives(plan, model["objectives"], f"{path}: ")
+    plan.init_from = model.get("init_from", plan.init_from)
+    plan.files.append((path, content))
+
+
+def _add_argument(plan: Composition, key: str, value: str | None, tokens: list[str]) -> None:
+    if key == "--model.objectives":
+        named = _name_objectives(plan, _parse(_needs_value(key, value)), "")
+        for name, arguments in named.items():
+            for argument, setting in (arguments or {}).items():
+                plan.arguments.append(
+                    f"--model.objectives.{name}.{argument}={yaml_inline(setting)}"
+                )
+    elif key.startswith("--model.objectives.") and key.count(".") == 2:
+        _name_objectives(plan, {key.rsplit(".", 1)[1]: _parse(_needs_value(key, value))}, "")
+    elif key in ("--model.encoder", "--model.encoder.name"):
+        plan.encoder = _needs_value(key, value)
+    elif key == "--ckpt_path":
+        plan.ckpt_path = _needs_value(key, value)
+    else:
+        if key == "--model.init_from":
+            plan.init_from = value
+        plan.arguments += tokens
+
+
+def _name_objectives(plan: Composition, given: object, where: str) -> Config:
+    """Update the plan's objectives; return their arguments by name."""
+    if isinstance(given, list):
+        plan.objectives = []
+        items: list[tuple[object, object]] = []
+        for entry in given:
+            pairs = list(entry.items()) if isinstance(entry, dict) else [(entry, {})]
+            items += pairs
+    elif isinstance(given, dict):
+        items = list(given.items())
+    else:
+        raise ConfigError(f"{where}model.objectives: found {given!r}, expected names: [mlm, nsp]")
+    arguments: Config = {}
+    for name, setting in items:
+        if not isinstance(name, str) or not isinstance(setting, dict | None):
+            raise ConfigError(
+                f"{where}model.objectives: found {name!r}: {setting!r}, expected a name and its "
+                "arguments, as in {mlm: {rate: 0.15}}, or null to take it out"
+            )
+        if setting is None:
+            plan.objectives = [other for other in plan.objectives if other != name]
+        elif name not in plan.objectives:
+            plan.objectives.append(name)
+        arguments[name] = setting
+    return arguments
+
+
+def _keep_objectives(content: Config, names: list[str]) -> None:
+    """Drop what the plan does not use, and empty arguments, which jsonargparse has no key for."""
+    model = content.get("model") or {}
+    given = model.pop("objectives", None) or {}
+    kept = {name: given[name] for name in names if given.get(name)}
+    if kept:
+        model["objectives"] = kept
+
+
+def _parse(value: str) -> object:
+    try:
+        return yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise ConfigError(f"model.objectives: cannot read {value!r}; expected [mlm, nsp]") from None
+
+
+def yaml_inline(value: object) -> str:
+    """Return a value as one line of YAML, as the command line takes it."""
+    text: str = yaml.safe_dump(value, default_flow_style=True, width=1 << 20)
+    return text.removesuffix("\n").removesuffix("\n...")

@@ -1,0 +1,135 @@
+"""The data report: what is in a corpus, and whether BERT can learn from it."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+
+from rich.table import Table
+
+from bertlab.errors import CorpusError
+
+MAX_UNK_SHARE = 0.05
+MAX_SINGLE_SENTENCE_SHARE = 0.9
+_QUANTILES = {"5 %": 0.05, "25 %": 0.25, "50 %": 0.5, "75 %": 0.75, "95 %": 0.95, "100 %": 1.0}
+
+
+@dataclass
+class StoreReport:
+    """Figures of a token store.
+
+    Attributes:
+        documents: documents in the store.
+        documents_dropped: documents that were left out because they yield no token.
+        single_sentence_documents: documents of one sentence; they yield no sentence pair.
+        sentences: sentences (spans of text, paper sec. 3) in the store.
+        tokens: tokens in the store, without ``[CLS]`` and ``[SEP]``.
+        mean_sentence_length: tokens.
+        document_length_quantiles: tokens of a document at each share of the documents.
+        bytes_of_text: UTF-8 bytes of the corpus.
+        tokens_per_byte: tokens for a byte of text.
+        tokens_per_word: tokens for a word or punctuation mark (1: no word is split).
+        unk_share: share of tokens that are ``[UNK]``.
+        commonest_unknown: most frequent words that became ``[UNK]``, from a sample.
+        vocab_size: ids of the tokenizer.
+        vocabulary_used: ids that occur in the store.
+    """
+
+    documents: int
+    documents_dropped: int
+    single_sentence_documents: int
+    sentences: int
+    tokens: int
+    mean_sentence_length: float
+    document_length_quantiles: dict[str, int]
+    bytes_of_text: int
+    tokens_per_byte: float
+    tokens_per_word: float
+    unk_share: float
+    vocab_size: int
+    vocabulary_used: int
+    commonest_unknown: list[str] = field(default_factory=list)
+
+    def to_json(self) -> str:
+        """Return the report as a JSON object, keys in the order of the attributes."""
+        return json.dumps(asdict(self), ensure_ascii=False, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "StoreReport":
+        """Read what :meth:`to_json` wrote."""
+        return cls(**json.loads(text))
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return the lines of the printed report: a name and a figure each."""
+        quantiles = self.document_length_quantiles.items()
+        unknown = f" ({', '.join(self.commonest_unknown[:5])})" if self.commonest_unknown else ""
+        return [
+            ("documents", f"{self.documents:,}"),
+            ("documents without tokens, left out", f"{self.documents_dropped:,}"),
+            ("documents of one sentence", f"{self.single_sentence_documents:,}"),
+            ("sentences", f"{self.sentences:,}"),
+            ("tokens", f"{self.tokens:,}"),
+            ("tokens per sentence, mean", f"{self.mean_sentence_length:.1f}"),
+            ("tokens per document", ", ".join(f"{name}: {count:,}" for name, count in quantiles)),
+            ("text", f"{self.bytes_of_text / 1e6:,.2f} MB"),
+            ("tokens per byte", f"{self.tokens_per_byte:.3f}"),
+            ("tokens per word", f"{self.tokens_per_word:.2f}"),
+            ("share of [UNK]", f"{self.unk_share:.3%}{unknown}"),
+            ("vocabulary used", f"{self.vocabulary_used:,} of {self.vocab_size:,}"),
+        ]
+
+
+def render(title: str, rows: Iterable[tuple[str, str]]) -> Table:
+    """Return a two-column table to print with ``rich``."""
+    table = Table(title=title, show_header=False, title_justify="left")
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, figure in rows:
+        # Square brackets of [UNK] are no markup.
+        table.add_row(name.replace("[", r"\["), figure.replace("[", r"\["))
+    return table
+
+
+def length_quantiles(lengths: Counter[int]) -> dict[str, int]:
+    """Return exact quantiles of a histogram: the smallest length that reaches each share."""
+    total = lengths.total()
+    quantiles: dict[str, int] = {}
+    reached = 0
+    for length in sorted(lengths):
+        reached += lengths[length]
+        for name, share in _QUANTILES.items():
+            if name not in quantiles and reached >= share * total:
+                quantiles[name] = length
+    return quantiles
+
+
+def check_store(report: StoreReport) -> None:
+    """Refuse a corpus that BERT cannot learn from, or a tokenizer that does not fit it.
+
+    Raises:
+        CorpusError: no document or only one, nearly every document of one sentence, or more than
+            5 % of the tokens unknown.
+    """
+    if report.documents == 0:
+        dropped = f" ({report.documents_dropped:,} were empty)" if report.documents_dropped else ""
+        raise CorpusError(f"the corpus holds no document with text{dropped}")
+    if report.documents == 1:
+        raise CorpusError(
+            "the corpus is one single document; next-sentence pairs need another document to draw "
+            "from. Put a blank line between documents, or use format 'document' with a file for "
+            "each document"
+        )
+    if report.single_sentence_documents > MAX_SINGLE_SENTENCE_SHARE * report.documents:
+        raise CorpusError(
+            f"{report.single_sentence_documents:,} of {report.documents:,} documents have exactly "
+            "one sentence, so there are no neighboring sentences to learn from. Most likely a "
+            "blank line follows every sentence: blank lines go between documents only"
+        )
+    if report.unk_share > MAX_UNK_SHARE:
+        commonest = ", ".join(map(repr, report.commonest_unknown[:10]))
+        raise CorpusError(
+            f"{report.unk_share:.1%} of the tokens are [UNK]: the tokenizer does not fit the "
+            f"corpus (at most {MAX_UNK_SHARE:.0%} may be). The commonest unknown words are "
+            f"{commonest}. Use a tokenizer made for this text (check its language and case), or "
+            "train one with `bertlab tokenizer`"
+        )

@@ -1,0 +1,323 @@
+"""The DataModule of pre-training: a corpus, its held-out part, and text to predict on."""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from lightning.pytorch import LightningDataModule
+from torch.utils.data import DataLoader
+
+from bertlab.data.corpus import Corpus
+from bertlab.data.counter_rng import CounterRNG
+from bertlab.data.data_report import StoreReport
+from bertlab.data.input_formats import InputFormat, build_sampler
+from bertlab.data.prepare import default_cache_dir, prepare_cached, tokenizer_cached
+from bertlab.data.sampling import SequenceSampler, mean_sequence_length, split_documents
+from bertlab.data.sampling_report import SamplingReport, report_sampling
+from bertlab.data.step_loader import SequenceStream, StepDataset, StepLoader, StepSampler
+from bertlab.data.token_store import TokenStore
+from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.errors import ConfigError, TokenizerError
+from bertlab.packed_batch import IntArray, PackedBatch, pack
+from bertlab.tasks import Objective
+
+# held-out documents and their masks are the same for every seed, so that runs can be compared
+EVALUATION_SEED = 15
+
+
+class PretrainingData(LightningDataModule):
+    """Packed batches from unlabelled text.
+
+    Args:
+        corpus: files, folders, ``hf:NAME`` of ``datasets``, ``python-english``, or the output of
+            ``bertlab prepare``.
+        corpus_format: how files are laid out; ``auto`` looks at each.
+        text_column: column that holds the text, for tabular sources.
+        errors: what to do about bytes that are not UTF-8.
+        language: for sentence splitting, where the text has no sentence marks.
+        tokenizer: ``vocab.txt``, ``tokenizer.json`` or a folder with one; if not given, that of
+            ``model.init_from``, else one is trained on the corpus.
+        vocab_size: size of a vocabulary that is trained.
+        lowercase: whether a vocabulary that is trained is uncased.
+        input_format: what a sequence is made of (RoBERTa's table 2): ``segment_pairs`` is BERT's.
+        max_seq_length: longest sequence in tokens, special tokens included.
+        short_sequence_probability: share of sequences that are shorter at random (app. A.2).
+        batch_size: sequences in an optimiser step, over all devices and accumulated batches.
+        batch_tokens: instead of ``batch_size``: about so many tokens in an optimiser step.
+        validation_fraction: share of the corpus, in whole documents, that is held out.
+        validation_sequences: sequences of the held-out part to evaluate on.
+        num_workers: processes that make batches ahead of the device; 0 makes them in line.
+        prepare_workers: processes that tokenise the corpus.
+        cache_dir: where prepared corpora are kept; ``$BERTLAB_CACHE`` or ``~/.cache/bertlab``.
+        text: sentences for ``bertlab predict``, with ``[MASK]`` where a word is to be found.
+        text_pair: a second sentence for each, for next-sentence prediction.
+        seed: of sampling and masking; linked to ``seed_everything``.
+    """
+
+    def __init__(
+        self,
+        corpus: str | list[str] | None = None,
+        corpus_format: Literal["auto", "sentences", "document", "wikiextractor"] = "auto",
+        text_column: str = "text",
+        errors: Literal["strict", "replace"] = "strict",
+        language: str = "en",
+        tokenizer: str | None = None,
+        vocab_size: int = 30_000,
+        lowercase: bool = True,
+        input_format: InputFormat = "segment_pairs",
+        max_seq_length: int = 128,
+        short_sequence_probability: float = 0.1,
+        batch_size: int | None = None,
+        batch_tokens: int | None = None,
+        validation_fraction: float = 0.02,
+        validation_sequences: int = 2000,
+        num_workers: int = 0,
+        prepare_workers: int = 1,
+        cache_dir: str | None = None,
+        text: str | list[str] | None = None,
+        text_pair: str | list[str] | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.corpus = Corpus(
+            sources=[corpus] if isinstance(corpus, str) else list(corpus or []),
+            format=corpus_format,
+            text_column=text_column,
+            errors=errors,
+            language=language,
+        )
+        self.tokenizer_path = tokenizer
+        self.vocab_size = vocab_size
+        self.lowercase = lowercase
+        self.input_format: InputFormat = input_format
+        self.max_seq_length = max_seq_length
+        self.short_sequence_probability = short_sequence_probability
+        self.batch_size = batch_size
+        self.batch_tokens = batch_tokens
+        self.validation_fraction = validation_fraction
+        self.validation_sequences = validation_sequences
+        self.num_workers = num_workers
+        self.prepare_workers = prepare_workers
+        self.cache_dir = Path(cache_dir) if cache_dir else default_cache_dir()
+        self.text = [text] if isinstance(text, str) else text
+        self.text_pair = [text_pair] if isinstance(text_pair, str) else text_pair
+        self.seed = seed
+        self._check_sizes()
+        self.objectives: Mapping[str, Objective] = {}
+        self.tokenizer: WordPieceTokenizer | None = None
+        self.store: TokenStore | None = None
+        self.train_sampler: SequenceSampler | None = None
+        self.validation_sampler: SequenceSampler | None = None
+
+    def load_tokenizer(self) -> WordPieceTokenizer:
+        """Load ``tokenizer``, or train one on the corpus unless that has been done before."""
+        if self.tokenizer_path:
+            return WordPieceTokenizer.load(Path(self.tokenizer_path))
+        self._check_corpus()
+        prepared = self._prepared_store()
+        if prepared is not None:
+            return prepared.tokenizer
+        return tokenizer_cached(self.corpus, self.vocab_size, self.lowercase, self.cache_dir)
+
+    def connect(self, tokenizer: WordPieceTokenizer, objectives: Mapping[str, Objective]) -> None:
+        """Say which tokenizer encodes the text and which objectives label it.
+
+        Raises:
+            ConfigError: if an objective needs segment pairs and the input format has none.
+        """
+        self.tokenizer = tokenizer
+        self.objectives = objectives
+        for name, objective in objectives.items():
+            if objective.requires_pairs and not self.input_format.endswith("_pairs"):
+                raise ConfigError(
+                    f"model.objectives.{name} needs pairs of segments, but data.input_format is "
+                    f"{self.input_format!r}; use 'segment_pairs' or 'sentence_pairs', or drop "
+                    f"{name} from model.objectives"
+                )
+
+    def prepare(self) -> None:
+        """Tokenise the corpus, unless that has been done before, and split off what is held out."""
+        if self.store is not None:
+            return
+        assert self.tokenizer is not None, "connect() comes first"
+        self._check_corpus()
+        self.store = self._prepared_store() or prepare_cached(
+            self.corpus, self.tokenizer, self.cache_dir, workers=self.prepare_workers
+        )
+        if self.store.tokenizer.fingerprint != self.tokenizer.fingerprint:
+            raise TokenizerError(
+                f"data.corpus: {self.corpus.sources[0]} was prepared with another tokenizer than "
+                "this run's; prepare the text anew with this one"
+            )
+        split_rng = CounterRNG(EVALUATION_SEED, "validation split")
+        train, held_out = split_documents(
+            np.diff(self.store.document_token_offsets), self.validation_fraction, split_rng
+        )
+        self.held_out_documents = held_out
+        self.train_sampler = self._sampler(train, self.seed)
+        self.validation_sampler = self._sampler(held_out, EVALUATION_SEED)
+
+    @cached_property
+    def reports(self) -> tuple[StoreReport, SamplingReport]:
+        """Return the figures of the corpus, and of the sequences that training will see."""
+        assert self.store is not None
+        assert self.tokenizer is not None
+        assert self.train_sampler is not None
+        text = (self.store.path / "report.json").read_text("utf-8")
+        sampling = report_sampling(
+            self.train_sampler,
+            self.objectives,
+            self.tokenizer.mask_id,
+            self.max_seq_length,
+            self.seed,
+        )
+        return StoreReport.from_json(text), sampling
+
+    def token_counts(self) -> IntArray:
+        """``(vocab_size,)`` occurrences of each token in the training part of the corpus."""
+        assert self.store is not None
+        counts = np.array(self.store.token_counts, dtype=np.int64)
+        offsets = self.store.document_token_offsets
+        for document in self.held_out_documents:
+            tokens = self.store.tokens[offsets[document] : offsets[document + 1]]
+            counts -= np.bincount(tokens, minlength=len(counts))
+        return counts
+
+    def setup(self, stage: str) -> None:
+        """Prepare what ``stage`` needs; predictions on ``text`` need no corpus."""
+        if stage != "predict":
+            self.prepare()
+
+    def sequences_per_step(self) -> int:
+        """Sequences in an optimiser step; ``batch_tokens`` is divided by the mean length."""
+        if self.batch_tokens is None:
+            return 256 if self.batch_size is None else self.batch_size
+        assert self.train_sampler is not None
+        return max(1, round(self.batch_tokens / mean_sequence_length(self.train_sampler)))
+
+    def train_dataloader(self) -> StepLoader:
+        """Return the micro-batches of an epoch; an epoch visits every chunk of text once."""
+        assert self.trainer is not None
+        assert self.train_sampler is not None
+        trainer = self.trainer
+        batch_size = self.sequences_per_step()
+        batches = trainer.accumulate_grad_batches * trainer.world_size
+        if batch_size < batches:
+            raise ConfigError(
+                f"data.batch_size: {batch_size} sequences cannot be divided over "
+                f"{trainer.world_size} devices × {trainer.accumulate_grad_batches} accumulated "
+                "batches; raise it or lower trainer.accumulate_grad_batches"
+            )
+        dataset = StepDataset(
+            SequenceStream(self.train_sampler, self.objectives, self.seed, training=True),
+            batch_size=batch_size,
+            accumulate=trainer.accumulate_grad_batches,
+            rank=trainer.global_rank,
+            world_size=trainer.world_size,
+        )
+        steps = math.ceil(len(self.train_sampler) / batch_size)
+        sampler = StepSampler(steps, lambda: trainer.global_step)
+        return StepLoader(self._loader(dataset, sampler), trainer.accumulate_grad_batches)
+
+    def val_dataloader(self) -> StepLoader:
+        """Return the held-out sequences, the same in every evaluation of every run."""
+        assert self.trainer is not None
+        assert self.validation_sampler is not None
+        trainer = self.trainer
+        length = min(self.validation_sequences, len(self.validation_sampler))
+        share = trainer.world_size / (trainer.accumulate_grad_batches * trainer.world_size)
+        batch_size = max(trainer.world_size, math.ceil(self.sequences_per_step() * share))
+        stream = SequenceStream(
+            self.validation_sampler, self.objectives, EVALUATION_SEED, training=False
+        )
+        dataset = StepDataset(
+            stream,
+            batch_size=batch_size,
+            rank=trainer.global_rank,
+            world_size=trainer.world_size,
+            length=length,
+        )
+        sampler = StepSampler(math.ceil(length / batch_size), lambda: 0)
+        return StepLoader(self._loader(dataset, sampler), 1)
+
+    def predict_dataloader(self) -> list[PackedBatch]:
+        """Return ``text`` (and ``text_pair``) in batches of 64 sequences.
+
+        Raises:
+            ConfigError: if there is no text, the pairs do not match, or a text is too long.
+        """
+        assert self.tokenizer is not None
+        if not self.text:
+            raise ConfigError("data.text: found none, expected the text to predict on")
+        pairs: Sequence[str | None] = self.text_pair or [None] * len(self.text)
+        if len(pairs) != len(self.text):
+            raise ConfigError(
+                f"data.text_pair: found {len(pairs)} texts, expected {len(self.text)} as data.text"
+            )
+        rows = []
+        for number, (first, second) in enumerate(zip(self.text, pairs, strict=True)):
+            ids = self.tokenizer.encode(first)
+            pair_ids = None if second is None else self.tokenizer.encode(second)
+            input_ids, token_type_ids = self.tokenizer.build_inputs(ids, pair_ids)
+            if len(input_ids) > self.max_seq_length:
+                raise ConfigError(
+                    f"data.text: text {number} has {len(input_ids)} tokens, more than "
+                    f"data.max_seq_length {self.max_seq_length}"
+                )
+            rows.append((input_ids, token_type_ids))
+        chunks = [rows[start : start + 64] for start in range(0, len(rows), 64)]
+        return [pack([ids for ids, _ in chunk], [kinds for _, kinds in chunk]) for chunk in chunks]
+
+    def _prepared_store(self) -> TokenStore | None:
+        """Open the corpus if it is the output of ``bertlab prepare``."""
+        folder = Path(self.corpus.sources[0])
+        return TokenStore.open(folder) if (folder / "store.json").is_file() else None
+
+    def _check_corpus(self) -> None:
+        if not self.corpus.sources:
+            raise ConfigError(
+                "data.corpus: found none; expected files, a folder, hf:NAME or python-english"
+            )
+
+    def _sampler(self, documents: IntArray, seed: int) -> SequenceSampler:
+        assert self.store is not None
+        assert self.tokenizer is not None
+        return build_sampler(
+            self.input_format,
+            store=self.store,
+            tokenizer=self.tokenizer,
+            documents=documents,
+            max_seq_length=self.max_seq_length,
+            short_sequence_probability=self.short_sequence_probability,
+            rng=CounterRNG(seed, "sampler"),
+        )
+
+    def _loader(
+        self, dataset: StepDataset, sampler: StepSampler
+    ) -> "DataLoader[list[PackedBatch]]":
+        return DataLoader(
+            dataset,
+            sampler=sampler,
+            batch_size=None,
+            num_workers=self.num_workers,
+            pin_memory=self.trainer is not None
+            and self.trainer.strategy.root_device.type == "cuda",
+            persistent_workers=False,
+        )
+
+    def _check_sizes(self) -> None:
+        if self.batch_size is not None and self.batch_tokens is not None:
+            raise ConfigError("data.batch_size and data.batch_tokens: give one of them, not both")
+        positive = ("max_seq_length", "batch_size", "batch_tokens", "validation_sequences")
+        for name in positive:
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"data.{name}: found {value}, expected 1 or more")
+        for name in ("short_sequence_probability", "validation_fraction"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(
+                    f"data.{name}: found {getattr(self, name)}, expected between 0 and 1"
+                )

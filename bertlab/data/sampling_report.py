@@ -1,0 +1,112 @@
+"""The part of the data report that depends on sampling: what the model will really see."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from bertlab.data.counter_rng import CounterRNG
+from bertlab.data.sampling import SequenceSampler
+from bertlab.packed_batch import PackedSequences
+from bertlab.tasks import Objective
+
+REPORT_SEQUENCES = 2000
+
+
+@dataclass(frozen=True)
+class SamplingReport:
+    """Figures of the first sequences of the training stream.
+
+    Attributes:
+        sequences: number of sequences looked at.
+        sequences_per_epoch: sequences in one pass over the training text.
+        mean_length: tokens of a sequence, special tokens included.
+        padding_avoided: share of tokens that would be padding if every sequence were padded to
+            ``max_seq_length``.
+        next_sentence_share: share of pairs whose B follows A (paper: 50 %); None without pairs.
+        selected_share: share of the text's tokens that the masked LM predicts (paper: 15 %); None
+            without it.
+        masked_share: share of the predicted that became ``[MASK]`` (paper: 80 %).
+        random_share: share that became another token (paper: 10 %).
+        kept_share: share that stayed (paper: 10 %).
+    """
+
+    sequences: int
+    sequences_per_epoch: int
+    mean_length: float
+    padding_avoided: float
+    next_sentence_share: float | None = None
+    selected_share: float | None = None
+    masked_share: float | None = None
+    random_share: float | None = None
+    kept_share: float | None = None
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return name and figure of each line to print."""
+        lines = [
+            ("sequences in an epoch", f"{self.sequences_per_epoch:,}"),
+            ("mean length in tokens", f"{self.mean_length:.1f}"),
+            ("padding avoided", f"{self.padding_avoided:.1%}"),
+        ]
+        if self.next_sentence_share is not None:
+            lines.append(("pairs where B follows A", f"{self.next_sentence_share:.1%}"))
+        if self.selected_share is not None:
+            lines += [
+                ("tokens to predict", f"{self.selected_share:.2%}"),
+                (
+                    "of these [MASK] / random / kept",
+                    f"{self.masked_share:.1%} / {self.random_share:.1%} / {self.kept_share:.1%}",
+                ),
+            ]
+        return lines
+
+
+def report_sampling(
+    sampler: SequenceSampler,
+    objectives: Mapping[str, Objective],
+    mask_id: int,
+    max_seq_length: int,
+    seed: int,
+) -> SamplingReport:
+    """Sample the first sequences of epoch 0 as training will, and count.
+
+    Args:
+        sampler: of the training part.
+        objectives: by config name; one may overwrite the input.
+        mask_id: id of ``[MASK]``.
+        max_seq_length: what other tools would pad to.
+        seed: of the objectives' draws.
+    """
+    size = min(REPORT_SEQUENCES, len(sampler))
+    indices = np.arange(size)
+    sequences = sampler.sample(np.zeros_like(indices), indices)
+    original = sequences.input_ids.copy()
+    for name, objective in objectives.items():
+        objective.prepare(sequences, CounterRNG(seed, f"objective/{name}"), training=True)
+    labels = sequences.fields.get("next_sentence_label")
+    shares = _masking_shares(sequences, original, mask_id)
+    return SamplingReport(
+        sequences=size,
+        sequences_per_epoch=len(sampler),
+        mean_length=float(sequences.lengths.mean()),
+        padding_avoided=1 - len(original) / (size * max_seq_length),
+        next_sentence_share=None if labels is None else float((labels == 0).mean()),
+        **shares,
+    )
+
+
+def _masking_shares(
+    sequences: PackedSequences, original: np.ndarray, mask_id: int
+) -> dict[str, float]:
+    selected = sequences.fields.get("mlm_positions")
+    if selected is None or not len(selected):
+        return {}
+    before, after = original[selected], sequences.input_ids[selected]
+    masked = float((after == mask_id).mean())
+    kept = float((after == before).mean())
+    return {
+        "selected_share": len(selected) / int((sequences.corpus_offsets >= 0).sum()),
+        "masked_share": masked,
+        "random_share": 1 - masked - kept,
+        "kept_share": kept,
+    }

@@ -1,0 +1,125 @@
+"""From stateless samples to the batches of each optimiser step."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from bertlab.data.counter_rng import CounterRNG
+from bertlab.data.sampling import SequenceSampler
+from bertlab.packed_batch import IntArray, PackedBatch
+from bertlab.tasks import Objective
+
+
+@dataclass
+class SequenceStream:
+    """An endless stream of labelled sequences; the g-th is a pure function of the seed and g.
+
+    Attributes:
+        sampler: makes text, pairs, layout and lengths.
+        objectives: label and corrupt what the sampler made, by config name.
+        seed: of the objectives' draws.
+        training: False freezes the stream at epoch 0 and asks for evaluation labels.
+    """
+
+    sampler: SequenceSampler
+    objectives: Mapping[str, Objective]
+    seed: int
+    training: bool
+
+    def batch(self, positions: IntArray) -> tuple[PackedBatch, dict[str, int]]:
+        """Return the sequences at stream ``positions`` ``(B,)``, and the predictions by task."""
+        epochs, indices = np.divmod(positions, len(self.sampler))
+        sequences = self.sampler.sample(epochs, indices)
+        for name, objective in self.objectives.items():
+            rng = CounterRNG(self.seed, f"objective/{name}")
+            sequences.counts[name] = objective.prepare(sequences, rng, self.training)
+        return sequences.to_batch(), sequences.counts
+
+
+@dataclass
+class StepDataset(Dataset[list[PackedBatch]]):
+    """Maps an optimiser step to the micro-batches that one device accumulates for it.
+
+    Attributes:
+        stream: where sequences come from.
+        batch_size: sequences of one optimiser step, over all devices and accumulated batches.
+        accumulate: micro-batches that a device accumulates in a step.
+        rank: this device, from 0 to ``world_size - 1``.
+        world_size: number of devices.
+        length: number of sequences to stop after; None for an endless stream.
+    """
+
+    stream: SequenceStream
+    batch_size: int
+    accumulate: int = 1
+    rank: int = 0
+    world_size: int = 1
+    length: int | None = None
+
+    def __getitem__(self, step: int) -> list[PackedBatch]:
+        """Return the ``accumulate`` micro-batches of an optimiser step, all of whose predictions
+        are counted in each one's ``window_counts``.
+        """
+        stop = (step + 1) * self.batch_size
+        if self.length is not None:
+            stop = min(stop, self.length)
+        parts = np.array_split(
+            np.arange(step * self.batch_size, stop), self.world_size * self.accumulate
+        )
+        mine = parts[self.rank * self.accumulate : (self.rank + 1) * self.accumulate]
+        made = [self.stream.batch(part) for part in mine if len(part)]
+        window = {name: sum(counts[name] for _, counts in made) for name in self.stream.objectives}
+        for batch, _ in made:
+            batch.window_counts = window
+        return [batch for batch, _ in made]
+
+
+class StepSampler(Sampler[int]):
+    """Yields the optimiser steps of the current epoch that are still to be done.
+
+    Args:
+        steps_per_epoch: optimiser steps in one epoch.
+        steps_done: returns the optimiser steps that the run has done; read when an epoch starts,
+            so that a resumed run goes on in the middle of an epoch.
+    """
+
+    def __init__(self, steps_per_epoch: int, steps_done: Callable[[], int]) -> None:
+        self.steps_per_epoch = steps_per_epoch
+        self.steps_done = steps_done
+
+    def __iter__(self) -> Iterator[int]:
+        done = self.steps_done()
+        epoch_end = (done // self.steps_per_epoch + 1) * self.steps_per_epoch
+        yield from range(done, epoch_end)
+
+    def __len__(self) -> int:
+        return self.steps_per_epoch
+
+
+class StepLoader:
+    """Iterates over the micro-batches of one epoch, built a whole optimiser step at a time.
+
+    Args:
+        loader: yields the list of micro-batches of a step.
+        batches_per_step: micro-batches in a step.
+    """
+
+    def __init__(self, loader: "DataLoader[list[PackedBatch]]", batches_per_step: int) -> None:
+        self.loader = loader
+        self.batches_per_step = batches_per_step
+
+    def __iter__(self) -> Iterator[PackedBatch]:
+        for batches in self.loader:
+            yield from batches
+
+    def __len__(self) -> int:
+        return len(self.loader) * self.batches_per_step
+
+    def state_dict(self) -> dict[str, int]:
+        """Return nothing: the place in the stream follows from the number of optimiser steps."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Do nothing; tells Lightning that this loader resumes in the middle of an epoch."""

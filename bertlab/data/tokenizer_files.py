@@ -1,0 +1,259 @@
+"""Reads ``vocab.txt`` and ``tokenizer.json`` into one checked form, and executes nothing."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bertlab.errors import TokenizerError
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+_CONFIG_KEYS = {
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+
+
+def vocabulary_state(
+    tokens: Sequence[str], lowercase: bool, source: str = "vocabulary"
+) -> dict[str, Any]:
+    """Return the content of a ``tokenizer.json`` for BERT's tokenizer with these tokens.
+
+    Args:
+        tokens: token of each id.
+        lowercase: lower-case and strip accents (uncased models).
+        source: what to name in errors.
+    """
+    first: dict[str, int] = {}
+    for number, token in enumerate(tokens):
+        if token in first:
+            raise TokenizerError(
+                f"{source}: token {token!r} stands in line {first[token] + 1} and again in line "
+                f"{number + 1}; each token needs one id"
+            )
+        first[token] = number
+    normalizer = {
+        "type": "BertNormalizer",
+        "clean_text": True,
+        "handle_chinese_chars": True,
+        "strip_accents": None,
+        "lowercase": lowercase,
+    }
+    return checked_state(
+        {
+            "normalizer": normalizer,
+            "pre_tokenizer": {"type": "BertPreTokenizer"},
+            "model": {"type": "WordPiece", "unk_token": "[UNK]", "vocab": first},
+        },
+        source,
+    )
+
+
+def checked_state(state: dict[str, Any], source: str) -> dict[str, Any]:
+    """Return the parts of a ``tokenizer.json`` that matter, in canonical form.
+
+    Truncation and padding presets are left out; post-processor and decoder are BERT's.
+
+    Raises:
+        TokenizerError: not a WordPiece model, an empty or sparse vocabulary, or one of BERT's
+            special tokens is missing.
+    """
+    model = _checked_model(state.get("model"), source)
+    vocabulary: dict[str, int] = model["vocab"]
+    added = _added_tokens(state.get("added_tokens") or [], vocabulary, source)
+    ids = vocabulary | {token["content"]: token["id"] for token in added}
+    # The model itself falls back on [UNK], the others may be added tokens.
+    missing = [t for t in SPECIAL_TOKENS if t not in (vocabulary if t == "[UNK]" else ids)]
+    if missing:
+        raise TokenizerError(
+            f"{source}: the vocabulary has no {', '.join(missing)}; BERT needs "
+            f"{', '.join(SPECIAL_TOKENS)} (of {len(ids)} tokens, the first are "
+            f"{', '.join(map(repr, list(ids)[:5]))})"
+        )
+    if sorted(ids.values()) != list(range(len(ids))):
+        raise TokenizerError(
+            f"{source}: {len(ids)} tokens need the ids 0 to {len(ids) - 1}, each once; found ids "
+            f"from {min(ids.values())} to {max(ids.values())}, with gaps or repetitions"
+        )
+    # The backend panics on a damaged one, and it is never BERT's.
+    if "Precompiled" in json.dumps(state.get("normalizer")):
+        raise TokenizerError(f"{source}: found SentencePiece's normalizer, expected BERT's")
+    known = {token["content"] for token in added}
+    added += [_added_token(token, ids[token]) for token in SPECIAL_TOKENS if token not in known]
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": sorted(added, key=lambda token: int(token["id"])),
+        "normalizer": _canonical_normalizer(state.get("normalizer")),
+        "pre_tokenizer": state.get("pre_tokenizer"),
+        "post_processor": {
+            "type": "BertProcessing",
+            "sep": ["[SEP]", ids["[SEP]"]],
+            "cls": ["[CLS]", ids["[CLS]"]],
+        },
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": model,
+    }
+
+
+def read_state(path: Path, lowercase: bool | None = None) -> tuple[dict[str, Any], Path]:
+    """Read a ``vocab.txt``, a ``tokenizer.json`` or a folder with either.
+
+    Args:
+        path: the file or folder. In a folder, ``tokenizer_config.json`` is read as well.
+        lowercase: overrides what the files say. If None and no file says it, a vocabulary with
+            capital letters is taken for a cased one.
+
+    Returns:
+        state: as :func:`checked_state`.
+        file: the file that it came from.
+
+    Raises:
+        TokenizerError: the file is missing, damaged, or is not BERT's kind of tokenizer.
+    """
+    config: dict[str, Any] = {}
+    if path.is_dir():
+        config_file = path / "tokenizer_config.json"
+        config = _read_json(config_file) if config_file.is_file() else {}
+        path = _tokenizer_file(path)
+    if path.suffix == ".json":
+        state = checked_state(_read_json(path), str(path))
+    else:
+        tokens = _read_vocabulary(path)
+        state = vocabulary_state(tokens, not _has_capitals(tokens), str(path))
+    for key in _CONFIG_KEYS:
+        if not isinstance(config.get(key), bool | None):
+            raise TokenizerError(
+                f"{path.parent / 'tokenizer_config.json'}: {key} is {config[key]!r}, expected "
+                "true or false"
+            )
+    settings = {ours: config[theirs] for theirs, ours in _CONFIG_KEYS.items() if theirs in config}
+    if lowercase is not None:
+        settings["lowercase"] = lowercase
+    normalizer = state["normalizer"]
+    if settings and isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer":
+        # Canonical strip_accents was filled in from the old lowercase: derive it anew.
+        derived = normalizer["strip_accents"] == normalizer["lowercase"]
+        unset = {"strip_accents": None} if derived else {}
+        state["normalizer"] = _canonical_normalizer(normalizer | unset | settings)
+    return state, path
+
+
+def _tokenizer_file(folder: Path) -> Path:
+    for name in ("tokenizer.json", "vocab.txt"):
+        if (folder / name).is_file():
+            return folder / name
+    found = ", ".join(sorted(file.name for file in folder.iterdir())[:8]) or "nothing"
+    raise TokenizerError(f"{folder}: no tokenizer.json and no vocab.txt in this folder ({found})")
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode().removeprefix("\ufeff")
+    except OSError as error:
+        raise TokenizerError(
+            f"{path}: cannot read the tokenizer: {error.strerror}; give a vocab.txt, a "
+            "tokenizer.json or a folder with either"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise TokenizerError(
+            f"{path}: not UTF-8 at byte {error.start} (0x{error.object[error.start]:02x}); "
+            "expected a vocab.txt or a tokenizer.json"
+        ) from error
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        state = json.loads(_read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise TokenizerError(f"{path}: damaged JSON: {error}") from error
+    if not isinstance(state, dict):
+        raise TokenizerError(f"{path}: expected a JSON object, found a {type(state).__name__}")
+    return state
+
+
+def _read_vocabulary(path: Path) -> list[str]:
+    lines = [line.removesuffix("\r") for line in _read_text(path).split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    if not lines:
+        raise TokenizerError(f"{path}: the vocabulary is empty; expected one token a line")
+    return lines
+
+
+def _has_capitals(tokens: Sequence[str]) -> bool:
+    bracketed = re.compile(r"\[[^\]]*\]")
+    return any(re.search("[A-Z]", token) for token in tokens if not bracketed.fullmatch(token))
+
+
+def _checked_model(model: Any, source: str) -> dict[str, Any]:  # noqa: ANN401 (JSON)
+    # Files of tokenizers < 0.9 name no type.
+    if not isinstance(model, dict) or model.get("type", "WordPiece") != "WordPiece":
+        kind = model.get("type") if isinstance(model, dict) else None
+        raise TokenizerError(f"{source}: expected a WordPiece model as BERT's, found {kind!r}")
+    vocabulary = model.get("vocab")
+    if not isinstance(vocabulary, dict) or not vocabulary:
+        raise TokenizerError(f"{source}: the vocabulary is empty; expected tokens with their ids")
+    bad = [token for token, number in vocabulary.items() if type(number) is not int]
+    if bad:
+        raise TokenizerError(
+            f"{source}: token {bad[0]!r} has the id {vocabulary[bad[0]]!r}, expected a whole number"
+        )
+    unknown = model.get("unk_token", "[UNK]")
+    if unknown != "[UNK]":
+        raise TokenizerError(f"{source}: the unknown token is {unknown!r}, expected '[UNK]'")
+    return {
+        "type": "WordPiece",
+        "unk_token": "[UNK]",
+        "continuing_subword_prefix": model.get("continuing_subword_prefix", "##"),
+        "max_input_chars_per_word": model.get("max_input_chars_per_word", 100),
+        "vocab": dict(sorted(vocabulary.items(), key=lambda item: int(item[1]))),
+    }
+
+
+def _added_token(content: str, number: int) -> dict[str, Any]:
+    return {"id": number, "content": content} | dict.fromkeys(_FLAGS, False) | {"special": True}
+
+
+def _added_tokens(
+    added: Any,  # noqa: ANN401 (JSON)
+    vocabulary: dict[str, int],
+    source: str,
+) -> list[dict[str, Any]]:
+    try:
+        tokens = [
+            _added_token(str(token["content"]), int(token["id"]))
+            | {flag: bool(token.get(flag, False)) for flag in _FLAGS}
+            for token in added
+        ]
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        raise TokenizerError(
+            f"{source}: added_tokens is not a list of objects with id and content"
+        ) from error
+    for token in tokens:
+        expected = vocabulary.get(token["content"], token["id"])
+        if token["id"] != expected:
+            raise TokenizerError(
+                f"{source}: token {token['content']!r} has the id {token['id']} in added_tokens "
+                f"and {expected} in the vocabulary"
+            )
+        token["special"] = token["special"] or token["content"] in SPECIAL_TOKENS
+    return tokens
+
+
+def _canonical_normalizer(normalizer: Any) -> Any:  # noqa: ANN401 (JSON)
+    if not isinstance(normalizer, dict) or normalizer.get("type") != "BertNormalizer":
+        return normalizer
+    lowercase = bool(normalizer.get("lowercase", True))
+    strip = normalizer.get("strip_accents")
+    return {
+        "type": "BertNormalizer",
+        "clean_text": bool(normalizer.get("clean_text", True)),
+        "handle_chinese_chars": bool(normalizer.get("handle_chinese_chars", True)),
+        "strip_accents": lowercase if strip is None else bool(strip),
+        "lowercase": lowercase,
+    }

@@ -1,0 +1,98 @@
+"""Masked language model (paper sec. 3.1, task 1)."""
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from bertlab.errors import ConfigError
+from bertlab.objectives.masking import (
+    MaskingRecipe,
+    MaskingUnit,
+    dynamic_draws,
+    evaluation_draws,
+    mask_tokens,
+    static_draws,
+)
+from bertlab.objectives.token_prediction import TokenPrediction
+from bertlab.packed_batch import EncoderOutput, PackedBatch, PackedSequences
+
+if TYPE_CHECKING:
+    from bertlab.data.counter_rng import CounterRNG
+
+EVALUATION_RECIPE = MaskingRecipe()  # 15 %, tokens, 80/10/10, whatever training does
+
+
+class MaskedLM(TokenPrediction):
+    """Predict the tokens that were masked, from both sides.
+
+    Args:
+        rate: share of the tokens that are predicted; at most 1.
+        unit: what is selected together: ``token``, ``whole_word`` (all pieces of a word) or
+            ``span`` (up to 10 neighbouring words; SpanBERT, Joshi et al. 2020).
+        mask_share: share of the selected that become ``[MASK]``.
+        random_share: share of the selected that become a random token.
+        keep_share: share of the selected that stay as they are. The three sum to 1.
+        dynamic: draw new masks in every epoch (RoBERTa); False: a fixed set of masked copies of
+            the text, as BERT's own data.
+        static_copies: number of masked copies that epochs take in turn if not ``dynamic``.
+
+    Raises:
+        ConfigError: an argument is out of range.
+    """
+
+    name = "mlm"
+    corrupts_input = True
+    requires_causal = False
+
+    def __init__(
+        self,
+        rate: float = 0.15,
+        unit: MaskingUnit = "token",
+        mask_share: float = 0.8,
+        random_share: float = 0.1,
+        keep_share: float = 0.1,
+        dynamic: bool = True,
+        static_copies: int = 10,
+    ) -> None:
+        super().__init__()
+        self.recipe = MaskingRecipe(rate, unit, mask_share, random_share, keep_share)
+        if static_copies < 1:
+            raise ConfigError(f"mlm: static_copies must be at least 1, got {static_copies}")
+        self.dynamic = dynamic
+        self.static_copies = static_copies
+
+    def prepare(self, sequences: PackedSequences, rng: "CounterRNG", training: bool) -> int:
+        """Mask a batch; write ``mlm_positions`` and ``mlm_labels``, both ``(K,)`` int64.
+
+        Args:
+            sequences: written to: ``fields`` and ``input_ids``.
+            rng: keyed by epoch, sequence and position, or by epoch and place in the corpus if
+                static; in evaluation by sequence and position, so that its masks never change.
+            training: False masks 15 % of the tokens, 80/10/10, whatever the settings.
+
+        Returns:
+            K, the number of selected tokens.
+        """
+        stream = rng.child(self.name)
+        if not training:
+            draws = evaluation_draws(sequences, stream)
+        elif self.dynamic:
+            draws = dynamic_draws(sequences, stream)
+        else:
+            draws = static_draws(sequences, stream, self.static_copies)
+        recipe = self.recipe if training else EVALUATION_RECIPE
+        positions, labels = mask_tokens(sequences, recipe, self.classes, draws)
+        sequences.fields["mlm_positions"] = positions
+        sequences.fields["mlm_labels"] = labels
+        return len(positions)
+
+    def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
+        """Return ``{"fillers": [[{"token", "probability"}, …], …]}`` of each sequence.
+
+        One inner list, best first, for every ``[MASK]`` that the input holds.
+        """
+        positions = (batch.input_ids == self.classes.mask_id).nonzero().squeeze(-1)
+        fillers = self.most_probable(output.tokens.index_select(0, positions))
+        ends = torch.searchsorted(positions, batch.cu_seqlens.long()).tolist()
+        return [{"fillers": fillers[start:end]} for start, end in pairwise(ends)]

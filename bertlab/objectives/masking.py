@@ -1,0 +1,259 @@
+"""Which tokens are masked, and what they become: vectorised NumPy, keyed by sequence.
+
+T is the number of tokens of a batch, B of its sequences, V of the vocabulary, M of the maskable
+tokens, U of the units (tokens, words or spans) that they form and K of the selected tokens.
+"""
+
+import math
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from bertlab.errors import ConfigError, nearest
+from bertlab.packed_batch import IntArray, PackedSequences
+
+if TYPE_CHECKING:
+    from bertlab.data.counter_rng import CounterRNG
+    from bertlab.data.tokenizer import WordPieceTokenizer
+
+BoolArray = npt.NDArray[np.bool_]
+MaskingUnit = Literal["token", "whole_word", "span"]
+
+SPAN_START_PROBABILITY = 0.2  # SpanBERT (Joshi et al. 2020), sec. 3.1: lengths ~ Geometric(0.2)
+MAX_SPAN_WORDS = 10
+
+
+@dataclass(frozen=True)
+class MaskingRecipe:
+    """How much is masked, in what units, and what a selected token becomes (paper sec. 3.1).
+
+    Attributes:
+        rate: share of the maskable tokens that are selected, over 0 and at most 1.
+        unit: ``token``, ``whole_word`` (a token with its ``##`` continuations) or ``span``.
+        mask_share: share of the selected that become ``[MASK]``.
+        random_share: share that become a uniformly random ordinary token.
+        keep_share: share that stay as they are.
+
+    Raises:
+        ConfigError: a value is out of range, or the three shares do not sum to 1.
+    """
+
+    rate: float = 0.15
+    unit: MaskingUnit = "token"
+    mask_share: float = 0.8
+    random_share: float = 0.1
+    keep_share: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate <= 1:
+            raise ConfigError(f"mlm: rate must be over 0 and at most 1, got {self.rate}")
+        units = get_args(MaskingUnit)
+        if self.unit not in units:
+            expected = ", ".join(units)
+            hint = nearest(str(self.unit), units)
+            raise ConfigError(f"mlm: unit must be one of {expected}, got {self.unit!r}{hint}")
+        shares = {f.name: getattr(self, f.name) for f in fields(self) if f.name.endswith("_share")}
+        for name, share in shares.items():
+            if not 0 <= share <= 1:
+                raise ConfigError(f"mlm: {name} must be between 0 and 1, got {share}")
+        total = sum(shares.values())
+        if not math.isclose(total, 1, abs_tol=1e-6):
+            found = ", ".join(f"{name} {share}" for name, share in shares.items())
+            raise ConfigError(f"mlm: the three shares must sum to 1, got {found} (sum {total:g})")
+
+
+@dataclass(frozen=True)
+class TokenClasses:
+    """What masking has to know of a vocabulary.
+
+    Attributes:
+        special: ``(V,)`` bool, True for ``[CLS]``, ``[UNK]`` and the like: never selected.
+        continuation: ``(V,)`` bool, True for ids that continue a word (``##ing``).
+        mask_id: id of ``[MASK]``.
+    """
+
+    special: BoolArray
+    continuation: BoolArray
+    mask_id: int
+
+    @classmethod
+    def of(cls, tokenizer: "WordPieceTokenizer") -> "TokenClasses":
+        """Return the classes of a tokenizer's vocabulary."""
+        return cls(tokenizer.special_mask, tokenizer.continuation_mask, tokenizer.mask_id)
+
+    @cached_property
+    def ordinary_ids(self) -> IntArray:
+        """``(V - specials,)`` int64 ids that a random replacement is drawn from."""
+        return np.flatnonzero(~self.special)
+
+    def countable(self, sequences: PackedSequences) -> BoolArray:
+        """Return ``(T,)`` bool, True for corpus tokens that are not special."""
+        return ~self.special[sequences.input_ids] & (sequences.corpus_offsets >= 0)
+
+
+@dataclass(frozen=True)
+class KeyedDraws:
+    """Random numbers that belong to tokens, wherever in a batch these stand.
+
+    Attributes:
+        rng: the stream.
+        counters: ``(T,)`` int64 arrays that together name each token of the batch.
+    """
+
+    rng: "CounterRNG"
+    counters: tuple[IntArray, ...]
+
+    def _at(self, positions: IntArray) -> tuple[IntArray, ...]:
+        return tuple(counter[positions] for counter in self.counters)
+
+    def shuffle(self, positions: IntArray) -> IntArray:
+        """Return the order that puts ``positions``, fewer than 2**32, in random order."""
+        bits = self.rng.child("order").bits(*self._at(positions))
+        # key above, number below: sorting values takes a third of an argsort's time, and a tie of
+        # keys still falls the same way in every batch
+        keyed = (bits >> np.uint64(32) << np.uint64(32)) | np.arange(len(bits), dtype=np.uint64)
+        return (np.sort(keyed) & np.uint64(0xFFFFFFFF)).astype(np.int64)
+
+    def uniform(self, purpose: str, positions: IntArray) -> npt.NDArray[np.float64]:
+        """Return draws from [0, 1) for ``positions``, independent between purposes."""
+        return self.rng.child(purpose).uniform(*self._at(positions))
+
+    def pick(self, ids: IntArray, positions: IntArray) -> IntArray:
+        """Return one of ``ids``, uniformly, for each of ``positions``."""
+        return ids[self.rng.child("replacement").integers(len(ids), *self._at(positions))]
+
+
+def dynamic_draws(sequences: PackedSequences, rng: "CounterRNG") -> KeyedDraws:
+    """Key draws by (epoch, index, position): new masks each time a sequence is seen."""
+    epochs = np.repeat(sequences.epochs, sequences.lengths)
+    indices = np.repeat(sequences.indices, sequences.lengths)
+    return KeyedDraws(rng.child("dynamic"), (epochs, indices, sequences.position_ids))
+
+
+def static_draws(sequences: PackedSequences, rng: "CounterRNG", copies: int) -> KeyedDraws:
+    """Key draws by (epoch mod copies, place in the corpus), as text that was masked once."""
+    epochs = np.repeat(sequences.epochs % copies, sequences.lengths)
+    return KeyedDraws(rng.child("static"), (epochs, sequences.corpus_offsets))
+
+
+def evaluation_draws(sequences: PackedSequences, rng: "CounterRNG") -> KeyedDraws:
+    """Key draws by (index, position): the same masks in every epoch."""
+    indices = np.repeat(sequences.indices, sequences.lengths)
+    return KeyedDraws(rng.child("evaluation"), (indices, sequences.position_ids))
+
+
+def unit_starts(
+    sequences: PackedSequences,
+    tokens: IntArray,
+    classes: TokenClasses,
+    unit: MaskingUnit,
+    draws: KeyedDraws,
+) -> IntArray:
+    """Cut the maskable tokens into units; none crosses a special token or a sequence.
+
+    Args:
+        sequences: the batch.
+        tokens: ``(M,)`` ascending flat positions of the maskable tokens.
+        classes: which ids continue a word.
+        unit: what a unit is.
+        draws: decide where spans begin.
+
+    Returns:
+        ``(U,)`` ascending indices into ``tokens`` at which a unit begins. A span is a run of at
+        most 10 whole words, 4.46 words long on average where nothing cuts it.
+    """
+    if unit == "token":
+        return np.arange(len(tokens))
+    sequence = sequences.sequence_of_token[tokens]
+    run_start = np.ones(len(tokens), dtype=bool)
+    run_start[1:] = (np.diff(tokens) != 1) | (np.diff(sequence) != 0)
+    words = np.flatnonzero(run_start | ~classes.continuation[sequences.input_ids[tokens]])
+    if unit == "whole_word":
+        return words
+    # A geometric length has no memory, so to begin a span at each word with probability 0.2 and
+    # then select spans is to draw places and Geometric(0.2) lengths, with no overlaps to reject.
+    begins = draws.uniform("span", tokens[words]) < SPAN_START_PROBABILITY
+    begins |= run_start[words]
+    number = np.arange(len(words))
+    since_begin = number - np.maximum.accumulate(np.where(begins, number, 0))
+    spans: IntArray = words[since_begin % MAX_SPAN_WORDS == 0]
+    return spans
+
+
+def select_units(
+    sequence: IntArray, lengths: IntArray, starts: IntArray, rate: float, draws: KeyedDraws
+) -> BoolArray:
+    """Select units at random until each sequence's budget of tokens is spent.
+
+    The budget is ``rate`` times the maskable tokens, rounded up or down at random so that its
+    expectation is exact, and at least 1. The unit that crosses the budget is taken with
+    probability (rest / its length), which keeps the expectation.
+
+    Args:
+        sequence: ``(U,)`` ascending sequence number of each unit.
+        lengths: ``(U,)`` tokens of each unit.
+        starts: ``(U,)`` flat position of each unit's first token.
+        rate: share of the tokens to select.
+        draws: random numbers by flat position.
+
+    Returns:
+        ``(U,)`` bool, True for the selected.
+    """
+    first = np.flatnonzero(np.diff(sequence, prepend=-1))  # first unit of each non-empty sequence
+    before = np.cumsum(lengths) - lengths
+    maskable = np.diff(before[first], append=lengths.sum())
+    budget = np.floor(rate * maskable + draws.uniform("budget", starts[first])).astype(np.int64)
+    end = before[first] + np.clip(budget, 1, maskable)  # in tokens, counted from the batch's start
+
+    units = np.diff(first, append=len(sequence))
+    shuffled = draws.shuffle(starts)
+    narrow = np.min_scalar_type(len(first))  # 16 bits or fewer make the stable sort a radix sort
+    group = np.repeat(np.arange(len(first), dtype=narrow), units)
+    order = shuffled[np.argsort(group[shuffled], kind="stable")]
+    sorted_lengths = lengths[order]
+    rest = np.repeat(end, units) - (np.cumsum(sorted_lengths) - sorted_lengths)
+    selected = np.zeros(len(sequence), dtype=bool)
+    selected[order] = rest >= sorted_lengths
+    crossing = np.flatnonzero((rest > 0) & (rest < sorted_lengths))
+    unit = order[crossing]
+    selected[unit] = draws.uniform("crossing", starts[unit]) * lengths[unit] < rest[crossing]
+    return selected
+
+
+def mask_tokens(
+    sequences: PackedSequences, recipe: MaskingRecipe, classes: TokenClasses, draws: KeyedDraws
+) -> tuple[IntArray, IntArray]:
+    """Select tokens of a batch and overwrite them in ``sequences.input_ids``.
+
+    Args:
+        sequences: the batch; written to.
+        recipe: how much, in what units, and what becomes of it. One fate for a whole span,
+            otherwise one for each token.
+        classes: what may be selected, and what it may become.
+        draws: random numbers of the tokens.
+
+    Returns:
+        ``(K,)`` ascending flat positions of the selected and ``(K,)`` ids that stood there. K may
+        be 0 where nothing is maskable.
+    """
+    tokens = np.flatnonzero(classes.countable(sequences))
+    begins = unit_starts(sequences, tokens, classes, recipe.unit, draws)
+    lengths = np.diff(begins, append=len(tokens))
+    starts = tokens[begins]
+    sequence = sequences.sequence_of_token[starts]
+    selected = select_units(sequence, lengths, starts, recipe.rate, draws)
+
+    positions = tokens[np.repeat(selected, lengths)]
+    labels = sequences.input_ids[positions]
+    if recipe.unit == "span":
+        fate = np.repeat(draws.uniform("fate", starts[selected]), lengths[selected])
+    else:
+        fate = draws.uniform("fate", positions)
+    sequences.input_ids[positions[fate < recipe.mask_share]] = classes.mask_id
+    random = (fate >= recipe.mask_share) & (fate < recipe.mask_share + recipe.random_share)
+    replaced = positions[random]
+    sequences.input_ids[replaced] = draws.pick(classes.ordinary_ids, replaced)
+    return positions, labels

@@ -1,0 +1,78 @@
+"""Next-sentence prediction (paper sec. 3.1, task 2)."""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torchmetrics import Metric
+
+from bertlab.encoders.initialization import initialize
+from bertlab.objectives.token_prediction import Accuracy
+from bertlab.packed_batch import EncoderOutput, PackedBatch, PackedSequences
+from bertlab.tasks import Objective, TaskContext, TaskLoss
+
+if TYPE_CHECKING:
+    from bertlab.data.counter_rng import CounterRNG
+
+
+class MajorityAccuracy(Metric):
+    """Accuracy of always answering the commoner of two classes among the targets seen."""
+
+    full_state_update = False
+    class_counts: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("class_counts", torch.zeros(2, dtype=torch.int64), dist_reduce_fx="sum")
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """Count ``(B,)`` targets of 0 or 1; ``preds`` play no part."""
+        del preds
+        ones = target.sum()
+        self.class_counts += torch.stack([target.numel() - ones, ones])
+
+    def compute(self) -> Tensor:
+        """Return the share of the commoner class; NaN of nothing."""
+        return self.class_counts.max() / self.class_counts.sum()
+
+
+class NextSentencePrediction(Objective):
+    """Tell whether segment B follows segment A in its document (label 0) or not (label 1).
+
+    ``classifier`` is Hugging Face's ``cls.seq_relationship``.
+    """
+
+    requires_pairs = True
+    classifier: nn.Linear
+
+    def build(self, context: TaskContext) -> None:
+        """Create the classifier of the pooled output."""
+        self.classifier = nn.Linear(context.encoder.hidden_size, 2)
+        initialize(self, context.encoder.initializer_range)
+
+    def prepare(self, sequences: PackedSequences, rng: "CounterRNG", training: bool) -> int:
+        """Return the number of sequences; the sampler wrote ``next_sentence_label`` ``(B,)``."""
+        del rng, training
+        return len(sequences.cu_seqlens) - 1
+
+    def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
+        """Return cross-entropy in nats, summed in float32 over the B sequences."""
+        labels = batch.fields["next_sentence_label"]
+        logits = self.classifier(output.pooled).float()
+        return TaskLoss(
+            sum=F.cross_entropy(logits, labels, reduction="sum"),
+            count=labels.numel(),
+            preds=logits.detach().argmax(-1),
+            target=labels,
+        )
+
+    def metrics(self) -> dict[str, Metric]:
+        """Return ``accuracy`` and ``majority_accuracy``, its baseline."""
+        return {"accuracy": Accuracy(), "majority_accuracy": MajorityAccuracy()}
+
+    def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
+        """Return ``{"is_next_probability": p}`` of each sequence."""
+        del batch
+        probabilities = self.classifier(output.pooled).float().softmax(-1)
+        return [{"is_next_probability": p} for p in probabilities[:, 0].tolist()]

@@ -1,0 +1,43 @@
+"""What a run reached on held-out text, beside the baselines that make it readable."""
+
+from lightning.pytorch import Trainer
+from rich.console import Console
+from rich.table import Table
+
+Results = dict[str, float]
+
+
+def held_out_results(trainer: Trainer) -> Results:
+    """Return the last held-out metrics by name, without the ``val/`` before them."""
+    return {
+        name.removeprefix("val/"): float(value)
+        for name, value in trainer.callback_metrics.items()
+        if name.startswith("val/")
+    }
+
+
+def print_results(results: Results, title: str) -> None:
+    """Print one row per task and metric, a baseline in the same row where there is one."""
+    table = Table(title=title, title_justify="left")
+    for heading in ("task", "metric", "held-out", "baseline"):
+        table.add_column(
+            heading, justify="right" if heading in ("held-out", "baseline") else "left"
+        )
+    for name, value in results.items():
+        task, _, metric = name.rpartition("/")
+        if not task or metric.startswith(("unigram", "majority")):
+            continue
+        table.add_row(task, metric, _show(metric, value), _baseline(results, task, metric))
+    Console().print(table)
+
+
+def _baseline(results: Results, task: str, metric: str) -> str:
+    for kind in ("unigram", "majority"):
+        value = results.get(f"{task}/{kind}_{metric}")
+        if value is not None:
+            return f"{_show(metric, value)} ({kind})"
+    return ""
+
+
+def _show(metric: str, value: float) -> str:
+    return f"{value:.1%}" if metric.endswith("accuracy") else f"{value:,.3f}"

@@ -1,0 +1,91 @@
+"""One directory per run: resolved config, manifest, logs, checkpoints, plots."""
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from bertlab.errors import ConfigError
+
+RUN_ENVIRONMENT = "BERTLAB_RUN_DIR"  # rank 0 tells the ranks that it starts
+MANIFEST = "manifest.json"
+PACKAGES = (
+    "bertlab",
+    "torch",
+    "lightning",
+    "torchmetrics",
+    "jsonargparse",
+    "tokenizers",
+    "datasets",
+    "numpy",
+)
+
+
+def choose_run_directory(requested: str | None, name: str) -> Path:
+    """Return the directory of a new run, without making it.
+
+    Args:
+        requested: ``--run_dir``; if not given, ``runs/<name>``, ``runs/<name>-2``, …: the first
+            that is not in use.
+        name: what the run is called by default.
+
+    Raises:
+        ConfigError: if the requested directory already holds a run.
+    """
+    inherited = os.environ.get(RUN_ENVIRONMENT)
+    if inherited and os.environ.get("LOCAL_RANK", "0") != "0":
+        return Path(inherited)
+    if requested is not None:
+        directory = Path(requested)
+        if (directory / MANIFEST).exists():
+            raise ConfigError(
+                f"run_dir: {directory} already holds a run; choose another --run_dir, or go on "
+                f"with that run by --ckpt_path {directory}"
+            )
+        if directory.exists() and not directory.is_dir():
+            raise ConfigError(f"run_dir: {directory} is a file, expected a directory")
+    else:
+        directory = Path("runs") / name
+        number = 1
+        while directory.exists():
+            number += 1
+            directory = Path("runs") / f"{name}-{number}"
+    os.environ[RUN_ENVIRONMENT] = str(directory)
+    return directory
+
+
+def manifest(plugins: Mapping[str, str], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is needed to repeat a run: versions, machine, command, and the given facts.
+
+    Args:
+        plugins: version by name of the packages that brought a class of this run.
+        facts: hashes, seed and sizes that the caller knows.
+    """
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": ["bertlab", *sys.argv[1:]],
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "plugins": dict(plugins),
+        **facts,
+    }
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a mapping as indented JSON, whole or not at all."""
+    temporary = path.with_name(path.name + ".partial")
+    temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    temporary.replace(path)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,385 @@
+"""``bertlab fit``, ``validate`` and ``predict``: LightningCLI with plugins named in the config."""
+
+import json
+import logging
+import os
+import secrets
+import sys
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+from lightning.pytorch import Callback, Trainer, seed_everything
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from rich.console import Console
+
+from bertlab.arguments import parse_arguments, parse_config
+from bertlab.callbacks.loss_curve import LossCurve
+from bertlab.callbacks.progress import EvaluationLines, ProgressBar, TokenThroughput
+from bertlab.callbacks.run_record import RunRecord
+from bertlab.checkpoints.run_checkpoint import (
+    RunCheckpoint,
+    find_checkpoint,
+    read_run_checkpoint,
+)
+from bertlab.checkpoints.warm_start import WarmStart, apply_warm_start, read_warm_start
+from bertlab.config_files import Composition, Config, compose, differences
+from bertlab.data.data_report import render
+from bertlab.data.pretraining_data import PretrainingData
+from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.encoders.base import Encoder
+from bertlab.errors import CheckpointError, TokenizerError
+from bertlab.model_building import build_module, build_objectives, check_lengths, restore_module
+from bertlab.module import BertModule
+from bertlab.optimization import AdamWConfig
+from bertlab.plugins import installed, load_class
+from bertlab.results import held_out_results, print_results
+from bertlab.run_directory import choose_run_directory, manifest, write_json
+from bertlab.tasks import Objective
+
+TRAINER_DEFAULTS = {
+    "gradient_clip_val": 1.0,
+    "num_sanity_val_steps": 0,
+    "max_epochs": -1,
+    "enable_model_summary": False,
+    "use_distributed_sampler": False,  # our loader deals the sequences out itself
+}
+
+
+def main(command: str, argv: list[str]) -> int:
+    """Run ``fit``, ``validate`` or ``predict``; return the exit code."""
+    quiet_lightning()
+    plan = compose(argv)
+    checkpoint = _read_checkpoint(plan.ckpt_path)
+    if checkpoint is not None and not plan.files:
+        plan = compose(argv, base=checkpoint.config)
+    cli = TrainingCLI(command, plan, checkpoint)
+    if "-h" in argv or "--help" in argv:
+        return 0
+    return {"fit": cli.fit, "validate": cli.validate, "predict": cli.predict}[command]()
+
+
+def quiet_lightning() -> None:
+    """Silence Lightning's tips and device lines; warnings stay."""
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    # lightning 2.6.6 with torch 2.13
+    warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*")
+
+
+class TrainingCLI(LightningCLI):
+    """Builds trainer, data and module from a composition of config files and arguments.
+
+    Args:
+        command: ``fit``, ``validate`` or ``predict``.
+        plan: config files, arguments, and the plugins that they name.
+        checkpoint: of ``--ckpt_path``, if given.
+    """
+
+    model: BertModule
+    datamodule: PretrainingData
+    trainer: Trainer
+
+    def __init__(self, command: str, plan: Composition, checkpoint: RunCheckpoint | None) -> None:
+        self.command = command
+        self.plan = plan
+        self.checkpoint = checkpoint
+        self.start = _read_start(plan, checkpoint)
+        super().__init__(
+            BertModule,
+            PretrainingData,
+            save_config_callback=None,
+            trainer_defaults=TRAINER_DEFAULTS,
+            parser_kwargs={"exit_on_error": False, "prog": f"bertlab {command}"},
+            args=plan.arguments,
+            run=False,
+            auto_configure_optimizers=False,
+            load_from_checkpoint_support=False,
+        )
+
+    def add_core_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Add the trainer, the named encoder and objectives, the optimiser and the data."""
+        parser.add_lightning_class_args(Trainer, "trainer")
+        parser.set_defaults({f"trainer.{key}": value for key, value in TRAINER_DEFAULTS.items()})
+        encoder = load_class("encoder", self.plan.encoder, Encoder)
+        parser.add_argument(
+            "--model.encoder.name",
+            default=self.plan.encoder,
+            help=f"encoder: {', '.join(installed('encoder'))}",
+        )
+        parser.add_class_arguments(encoder, "model.encoder", instantiate=False, skip={"vocab_size"})
+        if self.start is not None and self.start.encoder_name == self.plan.encoder:
+            sizes = self.start.encoder_config.items()
+            parser.set_defaults({f"model.encoder.{key}": value for key, value in sizes})
+        for name in self.plan.objectives:
+            objective = load_class("objective", name, Objective)
+            parser.add_class_arguments(objective, f"model.objectives.{name}", instantiate=False)
+        parser.add_class_arguments(AdamWConfig, "model.optimizer", instantiate=False)
+        parser.add_argument(
+            "--model.init_from",
+            type=str | None,
+            default=None,
+            help="warm start: weights of a run, a Hugging Face folder or a hub name",
+        )
+        parser.add_class_arguments(PretrainingData, "data", instantiate=False, skip={"seed"})
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Add what belongs to the run as a whole."""
+        if self.command == "fit":
+            parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
+            parser.set_defaults(
+                {
+                    "checkpoint.filename": "step-{step}",
+                    "checkpoint.auto_insert_metric_name": False,
+                    "checkpoint.monitor": "val/loss",
+                    "checkpoint.save_last": True,
+                }
+            )
+            parser.add_argument(
+                "--run_dir",
+                type=str | None,
+                default=None,
+                help="directory of the run; by default runs/NAME-OF-THE-CONFIG",
+            )
+        parser.add_argument(
+            "--ckpt_path",
+            type=str | None,
+            default=None,
+            help="a run directory or checkpoint to go on with (fit) or to use",
+        )
+        if self.command == "predict":
+            parser.add_argument(
+                "--output", type=str | None, default=None, help="write JSON lines to this file"
+            )
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:  # noqa: ANN401
+        """Parse each config file, then the arguments that override them."""
+        if "-h" in args or "--help" in args:
+            parser.print_help()
+            raise SystemExit(0)
+        config = None
+        for path, content in self.plan.files:
+            known = {key: value for key, value in content.items() if _belongs(key, parser)}
+            config = parse_config(parser, known, str(path), config)
+        self.config = parse_arguments(parser, args, config)
+
+    def _set_seed(self) -> None:
+        """Seed everything; without a seed in the config, draw one and record it."""
+        seed = self.config.seed_everything
+        if seed is True:
+            inherited = os.environ.get("PL_GLOBAL_SEED") if os.environ.get("LOCAL_RANK") else None
+            seed = int(inherited) if inherited else secrets.randbelow(2**31)
+        self.config.seed_everything = int(seed)
+        seed_everything(self.config.seed_everything, workers=True, verbose=False)
+
+    def instantiate_classes(self) -> None:
+        """Make the trainer, which checks its settings, then the data, then the module."""
+        self.config_init = self.parser.instantiate_classes(self.config)
+        self.resolved = self._resolve()
+        self.directory = self._choose_directory()
+        self.trainer = self._make_trainer()
+        self.datamodule = PretrainingData(**self.resolved["data"], seed=self.config.seed_everything)
+        objectives = build_objectives(self.resolved["model"]["objectives"])
+        tokenizer = self._choose_tokenizer()
+        self.datamodule.connect(tokenizer, objectives)
+        if self.checkpoint is not None and self.command != "fit":
+            self.model = self._restore(self.checkpoint)
+            self.datamodule.objectives = self.model.named_tasks()  # type: ignore[assignment]
+        else:
+            self.datamodule.prepare()
+            counts = self.datamodule.token_counts()
+            self.model = build_module(self.resolved["model"], objectives, tokenizer, counts)
+        check_lengths(self.datamodule.max_seq_length, self.model.encoder)
+        if self.start is not None:
+            report = apply_warm_start(self.start, self.model)
+            _say(f"initialised from {self.start.source}: {len(report.loaded)} tensors")
+            if report.newly_initialized:
+                _say(f"newly initialised: {', '.join(report.newly_initialized)}")
+        if self.command == "fit":
+            self.trainer.callbacks.insert(0, self._record(tokenizer))  # type: ignore[attr-defined]
+
+    def fit(self) -> int:
+        """Train, evaluate once more at the end, and print where everything is."""
+        path = None if self.checkpoint is None else str(self.checkpoint.path)
+        if self.trainer.is_global_zero:
+            self._introduce()
+        self.trainer.fit(self.model, self.datamodule, ckpt_path=path, weights_only=True)
+        if self.trainer.interrupted:
+            _say(f"interrupted; go on with: bertlab fit --ckpt_path {self.directory}")
+            return 130
+        if self.trainer.is_global_zero and self.trainer.state.finished:
+            results = held_out_results(self.trainer)
+            write_json(self.directory / "results.json", results)
+            print_results(results, f"{self.directory}: step {self.trainer.global_step}")
+        return 0
+
+    def validate(self) -> int:
+        """Score the checkpoint on the held-out text."""
+        self.trainer.validate(self.model, self.datamodule, verbose=False)
+        print_results(held_out_results(self.trainer), "held-out text")
+        return 0
+
+    def predict(self) -> int:
+        """Print predictions as JSON lines, or write them to ``--output``."""
+        batches = self.trainer.predict(self.model, self.datamodule)
+        assert batches is not None
+        texts = self.datamodule.text or []
+        predictions = [row for batch in batches for row in batch]
+        lines = []
+        for number, (text, prediction) in enumerate(zip(texts, predictions, strict=True)):
+            row = {"text": text}
+            if self.datamodule.text_pair:
+                row["text_pair"] = self.datamodule.text_pair[number]
+            lines.append(json.dumps(row | prediction, ensure_ascii=False))
+        output = self.config.get("output")
+        if output:
+            Path(output).write_text("\n".join(lines) + "\n", "utf-8")
+        else:
+            sys.stdout.write("\n".join(lines) + "\n")
+        return 0
+
+    def _introduce(self) -> None:
+        """Print the data report and what is about to run."""
+        data = self.datamodule
+        assert data.store is not None
+        reports = data.reports
+        rows = [row for report in reports for row in report.rows()]
+        Console().print(render("training data", rows))
+        _say(
+            f"{self.directory}: {self.parameters:,} parameters, "
+            f"{data.sequences_per_step()} sequences a step, seed {self.config.seed_everything}"
+        )
+
+    def _resolve(self) -> Config:
+        """Return the config as plain data, with every plugin named."""
+        dumped = self.parser.dump(self.config, skip_none=False, skip_validation=True)
+        config: Config = yaml.safe_load(dumped)
+        given = config["model"].get("objectives") or {}
+        config["model"]["objectives"] = {
+            name: given.get(name) or {} for name in self.plan.objectives
+        }
+        config["model"]["encoder"]["name"] = self.plan.encoder
+        for key in ("run_dir", "ckpt_path", "config", "output"):
+            config.pop(key, None)
+        return config
+
+    @property
+    def parameters(self) -> int:
+        """Number of trainable parameters, heads included."""
+        return sum(each.numel() for each in self.model.parameters() if each.requires_grad)
+
+    def _choose_directory(self) -> Path:
+        if self.command != "fit":
+            return Path()
+        requested = self.config.run_dir
+        if self.checkpoint is not None and requested is None:
+            return self.checkpoint.path.parent.parent
+        named = [path.stem for path, _ in self.plan.files]
+        return choose_run_directory(requested, named[-1] if named else "run")
+
+    def _make_trainer(self) -> Trainer:
+        settings = dict(self.config_init.trainer)
+        callbacks = list(settings.pop("callbacks", None) or [])
+        logger = settings.pop("logger", None)
+        if self.command == "fit":
+            checkpoint = dict(self.config.checkpoint)
+            checkpoint["dirpath"] = checkpoint["dirpath"] or str(self.directory / "checkpoints")
+            if settings["enable_checkpointing"] is not False:
+                callbacks.append(ModelCheckpoint(**checkpoint))
+            callbacks += [TokenThroughput(), EvaluationLines(), LossCurve(self.directory)]
+            if logger in (None, True):
+                logger = [
+                    CSVLogger(self.directory, name="csv"),
+                    TensorBoardLogger(self.directory, name="tensorboard"),
+                ]
+        else:
+            logger = False
+        if settings["enable_progress_bar"] is not False and sys.stdout.isatty():
+            callbacks.append(ProgressBar())
+        else:
+            settings["enable_progress_bar"] = False
+        if isinstance(settings["val_check_interval"], int):
+            settings["check_val_every_n_epoch"] = None  # count batches across epochs
+        settings["default_root_dir"] = settings["default_root_dir"] or str(self.directory)
+        return Trainer(**settings, callbacks=callbacks, logger=logger)
+
+    def _choose_tokenizer(self) -> WordPieceTokenizer:
+        given = self.datamodule.tokenizer_path
+        if self.checkpoint is not None:
+            return self.checkpoint.tokenizer
+        if self.start is None or self.start.tokenizer is None:
+            tokenizer = self.datamodule.load_tokenizer()
+        else:
+            tokenizer = self.start.tokenizer
+            if given is not None:
+                asked = WordPieceTokenizer.load(Path(given))
+                if asked.fingerprint != tokenizer.fingerprint:
+                    raise TokenizerError(
+                        f"data.tokenizer: {given} is not the tokenizer that {self.start.source} "
+                        "was trained with; leave data.tokenizer out to use that one"
+                    )
+        if self.start is not None and tokenizer.vocab_size != self.start.vocab_size:
+            raise TokenizerError(
+                f"the tokenizer has {tokenizer.vocab_size} tokens, the encoder of "
+                f"{self.start.source} {self.start.vocab_size}; give its own as data.tokenizer"
+            )
+        return tokenizer
+
+    def _restore(self, checkpoint: RunCheckpoint) -> BertModule:
+        changed = differences(_structure(self.resolved), _structure(checkpoint.config))
+        if changed:
+            raise CheckpointError(
+                f"{checkpoint.path}: the config describes another model (here, there):\n  "
+                + "\n  ".join(changed)
+            )
+        module = restore_module(checkpoint)
+        return module
+
+    def _record(self, tokenizer: WordPieceTokenizer) -> Callback:
+        named = [installed("encoder")[self.plan.encoder]]
+        named += [installed("objective")[name] for name in self.plan.objectives]
+        assert self.datamodule.store is not None
+        facts = {
+            "seed": self.config.seed_everything,
+            "tokenizer": tokenizer.fingerprint,
+            "corpus": self.datamodule.store.metadata.corpus_fingerprint,
+            "parameters": self.parameters,
+            "data": {type(report).__name__: asdict(report) for report in self.datamodule.reports},
+        }
+        plugins = {plugin.package: plugin.version for plugin in named}
+        return RunRecord(self.directory, self.resolved, manifest(plugins, facts), tokenizer)
+
+
+def _structure(config: Config) -> Config:
+    """Return what decides the tensors of a model."""
+    model = config["model"]
+    return {"encoder": model["encoder"], "objectives": dict.fromkeys(model["objectives"], "on")}
+
+
+def _belongs(key: str, parser: LightningArgumentParser) -> bool:
+    """Whether a config's section is for this command: a fit config also serves validate."""
+    if key in ("checkpoint", "run_dir"):
+        return any(action.dest.split(".")[0] == key for action in parser._actions)
+    return True
+
+
+def _read_checkpoint(ckpt_path: str | None) -> RunCheckpoint | None:
+    if ckpt_path is None:
+        return None
+    file = find_checkpoint(ckpt_path)
+    if file is None:
+        raise CheckpointError(f"--ckpt_path: {ckpt_path}: no such run or checkpoint")
+    return read_run_checkpoint(file)
+
+
+def _read_start(plan: Composition, checkpoint: RunCheckpoint | None) -> WarmStart | None:
+    if plan.init_from is None or checkpoint is not None:
+        return None
+    return read_warm_start(plan.init_from)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")

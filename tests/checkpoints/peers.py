@@ -1,0 +1,100 @@
+"""A small BERT in transformers' hands, and the same batch in both layouts."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+from transformers import BertConfig, BertPreTrainedModel
+
+from bertlab.checkpoints.huggingface import HuggingFaceCheckpoint
+from bertlab.checkpoints.loading import load_matching
+from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.encoders.bert import BertEncoder
+from bertlab.objectives.causal_lm import CausalLM
+from bertlab.objectives.masked_lm import MaskedLM
+from bertlab.objectives.next_sentence import NextSentencePrediction
+from bertlab.packed_batch import PackedBatch, pack
+from bertlab.tasks import Task, TaskContext
+
+Model = TypeVar("Model", bound=torch.nn.Module)
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+TOKENIZER = WordPieceTokenizer.from_vocabulary([*SPECIAL, *(f"w{n}" for n in range(92))])
+SIZES: dict[str, int] = {
+    "vocab_size": 97,
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "max_position_embeddings": 48,
+}
+
+
+def randomized(model: Model, seed: int = 0) -> Model:
+    """Move every parameter away from its initial value, so that each one matters."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=0.1)
+    return model.eval()
+
+
+def peer(model_class: type[BertPreTrainedModel], **changes: object) -> BertPreTrainedModel:
+    torch.manual_seed(0)
+    return randomized(model_class(BertConfig(**(SIZES | changes))))
+
+
+def tasks_for(encoder: BertEncoder, vocabulary_size: int | None = None) -> dict[str, Task]:
+    """Fresh heads that go with the encoder."""
+    tokenizer = TOKENIZER
+    if vocabulary_size is not None:
+        words = [f"w{n}" for n in range(vocabulary_size - len(SPECIAL))]
+        tokenizer = WordPieceTokenizer.from_vocabulary([*SPECIAL, *words])
+    tasks: dict[str, Task] = {"nsp": NextSentencePrediction()}
+    tasks["clm" if encoder.causal else "mlm"] = CausalLM() if encoder.causal else MaskedLM()
+    for task in tasks.values():
+        task.build(TaskContext(encoder, tokenizer))
+    return {name: randomized(task, seed=1) for name, task in tasks.items()}
+
+
+def built(checkpoint: HuggingFaceCheckpoint) -> tuple[BertEncoder, dict[str, Task]]:
+    """The encoder and heads of a checkpoint that has all of them."""
+    encoder = BertEncoder(**checkpoint.encoder_config).eval()
+    load_matching(encoder, checkpoint.encoder_state, checkpoint.source)
+    tasks = tasks_for(encoder, encoder.vocab_size)
+    for name, state in checkpoint.task_states.items():
+        load_matching(tasks[name], state, checkpoint.source)
+    return encoder, tasks
+
+
+def batch_of(lengths: list[int], vocab_size: int = 97) -> PackedBatch:
+    generator = torch.Generator().manual_seed(3)
+    ids = [torch.randint(1, vocab_size, (n,), generator=generator).tolist() for n in lengths]
+    return pack(ids, [[0] * (n // 2) + [1] * (n - n // 2) for n in lengths])
+
+
+def padded_inputs(batch: PackedBatch) -> dict[str, Tensor]:
+    """The batch as transformers reads it."""
+
+    def pad(flat: Tensor) -> Tensor:
+        rows = flat.new_zeros(len(batch) * batch.max_seqlen)
+        rows[batch.padded_index] = flat
+        return rows.view(len(batch), -1)
+
+    return {
+        "input_ids": pad(batch.input_ids),
+        "token_type_ids": pad(batch.token_type_ids),
+        "attention_mask": batch.attention_mask.long(),
+    }
+
+
+def unpadded(batch: PackedBatch, padded: Tensor) -> Tensor:
+    return padded.flatten(0, 1)[batch.padded_index]
+
+
+def assert_bit_equal(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+    assert set(found) == set(expected)
+    for name, tensor in expected.items():
+        assert found[name].dtype == tensor.dtype, name
+        assert torch.equal(found[name], tensor), name

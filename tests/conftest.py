@@ -1,0 +1,79 @@
+"""Shared fixtures: a small real corpus, and a run that is trained on it once."""
+
+import os
+import pydoc_data.topics
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bertlab.cli import main
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+TINY = """
+seed_everything: 3
+model:
+  encoder: {name: bert, preset: tiny, hidden_size: 32, num_attention_heads: 2,
+            max_position_embeddings: 64, hidden_dropout_prob: 0.0,
+            attention_probs_dropout_prob: 0.0}
+  objectives: [mlm, nsp]
+  optimizer: {learning_rate: 1.0e-3}
+data: {corpus: CORPUS, vocab_size: 300, max_seq_length: 32, batch_size: 8,
+       validation_fraction: 0.2, validation_sequences: 20, cache_dir: CACHE}
+trainer: {max_steps: 6, val_check_interval: 3, log_every_n_steps: 1, accelerator: cpu}
+"""
+
+
+@pytest.fixture(scope="session")
+def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty help topics of Python, one line a paragraph, a blank line between topics."""
+    documents = []
+    for topic in sorted(pydoc_data.topics.topics)[:40]:
+        paragraphs = pydoc_data.topics.topics[topic].split("\n\n")
+        lines = [" ".join(paragraph.split()) for paragraph in paragraphs]
+        documents.append("\n".join(line for line in lines if line))
+    path = tmp_path_factory.mktemp("corpus") / "topics.txt"
+    path.write_text("\n\n".join(documents) + "\n", "utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cache of prepared corpora for all tests."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def tiny_config(
+    tmp_path_factory: pytest.TempPathFactory, corpus_file: Path, cache_dir: Path
+) -> Path:
+    """A config that trains for six steps in about a second."""
+    path = tmp_path_factory.mktemp("config") / "tiny.yaml"
+    text = TINY.replace("CORPUS", str(corpus_file)).replace("CACHE", str(cache_dir))
+    path.write_text(text, "utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory: pytest.TempPathFactory, tiny_config: Path) -> Path:
+    """The directory of a finished run of the tiny config."""
+    directory = tmp_path_factory.mktemp("runs") / "tiny"
+    assert main(["fit", "--config", str(tiny_config), "--run_dir", str(directory)]) == 0
+    return directory
+
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def bertlab(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Run the command in this process; return exit code, standard output and standard error."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
