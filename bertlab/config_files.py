@@ -6,6 +6,7 @@ This module brings all of that to the one form that jsonargparse parses.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,7 @@ def compose(argv: Sequence[str], base: Config | None = None) -> Composition:
     """
     plan = Composition()
     if base is not None:
-        _add_content(plan, Path("the checkpoint's config"), base)
+        _add_content(plan, Path("the checkpoint's config"), deepcopy(base))
     overrides = []
     for key, value, tokens in split_arguments(argv):
         if key in ("--config", "-c"):

@@ -66,6 +66,8 @@ def main(command: str, argv: list[str]) -> int:
 def quiet_lightning() -> None:
     """Silence Lightning's tips and device lines; warnings stay."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    # a resumed run goes on in its own directory
+    warnings.filterwarnings("ignore", message="Checkpoint directory .* exists and is not empty")
     # lightning 2.6.6 with torch 2.13
     warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*")
 

@@ -19,8 +19,9 @@ model:
             attention_probs_dropout_prob: 0.0}
   objectives: [mlm, nsp]
   optimizer: {learning_rate: 1.0e-3}
-data: {corpus: CORPUS, vocab_size: 300, max_seq_length: 32, batch_size: 8,
+data: {corpus: CORPUS, corpus_format: sentences, vocab_size: 300, max_seq_length: 32, batch_size: 8,
        validation_fraction: 0.2, validation_sequences: 20, cache_dir: CACHE}
+checkpoint: {save_top_k: -1}
 trainer: {max_steps: 6, val_check_interval: 3, log_every_n_steps: 1, accelerator: cpu}
 """
 

@@ -243,7 +243,7 @@ class PretrainingData(LightningDataModule):
         sampler = StepSampler(math.ceil(length / batch_size), lambda: 0)
         return StepLoader(self._loader(dataset, sampler), 1)
 
-    def predict_dataloader(self) -> list[PackedBatch]:
+    def predict_dataloader(self) -> StepLoader:
         """Return ``text`` (and ``text_pair``) in batches of 64 sequences.
 
         Raises:
@@ -269,7 +269,10 @@ class PretrainingData(LightningDataModule):
                 )
             rows.append((input_ids, token_type_ids))
         chunks = [rows[start : start + 64] for start in range(0, len(rows), 64)]
-        return [pack([ids for ids, _ in chunk], [kinds for _, kinds in chunk]) for chunk in chunks]
+        batches = [
+            [pack([ids for ids, _ in chunk], [kinds for _, kinds in chunk])] for chunk in chunks
+        ]
+        return StepLoader(batches, 1)
 
     def _prepared_store(self) -> TokenStore | None:
         """Open the corpus if it is the output of ``bertlab prepare``."""

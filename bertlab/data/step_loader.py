@@ -106,7 +106,11 @@ class StepLoader:
         batches_per_step: micro-batches in a step.
     """
 
-    def __init__(self, loader: "DataLoader[list[PackedBatch]]", batches_per_step: int) -> None:
+    def __init__(
+        self,
+        loader: "DataLoader[list[PackedBatch]] | list[list[PackedBatch]]",
+        batches_per_step: int,
+    ) -> None:
         self.loader = loader
         self.batches_per_step = batches_per_step
 

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 _DELETED_SPACES = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
 _DELETE = dict.fromkeys(map(ord, _DELETED_SPACES))
 _ASCII_PIECES = re.compile(r"[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
-_MAX_CACHED_CHARACTERS = 2**21
+_MAX_CACHED_CHARACTERS = 2**22
 
 
 def delete_control_spaces(text: str) -> str:
