@@ -1,13 +1,16 @@
 """Preparing: the same store for any number of workers, clear refusals, one process at a time."""
 
+import io
 import json
 import multiprocessing
 import os
 import signal
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -101,7 +104,7 @@ def test_report(corpus, tmp_path):
     text = "the cats of document 59"
     assert report.tokens_per_word > 1 < len(TOKENIZER.encode(text)) / len(text.split())
     # Blank lines between documents are not text of a document.
-    size = os.path.getsize(corpus.sources[0])
+    size = Path(corpus.sources[0]).stat().st_size
     assert 0.9 * size < report.bytes_of_text <= size
     assert json.loads(report.to_json())["vocab_size"] == TOKENIZER.vocab_size
 
@@ -109,17 +112,14 @@ def test_report(corpus, tmp_path):
 def test_report_is_printed(corpus, tmp_path):
     store = prepare(corpus, TOKENIZER, tmp_path / "store", progress=False)
     report = StoreReport.from_json((store.path / "report.json").read_text(encoding="utf-8"))
-    console = Console(width=100, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
-    with console.file:
-        console.print(render("Data report", report.rows()))
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(render("Data report", report.rows()))
     text = console.export_text()
     for expected in ("Data report", "documents", "59", "share of [UNK]", "0.000%"):
         assert expected in text
 
 
 def test_quantiles_equal_numpy():
-    from collections import Counter
-
     lengths = np.random.default_rng(0).integers(1, 50, 333)
     quantiles = length_quantiles(Counter(lengths.tolist()))
     for name, share in (("5 %", 0.05), ("25 %", 0.25), ("75 %", 0.75), ("95 %", 0.95)):
@@ -131,7 +131,10 @@ def test_quantiles_equal_numpy():
     ("text", "message"),
     [
         ("\u200b\n\n\x07\n", r"no document with text .2 were empty"),
-        ("the cat .\nthe end .\n", "one single document; next-sentence pairs need another .* blank"),
+        (
+            "the cat .\nthe end .\n",
+            "one single document; next-sentence pairs need another .* blank",
+        ),
         ("the cat .\n\n" * 30, "30 of 30 documents have exactly one sentence.* blank line follows"),
         (
             "the \u6771 \u4eac\ncat\n\nthe \u6771\nthe \u6771 .\n",
@@ -187,7 +190,7 @@ def test_a_killed_worker_is_an_error_and_no_hang(corpus, tmp_path, small_batches
     monkeypatch.setattr("bertlab.data.prepare.read_raw_documents", endless)
     killer = threading.Thread(target=kill_one)
     killer.start()
-    with pytest.raises(TokenStoreError, match="one of 2 processes .* died"):
+    with pytest.raises(TokenStoreError, match=r"one of 2 processes .* died"):
         prepare(corpus, TOKENIZER, tmp_path / "store", 2, progress=False)
     killer.join()
     assert [path.name for path in tmp_path.iterdir()] == ["corpus.txt"]
@@ -203,7 +206,7 @@ def test_cache_is_keyed_by_content(corpus, tmp_path, monkeypatch):
         [TOKENIZER.token(number) for number in range(TOKENIZER.vocab_size)], lowercase=False
     )
     assert prepare_cached(corpus, other, cache, progress=False).path != first.path
-    with open(corpus.sources[0], "a") as file:
+    with Path(corpus.sources[0]).open("a") as file:
         file.write("the cat again\n")
     assert prepare_cached(corpus, TOKENIZER, cache, progress=False).path != first.path
 
@@ -211,7 +214,7 @@ def test_cache_is_keyed_by_content(corpus, tmp_path, monkeypatch):
 def cached_path(arguments):
     corpus, cache = arguments
     store = prepare_cached(corpus, TOKENIZER, cache, progress=False)
-    return str(store.path), os.stat(store.path / "store.json").st_ino, len(store)
+    return str(store.path), (store.path / "store.json").stat().st_ino, len(store)
 
 
 def test_of_several_processes_one_prepares_and_the_others_wait(corpus, tmp_path):
@@ -243,18 +246,19 @@ def test_a_failed_preparation_leaves_the_cache_clean(tmp_path):
 
 def test_a_cache_that_cannot_be_written(corpus, tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(BertlabError, match="cannot write the cache.*BERTLAB_CACHE"):
+    with pytest.raises(BertlabError, match=r"cannot write the cache.*BERTLAB_CACHE"):
         prepare_cached(corpus, TOKENIZER, tmp_path / "file", progress=False)
 
 
+@pytest.mark.filterwarnings("ignore:the text gives only")
 def test_tokenizer_is_trained_once(corpus, tmp_path, monkeypatch):
     cache = tmp_path / "cache"
-    first = tokenizer_cached(corpus, 48, True, cache)
+    first = tokenizer_cached(corpus, 120, True, cache)
     assert first.lowercase
     monkeypatch.setattr("bertlab.data.prepare.train_wordpiece", None)
-    assert tokenizer_cached(corpus, 48, True, cache).fingerprint == first.fingerprint
+    assert tokenizer_cached(corpus, 120, True, cache).fingerprint == first.fingerprint
     monkeypatch.undo()
-    assert not tokenizer_cached(corpus, 48, False, cache).lowercase
+    assert not tokenizer_cached(corpus, 120, False, cache).lowercase
     store = prepare_cached(corpus, first, cache, progress=False)
     assert TokenStore.open(store.path).tokenizer.fingerprint == first.fingerprint
 

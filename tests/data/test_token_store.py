@@ -3,6 +3,7 @@
 import errno
 import json
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -97,38 +98,39 @@ def test_large_vocabularies_use_uint32(tmp_path):
     assert (store.tokens.dtype, store.tokens.tolist()) == (np.uint32, [65_536])
 
 
+def write_and_then(path, action):
+    with TokenStoreWriter(path, TOKENIZER, "") as writer:
+        writer.add_document([5], [1])
+        action(writer)
+
+
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_an_exception_leaves_nothing_behind(tmp_path, error):
-    with pytest.raises(error), TokenStoreWriter(tmp_path / "store", TOKENIZER, "") as writer:
-        writer.add_document([5], [1])
+    def fail(writer):
         raise error
+
+    with pytest.raises(error):
+        write_and_then(tmp_path / "store", fail)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_full_disk_is_one_clear_error(tmp_path):
-    path = tmp_path / "store"
-    with (
-        pytest.raises(TokenStoreError, match=r"the disk is full: 1 documents took .* MB are free"),
-        TokenStoreWriter(path, TOKENIZER, "") as writer,
-        open("/dev/full", "wb") as full,
-    ):
+    def fill_disk(writer):
         writer._columns["tokens"]._file.close()
-        writer._columns["tokens"]._file = full
-        writer.add_document([5], [1])
+        writer._columns["tokens"]._file = Path("/dev/full").open("wb")  # noqa: SIM115
         writer.add_document([5] * 100_000, [100_000])
+
+    with pytest.raises(TokenStoreError, match=r"the disk is full: 1 documents .* MB are free"):
+        write_and_then(tmp_path / "store", fill_disk)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_disk_that_fills_up_at_the_end_is_the_same(tmp_path, monkeypatch):
-    def fail(descriptor):
+    def full(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with (
-        pytest.raises(TokenStoreError, match="the disk is full"),
-        TokenStoreWriter(tmp_path / "store", TOKENIZER, "") as writer,
-    ):
-        writer.add_document([5], [1])
-        monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(TokenStoreError, match="the disk is full"):
+        write_and_then(tmp_path / "store", lambda _: monkeypatch.setattr("os.fsync", full))
     assert list(tmp_path.iterdir()) == []
 
 
