@@ -70,7 +70,7 @@ class EvaluationLines(Callback):
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Print step, training loss and each held-out metric."""
-        if trainer.sanity_checking or not trainer.training or not trainer.is_global_zero:
+        if trainer.sanity_checking or trainer.state.fn != "fit" or not trainer.is_global_zero:
             return
         logged = {name: float(value) for name, value in trainer.callback_metrics.items()}
         parts = [f"step {trainer.global_step}"]
