@@ -42,7 +42,8 @@ def export(source: str, output: Path, overwrite: bool) -> None:
             in use.
     """
     start = read_warm_start(source)
-    encoder = build_encoder(start.encoder_name, start.encoder_config, start.vocab_size)
+    section = {"name": start.encoder_name, **start.encoder_config}
+    encoder = build_encoder(section, start.vocab_size)
     if not isinstance(encoder, BertEncoder):
         raise CheckpointError(
             f"{source}: the encoder {start.encoder_name!r} is not a BERT; Hugging Face has no "

@@ -3,12 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from bertlab.checkpoints.loading import load_matching
 from bertlab.checkpoints.run_checkpoint import RunCheckpoint
-from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.encoders.base import Encoder
 from bertlab.errors import ConfigError
 from bertlab.module import BertModule
@@ -27,38 +23,33 @@ def build_objectives(arguments: Mapping[str, Arguments | None]) -> dict[str, Obj
     }
 
 
-def build_encoder(name: str, arguments: Arguments, vocab_size: int) -> Encoder:
-    """Make the named encoder for a vocabulary, with new weights."""
-    encoder = load_class("encoder", name, Encoder)(vocab_size=vocab_size, **arguments)
+def build_encoder(section: Arguments, vocab_size: int) -> Encoder:
+    """Make the encoder that a config's ``model.encoder`` section describes, with new weights.
+
+    Args:
+        section: its entry-point ``name`` and its arguments.
+        vocab_size: of the tokenizer.
+    """
+    arguments = dict(section)
+    encoder = load_class("encoder", arguments.pop("name"), Encoder)(
+        vocab_size=vocab_size, **arguments
+    )
     assert isinstance(encoder, Encoder)
     return encoder
 
 
-def build_module(
-    model: Arguments,
-    objectives: Mapping[str, Objective],
-    tokenizer: WordPieceTokenizer,
-    token_counts: npt.NDArray[np.int64] | None = None,
-) -> BertModule:
-    """Make the module that a config's ``model`` section describes, with new weights.
+def restore_module(checkpoint: RunCheckpoint, objectives: Mapping[str, Objective]) -> BertModule:
+    """Make the module of a checkpoint, with its weights.
 
     Args:
-        model: the section: ``encoder`` with its name and arguments, ``optimizer``.
-        objectives: as :func:`build_objectives` made them.
-        tokenizer: decides ``vocab_size``.
-        token_counts: ``(vocab_size,)`` of the training text, for the baselines.
+        checkpoint: gives encoder, optimiser settings, tokenizer and weights.
+        objectives: of the same names as the checkpoint's, not built yet.
     """
-    arguments = dict(model["encoder"])
-    encoder = build_encoder(arguments.pop("name"), arguments, tokenizer.vocab_size)
-    context = TaskContext(encoder, tokenizer, token_counts)
-    optimizer = AdamWConfig(**model["optimizer"])
-    return BertModule(encoder, objectives, context, optimizer)
-
-
-def restore_module(checkpoint: RunCheckpoint) -> BertModule:
-    """Make the module of a checkpoint, with its weights."""
     model = checkpoint.config["model"]
-    module = build_module(model, build_objectives(model["objectives"]), checkpoint.tokenizer)
+    encoder = build_encoder(model["encoder"], checkpoint.tokenizer.vocab_size)
+    counts = None if checkpoint.token_counts is None else checkpoint.token_counts.numpy()
+    context = TaskContext(encoder, checkpoint.tokenizer, counts)
+    module = BertModule(encoder, objectives, context, AdamWConfig(**model["optimizer"]))
     load_matching(module, checkpoint.state, str(checkpoint.path))
     return module
 

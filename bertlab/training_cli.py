@@ -1,25 +1,20 @@
 """``bertlab fit``, ``validate`` and ``predict``: LightningCLI with plugins named in the config."""
 
-import json
-import logging
 import os
 import secrets
 import sys
-import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from rich.console import Console
 
 from bertlab.arguments import parse_arguments, parse_config
-from bertlab.callbacks.loss_curve import LossCurve
-from bertlab.callbacks.progress import EvaluationLines, ProgressBar, TokenThroughput
 from bertlab.callbacks.run_record import RunRecord
 from bertlab.checkpoints.run_checkpoint import (
     RunCheckpoint,
@@ -31,23 +26,23 @@ from bertlab.config_files import Composition, Config, compose, differences
 from bertlab.data.data_report import render
 from bertlab.data.pretraining_data import PretrainingData
 from bertlab.data.tokenizer import WordPieceTokenizer
-from bertlab.encoders.base import Encoder
 from bertlab.errors import CheckpointError, TokenizerError
-from bertlab.model_building import build_module, build_objectives, check_lengths, restore_module
-from bertlab.module import BertModule
+from bertlab.hooks import run_callbacks
+from bertlab.model_building import (
+    build_encoder,
+    build_objectives,
+    check_lengths,
+    restore_module,
+)
+from bertlab.module import BertModule, check_tasks
 from bertlab.optimization import AdamWConfig
-from bertlab.plugins import installed, load_class
+from bertlab.plugins import installed
+from bertlab.predictions import write_predictions
 from bertlab.results import held_out_results, print_results
 from bertlab.run_directory import choose_run_directory, manifest, write_json
-from bertlab.tasks import Objective
-
-TRAINER_DEFAULTS = {
-    "gradient_clip_val": 1.0,
-    "num_sanity_val_steps": 0,
-    "max_epochs": -1,
-    "enable_model_summary": False,
-    "use_distributed_sampler": False,  # our loader deals the sequences out itself
-}
+from bertlab.tasks import Objective, TaskContext
+from bertlab.trainer import make_trainer, quiet_lightning
+from bertlab.training_parser import TRAINER_DEFAULTS, add_model, add_run, add_trainer
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -61,15 +56,6 @@ def main(command: str, argv: list[str]) -> int:
     if "-h" in argv or "--help" in argv:
         return 0
     return {"fit": cli.fit, "validate": cli.validate, "predict": cli.predict}[command]()
-
-
-def quiet_lightning() -> None:
-    """Silence Lightning's tips and device lines; warnings stay."""
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    # a resumed run goes on in its own directory
-    warnings.filterwarnings("ignore", message="Checkpoint directory .* exists and is not empty")
-    # lightning 2.6.6 with torch 2.13
-    warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*")
 
 
 class TrainingCLI(LightningCLI):
@@ -104,58 +90,13 @@ class TrainingCLI(LightningCLI):
 
     def add_core_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the trainer, the named encoder and objectives, the optimiser and the data."""
-        parser.add_lightning_class_args(Trainer, "trainer")
-        parser.set_defaults({f"trainer.{key}": value for key, value in TRAINER_DEFAULTS.items()})
-        encoder = load_class("encoder", self.plan.encoder, Encoder)
-        parser.add_argument(
-            "--model.encoder.name",
-            default=self.plan.encoder,
-            help=f"encoder: {', '.join(installed('encoder'))}",
-        )
-        parser.add_class_arguments(encoder, "model.encoder", instantiate=False, skip={"vocab_size"})
-        if self.start is not None and self.start.encoder_name == self.plan.encoder:
-            sizes = self.start.encoder_config.items()
-            parser.set_defaults({f"model.encoder.{key}": value for key, value in sizes})
-        for name in self.plan.objectives:
-            objective = load_class("objective", name, Objective)
-            parser.add_class_arguments(objective, f"model.objectives.{name}", instantiate=False)
-        parser.add_class_arguments(AdamWConfig, "model.optimizer", instantiate=False)
-        parser.add_argument(
-            "--model.init_from",
-            type=str | None,
-            default=None,
-            help="warm start: weights of a run, a Hugging Face folder or a hub name",
-        )
+        add_trainer(parser)
+        add_model(parser, self.plan, self.start)
         parser.add_class_arguments(PretrainingData, "data", instantiate=False, skip={"seed"})
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add what belongs to the run as a whole."""
-        if self.command == "fit":
-            parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
-            parser.set_defaults(
-                {
-                    "checkpoint.filename": "step-{step}",
-                    "checkpoint.auto_insert_metric_name": False,
-                    "checkpoint.monitor": "val/loss",
-                    "checkpoint.save_last": True,
-                }
-            )
-            parser.add_argument(
-                "--run_dir",
-                type=str | None,
-                default=None,
-                help="directory of the run; by default runs/NAME-OF-THE-CONFIG",
-            )
-        parser.add_argument(
-            "--ckpt_path",
-            type=str | None,
-            default=None,
-            help="a run directory or checkpoint to go on with (fit) or to use",
-        )
-        if self.command == "predict":
-            parser.add_argument(
-                "--output", type=str | None, default=None, help="write JSON lines to this file"
-            )
+        add_run(parser, self.command)
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:  # noqa: ANN401
         """Parse each config file, then the arguments that override them."""
@@ -188,13 +129,16 @@ class TrainingCLI(LightningCLI):
         tokenizer = self._choose_tokenizer()
         self.datamodule.connect(tokenizer, objectives)
         if self.checkpoint is not None and self.command != "fit":
-            self.model = self._restore(self.checkpoint)
-            self.datamodule.objectives = self.model.named_tasks()  # type: ignore[assignment]
+            self.model = self._restore(self.checkpoint, objectives)
+            check_lengths(self.datamodule.max_seq_length, self.model.encoder)
         else:
-            self.datamodule.prepare()
-            counts = self.datamodule.token_counts()
-            self.model = build_module(self.resolved["model"], objectives, tokenizer, counts)
-        check_lengths(self.datamodule.max_seq_length, self.model.encoder)
+            encoder = build_encoder(self.resolved["model"]["encoder"], tokenizer.vocab_size)
+            check_lengths(self.datamodule.max_seq_length, encoder)
+            check_tasks(objectives, encoder)
+            self.datamodule.prepare()  # may take long, so what can be wrong is checked before it
+            optimizer = AdamWConfig(**self.resolved["model"]["optimizer"])
+            context = TaskContext(encoder, tokenizer, self.datamodule.token_counts())
+            self.model = BertModule(encoder, objectives, context, optimizer)
         if self.start is not None:
             report = apply_warm_start(self.start, self.model)
             _say(f"initialised from {self.start.source}: {len(report.loaded)} tensors")
@@ -228,19 +172,9 @@ class TrainingCLI(LightningCLI):
         """Print predictions as JSON lines, or write them to ``--output``."""
         batches = self.trainer.predict(self.model, self.datamodule)
         assert batches is not None
-        texts = self.datamodule.text or []
         predictions = [row for batch in batches for row in batch]
-        lines = []
-        for number, (text, prediction) in enumerate(zip(texts, predictions, strict=True)):
-            row = {"text": text}
-            if self.datamodule.text_pair:
-                row["text_pair"] = self.datamodule.text_pair[number]
-            lines.append(json.dumps(row | prediction, ensure_ascii=False))
-        output = self.config.get("output")
-        if output:
-            Path(output).write_text("\n".join(lines) + "\n", "utf-8")
-        else:
-            sys.stdout.write("\n".join(lines) + "\n")
+        data = self.datamodule
+        write_predictions(predictions, data.text or [], data.text_pair, self.config.output)
         return 0
 
     def _introduce(self) -> None:
@@ -284,29 +218,14 @@ class TrainingCLI(LightningCLI):
 
     def _make_trainer(self) -> Trainer:
         settings = dict(self.config_init.trainer)
-        callbacks = list(settings.pop("callbacks", None) or [])
-        logger = settings.pop("logger", None)
-        if self.command == "fit":
+        if self.command != "fit":
+            return make_trainer(settings)
+        callbacks = run_callbacks(self.directory)
+        if settings["enable_checkpointing"] is not False:
             checkpoint = dict(self.config.checkpoint)
             checkpoint["dirpath"] = checkpoint["dirpath"] or str(self.directory / "checkpoints")
-            if settings["enable_checkpointing"] is not False:
-                callbacks.append(ModelCheckpoint(**checkpoint))
-            callbacks += [TokenThroughput(), EvaluationLines(), LossCurve(self.directory)]
-            if logger in (None, True):
-                logger = [
-                    CSVLogger(self.directory, name="csv"),
-                    TensorBoardLogger(self.directory, name="tensorboard"),
-                ]
-        else:
-            logger = False
-        if settings["enable_progress_bar"] is not False and sys.stdout.isatty():
-            callbacks.append(ProgressBar())
-        else:
-            settings["enable_progress_bar"] = False
-        if isinstance(settings["val_check_interval"], int):
-            settings["check_val_every_n_epoch"] = None  # count batches across epochs
-        settings["default_root_dir"] = settings["default_root_dir"] or str(self.directory)
-        return Trainer(**settings, callbacks=callbacks, logger=logger)
+            callbacks.append(ModelCheckpoint(**checkpoint))
+        return make_trainer(settings, self.directory, callbacks)
 
     def _choose_tokenizer(self) -> WordPieceTokenizer:
         given = self.datamodule.tokenizer_path
@@ -330,15 +249,14 @@ class TrainingCLI(LightningCLI):
             )
         return tokenizer
 
-    def _restore(self, checkpoint: RunCheckpoint) -> BertModule:
+    def _restore(self, checkpoint: RunCheckpoint, objectives: dict[str, Objective]) -> BertModule:
         changed = differences(_structure(self.resolved), _structure(checkpoint.config))
         if changed:
             raise CheckpointError(
                 f"{checkpoint.path}: the config describes another model (here, there):\n  "
                 + "\n  ".join(changed)
             )
-        module = restore_module(checkpoint)
-        return module
+        return restore_module(checkpoint, objectives)
 
     def _record(self, tokenizer: WordPieceTokenizer) -> Callback:
         named = [installed("encoder")[self.plan.encoder]]
@@ -352,7 +270,8 @@ class TrainingCLI(LightningCLI):
             "data": {type(report).__name__: asdict(report) for report in self.datamodule.reports},
         }
         plugins = {plugin.package: plugin.version for plugin in named}
-        return RunRecord(self.directory, self.resolved, manifest(plugins, facts), tokenizer)
+        counts = torch.from_numpy(self.datamodule.token_counts())
+        return RunRecord(self.directory, self.resolved, manifest(plugins, facts), tokenizer, counts)
 
 
 def _structure(config: Config) -> Config:

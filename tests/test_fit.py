@@ -1,7 +1,6 @@
 """The main job through the command line: fit, resume, validate, predict, export, warm start."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -52,11 +51,12 @@ def test_the_resolved_config_repeats_the_run_bit_for_bit(
 
 
 def test_resuming_in_the_middle_of_an_epoch_equals_the_undisturbed_run(
-    tiny_run: Path, tmp_path: Path, bertlab: Command
+    tiny_run: Path, tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:
     resumed = tmp_path / "resumed"
-    shutil.copytree(tiny_run, resumed)
-    (resumed / "checkpoints" / "last.ckpt").unlink()
+    assert bertlab("fit", "--config", tiny_config, "--run_dir", resumed)[0] == 0
+    for later in ("last.ckpt", "step-6.ckpt"):
+        (resumed / "checkpoints" / later).unlink()
     middle = resumed / "checkpoints" / "step-3.ckpt"
     assert read_run_checkpoint(middle).global_step == 3
     code, _, error = bertlab("fit", "--ckpt_path", middle)
@@ -76,9 +76,7 @@ def test_resuming_with_another_config_lists_the_differences(
     assert "--model.init_from" in error
 
 
-def test_a_directory_in_use_is_refused(
-    tiny_run: Path, tiny_config: Path, bertlab: Command
-) -> None:
+def test_a_directory_in_use_is_refused(tiny_run: Path, tiny_config: Path, bertlab: Command) -> None:
     before = (tiny_run / "manifest.json").read_text()
     code, _, error = bertlab("fit", "--config", tiny_config, "--run_dir", tiny_run)
     assert code == 2

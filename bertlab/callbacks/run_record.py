@@ -5,6 +5,7 @@ from typing import Any
 
 import yaml
 from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor
 
 from bertlab.checkpoints.run_checkpoint import RUN_KEY
 from bertlab.config_files import differences
@@ -44,6 +45,7 @@ class RunRecord(Callback):
         config: the resolved config.
         facts: content of the manifest.
         tokenizer: of the run.
+        token_counts: ``(vocab_size,)`` int64 of the training text.
     """
 
     def __init__(
@@ -52,11 +54,13 @@ class RunRecord(Callback):
         config: dict[str, Any],
         facts: dict[str, Any],
         tokenizer: WordPieceTokenizer,
+        token_counts: Tensor,
     ) -> None:
         self.directory = directory
         self.config = config
         self.facts = facts
         self.tokenizer = tokenizer
+        self.token_counts = token_counts
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Write the record when training starts, on the first device only."""
@@ -74,7 +78,11 @@ class RunRecord(Callback):
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Put the config and the tokenizer into the checkpoint, which then stands alone."""
-        checkpoint[RUN_KEY] = {"config": self.config, "tokenizer": self.tokenizer.to_json()}
+        checkpoint[RUN_KEY] = {
+            "config": self.config,
+            "tokenizer": self.tokenizer.to_json(),
+            "token_counts": self.token_counts,
+        }
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]

@@ -23,6 +23,7 @@ class RunCheckpoint:
         tokenizer: of the run.
         state: tensors by name, ``encoder.…`` and ``tasks.<name>.…``.
         global_step: optimiser steps done.
+        token_counts: ``(vocab_size,)`` int64 of the training text, for the baselines.
     """
 
     path: Path
@@ -30,6 +31,7 @@ class RunCheckpoint:
     tokenizer: WordPieceTokenizer
     state: dict[str, Tensor]
     global_step: int
+    token_counts: Tensor | None = None
 
     @property
     def encoder_state(self) -> dict[str, Tensor]:
@@ -85,6 +87,7 @@ def read_run_checkpoint(path: Path) -> RunCheckpoint:
         tokenizer=WordPieceTokenizer.from_json(ours["tokenizer"], str(path)),
         state=content["state_dict"],
         global_step=content["global_step"],
+        token_counts=ours["token_counts"],
     )
 
 

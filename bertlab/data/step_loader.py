@@ -59,9 +59,7 @@ class StepDataset(Dataset[list[PackedBatch]]):
     length: int | None = None
 
     def __getitem__(self, step: int) -> list[PackedBatch]:
-        """Return the ``accumulate`` micro-batches of an optimiser step, all of whose predictions
-        are counted in each one's ``window_counts``.
-        """
+        """Return the micro-batches of an optimiser step; each counts the predictions of all."""
         stop = (step + 1) * self.batch_size
         if self.length is not None:
             stop = min(stop, self.length)

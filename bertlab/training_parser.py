@@ -1,0 +1,87 @@
+"""The arguments of ``fit``, ``validate`` and ``predict``, for the plugins that a config names."""
+
+from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.cli import LightningArgumentParser
+
+from bertlab.checkpoints.warm_start import WarmStart
+from bertlab.config_files import Composition
+from bertlab.encoders.base import Encoder
+from bertlab.optimization import AdamWConfig
+from bertlab.plugins import installed, load_class
+from bertlab.tasks import Objective
+
+TRAINER_DEFAULTS = {
+    "gradient_clip_val": 1.0,
+    "num_sanity_val_steps": 0,
+    "max_epochs": -1,
+    "enable_model_summary": False,
+    "use_distributed_sampler": False,  # our loader deals the sequences out itself
+}
+CHECKPOINT_DEFAULTS = {
+    "filename": "step-{step}",
+    "auto_insert_metric_name": False,
+    "monitor": "val/loss",
+    "save_last": True,
+}
+
+
+def add_trainer(parser: LightningArgumentParser) -> None:
+    """Add Lightning's Trainer with our defaults."""
+    parser.add_lightning_class_args(Trainer, "trainer")
+    parser.set_defaults({f"trainer.{key}": value for key, value in TRAINER_DEFAULTS.items()})
+
+
+def add_model(parser: LightningArgumentParser, plan: Composition, start: WarmStart | None) -> None:
+    """Add the named encoder and objectives, and the optimiser.
+
+    Args:
+        parser: added to.
+        plan: names the plugins, which are imported here.
+        start: its encoder's sizes become the defaults.
+    """
+    encoder = load_class("encoder", plan.encoder, Encoder)
+    parser.add_argument(
+        "--model.encoder.name",
+        default=plan.encoder,
+        help=f"encoder: {', '.join(installed('encoder'))}",
+    )
+    parser.add_class_arguments(encoder, "model.encoder", instantiate=False, skip={"vocab_size"})
+    if start is not None and start.encoder_name == plan.encoder:
+        sizes = start.encoder_config.items()
+        parser.set_defaults({f"model.encoder.{key}": value for key, value in sizes})
+    for name in plan.objectives:
+        objective = load_class("objective", name, Objective)
+        parser.add_class_arguments(objective, f"model.objectives.{name}", instantiate=False)
+    parser.add_class_arguments(AdamWConfig, "model.optimizer", instantiate=False)
+    parser.add_argument(
+        "--model.init_from",
+        type=str | None,
+        default=None,
+        help="warm start: weights of a run, a Hugging Face folder or a hub name",
+    )
+
+
+def add_run(parser: LightningArgumentParser, command: str) -> None:
+    """Add where a run is kept, what it goes on with, and where predictions go."""
+    if command == "fit":
+        parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
+        parser.set_defaults(
+            {f"checkpoint.{key}": value for key, value in CHECKPOINT_DEFAULTS.items()}
+        )
+        parser.add_argument(
+            "--run_dir",
+            type=str | None,
+            default=None,
+            help="directory of the run; by default runs/NAME-OF-THE-CONFIG",
+        )
+    parser.add_argument(
+        "--ckpt_path",
+        type=str | None,
+        default=None,
+        help="a run directory or checkpoint to go on with (fit) or to use",
+    )
+    if command == "predict":
+        parser.add_argument(
+            "--output", type=str | None, default=None, help="write JSON lines to this file"
+        )
