@@ -1,14 +1,13 @@
 """Time and memory of preparing a corpus: ``bertlab prepare`` and Hugging Face ``datasets.map``.
 
-Usage, for throughput and for memory::
+Usage, for time and for memory; ``benchmarks/README.md`` says what is measured::
 
     python benchmarks/prepare_corpus.py --corpus PATH… --tokenizer FOLDER --processes 2 --rounds 5
     python benchmarks/prepare_corpus.py --corpus PATH… --tokenizer FOLDER --memory-factor 8
-
-``benchmarks/README.md`` says what is measured and how to read it.
 """
 
 import argparse
+import contextlib
 import gzip
 import json
 import os
@@ -29,21 +28,31 @@ import psutil  # type: ignore[import-untyped]
 from rich.console import Console
 from rich.table import Table
 
+from bertlab.data.corpus import Corpus, RawDocument, read_raw_documents, split_sentences
+
 SAMPLE_SECONDS = 0.05
-TINY_CORPUS = "One sentence stands here.\nAnother one follows.\n\nA new document.\nIt ends.\n"
+TINY_CORPUS = "One sentence stands here.\nAnother one follows it there.\n\n" * 2
 LONG_WORD = re.compile(r"\b[A-Za-z]{8,}\b")
+PEER_CALLS = {"transformers": "BertTokenizerFast", "tokenizers": "encode_batch_fast"}
+SETTINGS = """\
+Peer: datasets.Dataset.from_generator (bertlab's reader), .map(batched=True, batch_size=100, \
+num_proc={processes}) with bertlab's split_sentences (sentencex) and {calls} of {peer_tokenizer}, \
+ids only, no special tokens; documents dealt out evenly to the processes; Arrow out, fresh cache \
+folder; TOKENIZERS_PARALLELISM=false.
+bertlab: bertlab prepare --workers {processes}. Start of Python, imports and reading count for both.
+{cores} cores, load average before {load:.1f}."""
 
 console = Console()
 
 
 @dataclass(frozen=True)
-class Round:
-    """One process, its workers included: wall and user CPU seconds, bytes of text, token ids."""
+class Run:
+    """A program and its workers: wall and user CPU seconds; peaks of memory in bytes if watched."""
 
     wall: float
     user: float
-    text: int
-    tokens: int
+    main_peak: int
+    sum_peak: int
 
 
 def main() -> int:
@@ -53,75 +62,50 @@ def main() -> int:
     parser.add_argument("--tokenizer", required=True, help="folder that transformers loads too")
     parser.add_argument("--processes", type=int, default=2, help="that tokenize")
     parser.add_argument("--rounds", type=int, default=5, help="pairs of peer and bertlab")
-    parser.add_argument(
-        "--peer-tokenizer",
-        choices=("transformers", "tokenizers"),
-        default="transformers",
-        help="what the peer calls: BertTokenizerFast, or, faster, encode_batch_fast under it",
-    )
-    parser.add_argument(
-        "--memory-factor", type=int, help="measure memory instead, on 1 and this many copies"
-    )
+    parser.add_argument("--peer-tokenizer", choices=PEER_CALLS, default="transformers")
+    parser.add_argument("--memory-factor", type=int, help="measure memory, on so many copies")
     parser.add_argument("--peer-output", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.peer_output:
         run_peer(args.corpus, args.tokenizer, args.processes, args.peer_tokenizer, args.peer_output)
         return 0
     with tempfile.TemporaryDirectory(prefix="bertlab-benchmark-") as folder:
-        if args.memory_factor:
-            compare_memory(args, Path(folder))
-        else:
-            compare_time(args, Path(folder))
+        (compare_memory if args.memory_factor else compare_time)(args, Path(folder))
     return 0
 
 
-def run_peer(corpus: list[str], tokenizer: str, processes: int, calls: str, output: Path) -> None:
-    """Prepare a corpus with ``datasets``: a row is a sentence, its ids and its document's number.
-
-    Args:
-        corpus: as ``bertlab prepare`` takes it; read and split by the same functions.
-        tokenizer: folder with ``vocab.txt``.
-        processes: ``num_proc`` of ``map``; None for 1, which works in this process.
-        calls: ``transformers`` or ``tokenizers``, see ``--peer-tokenizer``.
-        output: folder for the Arrow files.
-    """
+def run_peer(corpus: list[str], tokenizer: str, processes: int, library: str, output: Path) -> None:
+    """Prepare text with ``datasets``: a row is a sentence's ids and its document's number."""
     from datasets import Dataset  # noqa: PLC0415
-    from transformers import BertTokenizerFast  # noqa: PLC0415
-
-    from bertlab.data.corpus import Corpus, read_raw_documents  # noqa: PLC0415
-    from bertlab.data.documents import RawDocument, split_sentences  # noqa: PLC0415
+    from transformers import BertTokenizerFast  # type: ignore[attr-defined]  # noqa: PLC0415
 
     wordpiece = BertTokenizerFast.from_pretrained(tokenizer)
+    ids_only = {"return_attention_mask": False, "return_token_type_ids": False}
+    ids_only |= {"add_special_tokens": False, "verbose": False}
 
     def read() -> Iterator[dict[str, Any]]:
-        for document in read_raw_documents(Corpus(corpus)):
-            yield {"text": document.text, "presplit": document.presplit}
-
-    def encode(sentences: list[str]) -> list[list[int]]:
-        if calls == "tokenizers":
-            fast = wordpiece.backend_tokenizer
-            return [row.ids for row in fast.encode_batch_fast(sentences, add_special_tokens=False)]
-        rows: list[list[int]] = wordpiece(
-            sentences,
-            add_special_tokens=False,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-            verbose=False,
-        )["input_ids"]
-        return rows
+        documents = list(read_raw_documents(Corpus(corpus)))
+        for number in range(processes):  # map gives each process one stretch of rows
+            for document in documents[number::processes]:
+                yield {"text": document.text, "presplit": document.presplit}
 
     def prepare(batch: dict[str, list[Any]], numbers: list[int]) -> dict[str, list[Any]]:
         raw = zip(batch["text"], batch["presplit"], strict=True)
         split = [split_sentences(RawDocument(text, presplit, "")) for text, presplit in raw]
-        return {
-            "input_ids": encode([sentence for sentences in split for sentence in sentences]),
-            "document": [n for n, s in zip(numbers, split, strict=True) for _ in s],
-        }
+        sentences = [sentence for sentences in split for sentence in sentences]
+        if library == "tokenizers":
+            fast = wordpiece.backend_tokenizer.encode_batch_fast
+            ids = [row.ids for row in fast(sentences, add_special_tokens=False)]
+        else:
+            ids = wordpiece(sentences, **ids_only).input_ids
+        rows = [number for number, own in zip(numbers, split, strict=True) for _ in own]
+        return {"input_ids": ids, "document": rows}
 
     documents = Dataset.from_generator(read, cache_dir=str(output / "documents"))
     documents.map(
         prepare,
         batched=True,
+        batch_size=100,  # 100 and the default of 1000 took the same time
         with_indices=True,
         num_proc=processes if processes > 1 else None,
         remove_columns=documents.column_names,
@@ -131,170 +115,129 @@ def run_peer(corpus: list[str], tokenizer: str, processes: int, calls: str, outp
 
 def compare_time(args: argparse.Namespace, folder: Path) -> None:
     """Alternate peer and bertlab and print a table of wall time, user CPU time and MB/s."""
-    tiny = folder / "tiny.txt"
-    tiny.write_text(TINY_CORPUS)
-    console.print(
-        f"Peer: datasets.Dataset.from_generator (bertlab's reader), then .map(batched=True, "
-        f"batch_size=1000, num_proc={args.processes}) with bertlab's split_sentences (sentencex) "
-        f"and {args.peer_tokenizer} {'BertTokenizerFast' if args.peer_tokenizer == 'transformers' else 'encode_batch_fast'}, no special tokens, no attention mask; fresh cache "
-        f"folder, Arrow out; TOKENIZERS_PARALLELISM=false.\nbertlab: bertlab prepare --workers "
-        f"{args.processes}. Reading, start of Python and imports count for both.\n"
-        f"{os.cpu_count()} cores, load average before {os.getloadavg()[0]:.1f}.",
-        highlight=False,
-        soft_wrap=True,
-    )
-    start = time_pair(args, [str(tiny)], folder)  # also warms the disk cache of both programs up
+    (tiny := folder / "tiny.txt").write_text(TINY_CORPUS)
+    about = {"calls": PEER_CALLS[args.peer_tokenizer], "cores": os.cpu_count()}
+    settings = SETTINGS.format(**vars(args), **about, load=os.getloadavg()[0])
+    console.print(settings, highlight=False, soft_wrap=True)
+    _, *start = time_pair(args, [str(tiny)], folder)  # also warms the disk cache
     rounds = []
     for number in range(args.rounds):
-        rounds.append(time_pair(args, args.corpus, folder))
-        peer, ours = rounds[-1]
+        report, peer, ours = time_pair(args, args.corpus, folder)
+        rounds.append((peer, ours))
         console.print(f"round {number + 1}: peer {peer.wall:.2f} s, bertlab {ours.wall:.2f} s")
-    ours = rounds[0][1]
-    table = Table(title=f"{ours.text / 1e6:.1f} MB of text, {ours.tokens:,} tokens, same ids")
-    for heading in ("", "wall s", "user CPU s", "MB/s", "start-up s"):
-        table.add_column(heading, justify="right" if heading else "left")
-    for name, side in (("peer", 0), ("bertlab", 1)):
-        runs = [pair[side] for pair in rounds]
-        table.add_row(
-            name,
-            spread([run.wall for run in runs]),
-            spread([run.user for run in runs]),
-            spread([run.text / 1e6 / run.wall for run in runs]),
-            f"{start[side].wall:.2f}",
-        )
-    table.add_row(
-        "peer / bertlab, by pairs",
-        spread([peer.wall / ours.wall for peer, ours in rounds]),
-        spread([peer.user / ours.user for peer, ours in rounds]),
-    )
-    table.caption = "median (min…max); start-up: the same command on two tiny documents, once"
+    text = report["bytes_of_text"] / 1e6
+    table = Table(title=f"{text:.1f} MB of text, {report['tokens']:,} tokens, the same for both")
+    for heading in ("median (min…max)", "wall s", "user CPU s", "MB/s", "start-up s"):
+        table.add_column(heading)
+    names = ("peer", "bertlab")
+    for name, runs, first in zip(names, zip(*rounds, strict=True), start, strict=True):
+        walls = [run.wall for run in runs]
+        rates = spread([text / wall for wall in walls])
+        user = spread([run.user for run in runs])
+        table.add_row(name, spread(walls), user, rates, f"{first.wall:.2f}")
+    walls = [peer.wall / ours.wall for peer, ours in rounds]
+    users = [peer.user / ours.user for peer, ours in rounds]
+    table.add_row("peer / bertlab, by pairs", spread(walls), spread(users))
+    table.caption = "start-up: the same command on two tiny documents, once"
     console.print(table)
 
 
-def time_pair(args: argparse.Namespace, corpus: list[str], folder: Path) -> tuple[Round, Round]:
-    """Run the peer, then bertlab, each in a fresh process; stop if their ids differ."""
+def time_pair(args: argparse.Namespace, corpus: list[str], folder: Path) -> tuple[Any, Run, Run]:
+    """Run the peer, then bertlab; return bertlab's data report and both, stop if ids differ."""
     with tempfile.TemporaryDirectory(dir=folder) as name:
-        peer_output, store = Path(name, "peer"), Path(name, "store")
-        peer_output.mkdir()
-        peer_command = [sys.executable, __file__, "--corpus", *corpus, "--tokenizer"]
-        peer_command += [args.tokenizer, "--processes", str(args.processes), "--peer-tokenizer"]
-        peer_command += [args.peer_tokenizer, "--peer-output", str(peer_output)]
-        peer_wall, peer_user = time_process(peer_command, peer_output)
-        wall, user = time_process(
-            prepare_command(corpus, args.tokenizer, args.processes, store), Path(name)
-        )
-        tokens = np.load(store / "tokens.npy", mmap_mode="r")
-        if not np.array_equal(tokens, peer_tokens(peer_output)):
+        output, store = Path(name), Path(name, "store")
+        options = ["--processes", str(args.processes), "--peer-tokenizer", args.peer_tokenizer]
+        options += ["--tokenizer", args.tokenizer, "--peer-output", name]
+        peer = run([sys.executable, __file__, *options, "--corpus", *corpus], output)
+        ours = run(prepare_command(corpus, args, store), output)
+        counts = np.load(store / "token_counts.npy")
+        if not np.array_equal(counts, peer_counts(output, len(counts))):
             raise SystemExit(f"peer and bertlab made other ids of {' '.join(corpus)}")
-        text = json.loads((store / "report.json").read_text())["bytes_of_text"]
-        return Round(peer_wall, peer_user, text, len(tokens)), Round(wall, user, text, len(tokens))
+        return json.loads((store / "report.json").read_text()), peer, ours
 
 
-def time_process(command: list[str], folder: Path) -> tuple[float, float]:
-    """Return wall and user CPU seconds of a process and all its workers."""
-    before = time.perf_counter()
-    process = start_process(command, folder)
-    _, status, usage = os.wait4(process.pid, 0)
-    wall = time.perf_counter() - before
-    process.returncode = os.waitstatus_to_exitcode(status)
-    check(process, folder)
-    return wall, usage.ru_utime
-
-
-def start_process(command: list[str], folder: Path) -> "subprocess.Popen[bytes]":
-    """Start a command whose output goes to ``folder/log`` and whose caches are fresh."""
+def run(command: list[str], folder: Path, watched: bool = False) -> Run:
+    """Run a program to its end with fresh caches, output in ``folder/log``; stop if it fails."""
     caches = {"HF_HOME": str(folder / "hf"), "TOKENIZERS_PARALLELISM": "false"}
+    before = time.perf_counter()
     with (folder / "log").open("wb") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | caches)
-
-
-def check(process: "subprocess.Popen[bytes]", folder: Path) -> None:
-    """Stop with the log of a process that failed."""
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | caches)
+    peaks = watch_memory(process.pid) if watched else (0, 0)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    wall = time.perf_counter() - before
     if process.returncode:
-        log = (folder / "log").read_text(errors="replace")
-        raise SystemExit(f"{log[-2000:]}\nexit code {process.returncode}: {process.args!r}")
+        message = (folder / "log").read_text(errors="replace")[-2000:]
+        raise SystemExit(f"{message}\nexit code {process.returncode}: {' '.join(command)}")
+    return Run(wall, usage.ru_utime, *peaks)
 
 
-def prepare_command(corpus: list[str], tokenizer: str, processes: int, output: Path) -> list[str]:
+def watch_memory(pid: int) -> tuple[int, int]:
+    """Return the peak of a process and of the sum with its workers, in bytes, when it has ended.
+
+    The first is the kernel's own, ``VmHWM`` (``ru_maxrss`` would be that of the largest process of
+    the tree). The second is sampled; pages that processes share count once for each.
+    """
+    own = everyone = 0
+    # A process that has ended shows no memory.
+    while peak := re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text()):
+        own = max(own, int(peak[1]) * 1024)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            tree = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+            everyone = max(everyone, sum(process.memory_info().rss for process in tree))
+        time.sleep(SAMPLE_SECONDS)
+    return own, everyone
+
+
+def prepare_command(corpus: list[str], args: argparse.Namespace, output: Path) -> list[str]:
     """Return the command line of ``bertlab prepare``."""
     sources = [f"--corpus+={source}" for source in corpus]
-    options = ["--tokenizer", tokenizer, "--workers", str(processes), "--output", str(output)]
-    return [sys.executable, "-m", "bertlab", "prepare", *sources, *options]
+    options = ["--tokenizer", args.tokenizer, "--workers", str(args.processes)]
+    return [sys.executable, "-m", "bertlab", "prepare", *sources, *options, f"--output={output}"]
 
 
-def peer_tokens(output: Path) -> Any:  # noqa: ANN401
-    """Return the ids in the Arrow files of the peer, end to end."""
+def peer_counts(output: Path, vocab_size: int) -> "np.ndarray[Any, np.dtype[np.int64]]":
+    """Return how often each id is in the Arrow files of the peer."""
     import pyarrow as pa  # noqa: PLC0415
 
-    parts = []
-    for path in sorted(output.glob("tokens*.arrow")):
-        column = pa.ipc.open_stream(path).read_all()["input_ids"]
-        parts += [chunk.flatten().to_numpy() for chunk in column.chunks]
-    return np.concatenate(parts)
+    tables = [pa.ipc.open_stream(path).read_all() for path in output.glob("tokens*.arrow")]
+    ids = [chunk.flatten() for table in tables for chunk in table["input_ids"].chunks]
+    return np.bincount(np.concatenate(ids), minlength=vocab_size)
 
 
 def compare_memory(args: argparse.Namespace, folder: Path) -> None:
     """Prepare one copy and ``--memory-factor`` copies; print a table of peak resident memory."""
     for copy in range(args.memory_factor):
         write_copy(args.corpus, folder / "copies" / f"{copy:02d}", copy)
-    console.print(
-        f"bertlab prepare --workers {args.processes}; copy k spells every word of 8 letters or "
-        "more with the k-th letter at its end, so that each copy brings new words.",
-        highlight=False,
-        soft_wrap=True,
-    )
-    table = Table(title="Peak resident memory (MB) of bertlab prepare")
+    table = Table(title=f"Peak memory (MB) of bertlab prepare --workers {args.processes}")
+    table.caption = "in all copies but the first, words of 8 letters or more end in another letter"
     for heading in ("copies", "MB of text", "tokens", "main process", "main and workers"):
         table.add_column(heading, justify="right")
-    peaks = []
+    runs = []
     for copies, source in ((1, folder / "copies" / "00"), (args.memory_factor, folder / "copies")):
         store = folder / f"store-{copies}"
-        command = prepare_command([str(source)], args.tokenizer, args.processes, store)
-        process = start_process(command, folder)
-        peaks.append(watch_memory(process))
-        check(process, folder)
+        done = run(prepare_command([str(source)], args, store), folder, watched=True)
+        runs.append((done.main_peak, done.sum_peak))
         report = json.loads((store / "report.json").read_text())
         sizes = f"{report['bytes_of_text'] / 1e6:.1f}", f"{report['tokens']:,}"
-        table.add_row(str(copies), *sizes, *(f"{peak / 1e6:.0f}" for peak in peaks[-1]))
-    ratios = [f"{last / first:.2f}" for first, last in zip(*peaks, strict=True)]
+        table.add_row(str(copies), *sizes, *(f"{peak / 1e6:.0f}" for peak in runs[-1]))
+    ratios = [f"{last / first:.2f}" for first, last in zip(*runs, strict=True)]
     table.add_row("ratio", "", "", *ratios)
     console.print(table)
 
 
 def write_copy(corpus: list[str], folder: Path, copy: int) -> None:
-    """Write the text files of a corpus, unpacked; long words end in another letter per copy."""
+    """Write the text files of a corpus, unpacked; from copy 1 on long words get another end."""
     folder.mkdir(parents=True)
-    ending = "" if copy == 0 else np.base_repr(copy, 26)
-    ending = "".join(ascii_lowercase[int(digit, 36)] for digit in ending)
-    files = [file for source in corpus for file in sorted([*Path(source).rglob("*"), Path(source)])]
-    for number, file in enumerate(file for file in files if file.is_file()):
-        opener = gzip.open if file.suffix == ".gz" else open
+    ending = ascii_lowercase[-copy % 26] * (copy // 26 + 1) if copy else ""
+    found = [path for source in corpus for path in [Path(source), *sorted(Path(source).rglob("*"))]]
+    for number, file in enumerate(path for path in found if path.is_file()):
+        packed = gzip.open if file.suffix == ".gz" else open
         with (
-            opener(file, "rt", encoding="utf-8") as text,
+            packed(file, "rt", encoding="utf-8") as lines,
             (folder / f"{number:05d}.txt").open("w", encoding="utf-8") as out,
         ):
-            out.writelines(LONG_WORD.sub(rf"\g<0>{ending}", line) for line in text)
-
-
-def watch_memory(process: "subprocess.Popen[bytes]") -> tuple[int, int]:
-    """Wait for a process; return its own peak and the peak of the sum with its workers, in bytes.
-
-    The first is the kernel's own (``VmHWM``). ``ru_maxrss`` is that too, but of the largest
-    process of the tree. The second is sampled; pages that processes share count once for each.
-    """
-    main = psutil.Process(process.pid)
-    own = everyone = 0
-    while process.poll() is None:
-        try:
-            tree = [main, *main.children(recursive=True)]
-            everyone = max(everyone, sum(member.memory_info().rss for member in tree))
-            status = Path(f"/proc/{process.pid}/status").read_text()
-        except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
-            continue
-        if peak := re.search(r"VmHWM:\s+(\d+) kB", status):
-            own = max(own, int(peak[1]) * 1024)
-        time.sleep(SAMPLE_SECONDS)
-    return own, everyone
+            out.writelines(LONG_WORD.sub(rf"\g<0>{ending}", line) for line in lines)
 
 
 def spread(values: list[float]) -> str:

@@ -1,5 +1,6 @@
 """The ``bertlab`` command. Nothing heavy is imported until a subcommand needs it."""
 
+import errno
 import importlib
 import os
 import sys
@@ -18,20 +19,49 @@ COMMANDS = {
     "export": ("bertlab.export_cli", "write a Hugging Face folder"),
 }
 
+# what the file system says when it is the user's to mend
+REFUSALS = {
+    errno.EACCES,
+    errno.EDQUOT,
+    errno.EISDIR,
+    errno.ENOSPC,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; return its exit code: 2 for the user's mistakes, 130 for Ctrl-C."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        return run(arguments)
-    except BertlabError as error:
-        if os.environ.get("BERTLAB_DEBUG") == "1":
-            raise
-        sys.stderr.write(f"bertlab: error: {error}\n")
-        return 2
+        exit_code = run(arguments)
+        sys.stdout.flush()
+        return exit_code
     except KeyboardInterrupt:
         sys.stderr.write("bertlab: interrupted\n")
         return 130
+    except BrokenPipeError:  # as of `bertlab … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more
+        return 141
+    except Exception as error:
+        message = explain_mistake(error)
+        if message is None or os.environ.get("BERTLAB_DEBUG") == "1":
+            raise
+        sys.stderr.write(f"bertlab: error: {message}\n")
+        return 2
+
+
+def explain_mistake(error: Exception) -> str | None:
+    """Return what to tell the user about an error of theirs; None if it is a bug of ours."""
+    if isinstance(error, BertlabError):
+        return str(error)
+    if isinstance(error, OSError) and error.errno in REFUSALS:
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}{error.strerror}"
+    if type(error).__name__ == "MisconfigurationException":  # Lightning's, which is not imported
+        return " ".join(str(error).split())
+    return None
 
 
 def run(arguments: list[str]) -> int:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
@@ -12,9 +13,11 @@ from bertlab.arguments import parse_arguments
 from bertlab.data.corpus import Corpus, read_documents
 from bertlab.data.data_report import StoreReport, render
 from bertlab.data.prepare import prepare
+from bertlab.data.sampling_report import report_pretraining
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.data.wordpiece_training import train_wordpiece
 from bertlab.errors import TokenizerError
+from bertlab.run_directory import write_json
 
 Format = Literal["auto", "sentences", "document", "wikiextractor"]
 Errors = Literal["strict", "replace"]
@@ -74,6 +77,7 @@ def make_store(
     tokenizer: str,
     output: str,
     workers: int = 1,
+    max_seq_length: int = 128,
     corpus_format: Format = "auto",
     text_column: str = "text",
     errors: Errors = "strict",
@@ -86,15 +90,18 @@ def make_store(
         tokenizer: ``vocab.txt``, ``tokenizer.json`` or a folder with one.
         output: folder to write; must not exist. ``data.corpus`` of a config may name it.
         workers: processes that split sentences and tokenise.
+        max_seq_length: for the report only: how BERT's sampling and masking would come out.
         corpus_format: how files are laid out; ``auto`` looks at each.
         text_column: column that holds the text, for tabular sources.
         errors: what to do about bytes that are not UTF-8.
         language: for sentence splitting.
     """
     source = _corpus(corpus, corpus_format, text_column, errors, language)
-    prepare(source, WordPieceTokenizer.load(Path(tokenizer)), Path(output), workers)
-    report = StoreReport.from_json((Path(output) / "report.json").read_text("utf-8"))
-    Console().print(render(output, report.rows()))
+    store = prepare(source, WordPieceTokenizer.load(Path(tokenizer)), Path(output), workers)
+    report = StoreReport.from_json((store.path / "report.json").read_text("utf-8"))
+    sampling = report_pretraining(store, max_seq_length)
+    write_json(store.path / "sampling.json", asdict(sampling))
+    Console().print(render(output, [*report.rows(), *sampling.rows()]))
 
 
 def _corpus(

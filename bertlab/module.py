@@ -47,6 +47,8 @@ class BertModule(LightningModule):
         self.tasks = nn.ModuleDict(dict(tasks))
         for task in tasks.values():
             task.build(context)
+        if not any(task.uses_pooled for task in tasks.values()):
+            encoder.pooler.requires_grad_(False)  # DDP waits for the gradient of what may have one
         self.optimizer_config = optimizer
         self.validation_metrics = nn.ModuleDict(
             {name: _task_metrics(task) for name, task in tasks.items()}

@@ -56,7 +56,12 @@ class Task(nn.Module, ABC):
 
     ``__init__`` takes the user's settings only (they become config keys). Layers are made in
     :meth:`build`, when the sizes are known.
+
+    Attributes:
+        uses_pooled: the loss reads ``output.pooled``; where no task does, the pooler is frozen.
     """
+
+    uses_pooled: ClassVar[bool] = True
 
     @abstractmethod
     def build(self, context: TaskContext) -> None:

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from bertlab.data.counter_rng import CounterRNG
+from bertlab.data.input_formats import build_sampler
 from bertlab.data.sampling import SequenceSampler
-from bertlab.packed_batch import PackedSequences
+from bertlab.data.token_store import TokenStore
+from bertlab.objectives.masking import MaskingRecipe, TokenClasses, dynamic_draws, mask_tokens
+from bertlab.packed_batch import IntArray, PackedSequences
 from bertlab.tasks import Objective
 
 REPORT_SEQUENCES = 2000
@@ -77,26 +80,59 @@ def report_sampling(
         max_seq_length: what other tools would pad to.
         seed: of the objectives' draws.
     """
-    size = min(REPORT_SEQUENCES, len(sampler))
-    indices = np.arange(size)
-    sequences = sampler.sample(np.zeros_like(indices), indices)
+    sequences = _first_sequences(sampler)
     original = sequences.input_ids.copy()
     for name, objective in objectives.items():
         objective.prepare(sequences, CounterRNG(seed, f"objective/{name}"), training=True)
+    return _count(sequences, original, len(sampler), mask_id, max_seq_length)
+
+
+def report_pretraining(store: TokenStore, max_seq_length: int) -> SamplingReport:
+    """Count how the paper's sampling and masking come out on a whole store, with seed 0."""
+    tokenizer = store.tokenizer
+    sampler = build_sampler(
+        "segment_pairs",
+        store=store,
+        tokenizer=tokenizer,
+        documents=np.arange(len(store)),
+        max_seq_length=max_seq_length,
+        short_sequence_probability=0.1,
+        rng=CounterRNG(0, "sampler"),
+    )
+    sequences = _first_sequences(sampler)
+    original = sequences.input_ids.copy()
+    draws = dynamic_draws(sequences, CounterRNG(0, "objective/mlm"))
+    positions, _ = mask_tokens(sequences, MaskingRecipe(), TokenClasses.of(tokenizer), draws)
+    sequences.fields["mlm_positions"] = positions
+    return _count(sequences, original, len(sampler), tokenizer.mask_id, max_seq_length)
+
+
+def _first_sequences(sampler: SequenceSampler) -> PackedSequences:
+    indices = np.arange(min(REPORT_SEQUENCES, len(sampler)))
+    return sampler.sample(np.zeros_like(indices), indices)
+
+
+def _count(
+    sequences: PackedSequences,
+    original: IntArray,
+    sequences_per_epoch: int,
+    mask_id: int,
+    max_seq_length: int,
+) -> SamplingReport:
+    size = len(sequences.indices)
     labels = sequences.fields.get("next_sentence_label")
-    shares = _masking_shares(sequences, original, mask_id)
     return SamplingReport(
         sequences=size,
-        sequences_per_epoch=len(sampler),
+        sequences_per_epoch=sequences_per_epoch,
         mean_length=float(sequences.lengths.mean()),
         padding_avoided=1 - len(original) / (size * max_seq_length),
         next_sentence_share=None if labels is None else float((labels == 0).mean()),
-        **shares,
+        **_masking_shares(sequences, original, mask_id),
     )
 
 
 def _masking_shares(
-    sequences: PackedSequences, original: np.ndarray, mask_id: int
+    sequences: PackedSequences, original: IntArray, mask_id: int
 ) -> dict[str, float]:
     selected = sequences.fields.get("mlm_positions")
     if selected is None or not len(selected):

@@ -19,6 +19,7 @@ class Encoder(nn.Module, ABC):
         layer_norm_eps: epsilon of its LayerNorms; heads use the same.
         initializer_range: standard deviation of new weights (BERT: 0.02); heads use the same.
         token_embedding: ``(vocab_size, H)`` table, which the masked-LM head shares.
+        pooler: layers that make the pooled output; frozen where no task reads it.
     """
 
     vocab_size: int
@@ -29,6 +30,7 @@ class Encoder(nn.Module, ABC):
     layer_norm_eps: float
     initializer_range: float
     token_embedding: nn.Embedding
+    pooler: nn.Module
 
     @abstractmethod
     def forward(self, batch: PackedBatch, all_layers: bool = False) -> EncoderOutput:

@@ -98,6 +98,7 @@ class TokenPrediction(Objective):
     """
 
     name: ClassVar[str]
+    uses_pooled = False
     classes: TokenClasses
     tokenizer: "WordPieceTokenizer"
     token_counts: IntArray | None
