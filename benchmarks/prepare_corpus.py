@@ -42,7 +42,7 @@ folder; TOKENIZERS_PARALLELISM=false.
 bertlab: bertlab prepare --workers {processes}. Start of Python, imports and reading count for both.
 {cores} cores, load average before {load:.1f}."""
 
-console = Console()
+console = Console(width=100)
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def compare_time(args: argparse.Namespace, folder: Path) -> None:
         console.print(f"round {number + 1}: peer {peer.wall:.2f} s, bertlab {ours.wall:.2f} s")
     text = report["bytes_of_text"] / 1e6
     table = Table(title=f"{text:.1f} MB of text, {report['tokens']:,} tokens, the same for both")
-    for heading in ("median (min…max)", "wall s", "user CPU s", "MB/s", "start-up s"):
+    for heading in ("", "wall s", "user CPU s", "MB/s", "start-up s"):
         table.add_column(heading)
     names = ("peer", "bertlab")
     for name, runs, first in zip(names, zip(*rounds, strict=True), start, strict=True):
@@ -137,8 +137,8 @@ def compare_time(args: argparse.Namespace, folder: Path) -> None:
         table.add_row(name, spread(walls), user, rates, f"{first.wall:.2f}")
     walls = [peer.wall / ours.wall for peer, ours in rounds]
     users = [peer.user / ours.user for peer, ours in rounds]
-    table.add_row("peer / bertlab, by pairs", spread(walls), spread(users))
-    table.caption = "start-up: the same command on two tiny documents, once"
+    table.add_row("peer ÷ bertlab", spread(walls), spread(users))
+    table.caption = "median (min…max), ratios pair by pair; start-up: on two tiny documents, once"
     console.print(table)
 
 

@@ -1,12 +1,11 @@
 """Types of arguments in a user's words."""
 
+import importlib
 import inspect
 import re
 from collections.abc import Iterator
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
-
-from jsonargparse import import_object
 
 from bertlab.errors import nearest
 
@@ -25,7 +24,7 @@ def describe(hint: TypeForm) -> str:
     members = list(_members(hint))
     literals = [repr(choice) for member in members for choice in _choices(member)]
     words = [f"one of {', '.join(literals)}"] if literals else []
-    words += [_word(member) for member in members if get_origin(member) is not Literal]
+    words += [_word(member) for member in members if _origin(member) is not Literal]
     return " or ".join(dict.fromkeys(words))
 
 
@@ -44,7 +43,8 @@ def explain_class(details: str, hint: TypeForm) -> str:
     """Explain jsonargparse's refusal of a class that a config names; empty if it is not that."""
     argument = re.search(r"given class_path '([^']+)':\s*Option '([^']+)' is not accepted", details)
     if argument:
-        arguments = inspect.signature(import_object(argument[1])).parameters
+        module, _, name = argument[1].rpartition(".")
+        arguments = inspect.signature(getattr(importlib.import_module(module), name)).parameters
         return f"{argument[1]} has no argument {argument[2]!r}{nearest(argument[2], arguments)}"
     unknown = re.search(r"Expected a dot import path string: (.*)", details)
     bases = [base for member in _members(hint) for base in _classes(member)]
@@ -60,42 +60,47 @@ def explain_class(details: str, hint: TypeForm) -> str:
 
 def _members(hint: TypeForm) -> Iterator[TypeForm]:
     """Yield the alternatives of a union; any other type itself."""
-    if get_origin(hint) in (Union, UnionType):
+    if _origin(hint) in (Union, UnionType):
         for member in get_args(hint):
             yield from _members(member)
     else:
         yield hint
 
 
+def _origin(form: TypeForm) -> TypeForm:
+    return get_origin(form)
+
+
 def _choices(member: TypeForm) -> tuple[Any, ...]:
-    return get_args(member) if get_origin(member) is Literal else ()
+    return get_args(member) if _origin(member) is Literal else ()
 
 
 def _word(member: TypeForm) -> str:
     if member in _WORDS:
         return _WORDS[member]
     arguments = [each for each in get_args(member) if each is not Ellipsis]
-    origin = get_origin(member)
+    origin = _origin(member)
     if origin is tuple:
         return f"a list [{', '.join(describe(each).removeprefix('a ') for each in arguments)}]"
     if origin is dict or member is dict:
         return "a mapping"
     if arguments:
-        return f"a list, each of it {describe(arguments[0])}"
+        return f"a list of {describe(arguments[0]).removeprefix('a ')}s"
     return f"a {getattr(member, '__name__', str(member))}"
 
 
 def _classes(member: TypeForm) -> list[type]:
     """Return the class of a member, or of its items, that a config may name."""
-    inner = [member, *get_args(member)]
+    inner: list[TypeForm] = [member, *get_args(member)]
     return [each for each in inner if isinstance(each, type) and not _is_plain(each)]
 
 
 def _is_plain(kind: type) -> bool:
-    return kind in _WORDS or get_origin(kind) is not None or kind.__module__ == "builtins"
+    return kind in _WORDS or _origin(kind) is not None or kind.__module__ == "builtins"
 
 
 def _subclasses(base: type) -> Iterator[type]:
-    for each in base.__subclasses__():
+    subclasses: list[type] = base.__subclasses__()
+    for each in subclasses:
         yield each
         yield from _subclasses(each)

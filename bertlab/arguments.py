@@ -1,7 +1,7 @@
 """Parsing with jsonargparse, and its errors in one line with the nearest valid key."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -10,6 +10,7 @@ from jsonargparse import ArgumentError, ArgumentParser, Namespace
 from bertlab.argument_types import describe, explain_class, nearest_choice, takes_null
 from bertlab.errors import ConfigError
 
+Match = re.Match[str]
 _MAX_SHOWN = 80
 _MAX_LISTED = 8
 
@@ -50,32 +51,31 @@ def parse_config(
 
 def explain(message: str, parser: ArgumentParser) -> str:
     """Return jsonargparse's message as one line, with the nearest valid key where it helps."""
-    unrecognized = re.match(r"unrecognized arguments: (.*)", message, re.DOTALL)
-    if unrecognized:
-        first = unrecognized[1].split(maxsplit=1)[0]
-        if not re.match(r"--\w", first):
-            return f"found {first!r} on its own, expected --KEY VALUE (a list: --KEY '[a, b]')"
-        return _unknown_key(first.removeprefix("--").split("=")[0], parser)
-    group = re.match(r"Group '([^']+)' does not accept option '([^']+)'", message)
-    if group:
-        return _unknown_key(f"{group[1]}.{group[2]}", parser)
-    option = re.match(r"Option '([^']+)' is not accepted", message)
-    if option:
-        return _unknown_key(option[1], parser)
-    valueless = re.match(r"argument (\S+): expected (?:one|at least one) argument", message)
-    if valueless:
-        return f"{valueless[1]}: expected a value after it"
-    required = re.match(r"the following arguments are required: (.*)", message)
-    if required:
-        return f"missing: {', '.join(_spelling(key, parser) for key in required[1].split(', '))}"
-    wrong = re.match(r'Parser key "([^"]+)":(.*)', message, re.DOTALL)
-    if wrong:
-        return f"{wrong[1]}: {_explain_value(wrong[1], wrong[2], parser)}"
+    for pattern, answer in _ANSWERS:
+        found = re.match(pattern, message, re.DOTALL)
+        if found:
+            return answer(found, parser)
     return " ".join(message.split())
 
 
-def _explain_value(key: str, details: str, parser: ArgumentParser) -> str:
+def _explain_unrecognized(found: Match, parser: ArgumentParser) -> str:
+    token = found[1].split(maxsplit=1)[0]
+    if not re.match(r"--\w", token):
+        return f"found {token!r} on its own, expected --KEY VALUE (a list: --KEY '[a, b]')"
+    return _unknown_key(token.removeprefix("--").split("=")[0], parser)
+
+
+def _explain_required(found: Match, parser: ArgumentParser) -> str:
+    return f"missing: {', '.join(_spelling(key, parser) for key in found[1].split(', '))}"
+
+
+def _explain_value(found: Match, parser: ArgumentParser) -> str:
     """Say what was found for a known key and what is expected."""
+    key, details = found.groups()
+    return f"{key}: {_explain_details(key, details, parser)}"
+
+
+def _explain_details(key: str, details: str, parser: ArgumentParser) -> str:
     unreadable = re.match(r"\s*Unable to load config '(.*)'", details)
     if unreadable:
         return f"found {_show(unreadable[1])}, expected keys below it, or a file with them"
@@ -94,8 +94,10 @@ def _explain_value(key: str, details: str, parser: ArgumentParser) -> str:
 
 def _show(text: str) -> str:
     """Return a value as it was given: numbers, lists and null bare, words in quotes."""
+    if text == "None":
+        return "null"
     shown = text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
-    return shown if re.fullmatch(r"-?[\d.]+|[\[{].*|null|True|False", shown) else repr(shown)
+    return shown if re.fullmatch(r"-?[\d.]+|[\[{].*|True|False", shown) else repr(shown)
 
 
 def _check_keys(
@@ -117,8 +119,15 @@ def _check_keys(
         elif key in known:
             checked[name] = value
         else:
-            raise ConfigError(f"{source}: {_unknown_key(key, parser)}")
+            raise ConfigError(f"{source}: {_unknown_key(_first_leaf(key, value), parser)}")
     return checked
+
+
+def _first_leaf(key: str, value: object) -> str:
+    while isinstance(value, Mapping) and value:
+        name, value = next(iter(value.items()))
+        key = f"{key}.{name}"
+    return key
 
 
 def _refuse_null(parsed: Namespace, parser: ArgumentParser, where: str) -> None:
@@ -132,7 +141,9 @@ def _refuse_null(parsed: Namespace, parser: ArgumentParser, where: str) -> None:
 
 
 def _keys(parser: ArgumentParser) -> set[str]:
-    return {action.dest for action in parser._actions if action.dest != "help"}
+    """Return all keys; ``help`` and ``KEY.help`` are only for the command line."""
+    dests = {action.dest for action in parser._actions}
+    return {dest for dest in dests if dest.rpartition(".")[2] != "help"}
 
 
 def _names_below(section: str, known: set[str]) -> set[str]:
@@ -187,3 +198,23 @@ def _hint(key: str, parser: ArgumentParser) -> Any:  # noqa: ANN401  a type, or 
         if action.dest == key:
             return getattr(action, "_typehint", None) or action.type
     return None
+
+
+# beginnings of jsonargparse's messages, and what to say instead
+_ANSWERS: list[tuple[str, Callable[[Match, ArgumentParser], str]]] = [
+    (r"unrecognized arguments: (.*)", _explain_unrecognized),
+    (
+        r"Group '([^']+)' does not accept option '([^']+)'",
+        lambda found, parser: _unknown_key(f"{found[1]}.{found[2]}", parser),
+    ),
+    (
+        r"Option '([^']+)' is not accepted",
+        lambda found, parser: _unknown_key(found[1], parser),
+    ),
+    (
+        r"argument (\S+): expected (?:one|at least one) argument",
+        lambda found, _: f"{found[1]}: expected a value after it",
+    ),
+    (r"the following arguments are required: (.*)", _explain_required),
+    (r'Parser key "([^"]+)":(.*)', _explain_value),
+]

@@ -28,6 +28,7 @@ class Composition:
         arguments: command-line arguments that override them.
         encoder: entry-point name of the encoder.
         objectives: entry-point names of the objectives, in order.
+        objectives_named: whether a file or argument named them; else they are the default ones.
         init_from: ``model.init_from``, if given anywhere.
         ckpt_path: ``--ckpt_path``, if given.
     """
@@ -35,7 +36,8 @@ class Composition:
     files: list[tuple[Path, Config]] = field(default_factory=list)
     arguments: list[str] = field(default_factory=list)
     encoder: str = "bert"
-    objectives: list[str] = field(default_factory=list)
+    objectives: list[str] = field(default_factory=lambda: list(DEFAULT_OBJECTIVES))
+    objectives_named: bool = False
     init_from: str | None = None
     ckpt_path: str | None = None
 
@@ -96,8 +98,6 @@ def compose(argv: Sequence[str], base: Config | None = None) -> Composition:
             overrides.append((key, value, tokens))
     for key, value, tokens in overrides:
         _add_argument(plan, key, value, tokens)
-    if not plan.objectives:
-        plan.objectives = list(DEFAULT_OBJECTIVES)
     for _, content in plan.files:
         _keep_objectives(content, plan.objectives)
     return plan
@@ -147,6 +147,10 @@ def _add_content(plan: Composition, path: Path, content: Config) -> None:
         model["encoder"] = {"name": model["encoder"]}
     if isinstance(model.get("encoder"), dict):
         plan.encoder = model["encoder"].get("name", plan.encoder)
+        if not isinstance(plan.encoder, str):
+            raise ConfigError(
+                f"{path}: model.encoder.name: found {plan.encoder!r}, expected a name"
+            )
     if model.get("objectives") is not None:
         model["objectives"] = _name_objectives(plan, model["objectives"], f"{path}: ")
     plan.init_from = model.get("init_from", plan.init_from)
@@ -154,37 +158,44 @@ def _add_content(plan: Composition, path: Path, content: Config) -> None:
 
 
 def _add_argument(plan: Composition, key: str, value: str | None, tokens: list[str]) -> None:
-    if key == "--model.objectives":
-        named = _name_objectives(plan, _parse(_needs_value(key, value)), "")
-        for name, arguments in named.items():
+    one_objective = key.startswith("--model.objectives.") and key.count(".") == 2
+    if key == "--model.objectives" or one_objective:
+        given = _parse(_needs_value(key, value))
+        if one_objective:  # changes one and leaves the others, the default ones too
+            plan.objectives_named = True
+            given = {key.rsplit(".", 1)[1]: given}
+        for name, arguments in _name_objectives(plan, given, "").items():
             for argument, setting in (arguments or {}).items():
                 plan.arguments.append(
                     f"--model.objectives.{name}.{argument}={yaml_inline(setting)}"
                 )
-    elif key.startswith("--model.objectives.") and key.count(".") == 2:
-        _name_objectives(plan, {key.rsplit(".", 1)[1]: _parse(_needs_value(key, value))}, "")
     elif key in ("--model.encoder", "--model.encoder.name"):
         plan.encoder = _needs_value(key, value)
     elif key == "--ckpt_path":
         plan.ckpt_path = _needs_value(key, value)
     else:
         if key == "--model.init_from":
-            plan.init_from = value
+            plan.init_from = None if value == "null" else value
         plan.arguments += tokens
 
 
 def _name_objectives(plan: Composition, given: object, where: str) -> Config:
     """Update the plan's objectives; return their arguments by name."""
     if isinstance(given, list):
+        if not given:
+            raise ConfigError(f"{where}model.objectives: found none, expected names: [mlm, nsp]")
         plan.objectives = []
         items: list[tuple[object, object]] = []
         for entry in given:
             pairs = list(entry.items()) if isinstance(entry, dict) else [(entry, {})]
             items += pairs
     elif isinstance(given, dict):
+        if not plan.objectives_named and any(each is not None for each in given.values()):
+            plan.objectives = []
         items = list(given.items())
     else:
         raise ConfigError(f"{where}model.objectives: found {given!r}, expected names: [mlm, nsp]")
+    plan.objectives_named = True
     arguments: Config = {}
     for name, setting in items:
         if not isinstance(name, str) or not isinstance(setting, dict | None):

@@ -51,8 +51,10 @@ def export(source: str, output: Path, overwrite: bool) -> None:
         )
     if start.tokenizer is None:
         raise CheckpointError(f"{source}: has no tokenizer (vocab.txt or tokenizer.json) to export")
-    load_matching(encoder, start.encoder_state, start.source, ("pooler.",))
+    loaded = load_matching(encoder, start.encoder_state, start.source, ("pooler.",))
     report = export_huggingface(encoder, start.task_states, start.tokenizer, output, overwrite)
     sys.stdout.write(f"{output}: {report.architecture}\n")
+    if loaded.newly_initialized:
+        report.notes.append(f"new random weights: {', '.join(loaded.newly_initialized)}")
     for note in report.notes:
         sys.stdout.write(f"note: {note}\n")

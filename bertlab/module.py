@@ -53,11 +53,23 @@ class BertModule(LightningModule):
         self.validation_metrics = nn.ModuleDict(
             {name: _task_metrics(task) for name, task in tasks.items()}
         )
+        self.evaluated_step = -1  # optimiser step of the last evaluation
         self._step_loss: dict[str, Tensor] = {}  # by task, summed over the accumulation window
 
     def named_tasks(self) -> dict[str, Task]:
         """Return the tasks by name, in the order of the config."""
         return {name: task for name, task in self.tasks.items() if isinstance(task, Task)}
+
+    def metric_names(self) -> list[str]:
+        """Return the names under which a run logs what a checkpoint can be chosen by."""
+        names = ["train/loss", "val/loss"]
+        for name, task in self.named_tasks().items():
+            collection = self.validation_metrics[name]
+            assert isinstance(collection, MetricCollection)
+            values = {str(key): 1.0 for key in collection.keys(keep_base=True)}
+            keys = [*values, *task.derived_metrics(values)]
+            names += [f"train/{name}/loss", *(f"val/{name}/{key}" for key in keys)]
+        return names
 
     def forward(self, batch: PackedBatch) -> EncoderOutput:
         """Encode a batch."""
@@ -95,10 +107,12 @@ class BertModule(LightningModule):
             assert isinstance(collection, MetricCollection)
             values = {key: float(value) for key, value in collection.compute().items()}
             values |= task.derived_metrics(values)
-            self.log_dict({f"val/{name}/{key}": value for key, value in values.items()})
+            logged = {f"val/{name}/{key}": value for key, value in values.items()}
+            self.log_dict(logged, sync_dist=True)  # equal on all devices; says so to Lightning
             collection.reset()
             total += values["loss"]
-        self.log("val/loss", total, prog_bar=True)
+        self.log("val/loss", total, prog_bar=True, sync_dist=True)
+        self.evaluated_step = self.trainer.global_step
 
     def predict_step(self, batch: PackedBatch, batch_idx: int) -> list[dict[str, Any]]:
         """Return one dict of predictions for each sequence, merged over the tasks."""
@@ -112,7 +126,8 @@ class BertModule(LightningModule):
 
     def configure_optimizers(self) -> Any:  # noqa: ANN401  Lightning's type is a private union
         """Return AdamW and its schedule, stepped once an optimiser step."""
-        optimizer = build_optimizer(self.optimizer_config, self)
+        fused = self.trainer.precision != "16-mixed"  # Lightning cannot clip a fused fp16 step
+        optimizer = build_optimizer(self.optimizer_config, self, fused)
         steps = self.trainer.estimated_stepping_batches
         schedule = build_schedule(self.optimizer_config, optimizer, steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}

@@ -37,20 +37,26 @@ class AdamWConfig:
             raise ConfigError(
                 f"model.optimizer.learning_rate: found {self.learning_rate}, expected above 0"
             )
-        if self.warmup_steps < 0:
+        if not all(0 <= beta < 1 for beta in self.betas):
             raise ConfigError(
-                f"model.optimizer.warmup_steps: found {self.warmup_steps}, expected 0 or more"
+                f"model.optimizer.betas: found {list(self.betas)}, expected each in [0, 1)"
+            )
+        whole = self.warmup_steps < 1 or self.warmup_steps == int(self.warmup_steps)
+        if self.warmup_steps < 0 or not whole:
+            raise ConfigError(
+                f"model.optimizer.warmup_steps: found {self.warmup_steps}, expected a whole number "
+                "of steps, or a share of all steps below 1"
             )
 
 
-def build_optimizer(config: AdamWConfig, module: nn.Module) -> AdamW:
+def build_optimizer(config: AdamWConfig, module: nn.Module, fused: bool = True) -> AdamW:
     """Return AdamW over the trainable parameters of ``module``, in two groups by weight decay."""
     decayed, plain = split_by_weight_decay(module)
     groups = [
         {"params": decayed, "weight_decay": config.weight_decay},
         {"params": plain, "weight_decay": 0.0},
     ]
-    return AdamW(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=True)
+    return AdamW(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=fused)
 
 
 def split_by_weight_decay(
@@ -70,6 +76,16 @@ def split_by_weight_decay(
     )
 
 
+def check_schedule(config: AdamWConfig, endless: bool) -> None:
+    """Raise ConfigError if the schedule needs an end and the run has none."""
+    if endless and (config.schedule == "linear" or 0 < config.warmup_steps < 1):
+        raise ConfigError(
+            "model.optimizer.schedule: linear decay and a warm-up share need the number of steps; "
+            "set trainer.max_steps or trainer.max_epochs, or schedule: constant with whole "
+            "warmup_steps"
+        )
+
+
 def build_schedule(config: AdamWConfig, optimizer: AdamW, total_steps: float) -> LambdaLR:
     """Return the schedule, to be stepped once an optimiser step.
 
@@ -82,12 +98,7 @@ def build_schedule(config: AdamWConfig, optimizer: AdamW, total_steps: float) ->
         ConfigError: if the schedule needs an end and the run has none.
     """
     endless = total_steps == float("inf") or total_steps < 0
-    if endless and (config.schedule == "linear" or 0 < config.warmup_steps < 1):
-        raise ConfigError(
-            "model.optimizer.schedule: linear decay and a warm-up share need the number of steps; "
-            "set trainer.max_steps or trainer.max_epochs, or schedule: constant with whole "
-            "warmup_steps"
-        )
+    check_schedule(config, endless)
     warmup = config.warmup_steps
     if warmup < 1:
         warmup = 0 if endless else round(warmup * total_steps)

@@ -17,6 +17,7 @@ GROUPS: dict[Kind, str] = {
     "objective": "bertlab.objectives",
     "head": "bertlab.heads",
 }
+_KEYS: dict[Kind, str] = {"encoder": "encoder", "objective": "objectives", "head": "head"}
 OWN_PACKAGE = "bertlab"
 
 
@@ -65,7 +66,7 @@ def load_class(kind: Kind, name: str, base: type) -> type:
     plugins = installed(kind)
     if name not in plugins:
         raise PluginError(
-            f"model.{kind}: no {kind} is called {name!r}{nearest(name, plugins)} "
+            f"model.{_KEYS[kind]}: no {kind} is called {name!r}{nearest(name, plugins)} "
             f"(installed: {', '.join(plugins) or 'none'})"
         )
     plugin = plugins[name]

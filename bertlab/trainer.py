@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
 from bertlab.callbacks.progress import ProgressBar
+from bertlab.errors import ConfigError
 
 
 def make_trainer(
@@ -39,7 +42,42 @@ def make_trainer(
     if isinstance(arguments["val_check_interval"], int):
         arguments["check_val_every_n_epoch"] = None  # count batches across epochs
     arguments["default_root_dir"] = arguments["default_root_dir"] or directory
-    return Trainer(**arguments)
+    if arguments["accumulate_grad_batches"] < 1:
+        found = arguments["accumulate_grad_batches"]
+        raise ConfigError(f"trainer.accumulate_grad_batches: found {found}, expected 1 or more")
+    _check_interval(arguments["val_check_interval"], arguments["accumulate_grad_batches"])
+    try:
+        trainer = Trainer(**arguments)
+    except (MisconfigurationException, ValueError, TypeError) as error:
+        raise ConfigError(f"trainer: {' '.join(str(error).split())}") from error
+    _warn_of_slow_bf16(trainer)
+    return trainer
+
+
+def _check_interval(val_check_interval: int | float | None, accumulate: int) -> None:
+    if val_check_interval is not None and val_check_interval <= 0:
+        raise ConfigError(
+            f"trainer.val_check_interval: found {val_check_interval}, expected 1 or more batches, "
+            "or a share of an epoch"
+        )
+    if isinstance(val_check_interval, int) and val_check_interval % accumulate:
+        raise ConfigError(
+            f"trainer.val_check_interval: found {val_check_interval} batches, expected a multiple "
+            f"of trainer.accumulate_grad_batches, {accumulate}: evaluations and checkpoints fall "
+            "between optimiser steps"
+        )
+
+
+def _warn_of_slow_bf16(trainer: Trainer) -> None:
+    capability = torch.backends.cpu.get_cpu_capability()
+    on_cpu = str(trainer.strategy.root_device) == "cpu"
+    bf16 = str(trainer.precision).startswith("bf16")
+    if on_cpu and bf16 and capability in ("DEFAULT", "AVX2"):
+        warnings.warn(
+            f"trainer.precision: {trainer.precision} on a CPU without bf16 instructions "
+            f"({capability}) can be hundreds of times slower than 32-true",
+            stacklevel=3,
+        )
 
 
 def quiet_lightning() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import torch
 import yaml
-from lightning.pytorch import Callback, Trainer, seed_everything
+from lightning.pytorch import Trainer, seed_everything
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from rich.console import Console
@@ -26,7 +27,7 @@ from bertlab.config_files import Composition, Config, compose, differences
 from bertlab.data.data_report import render
 from bertlab.data.pretraining_data import PretrainingData
 from bertlab.data.tokenizer import WordPieceTokenizer
-from bertlab.errors import CheckpointError, TokenizerError
+from bertlab.errors import CheckpointError, ConfigError, TokenizerError, nearest
 from bertlab.hooks import run_callbacks
 from bertlab.model_building import (
     build_encoder,
@@ -35,11 +36,11 @@ from bertlab.model_building import (
     restore_module,
 )
 from bertlab.module import BertModule, check_tasks
-from bertlab.optimization import AdamWConfig
+from bertlab.optimization import AdamWConfig, check_schedule
 from bertlab.plugins import installed
 from bertlab.predictions import write_predictions
 from bertlab.results import held_out_results, print_results
-from bertlab.run_directory import choose_run_directory, manifest, write_json
+from bertlab.run_directory import MANIFEST, choose_run_directory, manifest, write_json
 from bertlab.tasks import Objective, TaskContext
 from bertlab.trainer import make_trainer, quiet_lightning
 from bertlab.training_parser import TRAINER_DEFAULTS, add_model, add_run, add_trainer
@@ -49,12 +50,16 @@ def main(command: str, argv: list[str]) -> int:
     """Run ``fit``, ``validate`` or ``predict``; return the exit code."""
     quiet_lightning()
     plan = compose(argv)
+    helping = "-h" in argv or "--help" in argv
+    if command != "fit" and plan.ckpt_path is None and plan.init_from is None and not helping:
+        raise ConfigError(
+            f"{command}: no weights; expected --ckpt_path with a run or checkpoint, or "
+            "--model.init_from with a Hugging Face model"
+        )
     checkpoint = _read_checkpoint(plan.ckpt_path)
     if checkpoint is not None and not plan.files:
         plan = compose(argv, base=checkpoint.config)
     cli = TrainingCLI(command, plan, checkpoint)
-    if "-h" in argv or "--help" in argv:
-        return 0
     return {"fit": cli.fit, "validate": cli.validate, "predict": cli.predict}[command]()
 
 
@@ -112,9 +117,12 @@ class TrainingCLI(LightningCLI):
     def _set_seed(self) -> None:
         """Seed everything; without a seed in the config, draw one and record it."""
         seed = self.config.seed_everything
-        if seed is True:
-            inherited = os.environ.get("PL_GLOBAL_SEED") if os.environ.get("LOCAL_RANK") else None
-            seed = int(inherited) if inherited else secrets.randbelow(2**31)
+        if seed is True and self.checkpoint is not None:
+            seed = self.checkpoint.config["seed_everything"]
+        elif seed is True:
+            seed = _fresh_seed()
+        if not 0 <= seed < 2**32:
+            raise ConfigError(f"seed_everything: found {seed}, expected 0 to 4294967295")
         self.config.seed_everything = int(seed)
         seed_everything(self.config.seed_everything, workers=True, verbose=False)
 
@@ -135,9 +143,12 @@ class TrainingCLI(LightningCLI):
             encoder = build_encoder(self.resolved["model"]["encoder"], tokenizer.vocab_size)
             check_lengths(self.datamodule.max_seq_length, encoder)
             check_tasks(objectives, encoder)
-            self.datamodule.prepare()  # may take long, so what can be wrong is checked before it
             optimizer = AdamWConfig(**self.resolved["model"]["optimizer"])
-            context = TaskContext(encoder, tokenizer, self.datamodule.token_counts())
+            counts = None
+            if self.command != "predict":
+                self.datamodule.prepare()  # may take long: what can be wrong is checked before it
+                counts = self.datamodule.token_counts()
+            context = TaskContext(encoder, tokenizer, counts)
             self.model = BertModule(encoder, objectives, context, optimizer)
         if self.start is not None:
             report = apply_warm_start(self.start, self.model)
@@ -145,27 +156,45 @@ class TrainingCLI(LightningCLI):
             if report.newly_initialized:
                 _say(f"newly initialised: {', '.join(report.newly_initialized)}")
         if self.command == "fit":
-            self.trainer.callbacks.insert(0, self._record(tokenizer))  # type: ignore[attr-defined]
+            self._check_fit()
+            self.record = self._record(tokenizer)
+            self.trainer.callbacks.insert(0, self.record)  # type: ignore[attr-defined]
+
+    def _check_fit(self) -> None:
+        """Find what would stop the run, before its directory is made."""
+        trainer = self.trainer
+        endless = trainer.max_steps == -1 and trainer.max_epochs in (None, -1)
+        check_schedule(self.model.optimizer_config, endless)
+        self.datamodule.check_division(trainer.world_size, trainer.accumulate_grad_batches)
+        monitor = self.config.checkpoint.monitor
+        names = self.model.metric_names()
+        if monitor is not None and monitor not in names:
+            raise ConfigError(
+                f"checkpoint.monitor: found {monitor!r}{nearest(monitor, names)} "
+                f"(there are: {', '.join(names)})"
+            )
 
     def fit(self) -> int:
         """Train, evaluate once more at the end, and print where everything is."""
         path = None if self.checkpoint is None else str(self.checkpoint.path)
         if self.trainer.is_global_zero:
             self._introduce()
-        self.trainer.fit(self.model, self.datamodule, ckpt_path=path, weights_only=True)
-        if self.trainer.interrupted:
+        try:
+            self.trainer.fit(self.model, self.datamodule, ckpt_path=path, weights_only=True)
+        except SystemExit:  # what Lightning makes of Ctrl-C
+            if not self.trainer.interrupted:
+                raise
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             _say(f"interrupted; go on with: bertlab fit --ckpt_path {self.directory}")
             return 130
-        if self.trainer.is_global_zero and self.trainer.state.finished:
-            results = held_out_results(self.trainer)
-            write_json(self.directory / "results.json", results)
-            print_results(results, f"{self.directory}: step {self.trainer.global_step}")
+        self._finish()
         return 0
 
     def validate(self) -> int:
         """Score the checkpoint on the held-out text."""
         self.trainer.validate(self.model, self.datamodule, verbose=False)
-        print_results(held_out_results(self.trainer), "held-out text")
+        if self.trainer.is_global_zero:
+            print_results(held_out_results(self.trainer), "held-out text")
         return 0
 
     def predict(self) -> int:
@@ -176,6 +205,20 @@ class TrainingCLI(LightningCLI):
         data = self.datamodule
         write_predictions(predictions, data.text or [], data.text_pair, self.config.output)
         return 0
+
+    def _finish(self) -> None:
+        """Save and score the last step, if no evaluation fell on it, and print the figures."""
+        step = self.trainer.global_step
+        resumed_step = None if self.checkpoint is None else self.checkpoint.global_step
+        saved = step in (self.record.saved_step, resumed_step)
+        if not saved and self.resolved["trainer"]["enable_checkpointing"] is not False:
+            self.trainer.save_checkpoint(self.directory / "checkpoints" / "last.ckpt")
+        if self.model.evaluated_step != step:
+            self.trainer.validate(self.model, self.datamodule, verbose=False)
+        if self.trainer.is_global_zero:
+            results = held_out_results(self.trainer)
+            write_json(self.directory / "results.json", results)
+            print_results(results, f"{self.directory}: step {step}")
 
     def _introduce(self) -> None:
         """Print the data report and what is about to run."""
@@ -212,7 +255,9 @@ class TrainingCLI(LightningCLI):
             return Path()
         requested = self.config.run_dir
         if self.checkpoint is not None and requested is None:
-            return self.checkpoint.path.parent.parent
+            run = self.checkpoint.path.parent.parent
+            if (run / MANIFEST).is_file():
+                return run
         named = [path.stem for path, _ in self.plan.files]
         return choose_run_directory(requested, named[-1] if named else "run")
 
@@ -258,7 +303,7 @@ class TrainingCLI(LightningCLI):
             )
         return restore_module(checkpoint, objectives)
 
-    def _record(self, tokenizer: WordPieceTokenizer) -> Callback:
+    def _record(self, tokenizer: WordPieceTokenizer) -> RunRecord:
         named = [installed("encoder")[self.plan.encoder]]
         named += [installed("objective")[name] for name in self.plan.objectives]
         assert self.datamodule.store is not None
@@ -300,6 +345,20 @@ def _read_start(plan: Composition, checkpoint: RunCheckpoint | None) -> WarmStar
     if plan.init_from is None or checkpoint is not None:
         return None
     return read_warm_start(plan.init_from)
+
+
+def _fresh_seed() -> int:
+    """Draw a seed; processes that Lightning starts inherit the first one's.
+
+    Raises:
+        ConfigError: if something else started several processes, which would draw different ones.
+    """
+    inherited = os.environ.get("PL_GLOBAL_SEED") if os.environ.get("LOCAL_RANK") else None
+    if inherited:
+        return int(inherited)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 or int(os.environ.get("SLURM_NTASKS", "1")) > 1:
+        raise ConfigError("seed_everything: give one where torchrun or SLURM starts the processes")
+    return secrets.randbelow(2**31)
 
 
 def _say(line: str) -> None:

@@ -23,6 +23,7 @@ CHECKPOINT_DEFAULTS = {
     "auto_insert_metric_name": False,
     "monitor": "val/loss",
     "save_last": True,
+    "enable_version_counter": False,  # last.ckpt is the last, in a moved run too
 }
 
 

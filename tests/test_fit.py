@@ -50,19 +50,37 @@ def test_the_resolved_config_repeats_the_run_bit_for_bit(
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
 def test_resuming_in_the_middle_of_an_epoch_equals_the_undisturbed_run(
-    tiny_run: Path, tiny_config: Path, tmp_path: Path, bertlab: Command
+    dropout: float, tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:
     resumed = tmp_path / "resumed"
-    assert bertlab("fit", "--config", tiny_config, "--run_dir", resumed)[0] == 0
+    setting = ("--model.encoder.hidden_dropout_prob", dropout)
+    assert bertlab("fit", "--config", tiny_config, "--run_dir", resumed, *setting)[0] == 0
+    expected = weights(resumed)
     for later in ("last.ckpt", "step-6.ckpt"):
         (resumed / "checkpoints" / later).unlink()
     middle = resumed / "checkpoints" / "step-3.ckpt"
     assert read_run_checkpoint(middle).global_step == 3
     code, _, error = bertlab("fit", "--ckpt_path", middle)
     assert code == 0, error
-    expected, found = weights(tiny_run), weights(resumed)
+    found = weights(resumed)
     assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+def test_the_last_step_is_saved_and_scored_wherever_evaluations_fall(
+    tiny_config: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    run = tmp_path / "run"
+    steps = ("--trainer.max_steps", 5, "--trainer.val_check_interval", 3)
+    assert bertlab("fit", "--config", tiny_config, "--run_dir", run, *steps)[0] == 0
+    assert read_run_checkpoint(run / "checkpoints" / "last.ckpt").global_step == 5
+    results = (run / "results.json").read_text()
+    code, output, _ = bertlab("validate", "--ckpt_path", run)
+    assert code == 0
+    assert f"{json.loads(results)['mlm/loss']:,.3f}" in output
+    assert bertlab("fit", "--ckpt_path", run)[0] == 0  # nothing is left to do
+    assert (run / "results.json").read_text() == results
 
 
 def test_resuming_with_another_config_lists_the_differences(

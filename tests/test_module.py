@@ -9,10 +9,13 @@ from torch.nn import functional as F
 from transformers import BertConfig, BertForPreTraining
 
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
+from bertlab.data.corpus import Corpus
 from bertlab.data.counter_rng import CounterRNG
 from bertlab.data.input_formats import build_sampler
+from bertlab.data.prepare import prepare
 from bertlab.data.step_loader import SequenceStream, StepDataset, StepSampler
 from bertlab.data.token_store import TokenStore
+from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError
 from bertlab.module import BertModule
@@ -25,9 +28,12 @@ from tests.conftest import Command
 
 
 @pytest.fixture(scope="module")
-def store(tiny_run: Path, cache_dir: Path) -> TokenStore:
-    (folder,) = [path for path in (cache_dir / "stores").iterdir() if path.is_dir()]
-    return TokenStore.open(folder)
+def store(
+    tiny_run: Path, corpus_file: Path, tmp_path_factory: pytest.TempPathFactory
+) -> TokenStore:
+    tokenizer = WordPieceTokenizer.load(tiny_run / "tokenizer")
+    output = tmp_path_factory.mktemp("store") / "topics"
+    return prepare(Corpus([str(corpus_file)], "sentences"), tokenizer, output, progress=False)
 
 
 def make_stream(store: TokenStore, objectives: dict[str, Objective]) -> SequenceStream:

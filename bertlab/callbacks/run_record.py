@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
@@ -61,6 +62,8 @@ class RunRecord(Callback):
         self.facts = facts
         self.tokenizer = tokenizer
         self.token_counts = token_counts
+        self.saved_step = -1  # optimiser step of the last checkpoint
+        self._random_state: dict[str, Any] | None = None
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Write the record when training starts, on the first device only."""
@@ -82,12 +85,17 @@ class RunRecord(Callback):
             "config": self.config,
             "tokenizer": self.tokenizer.to_json(),
             "token_counts": self.token_counts,
+            "random_state": {
+                "cpu": torch.get_rng_state(),
+                "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+            },
         }
+        self.saved_step = trainer.global_step
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Compare the config with the checkpoint's.
+        """Compare the config with the checkpoint's; keep its random state for the first step.
 
         Raises:
             CheckpointError: if they differ in what the run computes; the differences are listed.
@@ -101,6 +109,14 @@ class RunRecord(Callback):
                 + "\nGo on with the checkpoint's config, or start a new run from its weights by "
                 "--model.init_from"
             )
+        self._random_state = checkpoint[RUN_KEY]["random_state"]
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Set the random state that dropout goes on from, if the run was resumed."""
+        if self._random_state is not None:
+            torch.set_rng_state(self._random_state["cpu"])
+            if torch.cuda.is_available():
+                torch.cuda.set_rng_state_all(self._random_state["cuda"])
 
 
 def _computed(config: dict[str, Any]) -> dict[str, Any]:

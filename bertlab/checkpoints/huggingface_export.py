@@ -140,7 +140,8 @@ def _check_output(output: Path, overwrite: bool) -> None:
         return
     if not overwrite:
         raise CheckpointError(
-            f"{output}: the folder is not empty; choose another, or overwrite this one"
+            f"{output}: the folder is not empty; choose another, or replace an older export by "
+            "--overwrite true"
         )
     if not (output / "config.json").is_file():
         raise CheckpointError(

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from bertlab.checkpoints.tensor_files import load_torch_file
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.errors import CheckpointError
 
@@ -68,19 +68,19 @@ def read_run_checkpoint(path: Path) -> RunCheckpoint:
     Raises:
         CheckpointError: if the file is missing, damaged, hostile, or not bertlab's.
     """
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise CheckpointError(f"{path}: no such checkpoint") from None
-    except Exception as error:  # torch raises many kinds for damaged and for hostile files
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CheckpointError(f"{path}: not a readable checkpoint: {reason}") from None
-    if not isinstance(content, dict) or RUN_KEY not in content or "state_dict" not in content:
+    content = load_torch_file(path)
+    if not isinstance(content, dict) or not isinstance(content.get(RUN_KEY), dict):
         raise CheckpointError(
             f"{path}: not a bertlab checkpoint (it has no {RUN_KEY!r} entry); Hugging Face models "
             "are read from their folder"
         )
     ours = content[RUN_KEY]
+    missing = [key for key in ("config", "tokenizer", "token_counts") if key not in ours]
+    missing += [key for key in ("state_dict", "global_step") if key not in content]
+    if missing or "model" not in ours["config"]:
+        raise CheckpointError(
+            f"{path}: a damaged bertlab checkpoint: it lacks {', '.join(missing or ['model'])}"
+        )
     return RunCheckpoint(
         path=path,
         config=ours["config"],

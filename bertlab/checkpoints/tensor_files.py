@@ -35,13 +35,13 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         CheckpointError: if the file is missing, empty, truncated, of another format, holds
             anything but tensors, or an index names a file outside its folder.
     """
-    head = _first_bytes(path)
+    _first_bytes(path)
     if path.name.endswith(INDEX_SUFFIX):
         return _read_shards(path)
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
     if path.suffix in TORCH_SUFFIXES:
-        return _read_torch(path, mmap=head.startswith(_ZIP_MAGIC))
+        return _read_torch(path)
     raise CheckpointError(
         f"{path}: found suffix {path.suffix!r}, expected .safetensors, {INDEX_SUFFIX} or one of "
         f"{', '.join(TORCH_SUFFIXES)}"
@@ -82,13 +82,23 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
         ) from None
 
 
-def _read_torch(path: Path, mmap: bool) -> dict[str, Tensor]:
+def load_torch_file(path: Path) -> object:
+    """Return what a PyTorch file holds, read as weights only: nothing in it is executed.
+
+    Raises:
+        CheckpointError: if the file is missing, empty, damaged, or holds pickled code.
+    """
+    mmap = _first_bytes(path).startswith(_ZIP_MAGIC)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about old pickle protocols and storages
-            content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except Exception as error:  # hostile bytes can raise any error
         raise CheckpointError(f"{path}: {_refusal(error)}") from None
+
+
+def _read_torch(path: Path) -> dict[str, Tensor]:
+    content = load_torch_file(path)
     if isinstance(content, Mapping) and isinstance(content.get("state_dict"), Mapping):
         content = content["state_dict"]
     if not isinstance(content, Mapping) or not content:

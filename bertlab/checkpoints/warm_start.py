@@ -63,7 +63,8 @@ def read_warm_start(source: str) -> WarmStart:
         encoder_config=config,
         encoder_state=peer.encoder_state,
         task_states=peer.task_states,
-        tokenizer=None if path is None else WordPieceTokenizer.load(path),
+        # by its folder, whose tokenizer_config.json says whether it is cased
+        tokenizer=None if path is None else WordPieceTokenizer.load(path.parent),
         vocab_size=vocab_size,
     )
 

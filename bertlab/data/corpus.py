@@ -185,7 +185,7 @@ def _entries(corpus: Corpus) -> Iterator[_File | str]:
     if not corpus.sources:
         raise CorpusError(
             "the corpus has no sources; name files, folders, python-english or hf:NAME "
-            "(--corpus …, or data.corpus.sources)"
+            "(--corpus …, or data.corpus)"
         )
     for source in corpus.sources:
         if source == PYTHON_ENGLISH or source.startswith(HUB_PREFIX):

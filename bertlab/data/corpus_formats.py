@@ -109,7 +109,7 @@ def _decode(
         unpacked = " of the unpacked text" if path.suffix == ".gz" else ""
         advice = (
             "convert the file, or go on with U+FFFD in place of such bytes: "
-            "--errors replace, or data.corpus.errors: replace"
+            "--errors replace, or data.errors: replace"
         )
         if offset == 0:
             advice = _DISGUISES.get(error.object[:2], advice)
@@ -243,7 +243,8 @@ def read_wikiextractor(path: Path, lines: Iterator[str]) -> Iterator[RawDocument
             if line.strip():
                 raise CorpusError(
                     f"{path}:{number}: found {line.strip()[:40]!r}, expected '<doc id=… url=… "
-                    "title=…>'; set format: document or sentences if this is not from WikiExtractor"
+                    "title=…>'; set corpus_format to document or sentences if this is not from "
+                    "WikiExtractor"
                 )
         elif line.rstrip().endswith("</doc>"):
             builder.add(number, _unescape(line.rstrip().removesuffix("</doc>")))

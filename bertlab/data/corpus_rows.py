@@ -60,7 +60,7 @@ def _read_json(path: Path, column: str, errors: Errors) -> Iterator[tuple[str, s
                 raise CorpusError(
                     f"{place}: column {column!r} holds a lone surrogate "
                     f"\\u{ord(text[error.start]):04x}, which is no character; mend it, or go on "
-                    "with '?' in its place: --errors replace, or data.corpus.errors: replace"
+                    "with '?' in its place: --errors replace, or data.errors: replace"
                 ) from None
             text = text.encode(errors="replace").decode()
         yield place, text

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import torch
 from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
 
@@ -198,19 +199,25 @@ class PretrainingData(LightningDataModule):
         assert self.train_sampler is not None
         return max(1, round(self.batch_tokens / mean_sequence_length(self.train_sampler)))
 
+    def check_division(self, devices: int, accumulate: int) -> None:
+        """Raise ConfigError if a step has fewer sequences than devices × accumulated batches."""
+        size = self.sequences_per_step()
+        if size < devices * accumulate:
+            raise ConfigError(
+                f"data.batch_size: {size} sequences cannot be divided over {devices} devices × "
+                f"{accumulate} accumulated batches; raise it or lower "
+                "trainer.accumulate_grad_batches"
+            )
+
     def train_dataloader(self) -> StepLoader:
-        """Return the micro-batches of an epoch; an epoch visits every chunk of text once."""
+        """Return the micro-batches of an epoch, which visits every chunk of text once.
+
+        The last step goes on into the next epoch's first sequences, so that all are whole.
+        """
         assert self.trainer is not None
         assert self.train_sampler is not None
         trainer = self.trainer
         batch_size = self.sequences_per_step()
-        batches = trainer.accumulate_grad_batches * trainer.world_size
-        if batch_size < batches:
-            raise ConfigError(
-                f"data.batch_size: {batch_size} sequences cannot be divided over "
-                f"{trainer.world_size} devices × {trainer.accumulate_grad_batches} accumulated "
-                "batches; raise it or lower trainer.accumulate_grad_batches"
-            )
         dataset = StepDataset(
             SequenceStream(self.train_sampler, self.objectives, self.seed, training=True),
             batch_size=batch_size,
@@ -228,8 +235,8 @@ class PretrainingData(LightningDataModule):
         assert self.validation_sampler is not None
         trainer = self.trainer
         length = min(self.validation_sequences, len(self.validation_sampler))
-        share = trainer.world_size / (trainer.accumulate_grad_batches * trainer.world_size)
-        batch_size = max(trainer.world_size, math.ceil(self.sequences_per_step() * share))
+        batch_size = math.ceil(self.sequences_per_step() / trainer.accumulate_grad_batches)
+        batch_size = max(trainer.world_size, batch_size)
         stream = SequenceStream(
             self.validation_sampler, self.objectives, EVALUATION_SEED, training=False
         )
@@ -259,6 +266,8 @@ class PretrainingData(LightningDataModule):
             )
         rows = []
         for number, (first, second) in enumerate(zip(self.text, pairs, strict=True)):
+            if not first.strip():
+                raise ConfigError(f"data.text: text {number} is empty")
             ids = self.tokenizer.encode(first)
             pair_ids = None if second is None else self.tokenizer.encode(second)
             input_ids, token_type_ids = self.tokenizer.build_inputs(ids, pair_ids)
@@ -276,8 +285,15 @@ class PretrainingData(LightningDataModule):
 
     def _prepared_store(self) -> TokenStore | None:
         """Open the corpus if it is the output of ``bertlab prepare``."""
-        folder = Path(self.corpus.sources[0])
-        return TokenStore.open(folder) if (folder / "store.json").is_file() else None
+        stores = [path for path in self.corpus.sources if (Path(path) / "store.json").is_file()]
+        if not stores:
+            return None
+        if len(self.corpus.sources) > 1:
+            raise ConfigError(
+                f"data.corpus: {stores[0]} is the output of bertlab prepare, which stands alone; "
+                "prepare all the text together"
+            )
+        return TokenStore.open(stores[0])
 
     def _check_corpus(self) -> None:
         if not self.corpus.sources:
@@ -308,19 +324,34 @@ class PretrainingData(LightningDataModule):
             num_workers=self.num_workers,
             pin_memory=self.trainer is not None
             and self.trainer.strategy.root_device.type == "cuda",
-            persistent_workers=False,
+            generator=torch.Generator(),  # leaves the global one, which dropout draws from, alone
         )
 
     def _check_sizes(self) -> None:
+        if "" in self.corpus.sources:
+            raise ConfigError("data.corpus: found an empty name, expected a file or folder")
+        if self.num_workers < 0:
+            raise ConfigError(f"data.num_workers: found {self.num_workers}, expected 0 or more")
         if self.batch_size is not None and self.batch_tokens is not None:
             raise ConfigError("data.batch_size and data.batch_tokens: give one of them, not both")
-        positive = ("max_seq_length", "batch_size", "batch_tokens", "validation_sequences")
+        positive = (
+            "max_seq_length",
+            "batch_size",
+            "batch_tokens",
+            "validation_sequences",
+            "prepare_workers",
+        )
         for name in positive:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"data.{name}: found {value}, expected 1 or more")
-        for name in ("short_sequence_probability", "validation_fraction"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(
-                    f"data.{name}: found {getattr(self, name)}, expected between 0 and 1"
-                )
+        if not 0 <= self.short_sequence_probability <= 1:
+            raise ConfigError(
+                f"data.short_sequence_probability: found {self.short_sequence_probability}, "
+                "expected between 0 and 1"
+            )
+        if not 0 < self.validation_fraction < 1:
+            raise ConfigError(
+                f"data.validation_fraction: found {self.validation_fraction}, expected between "
+                "0 and 1, both excluded"
+            )

@@ -108,12 +108,12 @@ class SequenceSampler(ABC):
         """
         if max_seq_length < MIN_SEQUENCE_LENGTH:
             raise ConfigError(
-                f"max_seq_length is {max_seq_length}, expected at least {MIN_SEQUENCE_LENGTH}: "
-                "room for [CLS], two [SEP] and some text"
+                f"data.max_seq_length is {max_seq_length}, expected at least "
+                f"{MIN_SEQUENCE_LENGTH}: room for [CLS], two [SEP] and some text"
             )
         if not 0 <= short_sequence_probability <= 1:
             raise ConfigError(
-                f"short_sequence_probability is {short_sequence_probability}, "
+                f"data.short_sequence_probability is {short_sequence_probability}, "
                 "expected a share from 0 to 1 (BERT: 0.1)"
             )
         self.store = store
@@ -213,7 +213,7 @@ def split_documents(
     """
     if not 0 < validation_fraction < 1:
         raise ConfigError(
-            f"validation_fraction is {validation_fraction}, expected a share between 0 and 1"
+            f"data.validation_fraction is {validation_fraction}, expected a share between 0 and 1"
         )
     filled = np.flatnonzero(document_lengths > 0)
     if len(filled) < 4:

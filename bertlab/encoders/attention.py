@@ -1,5 +1,7 @@
 """Attention inside each sequence of a packed batch, by the best kernel that the device has."""
 
+from functools import cache
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -23,9 +25,16 @@ def packed_attention(
     Returns:
         ``(T, H)``, in the dtype of ``qkv``.
     """
-    if qkv.is_cuda and qkv.dtype in (torch.float16, torch.bfloat16) and dropout == 0.0:
+    if qkv.is_cuda and dropout == 0.0 and _has_flash(qkv.dtype):
         return _varlen_attention(qkv, batch, num_heads, causal)
     return _padded_attention(qkv, batch, num_heads, dropout, causal)
+
+
+@cache
+def _has_flash(dtype: torch.dtype) -> bool:
+    # FlashAttention 2 needs an Ampere GPU or newer
+    half = dtype in (torch.float16, torch.bfloat16)
+    return half and torch.cuda.get_device_capability() >= (8, 0)
 
 
 def _varlen_attention(qkv: Tensor, batch: PackedBatch, num_heads: int, causal: bool) -> Tensor:

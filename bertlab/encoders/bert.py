@@ -37,6 +37,17 @@ PRESETS: dict[Preset, BertSize] = {
 }
 
 
+_SIZES = (
+    "vocab_size",
+    "num_hidden_layers",
+    "hidden_size",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+)
+
+
 class BertEncoder(Encoder):
     """Token, segment and position embeddings, L Transformer layers, and a pooler.
 
@@ -84,13 +95,15 @@ class BertEncoder(Encoder):
     ) -> None:
         super().__init__()
         if preset not in PRESETS:
-            raise ConfigError(f"encoder.preset: found {preset!r}, expected one of {list(PRESETS)}")
+            raise ConfigError(
+                f"model.encoder.preset: found {preset!r}, expected one of {list(PRESETS)}"
+            )
         size = PRESETS[preset]
         self.vocab_size = vocab_size
-        self.num_hidden_layers = num_hidden_layers or size.num_hidden_layers
-        self.hidden_size = hidden_size or size.hidden_size
-        self.num_attention_heads = num_attention_heads or size.num_attention_heads
-        self.intermediate_size = intermediate_size or 4 * self.hidden_size
+        self.num_hidden_layers = _given(num_hidden_layers, size.num_hidden_layers)
+        self.hidden_size = _given(hidden_size, size.hidden_size)
+        self.num_attention_heads = _given(num_attention_heads, size.num_attention_heads)
+        self.intermediate_size = _given(intermediate_size, 4 * self.hidden_size)
         self.max_position_embeddings = max_position_embeddings
         self.type_vocab_size = type_vocab_size
         self.hidden_dropout_prob = hidden_dropout_prob
@@ -155,15 +168,20 @@ class BertEncoder(Encoder):
         return torch.tanh(self.pooler(cls))
 
     def _check_sizes(self) -> None:
-        for name in ("vocab_size", "num_hidden_layers", "hidden_size", "num_attention_heads"):
+        for name in _SIZES:
             if getattr(self, name) < 1:
                 raise ConfigError(
-                    f"encoder.{name}: found {getattr(self, name)}, expected 1 or more"
+                    f"model.encoder.{name}: found {getattr(self, name)}, expected 1 or more"
+                )
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(
+                    f"model.encoder.{name}: found {getattr(self, name)}, expected 0 to 1"
                 )
         if self.hidden_size % self.num_attention_heads:
             raise ConfigError(
-                f"encoder.num_attention_heads: {self.num_attention_heads} heads do not divide "
-                f"hidden_size {self.hidden_size}"
+                f"model.encoder.num_attention_heads: {self.num_attention_heads} heads do not "
+                f"divide hidden_size {self.hidden_size}"
             )
 
 
@@ -220,6 +238,10 @@ class SelfAttention(nn.Module):
         )
         output: Tensor = self.output(attended)
         return output
+
+
+def _given(value: int | None, default: int) -> int:
+    return default if value is None else value
 
 
 def sinusoidal_positions(length: int, width: int) -> Tensor:

@@ -58,7 +58,9 @@ class MaskedLM(TokenPrediction):
         super().__init__()
         self.recipe = MaskingRecipe(rate, unit, mask_share, random_share, keep_share)
         if static_copies < 1:
-            raise ConfigError(f"mlm: static_copies must be at least 1, got {static_copies}")
+            raise ConfigError(
+                f"model.objectives.mlm.static_copies: found {static_copies}, expected 1 or more"
+            )
         self.dynamic = dynamic
         self.static_copies = static_copies
 

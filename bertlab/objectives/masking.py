@@ -49,20 +49,26 @@ class MaskingRecipe:
 
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1:
-            raise ConfigError(f"mlm: rate must be over 0 and at most 1, got {self.rate}")
+            raise ConfigError(
+                f"model.objectives.mlm.rate: found {self.rate}, expected over 0 and at most 1"
+            )
         units = get_args(MaskingUnit)
         if self.unit not in units:
             expected = ", ".join(units)
             hint = nearest(str(self.unit), units)
-            raise ConfigError(f"mlm: unit must be one of {expected}, got {self.unit!r}{hint}")
+            raise ConfigError(
+                f"model.objectives.mlm.unit: found {self.unit!r}, expected one of {expected}{hint}"
+            )
         shares = {f.name: getattr(self, f.name) for f in fields(self) if f.name.endswith("_share")}
         for name, share in shares.items():
             if not 0 <= share <= 1:
-                raise ConfigError(f"mlm: {name} must be between 0 and 1, got {share}")
+                raise ConfigError(f"model.objectives.mlm.{name}: found {share}, expected 0 to 1")
         total = sum(shares.values())
         if not math.isclose(total, 1, abs_tol=1e-6):
             found = ", ".join(f"{name} {share}" for name, share in shares.items())
-            raise ConfigError(f"mlm: the three shares must sum to 1, got {found} (sum {total:g})")
+            raise ConfigError(
+                f"model.objectives.mlm: found {found} (sum {total:g}), expected shares of sum 1"
+            )
 
 
 @dataclass(frozen=True)

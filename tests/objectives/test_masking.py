@@ -338,13 +338,16 @@ def test_evaluation_ignores_training_settings_and_the_epoch():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"rate": 0}, "mlm: rate must be over 0 and at most 1, got 0"),
-        ({"rate": 1.5}, "rate .* got 1.5"),
-        ({"rate": float("nan")}, "rate .* got nan"),
-        ({"unit": "whole-word"}, "unit .* token, whole_word, span, got 'whole-word'; did you mean"),
-        ({"mask_share": -0.1}, "mask_share must be between 0 and 1, got -0.1"),
-        ({"mask_share": 0.9}, r"must sum to 1, got mask_share 0.9, .* \(sum 1.1\)"),
-        ({"static_copies": 0}, "static_copies must be at least 1, got 0"),
+        ({"rate": 0}, "mlm.rate: found 0, expected over 0 and at most 1"),
+        ({"rate": 1.5}, "rate: found 1.5"),
+        ({"rate": float("nan")}, "rate: found nan"),
+        (
+            {"unit": "whole-word"},
+            "unit: found 'whole-word', .* token, whole_word, span; did you mean",
+        ),
+        ({"mask_share": -0.1}, "mask_share: found -0.1, expected 0 to 1"),
+        ({"mask_share": 0.9}, r"found mask_share 0.9, .* \(sum 1.1\), expected shares of sum 1"),
+        ({"static_copies": 0}, "static_copies: found 0, expected 1 or more"),
     ],
 )
 def test_a_wrong_argument_is_named_with_its_value(arguments, message):
