@@ -72,7 +72,10 @@ class NextSentencePrediction(Objective):
         return {"accuracy": Accuracy(), "majority_accuracy": MajorityAccuracy()}
 
     def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
-        """Return ``{"is_next_probability": p}`` of each sequence."""
-        del batch
-        probabilities = self.classifier(output.pooled).float().softmax(-1)
-        return [{"is_next_probability": p} for p in probabilities[:, 0].tolist()]
+        """Return ``{"is_next_probability": p}`` of each pair, nothing of a single segment."""
+        probabilities = self.classifier(output.pooled).float().softmax(-1)[:, 0].tolist()
+        last = batch.token_type_ids[batch.cu_seqlens[1:].long() - 1].tolist()
+        return [
+            {"is_next_probability": p} if segment == 1 else {}
+            for p, segment in zip(probabilities, last, strict=True)
+        ]

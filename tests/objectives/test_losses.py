@@ -270,9 +270,10 @@ def test_next_sentence_decode_gives_the_probability_that_b_follows():
     objective, encoder = built(NextSentencePrediction())
     objective.classifier.bias.data = torch.tensor([math.log(3.0), 0.0])
     objective.classifier.weight.data.zero_()
-    batch = pack([[CLS, 8, SEP, 9, SEP], [CLS, 8, SEP]])
-    rows = objective.decode(encoder(batch), batch)
-    assert [row["is_next_probability"] for row in rows] == pytest.approx([0.75, 0.75])
+    batch = pack([[CLS, 8, SEP, 9, SEP], [CLS, 8, SEP]], [[0, 0, 0, 1, 1], [0, 0, 0]])
+    pair, single = objective.decode(encoder(batch), batch)
+    assert pair == {"is_next_probability": pytest.approx(0.75)}
+    assert single == {}
 
 
 class NoTensors(TorchDispatchMode):
