@@ -16,7 +16,7 @@ from rich.table import Table
 from scipy.stats import chisquare
 
 from bertlab.data.counter_rng import CounterRNG
-from bertlab.data.input_formats import build_sampler
+from bertlab.data.sampling_report import paper_sampler
 from bertlab.data.token_store import TokenStore
 from bertlab.objectives.masking import MaskingRecipe, TokenClasses, dynamic_draws, mask_tokens
 
@@ -46,15 +46,7 @@ def main() -> None:
 def count(store: TokenStore, tokens: int, max_seq_length: int, seed: int) -> dict[str, np.ndarray]:
     """Return counts: selected and not; masked, random and kept; pairs that follow and random."""
     tokenizer = store.tokenizer
-    sampler = build_sampler(
-        "segment_pairs",
-        store=store,
-        tokenizer=tokenizer,
-        documents=np.arange(len(store)),
-        max_seq_length=max_seq_length,
-        short_sequence_probability=0.1,
-        rng=CounterRNG(seed, "sampler"),
-    )
+    sampler = paper_sampler(store, max_seq_length, seed)
     classes, rng = TokenClasses.of(tokenizer), CounterRNG(seed, "objective/mlm")
     ordinary = tokenizer.vocab_size - len(tokenizer.special_ids)
     text, fate, pairs = np.zeros(2), np.zeros(3), np.zeros(2)

@@ -147,7 +147,7 @@ class TrainingCLI(LightningCLI):
             counts = None
             if self.command != "predict":
                 self.datamodule.prepare()  # may take long: what can be wrong is checked before it
-                counts = self.datamodule.token_counts()
+                counts = self.datamodule.token_counts
             context = TaskContext(encoder, tokenizer, counts)
             self.model = BertModule(encoder, objectives, context, optimizer)
         if self.start is not None:
@@ -315,7 +315,7 @@ class TrainingCLI(LightningCLI):
             "data": {type(report).__name__: asdict(report) for report in self.datamodule.reports},
         }
         plugins = {plugin.package: plugin.version for plugin in named}
-        counts = torch.from_numpy(self.datamodule.token_counts())
+        counts = torch.from_numpy(self.datamodule.token_counts)
         return RunRecord(self.directory, self.resolved, manifest(plugins, facts), tokenizer, counts)
 
 

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 from bertlab.data.corpus import Corpus
 from bertlab.data.counter_rng import CounterRNG
 from bertlab.data.data_report import StoreReport
-from bertlab.data.input_formats import InputFormat, build_sampler
+from bertlab.data.input_formats import SAMPLERS, InputFormat, build_sampler
 from bertlab.data.prepare import default_cache_dir, prepare_cached, tokenizer_cached
 from bertlab.data.sampling import SequenceSampler, mean_sequence_length, split_documents
 from bertlab.data.sampling_report import SamplingReport, report_sampling
@@ -132,7 +132,7 @@ class PretrainingData(LightningDataModule):
         self.tokenizer = tokenizer
         self.objectives = objectives
         for name, objective in objectives.items():
-            if objective.requires_pairs and not self.input_format.endswith("_pairs"):
+            if objective.requires_pairs and not SAMPLERS[self.input_format].has_pairs:
                 raise ConfigError(
                     f"model.objectives.{name} needs pairs of segments, but data.input_format is "
                     f"{self.input_format!r}; use 'segment_pairs' or 'sentence_pairs', or drop "
@@ -177,6 +177,7 @@ class PretrainingData(LightningDataModule):
         )
         return StoreReport.from_json(text), sampling
 
+    @cached_property
     def token_counts(self) -> IntArray:
         """``(vocab_size,)`` occurrences of each token in the training part of the corpus."""
         assert self.store is not None

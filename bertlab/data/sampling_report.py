@@ -87,18 +87,23 @@ def report_sampling(
     return _count(sequences, original, len(sampler), mask_id, max_seq_length)
 
 
-def report_pretraining(store: TokenStore, max_seq_length: int) -> SamplingReport:
-    """Count how the paper's sampling and masking come out on a whole store, with seed 0."""
-    tokenizer = store.tokenizer
-    sampler = build_sampler(
+def paper_sampler(store: TokenStore, max_seq_length: int, seed: int) -> SequenceSampler:
+    """Return the paper's sampling (app. A.2) over all documents of a store."""
+    return build_sampler(
         "segment_pairs",
         store=store,
-        tokenizer=tokenizer,
+        tokenizer=store.tokenizer,
         documents=np.arange(len(store)),
         max_seq_length=max_seq_length,
         short_sequence_probability=0.1,
-        rng=CounterRNG(0, "sampler"),
+        rng=CounterRNG(seed, "sampler"),
     )
+
+
+def report_pretraining(store: TokenStore, max_seq_length: int) -> SamplingReport:
+    """Count how the paper's sampling and masking come out on a whole store, with seed 0."""
+    tokenizer = store.tokenizer
+    sampler = paper_sampler(store, max_seq_length, seed=0)
     sequences = _first_sequences(sampler)
     original = sequences.input_ids.copy()
     draws = dynamic_draws(sequences, CounterRNG(0, "objective/mlm"))
