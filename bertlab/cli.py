@@ -12,8 +12,10 @@ from bertlab.errors import BertlabError, ConfigError, nearest
 # subcommand: (module with a function ``main(command, argv)``, one line of help)
 COMMANDS = {
     "fit": ("bertlab.training_cli", "train from a config file"),
-    "validate": ("bertlab.training_cli", "score a checkpoint on held-out text"),
-    "predict": ("bertlab.training_cli", "fill [MASK] in sentences, judge pairs of sentences"),
+    "validate": ("bertlab.training_cli", "score a checkpoint on held-out text or rows"),
+    "test": ("bertlab.training_cli", "score a fine-tuned checkpoint on test rows"),
+    "predict": ("bertlab.training_cli", "predict on new text or rows, as JSON lines"),
+    "embed": ("bertlab.embed_cli", "write the hidden states of texts (feature-based use)"),
     "tokenizer": ("bertlab.data_cli", "train a WordPiece vocabulary"),
     "prepare": ("bertlab.data_cli", "tokenise a corpus once and print its data report"),
     "export": ("bertlab.export_cli", "write a Hugging Face folder"),

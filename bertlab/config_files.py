@@ -29,6 +29,7 @@ class Composition:
         encoder: entry-point name of the encoder.
         objectives: entry-point names of the objectives, in order.
         objectives_named: whether a file or argument named them; else they are the default ones.
+        head: entry-point name of the head, for fine-tuning; there are no objectives then.
         init_from: ``model.init_from``, if given anywhere.
         ckpt_path: ``--ckpt_path``, if given.
     """
@@ -38,6 +39,7 @@ class Composition:
     encoder: str = "bert"
     objectives: list[str] = field(default_factory=lambda: list(DEFAULT_OBJECTIVES))
     objectives_named: bool = False
+    head: str | None = None
     init_from: str | None = None
     ckpt_path: str | None = None
 
@@ -98,6 +100,13 @@ def compose(argv: Sequence[str], base: Config | None = None) -> Composition:
             overrides.append((key, value, tokens))
     for key, value, tokens in overrides:
         _add_argument(plan, key, value, tokens)
+    if plan.head is not None:
+        if plan.objectives_named and plan.objectives:
+            raise ConfigError(
+                f"model.head and model.objectives: found {plan.head} and "
+                f"{', '.join(plan.objectives)}, expected one of the two keys"
+            )
+        plan.objectives = []
     for _, content in plan.files:
         _keep_objectives(content, plan.objectives)
     return plan
@@ -143,18 +152,24 @@ def _add_content(plan: Composition, path: Path, content: Config) -> None:
     model = content.get("model") or {}
     if not isinstance(model, dict):
         raise ConfigError(f"{path}: model: found {model!r}, expected a mapping")
-    if isinstance(model.get("encoder"), str):
-        model["encoder"] = {"name": model["encoder"]}
-    if isinstance(model.get("encoder"), dict):
-        plan.encoder = model["encoder"].get("name", plan.encoder)
-        if not isinstance(plan.encoder, str):
-            raise ConfigError(
-                f"{path}: model.encoder.name: found {plan.encoder!r}, expected a name"
-            )
+    plan.encoder = _named_plugin(path, model, "encoder") or plan.encoder
+    plan.head = _named_plugin(path, model, "head") or plan.head
     if model.get("objectives") is not None:
         model["objectives"] = _name_objectives(plan, model["objectives"], f"{path}: ")
     plan.init_from = model.get("init_from", plan.init_from)
     plan.files.append((path, content))
+
+
+def _named_plugin(path: Path, model: Config, key: str) -> str | None:
+    """Return the name in a section of ``model``, which may be nothing but that name."""
+    if isinstance(model.get(key), str):
+        model[key] = {"name": model[key]}
+    if not isinstance(model.get(key), dict):
+        return None
+    name = model[key].get("name")
+    if name is not None and not isinstance(name, str):
+        raise ConfigError(f"{path}: model.{key}.name: found {name!r}, expected a name")
+    return name
 
 
 def _add_argument(plan: Composition, key: str, value: str | None, tokens: list[str]) -> None:
@@ -171,6 +186,8 @@ def _add_argument(plan: Composition, key: str, value: str | None, tokens: list[s
                 )
     elif key in ("--model.encoder", "--model.encoder.name"):
         plan.encoder = _needs_value(key, value)
+    elif key in ("--model.head", "--model.head.name"):
+        plan.head = _needs_value(key, value)
     elif key == "--ckpt_path":
         plan.ckpt_path = _needs_value(key, value)
     else:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from inspect import signature
 from pathlib import Path
 from typing import Literal
 
@@ -13,10 +14,11 @@ from bertlab.arguments import parse_arguments
 from bertlab.data.corpus import Corpus, read_documents
 from bertlab.data.data_report import StoreReport, render
 from bertlab.data.prepare import prepare
+from bertlab.data.sampling import check_max_seq_length
 from bertlab.data.sampling_report import report_pretraining
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.data.wordpiece_training import train_wordpiece
-from bertlab.errors import TokenizerError
+from bertlab.errors import CorpusError, TokenizerError
 from bertlab.run_directory import write_json
 
 Format = Literal["auto", "sentences", "document", "wikiextractor"]
@@ -31,39 +33,53 @@ def main(command: str, argv: list[str]) -> int:
     }
     function = functions[command]
     parser = ArgumentParser(prog=f"bertlab {command}", exit_on_error=False)
-    parser.add_function_arguments(function)
-    function(**parse_arguments(parser, argv))
+    parser.add_function_arguments(name_corpus)
+    parser.add_function_arguments(function, skip={"source"})
+    options = vars(parse_arguments(parser, argv))
+    source = name_corpus(**{name: options.pop(name) for name in signature(name_corpus).parameters})
+    function(source, **options)
     return 0
 
 
-def make_tokenizer(
+def name_corpus(
     corpus: str | list[str],
-    output: str,
-    vocab_size: int = 30_000,
-    lowercase: bool = True,
-    min_frequency: int = 2,
     corpus_format: Format = "auto",
     text_column: str = "text",
     errors: Errors = "strict",
     language: str = "en",
-) -> None:
-    """Train a WordPiece vocabulary and write it as a folder that transformers also loads.
+) -> Corpus:
+    """The corpus, and how to read it.
 
     Args:
         corpus: files, folders, ``hf:NAME`` of ``datasets``, or ``python-english``.
-        output: folder to write; must not exist or be empty.
-        vocab_size: number of word pieces, special tokens included (BERT: 30,000).
-        lowercase: uncased: lower-case the text and strip its accents.
-        min_frequency: pieces must be seen so often to be merged.
         corpus_format: how files are laid out; ``auto`` looks at each.
         text_column: column that holds the text, for tabular sources.
         errors: what to do about bytes that are not UTF-8.
         language: for sentence splitting.
     """
+    sources = [corpus] if isinstance(corpus, str) else corpus
+    return Corpus(sources, corpus_format, text_column, errors, language)
+
+
+def make_tokenizer(
+    source: Corpus,
+    output: str,
+    vocab_size: int = 30_000,
+    lowercase: bool = True,
+    min_frequency: int = 2,
+) -> None:
+    """Train a WordPiece vocabulary and write it as a folder that transformers also loads.
+
+    Args:
+        source: text to train on.
+        output: folder to write; must not exist or be empty.
+        vocab_size: number of word pieces, special tokens included (BERT: 30,000).
+        lowercase: uncased: lower-case the text and strip its accents.
+        min_frequency: pieces must be seen so often to be merged.
+    """
     folder = Path(output)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise TokenizerError(f"--output: {folder} exists and is not an empty folder")
-    source = _corpus(corpus, corpus_format, text_column, errors, language)
     texts = (sentence for document in read_documents(source) for sentence in document.sentences)
     tokenizer = train_wordpiece(
         texts, vocab_size, lowercase, min_frequency, show_progress=sys.stderr.isatty()
@@ -73,43 +89,26 @@ def make_tokenizer(
 
 
 def make_store(
-    corpus: str | list[str],
-    tokenizer: str,
-    output: str,
-    workers: int = 1,
-    max_seq_length: int = 128,
-    corpus_format: Format = "auto",
-    text_column: str = "text",
-    errors: Errors = "strict",
-    language: str = "en",
+    source: Corpus, tokenizer: str, output: str, workers: int = 1, max_seq_length: int = 128
 ) -> None:
     """Tokenise a corpus into a token store and print the data report.
 
     Args:
-        corpus: files, folders, ``hf:NAME`` of ``datasets``, or ``python-english``.
+        source: text to tokenise.
         tokenizer: ``vocab.txt``, ``tokenizer.json`` or a folder with one.
         output: folder to write; must not exist. ``data.corpus`` of a config may name it.
         workers: processes that split sentences and tokenise.
         max_seq_length: for the report only: how BERT's sampling and masking would come out.
-        corpus_format: how files are laid out; ``auto`` looks at each.
-        text_column: column that holds the text, for tabular sources.
-        errors: what to do about bytes that are not UTF-8.
-        language: for sentence splitting.
     """
-    source = _corpus(corpus, corpus_format, text_column, errors, language)
+    check_max_seq_length(max_seq_length)
     store = prepare(source, WordPieceTokenizer.load(Path(tokenizer)), Path(output), workers)
     report = StoreReport.from_json((store.path / "report.json").read_text("utf-8"))
-    sampling = report_pretraining(store, max_seq_length)
-    write_json(store.path / "sampling.json", asdict(sampling))
-    Console().print(render(output, [*report.rows(), *sampling.rows()]))
-
-
-def _corpus(
-    corpus: str | list[str],
-    corpus_format: Format,
-    text_column: str,
-    errors: Errors,
-    language: str,
-) -> Corpus:
-    sources = [corpus] if isinstance(corpus, str) else corpus
-    return Corpus(sources, corpus_format, text_column, errors, language)
+    rows = report.rows()
+    try:
+        sampling = report_pretraining(store, max_seq_length)
+    except CorpusError as error:  # the store is good for other input formats
+        rows.append(("BERT's sampling", f"not possible: {error}"))
+    else:
+        write_json(store.path / "sampling.json", asdict(sampling))
+        rows += sampling.rows()
+    Console().print(render(output, rows))

@@ -20,6 +20,10 @@ class CorpusError(BertlabError):
     """A corpus is missing, empty, unreadable or unfit for pre-training."""
 
 
+class DataError(BertlabError):
+    """Labelled rows are missing, unreadable, or unfit for the task."""
+
+
 class TokenizerError(BertlabError):
     """A vocabulary or tokenizer file is missing, damaged or does not fit."""
 

@@ -2,16 +2,22 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from jsonargparse import ArgumentParser
+from torch import Tensor
 
 from bertlab.arguments import parse_arguments
 from bertlab.checkpoints.huggingface_export import export_huggingface
+from bertlab.checkpoints.huggingface_heads import HEAD_LAYOUTS, HuggingFaceHead
 from bertlab.checkpoints.loading import load_matching
-from bertlab.checkpoints.warm_start import read_warm_start
+from bertlab.checkpoints.warm_start import WarmStart, read_warm_start
+from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import CheckpointError
-from bertlab.model_building import build_encoder
+from bertlab.heads.base import Head
+from bertlab.model_building import build_encoder, build_tasks
+from bertlab.tasks import TaskContext
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -30,7 +36,10 @@ def main(command: str, argv: list[str]) -> int:
 
 
 def export(source: str, output: Path, overwrite: bool) -> None:
-    """Write the encoder, its pre-training heads and its tokenizer as a Hugging Face folder.
+    """Write the encoder, its heads and its tokenizer as a Hugging Face folder.
+
+    A fine-tuned model becomes the class of ``transformers`` with the same layers; where there is
+    none, the encoder is written alone and a note says so.
 
     Args:
         source: a run directory, a bertlab checkpoint, a Hugging Face folder or a hub name.
@@ -52,9 +61,40 @@ def export(source: str, output: Path, overwrite: bool) -> None:
     if start.tokenizer is None:
         raise CheckpointError(f"{source}: has no tokenizer (vocab.txt or tokenizer.json) to export")
     loaded = load_matching(encoder, start.encoder_state, start.source, ("pooler.",))
-    report = export_huggingface(encoder, start.task_states, start.tokenizer, output, overwrite)
+    head, tasks, left = start.head, dict(start.task_states), []
+    if start.head_config is not None:
+        head = _head_of_run(start, start.head_config, encoder, start.tokenizer)
+    if head is not None and start.head_config is not None:
+        state = tasks.pop(start.head_config["name"])
+        left = [f"{name} {_show(state[name])}" for name in state if name not in head.state]
+    report = export_huggingface(encoder, tasks, start.tokenizer, output, overwrite, head)
     sys.stdout.write(f"{output}: {report.architecture}\n")
-    if loaded.newly_initialized:
+    if left:
+        report.notes.append(f"left behind, as transformers has no place for it: {', '.join(left)}")
+    if loaded.newly_initialized and (head is None or head.layout.has_pooler):
         report.notes.append(f"new random weights: {', '.join(loaded.newly_initialized)}")
     for note in report.notes:
         sys.stdout.write(f"note: {note}\n")
+
+
+def _show(tensor: Tensor) -> str:
+    """Return the value of a number, the shape of anything larger."""
+    return f"{tensor.item():g}" if tensor.dim() == 0 else str(tuple(tensor.shape))
+
+
+def _head_of_run(
+    start: WarmStart, config: dict[str, Any], encoder: BertEncoder, tokenizer: WordPieceTokenizer
+) -> HuggingFaceHead | None:
+    """Return the head of a fine-tuned run; None if ``transformers`` has no class of its layers."""
+    name = config["name"]
+    head = build_tasks({"head": config})[name]
+    assert isinstance(head, Head)
+    if head.huggingface not in HEAD_LAYOUTS:
+        return None
+    head.build(TaskContext(encoder, tokenizer, labels=start.labels))
+    load_matching(head, start.task_states[name], start.source)
+    names = HEAD_LAYOUTS[head.huggingface].names
+    if {each for each, _ in head.named_parameters()} != set(names):
+        return None
+    state = head.state_dict()
+    return HuggingFaceHead(head.huggingface, {each: state[each] for each in names}, start.labels)

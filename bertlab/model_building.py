@@ -1,26 +1,36 @@
 """From names and arguments to a BertModule, for a command line or a checkpoint's config."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bertlab.checkpoints.loading import load_matching
 from bertlab.checkpoints.run_checkpoint import RunCheckpoint
 from bertlab.encoders.base import Encoder
 from bertlab.errors import ConfigError
+from bertlab.heads.base import Head
+from bertlab.labelled_rows import Row
 from bertlab.module import BertModule
 from bertlab.optimization import AdamWConfig
 from bertlab.plugins import load_class
-from bertlab.tasks import Objective, TaskContext
+from bertlab.tasks import Objective, Task, TaskContext
 
 Arguments = Mapping[str, Any]
 
 
-def build_objectives(arguments: Mapping[str, Arguments | None]) -> dict[str, Objective]:
-    """Make each named objective with its arguments; layers come later, when sizes are known."""
-    return {
+def build_tasks(model: Arguments) -> dict[str, Task]:
+    """Make the objectives or the head of a config's ``model`` section, by name.
+
+    Their layers come later, when sizes and labels are known.
+    """
+    tasks: dict[str, Task] = {
         name: load_class("objective", name, Objective)(**(given or {}))
-        for name, given in arguments.items()
+        for name, given in (model.get("objectives") or {}).items()
     }
+    if model.get("head"):
+        arguments = dict(model["head"])
+        name = arguments.pop("name")
+        tasks[name] = load_class("head", name, Head)(**arguments)
+    return tasks
 
 
 def build_encoder(section: Arguments, vocab_size: int) -> Encoder:
@@ -38,18 +48,24 @@ def build_encoder(section: Arguments, vocab_size: int) -> Encoder:
     return encoder
 
 
-def restore_module(checkpoint: RunCheckpoint, objectives: Mapping[str, Objective]) -> BertModule:
+def restore_module(
+    checkpoint: RunCheckpoint,
+    tasks: Mapping[str, Task],
+    evaluation_rows: Mapping[str, Sequence[Row]] | None = None,
+) -> BertModule:
     """Make the module of a checkpoint, with its weights.
 
     Args:
-        checkpoint: gives encoder, optimiser settings, tokenizer and weights.
-        objectives: of the same names as the checkpoint's, not built yet.
+        checkpoint: gives encoder, optimiser settings, tokenizer, labels and weights.
+        tasks: of the same names as the checkpoint's, not built yet.
+        evaluation_rows: as for :class:`bertlab.module.BertModule`.
     """
     model = checkpoint.config["model"]
     encoder = build_encoder(model["encoder"], checkpoint.tokenizer.vocab_size)
     counts = None if checkpoint.token_counts is None else checkpoint.token_counts.numpy()
-    context = TaskContext(encoder, checkpoint.tokenizer, counts)
-    module = BertModule(encoder, objectives, context, AdamWConfig(**model["optimizer"]))
+    context = TaskContext(encoder, checkpoint.tokenizer, counts, checkpoint.labels)
+    optimizer = AdamWConfig(**model["optimizer"])
+    module = BertModule(encoder, tasks, context, optimizer, evaluation_rows)
     load_matching(module, checkpoint.state, str(checkpoint.path))
     return module
 

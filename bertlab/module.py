@@ -1,19 +1,22 @@
 """The core LightningModule: one encoder, its tasks, one optimiser. Nothing task-specific."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule
+from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torchmetrics import MeanMetric, Metric, MetricCollection
 
 from bertlab.encoders.base import Encoder
 from bertlab.errors import ConfigError
-from bertlab.optimization import AdamWConfig, build_optimizer, build_schedule
+from bertlab.evaluation import EvaluationSet
+from bertlab.heads.base import Head
+from bertlab.labelled_rows import Row
+from bertlab.optimization import AdamWConfig, build_optimizer, build_schedule, freeze_layers
 from bertlab.packed_batch import EncoderOutput, PackedBatch
-from bertlab.tasks import Objective, Task, TaskContext, TaskLoss
+from bertlab.tasks import Objective, Task, TaskContext
 
 
 class BertModule(LightningModule):
@@ -28,6 +31,8 @@ class BertModule(LightningModule):
         tasks: by config name; each is built here for the encoder.
         context: what the tasks are built for.
         optimizer: AdamW and its schedule.
+        evaluation_rows: labelled rows of each evaluation set by its name, which is empty if there
+            is one only; objectives need none.
 
     Raises:
         ConfigError: if two objectives overwrite the input, or one needs attention that the encoder
@@ -40,6 +45,7 @@ class BertModule(LightningModule):
         tasks: Mapping[str, Task],
         context: TaskContext,
         optimizer: AdamWConfig,
+        evaluation_rows: Mapping[str, Sequence[Row]] | None = None,
     ) -> None:
         super().__init__()
         check_tasks(tasks, encoder)
@@ -47,13 +53,20 @@ class BertModule(LightningModule):
         self.tasks = nn.ModuleDict(dict(tasks))
         for task in tasks.values():
             task.build(context)
+        heads = [task for task in tasks.values() if isinstance(task, Head)]
+        self.encoder_is_fixed = any(not head.trains_encoder for head in heads)
+        self.reads_all_layers = any(head.reads_all_layers for head in heads)
+        if self.encoder_is_fixed:
+            encoder.requires_grad_(False)
+        freeze_layers(optimizer, self)
         if not any(task.uses_pooled for task in tasks.values()):
             encoder.pooler.requires_grad_(False)  # DDP waits for the gradient of what may have one
         self.optimizer_config = optimizer
-        self.validation_metrics = nn.ModuleDict(
-            {name: _task_metrics(task) for name, task in tasks.items()}
+        self.evaluations = nn.ModuleList(
+            EvaluationSet(tasks, name, rows) for name, rows in (evaluation_rows or {"": ()}).items()
         )
         self.evaluated_step = -1  # optimiser step of the last evaluation
+        self.complaints: list[str] = []  # of the last evaluation
         self._step_loss: dict[str, Tensor] = {}  # by task, summed over the accumulation window
 
     def named_tasks(self) -> dict[str, Task]:
@@ -62,19 +75,25 @@ class BertModule(LightningModule):
 
     def metric_names(self) -> list[str]:
         """Return the names under which a run logs what a checkpoint can be chosen by."""
-        names = ["train/loss", "val/loss"]
-        for name, task in self.named_tasks().items():
-            collection = self.validation_metrics[name]
-            assert isinstance(collection, MetricCollection)
-            values = {str(key): 1.0 for key in collection.keys(keep_base=True)}
-            keys = [*values, *task.derived_metrics(values)]
-            names += [f"train/{name}/loss", *(f"val/{name}/{key}" for key in keys)]
+        names = ["train/loss", *(f"train/{name}/loss" for name in self.tasks), "val/loss"]
+        for evaluation in self._evaluation_sets():
+            for name, task in self.named_tasks().items():
+                keys = evaluation.names(name, task)
+                names += [metric_name("val", name, evaluation.name, key) for key in keys]
         return names
 
     def forward(self, batch: PackedBatch) -> EncoderOutput:
         """Encode a batch."""
-        output: EncoderOutput = self.encoder(batch)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.encoder_is_fixed):
+            output: EncoderOutput = self.encoder(batch, all_layers=self.reads_all_layers)
         return output
+
+    def train(self, mode: bool = True) -> "BertModule":
+        """Switch dropout on or off; an encoder that gives fixed features has none."""
+        super().train(mode)
+        if self.encoder_is_fixed:
+            self.encoder.eval()
+        return self
 
     def training_step(self, batch: PackedBatch, batch_idx: int) -> Tensor:
         """Return the batch's share of the loss, scaled so that gradients add up to the mean's."""
@@ -92,27 +111,38 @@ class BertModule(LightningModule):
         total: Tensor = torch.stack(shares).sum() * scale
         return total
 
-    def validation_step(self, batch: PackedBatch, batch_idx: int) -> None:
+    def validation_step(self, batch: PackedBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Update every task's metrics on held-out data."""
         del batch_idx
         output = self(batch)
+        evaluation = self._evaluation_sets()[dataloader_idx]
         for name, task in self.named_tasks().items():
-            _update(self.validation_metrics[name], task.loss(output, batch))
+            evaluation.update(name, task, output, batch, task.loss(output, batch))
+
+    def on_validation_epoch_start(self) -> None:
+        """Begin each evaluation anew, also after one that was interrupted."""
+        for evaluation in self._evaluation_sets():
+            evaluation.reset()
 
     def on_validation_epoch_end(self) -> None:
-        """Log every task's metrics as ``val/<task>/<metric>``, and the summed loss."""
-        total = 0.0
-        for name, task in self.named_tasks().items():
-            collection = self.validation_metrics[name]
-            assert isinstance(collection, MetricCollection)
-            values = {key: float(value) for key, value in collection.compute().items()}
-            values |= task.derived_metrics(values)
-            logged = {f"val/{name}/{key}": value for key, value in values.items()}
-            self.log_dict(logged, sync_dist=True)  # equal on all devices; says so to Lightning
-            collection.reset()
-            total += values["loss"]
-        self.log("val/loss", total, prog_bar=True, sync_dist=True)
+        """Log every task's metrics as ``val/<task>/<metric>``, and the summed loss.
+
+        Where there are several sets, ``val/<task>/<set>/<metric>``; the first one's loss counts.
+        """
+        self._log_evaluations("val")
         self.evaluated_step = self.trainer.global_step
+
+    def test_step(self, batch: PackedBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """As :meth:`validation_step`."""
+        self.validation_step(batch, batch_idx, dataloader_idx)
+
+    def on_test_epoch_start(self) -> None:
+        """As :meth:`on_validation_epoch_start`."""
+        self.on_validation_epoch_start()
+
+    def on_test_epoch_end(self) -> None:
+        """As :meth:`on_validation_epoch_end`, as ``test/…``."""
+        self._log_evaluations("test")
 
     def predict_step(self, batch: PackedBatch, batch_idx: int) -> list[dict[str, Any]]:
         """Return one dict of predictions for each sequence, merged over the tasks."""
@@ -149,6 +179,26 @@ class BertModule(LightningModule):
             nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
         else:
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+
+    def _evaluation_sets(self) -> list[EvaluationSet]:
+        return [each for each in self.evaluations if isinstance(each, EvaluationSet)]
+
+    def _log_evaluations(self, stage: str) -> None:
+        losses: list[float] = []
+        self.complaints = []
+        for place, evaluation in enumerate(self._evaluation_sets()):
+            for name, task in self.named_tasks().items():
+                tune = place == 0 and self.trainer.state.fn == TrainerFn.FITTING
+                values = evaluation.compute(name, task, tune)
+                logged = {
+                    metric_name(stage, name, evaluation.name, key): value
+                    for key, value in values.items()
+                }
+                self.log_dict(logged, sync_dist=True)  # equal on all devices; tells Lightning so
+                losses += [values["loss"]] if place == 0 else []
+                complaint = task.complaint(values) if isinstance(task, Head) else None
+                self.complaints += [complaint] if complaint else []
+        self.log(f"{stage}/loss", sum(losses), prog_bar=True, sync_dist=True)
 
     def _global_counts(self, batch: PackedBatch, names: list[str]) -> Tensor:
         """``(len(names),)`` predictions of each task in the optimiser step, over all devices."""
@@ -194,15 +244,6 @@ def check_tasks(tasks: Mapping[str, Task], encoder: Encoder) -> None:
             )
 
 
-def _task_metrics(task: Task) -> MetricCollection:
-    metrics: dict[str, Metric | MetricCollection] = {"loss": MeanMetric(), **task.metrics()}
-    return MetricCollection(metrics, compute_groups=False)
-
-
-def _update(collection: nn.Module, loss: TaskLoss) -> None:
-    assert isinstance(collection, MetricCollection)
-    for name, metric in collection.items(keep_base=True, copy_state=False):
-        if name == "loss":
-            metric.update(loss.sum.float() / max(1, loss.count), weight=loss.count)
-        elif loss.count:
-            metric.update(loss.preds, loss.target)
+def metric_name(stage: str, task: str, evaluation: str, metric: str) -> str:
+    """Return the name that a metric is logged under."""
+    return "/".join(part for part in (stage, task, evaluation, metric) if part)

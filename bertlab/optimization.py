@@ -1,5 +1,6 @@
-"""AdamW and the learning-rate schedule of the paper (app. A.2)."""
+"""AdamW and the learning-rate schedule of the paper (app. A.2), and what fine-tuning may vary."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +11,8 @@ from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
 from bertlab.errors import ConfigError
+
+_LAYER = re.compile(r"layers\.(\d+)\.")
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,12 @@ class AdamWConfig:
         weight_decay: decoupled weight decay; not applied to biases and LayerNorms.
         warmup_steps: optimiser steps of linear warm-up from 0; below 1, a share of all steps.
         schedule: what follows warm-up: ``linear`` decay to 0 at the last step, or ``constant``.
+        layer_decay: factor on the learning rate from each layer of the encoder to the one below
+            (Sun et al. 2019): head and pooler learn at ``learning_rate``, the top layer at
+            ``learning_rate * layer_decay``, the lowest of L at ``layer_decay ** L``, embeddings at
+            ``layer_decay ** (L + 1)`` times it. ELECTRA's code has one power more below the head.
+        frozen_layers: what of the encoder is not trained: ``0`` the embeddings, ``n`` also the n
+            lowest layers, ``all`` the whole encoder, pooler included.
     """
 
     learning_rate: float = 1e-4
@@ -31,6 +40,8 @@ class AdamWConfig:
     weight_decay: float = 0.01
     warmup_steps: float = 0.01
     schedule: Literal["linear", "constant"] = "linear"
+    layer_decay: float = 1.0
+    frozen_layers: int | Literal["all"] | None = None
 
     def __post_init__(self) -> None:
         if not self.learning_rate > 0:
@@ -47,16 +58,104 @@ class AdamWConfig:
                 f"model.optimizer.warmup_steps: found {self.warmup_steps}, expected a whole number "
                 "of steps, or a share of all steps below 1"
             )
+        if not 0 < self.layer_decay <= 1:
+            raise ConfigError(
+                f"model.optimizer.layer_decay: found {self.layer_decay}, expected above 0 and at "
+                "most 1 (1: the same learning rate everywhere)"
+            )
 
 
 def build_optimizer(config: AdamWConfig, module: nn.Module, fused: bool = True) -> AdamW:
-    """Return AdamW over the trainable parameters of ``module``, in two groups by weight decay."""
+    """Freeze what the config says and return AdamW over the parameters that are left to train.
+
+    Groups are two by weight decay, for each learning rate; the head's come first. A parameter that
+    two modules share is in one group, and the encoder's place counts.
+
+    Args:
+        config: AdamW's settings.
+        module: its ``encoder`` is what ``layer_decay`` and ``frozen_layers`` speak of.
+        fused: PyTorch's fused kernel.
+
+    Raises:
+        ConfigError: if ``layer_decay`` or ``frozen_layers`` does not fit the encoder.
+    """
+    freeze_layers(config, module)
+    depths: dict[nn.Parameter, int] = {}
+    if config.layer_decay != 1:
+        depths = parameter_depths(module.get_submodule("encoder"), "layer_decay")
     decayed, plain = split_by_weight_decay(module)
-    groups = [
-        {"params": decayed, "weight_decay": config.weight_decay},
-        {"params": plain, "weight_decay": 0.0},
-    ]
+    groups = []
+    for depth in sorted({0, *depths.values()}):
+        for trained, weight_decay in ((decayed, config.weight_decay), (plain, 0.0)):
+            parameters = [p for p in trained if depths.get(p, 0) == depth]
+            if parameters or depth == 0:
+                rate = config.learning_rate * config.layer_decay**depth
+                groups.append({"params": parameters, "weight_decay": weight_decay, "lr": rate})
     return AdamW(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=fused)
+
+
+def freeze_layers(config: AdamWConfig, module: nn.Module) -> None:
+    """Set ``requires_grad`` to False in the part of ``module.encoder`` that is not trained.
+
+    Call it before the module is wrapped for several devices: DDP waits for the gradient of every
+    parameter that required one then. To call it again changes nothing.
+
+    Raises:
+        ConfigError: if the encoder has no numbered layers, or too few.
+    """
+    if config.frozen_layers is None:
+        return
+    encoder = module.get_submodule("encoder")
+    if config.frozen_layers == "all":
+        encoder.requires_grad_(False)
+        return
+    depths = parameter_depths(encoder, "frozen_layers")
+    embeddings = max(depths.values())
+    if not 0 <= config.frozen_layers < embeddings - 1:
+        raise ConfigError(
+            f"model.optimizer.frozen_layers: found {config.frozen_layers}, expected 0 (embeddings) "
+            f"to {embeddings - 2}, as the encoder has {embeddings - 1} layers, or all"
+        )
+    for parameter, depth in depths.items():
+        if depth >= embeddings - config.frozen_layers:
+            parameter.requires_grad_(False)
+
+
+def parameter_depths(encoder: nn.Module, option: str) -> dict[nn.Parameter, int]:
+    """Return how far below the head each parameter of an encoder with L layers is.
+
+    The names of parameters tell: ``layers.N.*`` is ``L - N``, what is registered before them is the
+    embeddings, ``L + 1``, and what comes after them (pooler, last LayerNorm) is 0. ``pooler.*`` is
+    0 and ``token_embedding.*`` is ``L + 1`` in any order.
+
+    Args:
+        encoder: any; need not be ``bert``.
+        option: key of ``model.optimizer`` that asks, for the message.
+
+    Raises:
+        ConfigError: if no parameter is called ``layers.N.*``.
+    """
+    names = [name for name, _ in encoder.named_parameters()]
+    numbers = [int(match[1]) for name in names if (match := _LAYER.match(name))]
+    if not numbers:
+        raise ConfigError(
+            f"model.optimizer.{option}: the encoder {type(encoder).__name__} has no parameters "
+            "called layers.0.*, layers.1.*, …, so its layers are not known; leave the option out"
+        )
+    top = max(numbers) + 1
+    depths: dict[nn.Parameter, int] = {}
+    reached_layers = False
+    for name, parameter in encoder.named_parameters():
+        match = _LAYER.match(name)
+        reached_layers = reached_layers or match is not None
+        if match:
+            depths[parameter] = top - int(match[1])
+        elif name.startswith("token_embedding."):
+            depths[parameter] = top + 1
+        else:
+            above = reached_layers or name.startswith("pooler.")
+            depths[parameter] = 0 if above else top + 1
+    return depths
 
 
 def split_by_weight_decay(

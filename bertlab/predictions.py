@@ -1,39 +1,122 @@
-"""Predictions in the user's terms, as JSON lines."""
+"""Predictions in the user's terms, written while they are made."""
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Protocol, TextIO
 
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from bertlab.data.task_data import TaskData
 from bertlab.errors import ConfigError
+from bertlab.heads.base import Head
+from bertlab.labelled_rows import Row
+from bertlab.packed_batch import PackedBatch
 
 
-def write_predictions(
-    predictions: Sequence[Mapping[str, Any]],
-    texts: Sequence[str],
-    pairs: Sequence[str] | None,
-    output: str | None,
-) -> None:
-    """Write one JSON object a text: the text, its pair if any, and what was predicted.
+class PredictionSink(Protocol):
+    """Takes the predictions of rows, in order."""
+
+    def write(self, row: Row, prediction: Mapping[str, Any]) -> None:
+        """Take one row's."""
+
+    def close(self) -> None:
+        """Finish the file."""
+
+
+class JsonLines:
+    """One JSON object a row: its columns, what was predicted, and the truth under ``gold``.
 
     Args:
-        predictions: one mapping for each text.
-        texts: what was predicted on.
-        pairs: the second text of each.
         output: file to write; standard output if None.
+        truth: names of the columns that hold the truth.
 
     Raises:
         ConfigError: if the file cannot be written.
     """
-    lines = []
-    for number, (text, prediction) in enumerate(zip(texts, predictions, strict=True)):
-        row = {"text": text} if pairs is None else {"text": text, "text_pair": pairs[number]}
-        lines.append(json.dumps({**row, **prediction}, ensure_ascii=False) + "\n")
-    if output is None:
-        sys.stdout.writelines(lines)
-        return
-    try:
-        Path(output).write_text("".join(lines), "utf-8")
-    except OSError as error:
-        raise ConfigError(f"--output: {output}: cannot be written: {error.strerror}") from None
+
+    def __init__(self, output: str | None, truth: Iterable[str] = ()) -> None:
+        self.truth = frozenset(truth)
+        try:
+            self.file: TextIO = (
+                sys.stdout if output is None else Path(output).open("w", encoding="utf-8")  # noqa: SIM115  closed by close()
+            )
+        except OSError as error:
+            raise ConfigError(f"--output: {output}: cannot be written: {error.strerror}") from None
+
+    def write(self, row: Row, prediction: Mapping[str, Any]) -> None:
+        """Write a line."""
+        given = {name: value for name, value in row.values.items() if name not in self.truth}
+        gold = {name: value for name, value in row.values.items() if name in self.truth}
+        line = {**given, **prediction, **({"gold": gold} if gold else {})}
+        self.file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+    def close(self) -> None:
+        """Flush, and close a file of our own."""
+        if self.file is sys.stdout:
+            self.file.flush()
+        else:
+            self.file.close()
+
+
+class PredictionWriter(Callback):
+    """Hands each row's prediction to a sink as soon as its batch is done; keeps none in memory.
+
+    Args:
+        sink: takes them.
+        data: gives the rows.
+        head: merges the predictions of a row's sequences; None for objectives.
+    """
+
+    def __init__(self, sink: PredictionSink, data: TaskData, head: Head | None) -> None:
+        self.sink = sink
+        self.data = data
+        self.head = head
+        self.next_row = 0
+
+    def on_predict_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,  # noqa: ANN401  as Lightning has it
+        batch: PackedBatch,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Write the rows of a batch, which holds all sequences of each."""
+        del trainer, pl_module, batch_idx, dataloader_idx
+        predicted: Sequence[dict[str, Any]] = outputs
+        numbered = zip(batch.fields["row"].tolist(), predicted, strict=True)
+        for number, group in groupby(numbered, key=lambda pair: pair[0]):
+            self._write_empty(number)
+            self._write(number, [part for _, part in group])
+
+    def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Write the rows that are left."""
+        del trainer, pl_module
+        self._write_empty(self.data.rows_taken_in())
+
+    def _write_empty(self, stop: int) -> None:
+        """Write the rows before ``stop`` that gave no sequence."""
+        for number in range(self.next_row, stop):
+            self._write(number, [])
+
+    def _write(self, number: int, parts: list[dict[str, Any]]) -> None:
+        row = self.data.take_row(number)
+        prediction = parts[0] if self.head is None else self.head.merge(row, parts)
+        self.sink.write(row, prediction)
+        self.next_row = number + 1
+
+    def __enter__(self) -> "PredictionWriter":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.sink.close()

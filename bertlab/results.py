@@ -5,14 +5,15 @@ from rich.console import Console
 from rich.table import Table
 
 Results = dict[str, float]
+_SHARES = ("accuracy", "f1", "exact_match", "precision", "recall")
 
 
-def held_out_results(trainer: Trainer) -> Results:
-    """Return the last held-out metrics by name, without the ``val/`` before them."""
+def held_out_results(trainer: Trainer, stage: str) -> Results:
+    """Return the last metrics of ``stage``, ``val`` or ``test``, by name without that."""
     return {
-        name.removeprefix("val/"): float(value)
+        name.removeprefix(f"{stage}/"): float(value)
         for name, value in trainer.callback_metrics.items()
-        if name.startswith("val/")
+        if name.startswith(f"{stage}/")
     }
 
 
@@ -40,4 +41,4 @@ def _baseline(results: Results, task: str, metric: str) -> str:
 
 
 def _show(metric: str, value: float) -> str:
-    return f"{value:.1%}" if metric.endswith("accuracy") else f"{value:,.3f}"
+    return f"{value:.1%}" if metric.endswith(_SHARES) else f"{value:,.3f}"

@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import sys
+import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -27,7 +28,7 @@ PACKAGES = (
 
 
 def choose_run_directory(requested: str | None, name: str) -> Path:
-    """Return the directory of a new run, without making it.
+    """Return the directory of a new run, without making it; :func:`claim` does.
 
     Args:
         requested: ``--run_dir``; if not given, ``runs/<name>``, ``runs/<name>-2``, …: the first
@@ -35,28 +36,60 @@ def choose_run_directory(requested: str | None, name: str) -> Path:
         name: what the run is called by default.
 
     Raises:
-        ConfigError: if the requested directory already holds a run.
+        ConfigError: if the requested directory already holds a run, or cannot be written.
     """
     inherited = os.environ.get(RUN_ENVIRONMENT)
     if inherited and os.environ.get("LOCAL_RANK", "0") != "0":
         return Path(inherited)
     if requested is not None:
         directory = Path(requested)
-        if (directory / MANIFEST).exists():
+        if directory.is_file():
+            raise ConfigError(f"run_dir: {directory} is a file, expected a directory")
+        if (directory / MANIFEST).is_file():
             raise ConfigError(
                 f"run_dir: {directory} already holds a run; choose another --run_dir, or go on "
                 f"with that run by --ckpt_path {directory}"
             )
-        if directory.exists() and not directory.is_dir():
-            raise ConfigError(f"run_dir: {directory} is a file, expected a directory")
     else:
         directory = Path("runs") / name
         number = 1
         while directory.exists():
             number += 1
             directory = Path("runs") / f"{name}-{number}"
+    _check_writable(directory)
     os.environ[RUN_ENVIRONMENT] = str(directory)
     return directory
+
+
+def claim(directory: Path, content: Mapping[str, Any]) -> None:
+    """Make the directory of a new run and write its manifest, which makes it this run's alone.
+
+    Of several processes that chose the same directory, one gets it.
+
+    Raises:
+        ConfigError: if another run has it.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        with (directory / MANIFEST).open("x", encoding="utf-8") as file:
+            file.write(_json(content))
+    except FileExistsError:
+        raise ConfigError(
+            f"run_dir: another run has taken {directory} since this one started; start again, or "
+            "choose another --run_dir"
+        ) from None
+
+
+def _check_writable(directory: Path) -> None:
+    """Write a file without a name where the directory is or will be made."""
+    try:
+        place = next(each for each in (directory, *directory.absolute().parents) if each.exists())
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise ConfigError(
+            f"run_dir: {directory} cannot be written: {error.strerror}; choose another --run_dir"
+        ) from error
 
 
 def manifest(plugins: Mapping[str, str], facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,8 +113,12 @@ def manifest(plugins: Mapping[str, str], facts: Mapping[str, Any]) -> dict[str, 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a mapping as indented JSON, whole or not at all."""
     temporary = path.with_name(path.name + ".partial")
-    temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    temporary.write_text(_json(content), "utf-8")
     temporary.replace(path)
+
+
+def _json(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def _version(package: str) -> str:

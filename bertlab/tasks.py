@@ -1,4 +1,4 @@
-"""What the encoder is trained or scored on: the contract of objectives (and, later, heads)."""
+"""What the encoder is trained or scored on: the contract that objectives and heads share."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bertlab.data.counter_rng import CounterRNG
     from bertlab.data.tokenizer import WordPieceTokenizer
     from bertlab.encoders.base import Encoder
+    from bertlab.labelled_rows import Labels
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,14 @@ class TaskContext:
         tokenizer: ids of special tokens, which ids continue a word, and the way back to text.
         token_counts: ``(vocab_size,)`` int64 occurrences in the training text, for baselines;
             None where there is no training text at hand (prediction, export).
+        labels: the classes of a head's training rows; None for objectives, and where a task has
+            no classes.
     """
 
     encoder: "Encoder"
     tokenizer: "WordPieceTokenizer"
     token_counts: npt.NDArray[np.int64] | None = None
+    labels: "Labels | None" = None
 
 
 @dataclass

@@ -15,6 +15,8 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from bertlab.callbacks.progress import ProgressBar
 from bertlab.errors import ConfigError
 
+_LEAST = {"accumulate_grad_batches": 1, "gradient_clip_val": 0, "log_every_n_steps": 0}
+
 
 def make_trainer(
     settings: Mapping[str, Any], directory: Path | None = None, callbacks: Sequence[Callback] = ()
@@ -42,9 +44,7 @@ def make_trainer(
     if isinstance(arguments["val_check_interval"], int):
         arguments["check_val_every_n_epoch"] = None  # count batches across epochs
     arguments["default_root_dir"] = arguments["default_root_dir"] or directory
-    if arguments["accumulate_grad_batches"] < 1:
-        found = arguments["accumulate_grad_batches"]
-        raise ConfigError(f"trainer.accumulate_grad_batches: found {found}, expected 1 or more")
+    _check_numbers(arguments)
     _check_interval(arguments["val_check_interval"], arguments["accumulate_grad_batches"])
     try:
         trainer = Trainer(**arguments)
@@ -52,6 +52,17 @@ def make_trainer(
         raise ConfigError(f"trainer: {' '.join(str(error).split())}") from error
     _warn_of_slow_bf16(trainer)
     return trainer
+
+
+def _check_numbers(arguments: Mapping[str, Any]) -> None:
+    """Refuse numbers that Lightning takes, and then trains on nothing or ignores."""
+    for key, least in _LEAST.items():
+        found = arguments[key]
+        if found is not None and not found >= least:  # NaN is not either
+            raise ConfigError(f"trainer.{key}: found {found}, expected {least} or more")
+    for key in ("max_steps", "max_epochs"):
+        if arguments[key] == 0:
+            raise ConfigError(f"trainer.{key}: found 0, expected 1 or more, or -1 for no limit")
 
 
 def _check_interval(val_check_interval: int | float | None, accumulate: int) -> None:
@@ -85,5 +96,7 @@ def quiet_lightning() -> None:
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     # a resumed run goes on in its own directory
     warnings.filterwarnings("ignore", message="Checkpoint directory .* exists and is not empty")
+    # one that goes on elsewhere chooses the best of what it writes itself
+    warnings.filterwarnings("ignore", message="The dirpath has changed from")
     # lightning 2.6.6 with torch 2.13
     warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*")

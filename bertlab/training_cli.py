@@ -4,50 +4,44 @@ import os
 import secrets
 import signal
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
-from lightning.pytorch import Trainer, seed_everything
+from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from rich.console import Console
 
 from bertlab.arguments import parse_arguments, parse_config
 from bertlab.callbacks.run_record import RunRecord
-from bertlab.checkpoints.run_checkpoint import (
-    RunCheckpoint,
-    find_checkpoint,
-    read_run_checkpoint,
-)
-from bertlab.checkpoints.warm_start import WarmStart, apply_warm_start, read_warm_start
-from bertlab.config_files import Composition, Config, compose, differences
+from bertlab.checkpoints.warm_start import apply_warm_start
+from bertlab.config_files import Composition, Config, compose
 from bertlab.data.data_report import render
+from bertlab.data.labelled_data import LabelledData
 from bertlab.data.pretraining_data import PretrainingData
+from bertlab.data.submission_formats import open_submission
+from bertlab.data.task_data import TaskData
 from bertlab.data.tokenizer import WordPieceTokenizer
-from bertlab.errors import CheckpointError, ConfigError, TokenizerError, nearest
+from bertlab.errors import ConfigError, nearest
+from bertlab.heads.base import Head
 from bertlab.hooks import run_callbacks
-from bertlab.model_building import (
-    build_encoder,
-    build_objectives,
-    check_lengths,
-    restore_module,
-)
-from bertlab.module import BertModule, check_tasks
+from bertlab.model_building import build_encoder, build_tasks, check_lengths
+from bertlab.module import BertModule, check_tasks, metric_name
 from bertlab.optimization import AdamWConfig, check_schedule
 from bertlab.plugins import installed
-from bertlab.predictions import write_predictions
+from bertlab.predictions import JsonLines, PredictionSink, PredictionWriter
 from bertlab.results import held_out_results, print_results
 from bertlab.run_directory import MANIFEST, choose_run_directory, manifest, write_json
-from bertlab.tasks import Objective, TaskContext
+from bertlab.starting_point import StartingPoint, find_starting_point
+from bertlab.tasks import Task, TaskContext
 from bertlab.trainer import make_trainer, quiet_lightning
 from bertlab.training_parser import TRAINER_DEFAULTS, add_model, add_run, add_trainer
 
 
 def main(command: str, argv: list[str]) -> int:
-    """Run ``fit``, ``validate`` or ``predict``; return the exit code."""
+    """Run ``fit``, ``validate``, ``test`` or ``predict``; return the exit code."""
     quiet_lightning()
     plan = compose(argv)
     helping = "-h" in argv or "--help" in argv
@@ -56,34 +50,36 @@ def main(command: str, argv: list[str]) -> int:
             f"{command}: no weights; expected --ckpt_path with a run or checkpoint, or "
             "--model.init_from with a Hugging Face model"
         )
-    checkpoint = _read_checkpoint(plan.ckpt_path)
-    if checkpoint is not None and not plan.files:
-        plan = compose(argv, base=checkpoint.config)
-    cli = TrainingCLI(command, plan, checkpoint)
-    return {"fit": cli.fit, "validate": cli.validate, "predict": cli.predict}[command]()
+    start = find_starting_point(plan)
+    if start.checkpoint is not None and not plan.files:
+        plan = compose(argv, base=start.checkpoint.config)
+    cli = TrainingCLI(command, plan, start)
+    run = {"fit": cli.fit, "validate": cli.score, "test": cli.score, "predict": cli.predict}
+    return run[command]()
 
 
 class TrainingCLI(LightningCLI):
     """Builds trainer, data and module from a composition of config files and arguments.
 
     Args:
-        command: ``fit``, ``validate`` or ``predict``.
+        command: ``fit``, ``validate``, ``test`` or ``predict``.
         plan: config files, arguments, and the plugins that they name.
-        checkpoint: of ``--ckpt_path``, if given.
+        start: where weights come from.
     """
 
     model: BertModule
-    datamodule: PretrainingData
+    datamodule: TaskData
     trainer: Trainer
 
-    def __init__(self, command: str, plan: Composition, checkpoint: RunCheckpoint | None) -> None:
+    def __init__(self, command: str, plan: Composition, start: StartingPoint) -> None:
         self.command = command
         self.plan = plan
-        self.checkpoint = checkpoint
-        self.start = _read_start(plan, checkpoint)
+        self.start = start
+        self.checkpoint = start.checkpoint
+        self.data_class = PretrainingData if plan.head is None else LabelledData
         super().__init__(
             BertModule,
-            PretrainingData,
+            self.data_class,
             save_config_callback=None,
             trainer_defaults=TRAINER_DEFAULTS,
             parser_kwargs={"exit_on_error": False, "prog": f"bertlab {command}"},
@@ -94,10 +90,10 @@ class TrainingCLI(LightningCLI):
         )
 
     def add_core_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Add the trainer, the named encoder and objectives, the optimiser and the data."""
+        """Add the trainer, the named encoder and tasks, the optimiser and the data."""
         add_trainer(parser)
-        add_model(parser, self.plan, self.start)
-        parser.add_class_arguments(PretrainingData, "data", instantiate=False, skip={"seed"})
+        add_model(parser, self.plan, self.start.warm)
+        parser.add_class_arguments(self.data_class, "data", instantiate=False, skip={"seed"})
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add what belongs to the run as a whole."""
@@ -127,38 +123,51 @@ class TrainingCLI(LightningCLI):
         seed_everything(self.config.seed_everything, workers=True, verbose=False)
 
     def instantiate_classes(self) -> None:
-        """Make the trainer, which checks its settings, then the data, then the module."""
+        """Make data and tasks, the trainer, which checks its settings, and then the module."""
         self.config_init = self.parser.instantiate_classes(self.config)
         self.resolved = self._resolve()
         self.directory = self._choose_directory()
+        settings = {**self.resolved["data"], "seed": self.config.seed_everything}
+        self.datamodule = self.data_class(**settings)
+        tasks = build_tasks(self.resolved["model"])
         self.trainer = self._make_trainer()
-        self.datamodule = PretrainingData(**self.resolved["data"], seed=self.config.seed_everything)
-        objectives = build_objectives(self.resolved["model"]["objectives"])
-        tokenizer = self._choose_tokenizer()
-        self.datamodule.connect(tokenizer, objectives)
+        tokenizer = self.start.choose_tokenizer(self.datamodule)
+        self.datamodule.connect(tokenizer, tasks)
         if self.checkpoint is not None and self.command != "fit":
-            self.model = self._restore(self.checkpoint, objectives)
+            self._prepare()
+            self.model = self.start.restore(self.resolved, tasks, self.datamodule)
             check_lengths(self.datamodule.max_seq_length, self.model.encoder)
         else:
-            encoder = build_encoder(self.resolved["model"]["encoder"], tokenizer.vocab_size)
-            check_lengths(self.datamodule.max_seq_length, encoder)
-            check_tasks(objectives, encoder)
-            optimizer = AdamWConfig(**self.resolved["model"]["optimizer"])
-            counts = None
-            if self.command != "predict":
-                self.datamodule.prepare()  # may take long: what can be wrong is checked before it
-                counts = self.datamodule.token_counts
-            context = TaskContext(encoder, tokenizer, counts)
-            self.model = BertModule(encoder, objectives, context, optimizer)
-        if self.start is not None:
-            report = apply_warm_start(self.start, self.model)
-            _say(f"initialised from {self.start.source}: {len(report.loaded)} tensors")
+            self.model = self._build(tasks, tokenizer)
+        if self.start.warm is not None and not self.config.model.from_scratch:
+            report = apply_warm_start(self.start.warm, self.model)
+            _say(f"initialised from {self.start.warm.source}: {len(report.loaded)} tensors")
             if report.newly_initialized:
                 _say(f"newly initialised: {', '.join(report.newly_initialized)}")
+            for note in report.notes:
+                _say(f"note: {note}")
+        self.datamodule.encode()
         if self.command == "fit":
             self._check_fit()
             self.record = self._record(tokenizer)
             self.trainer.callbacks.insert(0, self.record)  # type: ignore[attr-defined]
+
+    def _build(self, tasks: dict[str, Task], tokenizer: WordPieceTokenizer) -> BertModule:
+        """Make a module with new weights; what can be wrong is checked before data is prepared."""
+        encoder = build_encoder(self.resolved["model"]["encoder"], tokenizer.vocab_size)
+        check_lengths(self.datamodule.max_seq_length, encoder)
+        check_tasks(tasks, encoder)
+        optimizer = AdamWConfig(**self.resolved["model"]["optimizer"])
+        self._prepare()
+        counts = None if self.command == "predict" else self.datamodule.token_counts
+        labels = self.datamodule.labels if self.command == "fit" else self.start.labels
+        context = TaskContext(encoder, tokenizer, counts, labels)
+        return BertModule(encoder, tasks, context, optimizer, self.datamodule.evaluation_rows())
+
+    def _prepare(self) -> None:
+        """Read the data, which may take long; predictions bring their own."""
+        if self.command != "predict":
+            self.datamodule.prepare(self.command)
 
     def _check_fit(self) -> None:
         """Find what would stop the run, before its directory is made."""
@@ -166,13 +175,7 @@ class TrainingCLI(LightningCLI):
         endless = trainer.max_steps == -1 and trainer.max_epochs in (None, -1)
         check_schedule(self.model.optimizer_config, endless)
         self.datamodule.check_division(trainer.world_size, trainer.accumulate_grad_batches)
-        monitor = self.config.checkpoint.monitor
-        names = self.model.metric_names()
-        if monitor is not None and monitor not in names:
-            raise ConfigError(
-                f"checkpoint.monitor: found {monitor!r}{nearest(monitor, names)} "
-                f"(there are: {', '.join(names)})"
-            )
+        self._choose_best_by()
 
     def fit(self) -> int:
         """Train, evaluate once more at the end, and print where everything is."""
@@ -190,21 +193,38 @@ class TrainingCLI(LightningCLI):
         self._finish()
         return 0
 
-    def validate(self) -> int:
-        """Score the checkpoint on the held-out text."""
-        self.trainer.validate(self.model, self.datamodule, verbose=False)
+    def score(self) -> int:
+        """Score the model on the held-out text, or on the validation or test sets."""
+        run = self.trainer.validate if self.command == "validate" else self.trainer.test
+        run(self.model, self.datamodule, verbose=False)
         if self.trainer.is_global_zero:
-            print_results(held_out_results(self.trainer), "held-out text")
+            stage = "val" if self.command == "validate" else "test"
+            title = "held-out text" if self.plan.head is None else f"{self.command} rows"
+            print_results(held_out_results(self.trainer, stage), title)
+            self._complain()
         return 0
 
     def predict(self) -> int:
-        """Print predictions as JSON lines, or write them to ``--output``."""
-        batches = self.trainer.predict(self.model, self.datamodule)
-        assert batches is not None
-        predictions = [row for batch in batches for row in batch]
-        data = self.datamodule
-        write_predictions(predictions, data.text or [], data.text_pair, self.config.output)
+        """Print predictions as JSON lines, or write them to ``--output``, while they are made."""
+        heads = [task for task in self.model.named_tasks().values() if isinstance(task, Head)]
+        head = heads[0] if heads else None
+        with PredictionWriter(self._sink(head), self.datamodule, head) as writer:
+            self.trainer.callbacks.append(writer)  # type: ignore[attr-defined]
+            self.trainer.predict(self.model, self.datamodule, return_predictions=False)
         return 0
+
+    def _sink(self, head: Head | None) -> PredictionSink:
+        output, form = self.config.output, self.config.output_format
+        if form == "jsonl":
+            columns = () if head is None else head.columns
+            return JsonLines(output, [column.name for column in columns if column.is_truth])
+        if output is None:
+            raise ConfigError(f"--output_format {form}: expected --output with the file to write")
+        return open_submission(form, Path(output))
+
+    def _complain(self) -> None:
+        for complaint in self.model.complaints:
+            sys.stderr.write(f"warning: {complaint}\n")
 
     def _finish(self) -> None:
         """Save and score the last step, if no evaluation fell on it, and print the figures."""
@@ -216,32 +236,34 @@ class TrainingCLI(LightningCLI):
         if self.model.evaluated_step != step:
             self.trainer.validate(self.model, self.datamodule, verbose=False)
         if self.trainer.is_global_zero:
-            results = held_out_results(self.trainer)
+            results = held_out_results(self.trainer, "val")
             write_json(self.directory / "results.json", results)
             print_results(results, f"{self.directory}: step {step}")
+            self._complain()
 
     def _introduce(self) -> None:
         """Print the data report and what is about to run."""
-        data = self.datamodule
-        assert data.store is not None
-        reports = data.reports
-        rows = [row for report in reports for row in report.rows()]
-        Console().print(render("training data", rows))
+        for title, rows in self.datamodule.report_tables():
+            Console().print(render(title, rows))
         _say(
             f"{self.directory}: {self.parameters:,} parameters, "
-            f"{data.sequences_per_step()} sequences a step, seed {self.config.seed_everything}"
+            f"{self.datamodule.sequences_per_step()} sequences a step, "
+            f"seed {self.config.seed_everything}"
         )
 
     def _resolve(self) -> Config:
         """Return the config as plain data, with every plugin named."""
         dumped = self.parser.dump(self.config, skip_none=False, skip_validation=True)
         config: Config = yaml.safe_load(dumped)
-        given = config["model"].get("objectives") or {}
-        config["model"]["objectives"] = {
-            name: given.get(name) or {} for name in self.plan.objectives
-        }
+        if self.plan.head is None:
+            given = config["model"].get("objectives") or {}
+            config["model"]["objectives"] = {
+                name: given.get(name) or {} for name in self.plan.objectives
+            }
+        else:
+            config["model"]["head"]["name"] = self.plan.head
         config["model"]["encoder"]["name"] = self.plan.encoder
-        for key in ("run_dir", "ckpt_path", "config", "output"):
+        for key in ("run_dir", "ckpt_path", "config", "output", "output_format"):
             config.pop(key, None)
         return config
 
@@ -253,13 +275,17 @@ class TrainingCLI(LightningCLI):
     def _choose_directory(self) -> Path:
         if self.command != "fit":
             return Path()
-        requested = self.config.run_dir
-        if self.checkpoint is not None and requested is None:
-            run = self.checkpoint.path.parent.parent
-            if (run / MANIFEST).is_file():
-                return run
         named = [path.stem for path, _ in self.plan.files]
-        return choose_run_directory(requested, named[-1] if named else "run")
+        return self._resumed_run() or choose_run_directory(
+            self.config.run_dir, named[-1] if named else "run"
+        )
+
+    def _resumed_run(self) -> Path | None:
+        """Return the run that goes on in its own directory; None for a new directory."""
+        if self.checkpoint is None or self.config.run_dir is not None:
+            return None
+        run = self.checkpoint.path.parent.parent
+        return run if (run / MANIFEST).is_file() else None
 
     def _make_trainer(self) -> Trainer:
         settings = dict(self.config_init.trainer)
@@ -267,62 +293,57 @@ class TrainingCLI(LightningCLI):
             return make_trainer(settings)
         callbacks = run_callbacks(self.directory)
         if settings["enable_checkpointing"] is not False:
-            checkpoint = dict(self.config.checkpoint)
-            checkpoint["dirpath"] = checkpoint["dirpath"] or str(self.directory / "checkpoints")
-            callbacks.append(ModelCheckpoint(**checkpoint))
+            callbacks.append(ModelCheckpoint(**self._checkpointing(monitor=None)))
         return make_trainer(settings, self.directory, callbacks)
 
-    def _choose_tokenizer(self) -> WordPieceTokenizer:
-        given = self.datamodule.tokenizer_path
-        if self.checkpoint is not None:
-            return self.checkpoint.tokenizer
-        if self.start is None or self.start.tokenizer is None:
-            tokenizer = self.datamodule.load_tokenizer()
-        else:
-            tokenizer = self.start.tokenizer
-            if given is not None:
-                asked = WordPieceTokenizer.load(Path(given))
-                if asked.fingerprint != tokenizer.fingerprint:
-                    raise TokenizerError(
-                        f"data.tokenizer: {given} is not the tokenizer that {self.start.source} "
-                        "was trained with; leave data.tokenizer out to use that one"
-                    )
-        if self.start is not None and tokenizer.vocab_size != self.start.vocab_size:
-            raise TokenizerError(
-                f"the tokenizer has {tokenizer.vocab_size} tokens, the encoder of "
-                f"{self.start.source} {self.start.vocab_size}; give its own as data.tokenizer"
-            )
-        return tokenizer
+    def _checkpointing(self, **changes: Any) -> dict[str, Any]:  # noqa: ANN401  config values
+        settings = {**dict(self.config.checkpoint), **changes}
+        settings["dirpath"] = settings["dirpath"] or str(self.directory / "checkpoints")
+        return settings
 
-    def _restore(self, checkpoint: RunCheckpoint, objectives: dict[str, Objective]) -> BertModule:
-        changed = differences(_structure(self.resolved), _structure(checkpoint.config))
-        if changed:
-            raise CheckpointError(
-                f"{checkpoint.path}: the config describes another model (here, there):\n  "
-                + "\n  ".join(changed)
+    def _choose_best_by(self) -> None:
+        """Let the best checkpoint be chosen by the metric that the config or the head names."""
+        monitor, mode = self.config.checkpoint.monitor, self.config.checkpoint.mode
+        if monitor == "auto":
+            monitor, mode = self._best()
+        names = self.model.metric_names()
+        if monitor not in (None, *names):
+            raise ConfigError(
+                f"checkpoint.monitor: found {monitor!r}{nearest(monitor, names)} "
+                f"(there are: {', '.join(names)})"
             )
-        return restore_module(checkpoint, objectives)
+        callbacks: list[Callback] = self.trainer.callbacks  # type: ignore[attr-defined]
+        for place, callback in enumerate(callbacks):
+            if type(callback) is ModelCheckpoint:
+                settings = self._checkpointing(monitor=monitor, mode=mode)
+                callbacks[place] = ModelCheckpoint(**settings)
+
+    def _best(self) -> tuple[str, str]:
+        """Return the metric that a head's best checkpoint is chosen by, and its better end."""
+        for name, task in self.model.named_tasks().items():
+            if isinstance(task, Head):
+                metric, mode = task.monitor
+                return metric_name("val", name, self.datamodule.first_evaluation, metric), mode
+        return "val/loss", "min"
 
     def _record(self, tokenizer: WordPieceTokenizer) -> RunRecord:
         named = [installed("encoder")[self.plan.encoder]]
         named += [installed("objective")[name] for name in self.plan.objectives]
-        assert self.datamodule.store is not None
+        named += [] if self.plan.head is None else [installed("head")[self.plan.head]]
+        data = self.datamodule
         facts = {
             "seed": self.config.seed_everything,
             "tokenizer": tokenizer.fingerprint,
-            "corpus": self.datamodule.store.metadata.corpus_fingerprint,
             "parameters": self.parameters,
-            "data": {type(report).__name__: asdict(report) for report in self.datamodule.reports},
+            **data.facts(),
         }
         plugins = {plugin.package: plugin.version for plugin in named}
-        counts = torch.from_numpy(self.datamodule.token_counts)
-        return RunRecord(self.directory, self.resolved, manifest(plugins, facts), tokenizer, counts)
-
-
-def _structure(config: Config) -> Config:
-    """Return what decides the tensors of a model."""
-    model = config["model"]
-    return {"encoder": model["encoder"], "objectives": dict.fromkeys(model["objectives"], "on")}
+        counts = None if data.token_counts is None else torch.from_numpy(data.token_counts)
+        record = manifest(plugins, facts)
+        goes_on = self.directory == self._resumed_run()
+        return RunRecord(
+            self.directory, self.resolved, record, tokenizer, counts, data.labels, goes_on
+        )
 
 
 def _belongs(key: str, parser: LightningArgumentParser) -> bool:
@@ -330,21 +351,6 @@ def _belongs(key: str, parser: LightningArgumentParser) -> bool:
     if key in ("checkpoint", "run_dir"):
         return any(action.dest.split(".")[0] == key for action in parser._actions)
     return True
-
-
-def _read_checkpoint(ckpt_path: str | None) -> RunCheckpoint | None:
-    if ckpt_path is None:
-        return None
-    file = find_checkpoint(ckpt_path)
-    if file is None:
-        raise CheckpointError(f"--ckpt_path: {ckpt_path}: no such run or checkpoint")
-    return read_run_checkpoint(file)
-
-
-def _read_start(plan: Composition, checkpoint: RunCheckpoint | None) -> WarmStart | None:
-    if plan.init_from is None or checkpoint is not None:
-        return None
-    return read_warm_start(plan.init_from)
 
 
 def _fresh_seed() -> int:

@@ -7,6 +7,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 from bertlab.checkpoints.warm_start import WarmStart
 from bertlab.config_files import Composition
 from bertlab.encoders.base import Encoder
+from bertlab.heads.base import Head
 from bertlab.optimization import AdamWConfig
 from bertlab.plugins import installed, load_class
 from bertlab.tasks import Objective
@@ -21,7 +22,7 @@ TRAINER_DEFAULTS = {
 CHECKPOINT_DEFAULTS = {
     "filename": "step-{step}",
     "auto_insert_metric_name": False,
-    "monitor": "val/loss",
+    "monitor": "auto",  # the head's metric; val/loss of objectives
     "save_last": True,
     "enable_version_counter": False,  # last.ckpt is the last, in a moved run too
 }
@@ -34,7 +35,7 @@ def add_trainer(parser: LightningArgumentParser) -> None:
 
 
 def add_model(parser: LightningArgumentParser, plan: Composition, start: WarmStart | None) -> None:
-    """Add the named encoder and objectives, and the optimiser.
+    """Add the named encoder, its objectives or head, and the optimiser.
 
     Args:
         parser: added to.
@@ -54,12 +55,24 @@ def add_model(parser: LightningArgumentParser, plan: Composition, start: WarmSta
     for name in plan.objectives:
         objective = load_class("objective", name, Objective)
         parser.add_class_arguments(objective, f"model.objectives.{name}", instantiate=False)
+    if plan.head is not None:
+        parser.add_argument(
+            "--model.head.name", default=plan.head, help=f"head: {', '.join(installed('head'))}"
+        )
+        head = load_class("head", plan.head, Head)
+        parser.add_class_arguments(head, "model.head", instantiate=False)
     parser.add_class_arguments(AdamWConfig, "model.optimizer", instantiate=False)
     parser.add_argument(
         "--model.init_from",
         type=str | None,
         default=None,
         help="warm start: weights of a run, a Hugging Face folder or a hub name",
+    )
+    parser.add_argument(
+        "--model.from_scratch",
+        type=bool,
+        default=False,
+        help="take sizes and tokenizer of model.init_from, but new random weights",
     )
 
 
@@ -84,5 +97,11 @@ def add_run(parser: LightningArgumentParser, command: str) -> None:
     )
     if command == "predict":
         parser.add_argument(
-            "--output", type=str | None, default=None, help="write JSON lines to this file"
+            "--output", type=str | None, default=None, help="write the predictions to this file"
+        )
+        parser.add_argument(
+            "--output_format",
+            type=str,
+            default="jsonl",
+            help="jsonl, or the form that a benchmark takes, by the name of its data.format",
         )

@@ -7,6 +7,8 @@ import torch
 
 from bertlab.config_files import compose
 from bertlab.model_building import build_encoder
+from bertlab.plugins import installed
+from bertlab.starting_point import StartingPoint
 from bertlab.training_cli import TrainingCLI
 
 CONFIGS = Path(__file__).parents[1] / "configs"
@@ -23,9 +25,12 @@ class ParseOnly(TrainingCLI):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(CONFIGS).as_posix())
-def test_a_config_is_valid(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bertlab.training_cli.read_warm_start", lambda source: None)
-    config = ParseOnly("fit", compose(["--config", str(path)]), None).resolved
+def test_a_config_is_valid(path: Path) -> None:
+    config = ParseOnly("fit", compose(["--config", str(path)]), StartingPoint()).resolved
+    if path.parent.name == "finetune":
+        assert config["model"]["head"]["name"] in installed("head")
+        assert config["trainer"]["max_epochs"] > 0
+        return
     assert list(config["model"]["objectives"]) == ["mlm", "nsp"]
     with torch.device("meta"):
         encoder = build_encoder(config["model"]["encoder"], vocab_size=30522)

@@ -12,7 +12,8 @@ from bertlab.checkpoints.run_checkpoint import RUN_KEY
 from bertlab.config_files import differences
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.errors import CheckpointError
-from bertlab.run_directory import MANIFEST, write_json
+from bertlab.labelled_rows import Labels
+from bertlab.run_directory import claim
 
 # what may differ between a run and its resumption: where it runs, not what it computes
 _FREE = {
@@ -46,7 +47,9 @@ class RunRecord(Callback):
         config: the resolved config.
         facts: content of the manifest.
         tokenizer: of the run.
-        token_counts: ``(vocab_size,)`` int64 of the training text.
+        token_counts: ``(vocab_size,)`` int64 of the training text; None of labelled rows.
+        labels: the classes of a head; None if it has none.
+        goes_on: the run goes on in its own directory, which has a record.
     """
 
     def __init__(
@@ -55,13 +58,17 @@ class RunRecord(Callback):
         config: dict[str, Any],
         facts: dict[str, Any],
         tokenizer: WordPieceTokenizer,
-        token_counts: Tensor,
+        token_counts: Tensor | None,
+        labels: Labels | None,
+        goes_on: bool,
     ) -> None:
         self.directory = directory
         self.config = config
         self.facts = facts
         self.tokenizer = tokenizer
         self.token_counts = token_counts
+        self.labels = labels
+        self.goes_on = goes_on
         self.saved_step = -1  # optimiser step of the last checkpoint
         self._random_state: dict[str, Any] | None = None
 
@@ -69,13 +76,12 @@ class RunRecord(Callback):
         """Write the record when training starts, on the first device only."""
         if stage != "fit" or not trainer.is_global_zero:
             return
-        self.directory.mkdir(parents=True, exist_ok=True)
-        if (self.directory / MANIFEST).exists():  # a resumed run keeps the record of its start
+        if self.goes_on:  # keeps the record of its start
             return
+        claim(self.directory, self.facts)
         text = yaml.safe_dump(self.config, sort_keys=False, allow_unicode=True)
         (self.directory / "config.yaml").write_text(text, "utf-8")
         self.tokenizer.save(self.directory / "tokenizer")
-        write_json(self.directory / MANIFEST, self.facts)
 
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
@@ -85,6 +91,7 @@ class RunRecord(Callback):
             "config": self.config,
             "tokenizer": self.tokenizer.to_json(),
             "token_counts": self.token_counts,
+            "labels": None if self.labels is None else self.labels.to_dict(),
             "random_state": {
                 "cpu": torch.get_rng_state(),
                 "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
@@ -100,6 +107,12 @@ class RunRecord(Callback):
         Raises:
             CheckpointError: if they differ in what the run computes; the differences are listed.
         """
+        theirs = checkpoint[RUN_KEY].get("labels")
+        if theirs != (None if self.labels is None else self.labels.to_dict()):
+            raise CheckpointError(
+                "--ckpt_path resumes a run exactly, but the labels of the training data differ "
+                f"from the checkpoint's: {self.labels} here, {theirs} there"
+            )
         changed = differences(_computed(self.config), _computed(checkpoint[RUN_KEY]["config"]))
         if changed:
             raise CheckpointError(

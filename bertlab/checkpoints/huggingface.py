@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertlab.checkpoints.huggingface_config import read_config
+from bertlab.checkpoints.huggingface_config import encoder_arguments, read_config
+from bertlab.checkpoints.huggingface_heads import HuggingFaceHead, read_head
 from bertlab.checkpoints.huggingface_names import (
     WORD_EMBEDDING,
     encoder_names,
@@ -42,6 +43,7 @@ class HuggingFaceCheckpoint:
         encoder_state: tensors by the encoder's names, in the file's dtypes; ``pooler.*`` may lack.
         task_states: states of the heads that were found whole, by task (``mlm`` or, if
             ``causal``, ``clm``; ``nsp``).
+        head: of a fine-tuned model, if ``config.json`` names its class and bertlab knows it.
         tokenizer_path: ``tokenizer.json`` or else ``vocab.txt`` of the folder, or None.
         source: folder or hub name, for messages.
         unused: names of tensors in the file that stand for nothing here.
@@ -50,6 +52,7 @@ class HuggingFaceCheckpoint:
     encoder_config: dict[str, Any]
     encoder_state: dict[str, Tensor]
     task_states: dict[str, dict[str, Tensor]]
+    head: HuggingFaceHead | None
     tokenizer_path: Path | None
     source: str
     unused: list[str]
@@ -57,11 +60,15 @@ class HuggingFaceCheckpoint:
 
 @dataclass
 class _Parts:
-    """Tensors by Hugging Face's names without prefix: encoder, ``cls`` heads, names of others."""
+    """Tensors by Hugging Face's names: encoder and ``cls`` heads without prefix, and all others.
+
+    What stands before ``bert.`` and ``cls.`` in the file is ``root``.
+    """
 
     encoder: dict[str, Tensor]
     heads: dict[str, Tensor]
-    unused: list[str]
+    others: dict[str, Tensor]
+    root: str
 
 
 def read_huggingface(folder_or_hub_name: str | Path) -> HuggingFaceCheckpoint:
@@ -81,7 +88,8 @@ def read_huggingface(folder_or_hub_name: str | Path) -> HuggingFaceCheckpoint:
             have the shapes that ``config.json`` says; each differing tensor is listed.
     """
     folder = _find_folder(folder_or_hub_name)
-    config = read_config(folder / "config.json")
+    content = read_config(folder / "config.json")
+    config = encoder_arguments(content, folder / "config.json")
     weights = _first_file(folder, WEIGHT_FILES)
     if weights is None:
         raise CheckpointError(
@@ -100,13 +108,18 @@ def read_huggingface(folder_or_hub_name: str | Path) -> HuggingFaceCheckpoint:
         for task, names in head_names(config["causal"]).items()
         if all(theirs in parts.heads for theirs in names.values())
     }
+    others = {name.removeprefix(parts.root): tensor for name, tensor in parts.others.items()}
+    head = read_head(content | config, others, weights)
+    taken = () if head is None else tuple(parts.root + name for name in head.state)
+    left = [name for name in parts.others if name not in taken]
     return HuggingFaceCheckpoint(
         encoder_config=config,
         encoder_state=encoder_state,
         task_states=task_states,
+        head=head,
         tokenizer_path=_first_file(folder, TOKENIZER_FILES),
         source=str(folder_or_hub_name),
-        unused=[*parts.encoder, *(f"cls.{name}" for name in parts.heads), *parts.unused],
+        unused=[*parts.encoder, *(f"cls.{name}" for name in parts.heads), *left],
     )
 
 
@@ -127,16 +140,17 @@ def _split(tensors: Mapping[str, Tensor], weights: Path) -> _Parts:
             f"the first tensors are {', '.join(list(tensors)[:3])}"
         )
     encoder_root = roots[0]
-    head_root = encoder_root.removesuffix("bert.") + "cls."
+    root = encoder_root.removesuffix("bert.")
+    head_root = root + "cls."
     inside = tuple(encoder_root + part for part in ("embeddings.", "encoder.", "pooler."))
-    parts = _Parts({}, {}, [])
+    parts = _Parts({}, {}, {}, root)
     for name, tensor in tensors.items():
         modern = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
         modern = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", modern)
         if name.startswith(head_root):
             parts.heads[modern.removeprefix(head_root)] = tensor
         elif not name.startswith(inside):
-            parts.unused.append(name)
+            parts.others[name] = tensor
         elif not name.endswith("embeddings.position_ids"):  # a buffer of old versions
             parts.encoder[modern.removeprefix(encoder_root)] = tensor
     return parts

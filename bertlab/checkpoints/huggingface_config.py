@@ -33,13 +33,10 @@ _ONLY: dict[str, tuple[object, ...]] = {
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Read a ``config.json`` and return the arguments of the encoder that it describes.
-
-    Keys that lack have the values that ``transformers`` gives them.
+    """Return the content of a ``config.json``.
 
     Raises:
-        CheckpointError: naming file and key, if the file is missing or damaged, or describes a
-            model that :class:`bertlab.encoders.bert.BertEncoder` cannot be.
+        CheckpointError: if the file is missing or damaged.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -51,6 +48,22 @@ def read_config(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: cannot be read as JSON: {error}") from None
     if not isinstance(content, dict):
         raise CheckpointError(f"{path}: found a {type(content).__name__}, expected a JSON object")
+    return content
+
+
+def encoder_arguments(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Return the arguments of the encoder that a ``config.json`` describes.
+
+    Keys that lack have the values that ``transformers`` gives them.
+
+    Args:
+        content: of the file.
+        path: the file, for messages.
+
+    Raises:
+        CheckpointError: naming file and key, if it describes a model that
+            :class:`bertlab.encoders.bert.BertEncoder` cannot be.
+    """
     _check_is_bert(path, content)
     sizes = {
         key: _integer(path, key, content.get(key, default), 1) for key, default in _SIZES.items()
@@ -69,9 +82,7 @@ def read_config(path: Path) -> dict[str, Any]:
         **reals,
         "causal": content.get("is_decoder") is True,
         "position_embedding": "learned",
-        "pad_token_id": 0
-        if pad_token_id is None
-        else _integer(path, "pad_token_id", pad_token_id, 0),
+        "pad_token_id": _integer(path, "pad_token_id", pad_token_id, 0),
     }
 
 

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from bertlab.checkpoints.huggingface_config import config_of
+from bertlab.checkpoints.huggingface_heads import HuggingFaceHead, head_config
 from bertlab.checkpoints.huggingface_names import encoder_names, head_names
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import CheckpointError
@@ -52,6 +53,7 @@ def export_huggingface(
     tokenizer: "WordPieceTokenizer",
     output: Path,
     overwrite: bool = False,
+    head: HuggingFaceHead | None = None,
 ) -> ExportReport:
     """Write config, weights and tokenizer; the folder appears whole or not at all.
 
@@ -62,6 +64,7 @@ def export_huggingface(
         tokenizer: saved into the same folder.
         output: folder to make; may exist if it is empty.
         overwrite: replace an older export, that is a folder with ``config.json``.
+        head: of a fine-tuned model, written in place of pre-training's heads.
 
     Raises:
         CheckpointError: if ``output`` is in the way or cannot be written, a head's tensors are
@@ -73,8 +76,9 @@ def export_huggingface(
             f"only {encoder.vocab_size}; give the tokenizer that the encoder was trained with"
         )
     heads = head_names(encoder.causal)
-    exported = [task for task in heads if task in task_states]
-    report = ExportReport(output, _ARCHITECTURES[frozenset(exported)])
+    exported = [task for task in heads if task in task_states and head is None]
+    architecture = _ARCHITECTURES[frozenset(exported)] if head is None else head.architecture
+    report = ExportReport(output, architecture)
     if encoder.position_embedding_type == "sinusoidal":
         report.notes.append(
             "sinusoidal positions are written as a table of the same values, which transformers "
@@ -85,17 +89,23 @@ def export_huggingface(
         for task in task_states
         if task not in exported
     ]
-    tensors = _encoder_tensors(encoder, prefix="bert." if exported else "")
+    tensors = _encoder_tensors(encoder, prefix="bert." if exported or head else "")
+    config = config_of(encoder, architecture)
+    if head is not None:
+        if not head.layout.has_pooler:
+            tensors = {n: t for n, t in tensors.items() if not n.startswith("bert.pooler.")}
+        tensors |= {name: _own_copy(tensor) for name, tensor in head.state.items()}
+        config |= head_config(head)
     for task in exported:
         tensors |= _head_tensors(task, task_states[task], heads[task])
     _check_output(output, overwrite)
-    config = json.dumps(config_of(encoder, report.architecture), indent=2, sort_keys=True)
+    text = json.dumps(config, indent=2, sort_keys=True)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}-") as scratch:
             folder = Path(scratch) / "new"
             folder.mkdir()
-            (folder / "config.json").write_text(config + "\n", encoding="utf-8")
+            (folder / "config.json").write_text(text + "\n", encoding="utf-8")
             save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
             tokenizer.save(folder)
             _move_into_place(folder, output, Path(scratch) / "old")
@@ -114,7 +124,7 @@ def _encoder_tensors(encoder: BertEncoder, prefix: str) -> dict[str, Tensor]:
         table = encoder.sinusoidal_table.to(encoder.token_embedding.weight.dtype)
         state["position_embedding.weight"] = table
     return {
-        prefix + name: part.detach().cpu().clone(memory_format=torch.contiguous_format)
+        prefix + name: _own_copy(part)
         for ours, theirs in encoder_names(encoder.num_hidden_layers).items()
         for name, part in zip(theirs, state[ours].chunk(len(theirs)), strict=True)
     }
@@ -127,10 +137,11 @@ def _head_tensors(
         raise CheckpointError(
             f"tasks.{task}: found tensors {sorted(state)}, expected {sorted(names)}"
         )
-    return {
-        f"cls.{theirs}": state[ours].detach().cpu().clone(memory_format=torch.contiguous_format)
-        for ours, theirs in names.items()
-    }
+    return {f"cls.{theirs}": _own_copy(state[ours]) for ours, theirs in names.items()}
+
+
+def _own_copy(tensor: Tensor) -> Tensor:
+    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
 
 
 def _check_output(output: Path, overwrite: bool) -> None:

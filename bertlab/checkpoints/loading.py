@@ -32,11 +32,13 @@ class LoadReport:
         loaded: names that the module took from the checkpoint.
         newly_initialized: names of the module that the checkpoint lacks, and may lack.
         unused: names of the checkpoint that the module does not have.
+        notes: sentences for the user, for example why a head starts anew.
     """
 
     loaded: list[str] = field(default_factory=list)
     newly_initialized: list[str] = field(default_factory=list)
     unused: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def load_matching(

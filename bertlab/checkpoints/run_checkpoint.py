@@ -9,6 +9,7 @@ from torch import Tensor
 from bertlab.checkpoints.tensor_files import load_torch_file
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.errors import CheckpointError
+from bertlab.labelled_rows import Labels
 
 RUN_KEY = "bertlab"  # where a checkpoint keeps what is ours
 
@@ -23,7 +24,9 @@ class RunCheckpoint:
         tokenizer: of the run.
         state: tensors by name, ``encoder.…`` and ``tasks.<name>.…``.
         global_step: optimiser steps done.
-        token_counts: ``(vocab_size,)`` int64 of the training text, for the baselines.
+        token_counts: ``(vocab_size,)`` int64 of the training text, for the baselines; None of a
+            fine-tuning run.
+        labels: classes of a fine-tuning run's training rows; None if its task has none.
     """
 
     path: Path
@@ -32,6 +35,7 @@ class RunCheckpoint:
     state: dict[str, Tensor]
     global_step: int
     token_counts: Tensor | None = None
+    labels: Labels | None = None
 
     @property
     def encoder_state(self) -> dict[str, Tensor]:
@@ -88,6 +92,23 @@ def read_run_checkpoint(path: Path) -> RunCheckpoint:
         state=content["state_dict"],
         global_step=content["global_step"],
         token_counts=ours["token_counts"],
+        labels=_labels(ours.get("labels"), path),  # checkpoints of pre-training may lack it
+    )
+
+
+def _labels(found: object, path: Path) -> Labels | None:
+    """Return what was kept as ``{"names": [...], "counts": [...]}``."""
+    if found is None:
+        return None
+    if isinstance(found, dict) and set(found) == {"names", "counts"}:
+        names, counts = found["names"], found["counts"]
+        named = isinstance(names, list) and all(isinstance(name, str) for name in names)
+        counted = isinstance(counts, list) and all(isinstance(count, int) for count in counts)
+        if named and counted and len(names) == len(counts):
+            return Labels.from_dict(found)
+    raise CheckpointError(
+        f"{path}: a damaged bertlab checkpoint: its labels are {str(found)[:80]}, expected equally "
+        "many names and counts"
     )
 
 

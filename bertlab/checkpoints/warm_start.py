@@ -1,14 +1,23 @@
 """``model.init_from``: weights, sizes and tokenizer of a run or of a Hugging Face model."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from bertlab.checkpoints.huggingface import read_huggingface
+from bertlab.checkpoints.huggingface_heads import HuggingFaceHead
 from bertlab.checkpoints.loading import LoadReport, load_matching
 from bertlab.checkpoints.run_checkpoint import find_checkpoint, read_run_checkpoint
 from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.heads.base import Head
+from bertlab.labelled_rows import Labels
+
+if TYPE_CHECKING:
+    from bertlab.module import BertModule
+
+_MAX_NAMED = 8
 
 
 @dataclass
@@ -20,9 +29,12 @@ class WarmStart:
         encoder_name: entry-point name of the encoder.
         encoder_config: its arguments, without ``vocab_size``.
         encoder_state: its tensors.
-        task_states: tensors of each task by name.
+        task_states: tensors of each task by name; a run's head is one of them.
         tokenizer: the one it was trained with, if the source has it.
         vocab_size: rows of its token embedding.
+        labels: classes of the fine-tuned model; None if it has none, or they have no names.
+        head: of a fine-tuned Hugging Face model.
+        head_config: ``name`` and arguments of the head of a fine-tuned run.
     """
 
     source: str
@@ -32,6 +44,9 @@ class WarmStart:
     task_states: dict[str, dict[str, Tensor]]
     tokenizer: WordPieceTokenizer | None
     vocab_size: int
+    labels: Labels | None = None
+    head: HuggingFaceHead | None = None
+    head_config: dict[str, Any] | None = None
 
 
 def read_warm_start(source: str) -> WarmStart:
@@ -52,6 +67,8 @@ def read_warm_start(source: str) -> WarmStart:
             task_states=run.task_states,
             tokenizer=run.tokenizer,
             vocab_size=run.tokenizer.vocab_size,
+            labels=run.labels,
+            head_config=run.config["model"].get("head"),
         )
     peer = read_huggingface(source)
     config = dict(peer.encoder_config)
@@ -66,19 +83,76 @@ def read_warm_start(source: str) -> WarmStart:
         # by its folder, whose tokenizer_config.json says whether it is cased
         tokenizer=None if path is None else WordPieceTokenizer.load(path.parent),
         vocab_size=vocab_size,
+        labels=None if peer.head is None else peer.head.labels,
+        head=peer.head,
     )
 
 
-def apply_warm_start(start: WarmStart, module: nn.Module) -> LoadReport:
+def apply_warm_start(start: WarmStart, module: "BertModule") -> LoadReport:
     """Copy the weights into a BertModule; tasks and pooler that the source lacks stay new.
 
+    A head takes the layers of the source's head if that is of the same kind (the same name in a
+    run's config, the same class of ``transformers``) and has the same labels in the same order;
+    else it stays new and a note says why. Its buffers, which its own data decides, stay as well.
+
     Returns:
-        Which tensors were loaded, newly initialised and unused.
+        Which tensors were loaded, newly initialised and unused, and notes on the heads.
 
     Raises:
-        CheckpointError: if a tensor's shape differs; each is listed.
+        CheckpointError: if the shape of a tensor of encoder or objectives differs; each is listed.
     """
     state = {f"encoder.{name}": tensor for name, tensor in start.encoder_state.items()}
+    heads = {name: task for name, task in module.named_tasks().items() if isinstance(task, Head)}
     for task, tensors in start.task_states.items():
-        state |= {f"tasks.{task}.{name}": tensor for name, tensor in tensors.items()}
-    return load_matching(module, state, start.source, ("tasks.", "encoder.pooler."))
+        if task not in heads:
+            state |= _below(task, tensors)
+    notes: list[str] = []
+    left: list[str] = []
+    for name, head in heads.items():
+        source = start.task_states.get(name, {}) if start.head is None else start.head.state
+        reason = _mismatch(start, source, head) if source else None
+        if reason is not None:
+            notes.append(f"the head {name} starts anew: {reason}")
+        wanted = () if reason is not None else tuple(each for each, _ in head.named_parameters())
+        state |= _below(name, {each: source[each] for each in wanted if each in source})
+        left += [f"tasks.{name}.{each}" for each in source if each not in wanted]
+    report = load_matching(module, state, start.source, ("tasks.", "encoder.pooler."))
+    report.unused += left
+    report.notes += notes
+    return report
+
+
+def _below(task: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {f"tasks.{task}.{name}": tensor for name, tensor in tensors.items()}
+
+
+def _mismatch(start: WarmStart, source: Mapping[str, Tensor], head: Head) -> str | None:
+    """Say why a head cannot take over the tensors of the source's head; None if it can."""
+    if start.head is not None and start.head.architecture != head.huggingface:
+        return f"the source has that of a {start.head.architecture}"
+    theirs, ours = start.labels, head.labels or None
+    if not _same_classes(start, ours):
+        unnamed = "unnamed" if start.head is not None and start.head.has_classes else "none"
+        there = unnamed if theirs is None else _list_names(theirs)
+        here = "none" if ours is None else _list_names(ours)
+        return f"labels differ: {there} in the source, {here} here"
+    differing = [
+        name
+        for name, tensor in head.named_parameters()
+        if name not in source or source[name].shape != tensor.shape
+    ]
+    return f"the source's has other layers ({', '.join(differing)})" if differing else None
+
+
+def _same_classes(start: WarmStart, ours: Labels | None) -> bool:
+    if start.labels is not None:
+        return ours is not None and ours.names == start.labels.names
+    if start.head is not None and start.head.has_classes:  # unnamed: data may number them as well
+        numbers = tuple(str(number) for number in range(start.head.num_rows))
+        return ours is not None and ours.names == numbers
+    return ours is None
+
+
+def _list_names(labels: Labels) -> str:
+    shown = ", ".join(labels.names[:_MAX_NAMED])
+    return shown if len(labels) <= _MAX_NAMED else f"{shown}, … ({len(labels)})"

@@ -10,6 +10,7 @@ Preparing in several processes reads with :func:`read_raw_documents` in one and 
 :func:`split_sentences` in the others.
 """
 
+import contextlib
 import glob
 import hashlib
 import importlib.metadata
@@ -18,6 +19,7 @@ import logging
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -38,7 +40,7 @@ __all__ = [
     "Corpus",
     "Document",
     "RawDocument",
-    "corpus_fingerprint",
+    "naming",
     "read_documents",
     "read_raw_documents",
     "split_sentences",
@@ -47,6 +49,8 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 PYTHON_ENGLISH = "python-english"
+
+_NAMED_SOURCES = 3
 
 READER_VERSION = 1
 """Part of the fingerprint: raise it when the same bytes give other documents or sentences."""
@@ -75,6 +79,41 @@ class Corpus:
     text_column: str = "text"
     errors: Errors = "strict"
     language: str = "en"
+
+    @property
+    def name(self) -> str:
+        """What to call the corpus in messages: its sources, the first three of many."""
+        rest = len(self.sources) - _NAMED_SOURCES
+        more = f" and {rest} more" if rest > 0 else ""
+        return ", ".join(self.sources[:_NAMED_SOURCES]) + more
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) of all that decides the documents; the sources are read once for it.
+
+        That is the content of the sources in order, wherever they lie, the settings, and the
+        versions of the readers and of the sentence splitter.
+
+        Raises:
+            CorpusError: a source is missing or cannot be read.
+        """
+        digest = hashlib.sha256()
+
+        def add(*fields: str) -> None:
+            digest.update(json.dumps(fields).encode())
+
+        add(str(READER_VERSION), importlib.metadata.version("sentencex"))
+        add(self.format, self.text_column, self.errors, self.language)
+        for entry in list(_entries(self)):
+            if isinstance(entry, _File):
+                # A packed file gives other documents than a plain one with the same bytes.
+                add("file", "".join(entry.path.suffixes[-2:]), _file_digest(entry.path))
+            elif entry == PYTHON_ENGLISH:
+                for document in python_english_documents():
+                    add(PYTHON_ENGLISH, *document.sentences)
+            else:
+                add("hub", load_hub_dataset(entry)._fingerprint)
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -120,35 +159,19 @@ def read_raw_documents(corpus: Corpus) -> Iterator[RawDocument]:
         name = entry.path if isinstance(entry, _File) else entry
         raise CorpusError(f"{name}: holds no text; leave it out of the corpus or fill it")
     if not found:
-        raise CorpusError(f"corpus {', '.join(corpus.sources)}: no file in it holds any text")
+        raise CorpusError(f"corpus {corpus.name}: no file in it holds any text")
 
 
-def corpus_fingerprint(corpus: Corpus) -> str:
-    """Return the SHA-256 (hex) of all that decides the documents.
+@contextlib.contextmanager
+def naming(corpus: Corpus) -> Iterator[None]:
+    """Put the name of a corpus before the message of a CorpusError that is raised inside.
 
-    That is the content of the sources in order, wherever they lie, the settings, and the versions
-    of the readers and of the sentence splitter.
-
-    Raises:
-        CorpusError: a source is missing or cannot be read.
+    For code that sees tokens, not files: checks of a store, the held-out split, samplers.
     """
-    digest = hashlib.sha256()
-
-    def add(*fields: str) -> None:
-        digest.update(json.dumps(fields).encode())
-
-    add(str(READER_VERSION), importlib.metadata.version("sentencex"))
-    add(corpus.format, corpus.text_column, corpus.errors, corpus.language)
-    for entry in list(_entries(corpus)):
-        if isinstance(entry, _File):
-            # A packed file gives other documents than a plain one with the same bytes.
-            add("file", "".join(entry.path.suffixes[-2:]), _file_digest(entry.path))
-        elif entry == PYTHON_ENGLISH:
-            for document in python_english_documents():
-                add(PYTHON_ENGLISH, *document.sentences)
-        else:
-            add("hub", load_hub_dataset(entry)._fingerprint)
-    return digest.hexdigest()
+    try:
+        yield
+    except CorpusError as error:
+        raise CorpusError(f"{corpus.name}: {error}") from error
 
 
 def _file_digest(path: Path) -> str:

@@ -116,8 +116,8 @@ def check_store(report: StoreReport) -> None:
     if report.documents == 1:
         raise CorpusError(
             "the corpus is one single document; next-sentence pairs need another document to draw "
-            "from. Put a blank line between documents, or use format 'document' with a file for "
-            "each document"
+            "from. Put a blank line between documents, or corpus_format 'document' with a file "
+            "for each document"
         )
     if report.single_sentence_documents > MAX_SINGLE_SENTENCE_SHARE * report.documents:
         raise CorpusError(

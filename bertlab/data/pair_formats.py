@@ -3,14 +3,11 @@
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from bertlab.data.sampling import Pieces, SequenceSampler
+from bertlab.data.sampling import Fields, Pieces, SequenceSampler
 from bertlab.data.text_chunks import MIN_DOCUMENT_LENGTH, ChunkGrid, TextPlaces
 from bertlab.errors import CorpusError
 from bertlab.packed_batch import IntArray
-
-_Fields = dict[str, npt.NDArray[np.generic]]
 
 
 class PairSampler(SequenceSampler):
@@ -52,7 +49,7 @@ def _pair_pieces(
     )
 
 
-def _labels(size: int, rows: IntArray) -> _Fields:
+def _labels(size: int, rows: IntArray) -> Fields:
     labels = np.zeros(size, dtype=np.int64)
     labels[rows] = 1
     return {"next_sentence_label": labels}
@@ -82,7 +79,7 @@ class SegmentPairsSampler(PairSampler):
         self.first_units = self._grid.first_chunks
         return len(self._documents)
 
-    def _pieces(self, epochs: IntArray, units: IntArray) -> tuple[Pieces, _Fields]:
+    def _pieces(self, epochs: IntArray, units: IntArray) -> tuple[Pieces, Fields]:
         rows, partners = self._random_units(epochs, units)
         size = len(units)
         # chunks of A, and behind them those of the random B; role keeps their draws apart
@@ -135,7 +132,7 @@ class SentencePairsSampler(PairSampler):
         )
         return np.minimum(begin + 2 * (units - self.first_units[row]) + parity, end - 2)
 
-    def _pieces(self, epochs: IntArray, units: IntArray) -> tuple[Pieces, _Fields]:
+    def _pieces(self, epochs: IntArray, units: IntArray) -> tuple[Pieces, Fields]:
         rows, partners = self._random_units(epochs, units)
         a_sentences = self._first_sentences(epochs, units)
         b_sentences = a_sentences + 1

@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from bertlab.data.corpus import Corpus, corpus_fingerprint, read_raw_documents
+from bertlab.data.corpus import Corpus, naming, read_raw_documents
 from bertlab.data.data_report import StoreReport, check_store, length_quantiles
 from bertlab.data.documents import RawDocument
 from bertlab.data.prepare_worker import EncodedBatch, encode_all
@@ -64,24 +64,12 @@ def prepare(
             :func:`bertlab.data.data_report.check_store`).
         TokenStoreError: the output exists or cannot be written, or a worker died.
     """
-    output = Path(output)
-    check_free(output)
-    return _prepare(corpus, tokenizer, output, workers, progress, corpus_fingerprint(corpus))
-
-
-def _prepare(
-    corpus: Corpus,
-    tokenizer: WordPieceTokenizer,
-    output: Path,
-    workers: int,
-    progress: bool,
-    fingerprint: str,
-) -> TokenStore:
+    check_free(Path(output))
     if workers < 1:
         raise ConfigError(f"workers is {workers}, expected at least 1")
     totals = _Totals()
     batches = _raw_batches(read_raw_documents(corpus))
-    with TokenStoreWriter(output, tokenizer, fingerprint) as writer:
+    with TokenStoreWriter(output, tokenizer, corpus.fingerprint) as writer:
         encoded = encode_all(batches, tokenizer, corpus.language, workers)
         # Closing the generator ends the workers, whatever happens here.
         with contextlib.closing(encoded), _ProgressLine(progress) as line:
@@ -90,7 +78,8 @@ def _prepare(
                 totals.add(batch)
                 line.show(writer.documents, totals.bytes_of_text)
         report = _report(writer, totals)
-        check_store(report)
+        with naming(corpus):
+            check_store(report)
         (writer.folder / "report.json").write_text(report.to_json(), encoding="utf-8")
     return TokenStore.open(output)
 
@@ -202,12 +191,11 @@ def prepare_cached(
         CorpusError: as :func:`prepare`.
         TokenStoreError: as :func:`prepare`, or the store in the cache is damaged.
     """
-    fingerprint = corpus_fingerprint(corpus)
-    key = _key(fingerprint, tokenizer.fingerprint, FORMAT_VERSION)
+    key = _key(corpus.fingerprint, tokenizer.fingerprint, FORMAT_VERSION)
     folder = (cache_dir or default_cache_dir()) / "stores" / key
     with _made_once(folder) as missing:
         if missing:
-            return _prepare(corpus, tokenizer, folder, workers, progress, fingerprint)
+            return prepare(corpus, tokenizer, folder, workers, progress)
     return TokenStore.open(folder)
 
 
@@ -226,7 +214,7 @@ def tokenizer_cached(
         CorpusError: the corpus is missing or damaged.
         TokenizerError: training is impossible, or the tokenizer in the cache is damaged.
     """
-    key = _key(corpus_fingerprint(corpus), vocab_size, lowercase, TRAINING_VERSION)
+    key = _key(corpus.fingerprint, vocab_size, lowercase, TRAINING_VERSION)
     folder = (cache_dir or default_cache_dir()) / "tokenizers" / key
     with _made_once(folder) as missing:
         if missing:

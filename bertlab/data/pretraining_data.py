@@ -2,16 +2,15 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from lightning.pytorch import LightningDataModule
-from torch.utils.data import DataLoader
 
-from bertlab.data.corpus import Corpus
+from bertlab.data.corpus import Corpus, naming
 from bertlab.data.counter_rng import CounterRNG
 from bertlab.data.data_report import StoreReport
 from bertlab.data.input_formats import SAMPLERS, InputFormat, build_sampler
@@ -19,17 +18,20 @@ from bertlab.data.prepare import default_cache_dir, prepare_cached, tokenizer_ca
 from bertlab.data.sampling import SequenceSampler, mean_sequence_length, split_documents
 from bertlab.data.sampling_report import SamplingReport, report_sampling
 from bertlab.data.step_loader import SequenceStream, StepDataset, StepLoader, StepSampler
+from bertlab.data.task_data import ReportRow, TaskData
 from bertlab.data.token_store import TokenStore
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.errors import ConfigError, TokenizerError
-from bertlab.packed_batch import IntArray, PackedBatch, pack
-from bertlab.tasks import Objective
+from bertlab.labelled_rows import Row
+from bertlab.packed_batch import IntArray, pack
+from bertlab.tasks import Objective, Task
 
 # held-out documents and their masks are the same for every seed, so that runs can be compared
 EVALUATION_SEED = 15
+PREDICT_BATCH = 64  # sequences
 
 
-class PretrainingData(LightningDataModule):
+class PretrainingData(TaskData):
     """Packed batches from unlabelled text.
 
     Args:
@@ -123,15 +125,17 @@ class PretrainingData(LightningDataModule):
             return prepared.tokenizer
         return tokenizer_cached(self.corpus, self.vocab_size, self.lowercase, self.cache_dir)
 
-    def connect(self, tokenizer: WordPieceTokenizer, objectives: Mapping[str, Objective]) -> None:
+    def connect(self, tokenizer: WordPieceTokenizer, tasks: Mapping[str, Task]) -> None:
         """Say which tokenizer encodes the text and which objectives label it.
 
         Raises:
             ConfigError: if an objective needs segment pairs and the input format has none.
         """
         self.tokenizer = tokenizer
-        self.objectives = objectives
-        for name, objective in objectives.items():
+        self.objectives = {
+            name: task for name, task in tasks.items() if isinstance(task, Objective)
+        }
+        for name, objective in self.objectives.items():
             if objective.requires_pairs and not SAMPLERS[self.input_format].has_pairs:
                 raise ConfigError(
                     f"model.objectives.{name} needs pairs of segments, but data.input_format is "
@@ -139,8 +143,9 @@ class PretrainingData(LightningDataModule):
                     f"{name} from model.objectives"
                 )
 
-    def prepare(self) -> None:
+    def prepare(self, command: str) -> None:
         """Tokenise the corpus, unless that has been done before, and split off what is held out."""
+        del command
         if self.store is not None:
             return
         assert self.tokenizer is not None, "connect() comes first"
@@ -154,12 +159,13 @@ class PretrainingData(LightningDataModule):
                 "this run's; prepare the text anew with this one"
             )
         split_rng = CounterRNG(EVALUATION_SEED, "validation split")
-        train, held_out = split_documents(
-            np.diff(self.store.document_token_offsets), self.validation_fraction, split_rng
-        )
-        self.held_out_documents = held_out
-        self.train_sampler = self._sampler(train, self.seed)
-        self.validation_sampler = self._sampler(held_out, EVALUATION_SEED)
+        with naming(self.corpus):
+            train, held_out = split_documents(
+                np.diff(self.store.document_token_offsets), self.validation_fraction, split_rng
+            )
+            self.held_out_documents = held_out
+            self.train_sampler = self._sampler(train, self.seed)
+            self.validation_sampler = self._sampler(held_out, EVALUATION_SEED)
 
     @cached_property
     def reports(self) -> tuple[StoreReport, SamplingReport]:
@@ -188,10 +194,17 @@ class PretrainingData(LightningDataModule):
             counts -= np.bincount(tokens, minlength=len(counts))
         return counts
 
-    def setup(self, stage: str) -> None:
-        """Prepare what ``stage`` needs; predictions on ``text`` need no corpus."""
-        if stage != "predict":
-            self.prepare()
+    def report_tables(self) -> list[tuple[str, list[ReportRow]]]:
+        """Return the data report: the corpus, and the sequences that training will see."""
+        return [("training data", [row for report in self.reports for row in report.rows()])]
+
+    def facts(self) -> dict[str, Any]:
+        """Return the corpus' fingerprint and the figures of the reports."""
+        assert self.store is not None
+        return {
+            "corpus": self.store.metadata.corpus_fingerprint,
+            "data": {type(report).__name__: asdict(report) for report in self.reports},
+        }
 
     def sequences_per_step(self) -> int:
         """Sequences in an optimiser step; ``batch_tokens`` is divided by the mean length."""
@@ -199,16 +212,6 @@ class PretrainingData(LightningDataModule):
             return 256 if self.batch_size is None else self.batch_size
         assert self.train_sampler is not None
         return max(1, round(self.batch_tokens / mean_sequence_length(self.train_sampler)))
-
-    def check_division(self, devices: int, accumulate: int) -> None:
-        """Raise ConfigError if a step has fewer sequences than devices × accumulated batches."""
-        size = self.sequences_per_step()
-        if size < devices * accumulate:
-            raise ConfigError(
-                f"data.batch_size: {size} sequences cannot be divided over {devices} devices × "
-                f"{accumulate} accumulated batches; raise it or lower "
-                "trainer.accumulate_grad_batches"
-            )
 
     def train_dataloader(self) -> StepLoader:
         """Return the micro-batches of an epoch, which visits every chunk of text once.
@@ -228,7 +231,7 @@ class PretrainingData(LightningDataModule):
         )
         steps = math.ceil(len(self.train_sampler) / batch_size)
         sampler = StepSampler(steps, lambda: trainer.global_step)
-        return StepLoader(self._loader(dataset, sampler), trainer.accumulate_grad_batches)
+        return StepLoader(self.loader(dataset, sampler), trainer.accumulate_grad_batches)
 
     def val_dataloader(self) -> StepLoader:
         """Return the held-out sequences, the same in every evaluation of every run."""
@@ -249,10 +252,10 @@ class PretrainingData(LightningDataModule):
             length=length,
         )
         sampler = StepSampler(math.ceil(length / batch_size), lambda: 0)
-        return StepLoader(self._loader(dataset, sampler), 1)
+        return StepLoader(self.loader(dataset, sampler), 1)
 
     def predict_dataloader(self) -> StepLoader:
-        """Return ``text`` (and ``text_pair``) in batches of 64 sequences.
+        """Return ``text`` (and ``text_pair``) in batches.
 
         Raises:
             ConfigError: if there is no text, the pairs do not match, or a text is too long.
@@ -265,24 +268,40 @@ class PretrainingData(LightningDataModule):
             raise ConfigError(
                 f"data.text_pair: found {len(pairs)} texts, expected {len(self.text)} as data.text"
             )
-        rows = []
-        for number, (first, second) in enumerate(zip(self.text, pairs, strict=True)):
-            if not first.strip():
-                raise ConfigError(f"data.text: text {number} is empty")
-            ids = self.tokenizer.encode(first)
-            pair_ids = None if second is None else self.tokenizer.encode(second)
-            input_ids, token_type_ids = self.tokenizer.build_inputs(ids, pair_ids)
-            if len(input_ids) > self.max_seq_length:
-                raise ConfigError(
-                    f"data.text: text {number} has {len(input_ids)} tokens, more than "
-                    f"data.max_seq_length {self.max_seq_length}"
-                )
-            rows.append((input_ids, token_type_ids))
-        chunks = [rows[start : start + 64] for start in range(0, len(rows), 64)]
-        batches = [
-            [pack([ids for ids, _ in chunk], [kinds for _, kinds in chunk])] for chunk in chunks
-        ]
+        batches = []
+        for start in range(0, len(self.text), PREDICT_BATCH):
+            numbers = range(start, min(start + PREDICT_BATCH, len(self.text)))
+            inputs = [self._inputs(number, self.text[number], pairs[number]) for number in numbers]
+            batch = pack([ids for ids, _ in inputs], [kinds for _, kinds in inputs])
+            batch.fields["row"] = torch.tensor(numbers)
+            batches.append([batch])
         return StepLoader(batches, 1)
+
+    def take_row(self, number: int) -> Row:
+        """Return a text, and its pair if there is one."""
+        assert self.text is not None
+        values = {"text": self.text[number]}
+        if self.text_pair is not None:
+            values["text_pair"] = self.text_pair[number]
+        return Row(values, f"data.text {number}")
+
+    def rows_taken_in(self) -> int:
+        """Return the number of texts."""
+        return len(self.text or ())
+
+    def _inputs(self, number: int, text: str, pair: str | None) -> tuple[list[int], list[int]]:
+        assert self.tokenizer is not None
+        if not text.strip():
+            raise ConfigError(f"data.text: text {number} is empty")
+        ids = self.tokenizer.encode(text)
+        pair_ids = None if pair is None else self.tokenizer.encode(pair)
+        input_ids, token_type_ids = self.tokenizer.build_inputs(ids, pair_ids)
+        if len(input_ids) > self.max_seq_length:
+            raise ConfigError(
+                f"data.text: text {number} has {len(input_ids)} tokens, more than "
+                f"data.max_seq_length {self.max_seq_length}"
+            )
+        return input_ids, token_type_ids
 
     def _prepared_store(self) -> TokenStore | None:
         """Open the corpus if it is the output of ``bertlab prepare``."""
@@ -313,19 +332,6 @@ class PretrainingData(LightningDataModule):
             max_seq_length=self.max_seq_length,
             short_sequence_probability=self.short_sequence_probability,
             rng=CounterRNG(seed, "sampler"),
-        )
-
-    def _loader(
-        self, dataset: StepDataset, sampler: StepSampler
-    ) -> "DataLoader[list[PackedBatch]]":
-        return DataLoader(
-            dataset,
-            sampler=sampler,
-            batch_size=None,
-            num_workers=self.num_workers,
-            pin_memory=self.trainer is not None
-            and self.trainer.strategy.root_device.type == "cuda",
-            generator=torch.Generator(),  # leaves the global one, which dropout draws from, alone
         )
 
     def _check_sizes(self) -> None:

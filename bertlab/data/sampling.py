@@ -17,6 +17,8 @@ from bertlab.packed_batch import IntArray, PackedSequences
 
 MIN_SEQUENCE_LENGTH = 8
 
+Fields = dict[str, npt.NDArray[np.generic]]
+
 
 class TokenArrays(Protocol):
     """The flat arrays of a token store; no sentence is empty.
@@ -72,6 +74,15 @@ class Pieces:
     token_types: IntArray
 
 
+def check_max_seq_length(max_seq_length: int) -> None:
+    """Raise ConfigError if sequences would have no room for special tokens and text."""
+    if max_seq_length < MIN_SEQUENCE_LENGTH:
+        raise ConfigError(
+            f"data.max_seq_length is {max_seq_length}, expected at least "
+            f"{MIN_SEQUENCE_LENGTH}: room for [CLS], two [SEP] and some text"
+        )
+
+
 class SequenceSampler(ABC):
     """Turns (epoch, index) into a sequence of special tokens and text.
 
@@ -106,11 +117,7 @@ class SequenceSampler(ABC):
             ConfigError: ``max_seq_length`` or ``short_sequence_probability`` is out of range.
             CorpusError: the documents are too few or too short for the format.
         """
-        if max_seq_length < MIN_SEQUENCE_LENGTH:
-            raise ConfigError(
-                f"data.max_seq_length is {max_seq_length}, expected at least "
-                f"{MIN_SEQUENCE_LENGTH}: room for [CLS], two [SEP] and some text"
-            )
+        check_max_seq_length(max_seq_length)
         if not 0 <= short_sequence_probability <= 1:
             raise ConfigError(
                 f"data.short_sequence_probability is {short_sequence_probability}, "
@@ -136,9 +143,7 @@ class SequenceSampler(ABC):
         """Number of sequences N of an epoch."""
 
     @abstractmethod
-    def _pieces(
-        self, epochs: IntArray, units: IntArray
-    ) -> tuple[Pieces, dict[str, npt.NDArray[np.generic]]]:
+    def _pieces(self, epochs: IntArray, units: IntArray) -> tuple[Pieces, Fields]:
         """Return the text of sequences, and their fields, by unit (chunk or pair) of an epoch."""
 
     def sample(self, epochs: IntArray, indices: IntArray) -> PackedSequences:

@@ -23,6 +23,7 @@ class SamplingReport:
     Attributes:
         sequences: number of sequences looked at.
         sequences_per_epoch: sequences in one pass over the training text.
+        documents_too_short: documents that the input format leaves out.
         mean_length: tokens of a sequence, special tokens included.
         padding_avoided: share of tokens that would be padding if every sequence were padded to
             ``max_seq_length``.
@@ -36,6 +37,7 @@ class SamplingReport:
 
     sequences: int
     sequences_per_epoch: int
+    documents_too_short: int
     mean_length: float
     padding_avoided: float
     next_sentence_share: float | None = None
@@ -48,6 +50,7 @@ class SamplingReport:
         """Return name and figure of each line to print."""
         lines = [
             ("sequences in an epoch", f"{self.sequences_per_epoch:,}"),
+            ("documents too short, left out", f"{self.documents_too_short:,}"),
             ("mean length in tokens", f"{self.mean_length:.1f}"),
             ("padding avoided", f"{self.padding_avoided:.1%}"),
         ]
@@ -84,7 +87,7 @@ def report_sampling(
     original = sequences.input_ids.copy()
     for name, objective in objectives.items():
         objective.prepare(sequences, CounterRNG(seed, f"objective/{name}"), training=True)
-    return _count(sequences, original, len(sampler), mask_id, max_seq_length)
+    return _count(sequences, original, sampler, mask_id, max_seq_length)
 
 
 def paper_sampler(store: TokenStore, max_seq_length: int, seed: int) -> SequenceSampler:
@@ -109,7 +112,7 @@ def report_pretraining(store: TokenStore, max_seq_length: int) -> SamplingReport
     draws = dynamic_draws(sequences, CounterRNG(0, "objective/mlm"))
     positions, _ = mask_tokens(sequences, MaskingRecipe(), TokenClasses.of(tokenizer), draws)
     sequences.fields["mlm_positions"] = positions
-    return _count(sequences, original, len(sampler), tokenizer.mask_id, max_seq_length)
+    return _count(sequences, original, sampler, tokenizer.mask_id, max_seq_length)
 
 
 def _first_sequences(sampler: SequenceSampler) -> PackedSequences:
@@ -120,7 +123,7 @@ def _first_sequences(sampler: SequenceSampler) -> PackedSequences:
 def _count(
     sequences: PackedSequences,
     original: IntArray,
-    sequences_per_epoch: int,
+    sampler: SequenceSampler,
     mask_id: int,
     max_seq_length: int,
 ) -> SamplingReport:
@@ -128,7 +131,8 @@ def _count(
     labels = sequences.fields.get("next_sentence_label")
     return SamplingReport(
         sequences=size,
-        sequences_per_epoch=sequences_per_epoch,
+        sequences_per_epoch=len(sampler),
+        documents_too_short=sampler.documents_too_short,
         mean_length=float(sequences.lengths.mean()),
         padding_avoided=1 - len(original) / (size * max_seq_length),
         next_sentence_share=None if labels is None else float((labels == 0).mean()),

@@ -3,21 +3,34 @@
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from bertlab.data.sampling import Pieces, SequenceSampler
+from bertlab.data.sampling import Fields, Pieces, SequenceSampler
 from bertlab.data.text_chunks import MIN_DOCUMENT_LENGTH, ChunkGrid, TextPlaces
 from bertlab.errors import CorpusError
 from bertlab.packed_batch import IntArray
 
 
-class DocSentencesSampler(SequenceSampler):
+class SingleSegmentSampler(SequenceSampler):
+    """Has one segment, cut from a grid of chunks."""
+
+    has_pairs: ClassVar[bool] = False
+
+    def __len__(self) -> int:
+        """Number of chunks of all texts."""
+        return len(self._grid)
+
+    def _cut(self, lengths: IntArray) -> None:
+        """Lay the grid over texts of the given lengths in tokens."""
+        text_length = self.max_seq_length - 2
+        self._grid = ChunkGrid(lengths, text_length, self.rng)
+        self._places = TextPlaces(self.store, self.tokenizer.continuation_mask, text_length // 4)
+
+
+class DocSentencesSampler(SingleSegmentSampler):
     """``[CLS] text [SEP]``, never across a document's end (RoBERTa's DOC-SENTENCES).
 
     Documents under 8 tokens are left out.
     """
-
-    has_pairs: ClassVar[bool] = False
 
     def _index(self, documents: IntArray) -> int:
         lengths = np.diff(self.store.document_token_offsets)[documents]
@@ -28,18 +41,10 @@ class DocSentencesSampler(SequenceSampler):
                 f"doc_sentences needs a document of at least {MIN_DOCUMENT_LENGTH} tokens, "
                 f"found none among {len(documents)} documents"
             )
-        text_length = self.max_seq_length - 2
-        self._grid = ChunkGrid(lengths[usable], text_length, self.rng)
-        self._places = TextPlaces(self.store, self.tokenizer.continuation_mask, text_length // 4)
+        self._cut(lengths[usable])
         return len(self._documents)
 
-    def __len__(self) -> int:
-        """Number of chunks of all documents."""
-        return len(self._grid)
-
-    def _pieces(
-        self, epochs: IntArray, units: IntArray
-    ) -> tuple[Pieces, dict[str, npt.NDArray[np.generic]]]:
+    def _pieces(self, epochs: IntArray, units: IntArray) -> tuple[Pieces, Fields]:
         texts, places = self._grid.locate(epochs, units)
         offsets = self.store.document_token_offsets
         documents = self._documents[texts]
@@ -50,14 +55,12 @@ class DocSentencesSampler(SequenceSampler):
         return Pieces(np.ones_like(units), starts, lengths, np.zeros_like(units)), {}
 
 
-class FullSentencesSampler(SequenceSampler):
+class FullSentencesSampler(SingleSegmentSampler):
     """``[CLS] text [SEP] text of the next document … [SEP]`` (RoBERTa's FULL-SENTENCES).
 
     The documents stand end to end in corpus order with one ``[SEP]`` between two; that stream is
     cut like one long document.
     """
-
-    has_pairs: ClassVar[bool] = False
 
     def _index(self, documents: IntArray) -> int:
         lengths = np.diff(self.store.document_token_offsets)[documents]
@@ -69,18 +72,10 @@ class FullSentencesSampler(SequenceSampler):
                 f"full_sentences needs at least {MIN_DOCUMENT_LENGTH} tokens of text, "
                 f"found {max(stream_length, 0)} in {len(documents)} documents"
             )
-        text_length = self.max_seq_length - 2
-        self._grid = ChunkGrid(np.array([stream_length]), text_length, self.rng)
-        self._places = TextPlaces(self.store, self.tokenizer.continuation_mask, text_length // 4)
+        self._cut(np.array([stream_length]))
         return len(self._documents)
 
-    def __len__(self) -> int:
-        """Number of chunks of the stream."""
-        return len(self._grid)
-
-    def _pieces(
-        self, epochs: IntArray, units: IntArray
-    ) -> tuple[Pieces, dict[str, npt.NDArray[np.generic]]]:
+    def _pieces(self, epochs: IntArray, units: IntArray) -> tuple[Pieces, Fields]:
         stream, offsets = self._stream_offsets, self.store.document_token_offsets
         _, places = self._grid.locate(epochs, units)
         row = np.searchsorted(stream, places + 1, side="right") - 1  # on a separator: the next

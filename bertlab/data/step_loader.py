@@ -1,15 +1,26 @@
 """From stateless samples to the batches of each optimiser step."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import Dataset, Sampler
 
 from bertlab.data.counter_rng import CounterRNG
 from bertlab.data.sampling import SequenceSampler
 from bertlab.packed_batch import IntArray, PackedBatch
 from bertlab.tasks import Objective
+
+
+class Stream(Protocol):
+    """An endless stream of sequences; what stands at a position never changes."""
+
+    def __len__(self) -> int:
+        """Positions in an epoch."""
+
+    def batch(self, positions: IntArray) -> tuple[PackedBatch, dict[str, int]]:
+        """Return what stands at ``positions`` ``(k,)``, and the predictions by task."""
 
 
 @dataclass
@@ -28,6 +39,10 @@ class SequenceStream:
     seed: int
     training: bool
 
+    def __len__(self) -> int:
+        """Sequences in an epoch."""
+        return len(self.sampler)
+
     def batch(self, positions: IntArray) -> tuple[PackedBatch, dict[str, int]]:
         """Return the sequences at stream ``positions`` ``(B,)``, and the predictions by task."""
         epochs, indices = np.divmod(positions, len(self.sampler))
@@ -44,34 +59,43 @@ class StepDataset(Dataset[list[PackedBatch]]):
 
     Attributes:
         stream: where sequences come from.
-        batch_size: sequences of one optimiser step, over all devices and accumulated batches.
+        batch_size: positions of one optimiser step, over all devices and accumulated batches.
         accumulate: micro-batches that a device accumulates in a step.
         rank: this device, from 0 to ``world_size - 1``.
         world_size: number of devices.
-        length: number of sequences to stop after; None for an endless stream.
+        length: number of positions to stop after; None for an endless stream.
+        steps_per_epoch: None: steps go on from one epoch into the next. Else each epoch is divided
+            into so many steps, equal but for one position.
     """
 
-    stream: SequenceStream
+    stream: Stream
     batch_size: int
     accumulate: int = 1
     rank: int = 0
     world_size: int = 1
     length: int | None = None
+    steps_per_epoch: int | None = None
 
     def __getitem__(self, step: int) -> list[PackedBatch]:
         """Return the micro-batches of an optimiser step; each counts the predictions of all."""
-        stop = (step + 1) * self.batch_size
-        if self.length is not None:
-            stop = min(stop, self.length)
-        parts = np.array_split(
-            np.arange(step * self.batch_size, stop), self.world_size * self.accumulate
-        )
+        parts = np.array_split(self._positions(step), self.world_size * self.accumulate)
         mine = parts[self.rank * self.accumulate : (self.rank + 1) * self.accumulate]
         made = [self.stream.batch(part) for part in mine if len(part)]
-        window = {name: sum(counts[name] for _, counts in made) for name in self.stream.objectives}
+        names = made[0][1] if made else ()
+        window = {name: sum(counts[name] for _, counts in made) for name in names}
         for batch, _ in made:
             batch.window_counts = window
         return [batch for batch, _ in made]
+
+    def _positions(self, step: int) -> IntArray:
+        if self.steps_per_epoch is not None:
+            epoch, step = divmod(step, self.steps_per_epoch)
+            size, steps = len(self.stream), self.steps_per_epoch
+            return epoch * size + np.arange(step * size // steps, (step + 1) * size // steps)
+        stop = (step + 1) * self.batch_size
+        return np.arange(
+            step * self.batch_size, stop if self.length is None else min(stop, self.length)
+        )
 
 
 class StepSampler(Sampler[int]):
@@ -106,7 +130,7 @@ class StepLoader:
 
     def __init__(
         self,
-        loader: "DataLoader[list[PackedBatch]] | list[list[PackedBatch]]",
+        loader: Iterable[list[PackedBatch]],
         batches_per_step: int,
     ) -> None:
         self.loader = loader
@@ -117,6 +141,8 @@ class StepLoader:
             yield from batches
 
     def __len__(self) -> int:
+        if not isinstance(self.loader, Sized):
+            raise TypeError("how many batches there are is not known before")
         return len(self.loader) * self.batches_per_step
 
     def state_dict(self) -> dict[str, int]:

@@ -28,7 +28,7 @@ class TokenStoreWriter:
     An exception inside the ``with`` block removes everything that was written. Usage::
 
         with TokenStoreWriter(path, tokenizer, corpus_fingerprint) as writer:
-            writer.add_document(tokens, sentence_lengths)
+            writer.add_documents(tokens, sentence_lengths, document_sentences)
         store = TokenStore.open(path)
 
     Args:
@@ -75,10 +75,6 @@ class TokenStoreWriter:
             self._clean_up()
             raise self._failed(error) from error
         return self
-
-    def add_document(self, tokens: npt.ArrayLike, sentence_lengths: npt.ArrayLike) -> None:
-        """Append one document; arguments as :meth:`add_documents`."""
-        self.add_documents(tokens, sentence_lengths, [np.size(sentence_lengths)])
 
     def add_documents(
         self,

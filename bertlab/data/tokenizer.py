@@ -160,6 +160,16 @@ class WordPieceTokenizer:
         ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
         return ids
 
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return the ids of a text as :meth:`encode`, and the characters that each stands for.
+
+        Returns:
+            ids: K ids.
+            offsets: K pairs (start, end) in characters of ``text`` as it was given, end excluded.
+        """
+        encoding = self._backend.encode(text, add_special_tokens=False)
+        return encoding.ids, encoding.offsets
+
     def encode_texts(self, texts: Sequence[str]) -> tuple[TokenArray, npt.NDArray[np.int64]]:
         """Tokenize many texts at the speed that a corpus needs.
 
@@ -177,12 +187,6 @@ class WordPieceTokenizer:
         ]
         flat = np.fromiter((number for row in rows for number in row), self.dtype)
         return flat, np.fromiter(map(len, rows), np.int64, len(rows))
-
-    def encode_corpus(self, texts: Sequence[str]) -> list[TokenArray]:
-        """As :meth:`encode_texts`, as one array of ids for each text."""
-        flat, lengths = self.encode_texts(texts)
-        ends = np.cumsum(lengths).tolist()
-        return [flat[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
     def words(self, text: str) -> list[str]:
         """Return the words and punctuation marks of a text, normalized, before WordPiece."""

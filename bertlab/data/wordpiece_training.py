@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.data.tokenizer_files import SPECIAL_TOKENS
 from bertlab.data.word_ids import ascii_pieces, delete_control_spaces
-from bertlab.errors import TokenizerError
+from bertlab.errors import ConfigError, TokenizerError
 
 TRAINING_VERSION = 1
 _MIN_VOCAB_SIZE = 32
@@ -40,13 +40,18 @@ def train_wordpiece(
         show_progress: show the progress bar of ``tokenizers``.
 
     Raises:
-        TokenizerError: no text, or ``vocab_size`` under 32.
+        ConfigError: ``vocab_size`` under 32, or ``min_frequency`` under 1.
+        TokenizerError: no text.
 
     Warns:
         UserWarning: the text gives less than 90 % of ``vocab_size``.
     """
-    if vocab_size < _MIN_VOCAB_SIZE:
-        raise TokenizerError(f"vocab_size is {vocab_size}, expected at least {_MIN_VOCAB_SIZE}")
+    for key, found, least in (
+        ("vocab_size", vocab_size, _MIN_VOCAB_SIZE),
+        ("min_frequency", min_frequency, 1),
+    ):
+        if found < least:
+            raise ConfigError(f"{key}: found {found}, expected at least {least}")
     pieces = _count_pieces(texts, lowercase)
     if not pieces:
         raise TokenizerError("no words to train a vocabulary on: the text is empty")

@@ -36,9 +36,7 @@ class CausalLM(TokenPrediction):
         predicted = self.classes.countable(sequences)
         predicted[sequences.cu_seqlens[:-1]] = False
         targets = np.flatnonzero(predicted)
-        sequences.fields["clm_positions"] = targets - 1
-        sequences.fields["clm_labels"] = sequences.input_ids[targets]
-        return len(targets)
+        return self.write_labels(sequences, targets - 1, sequences.input_ids[targets])
 
     def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
         """Return ``{"next": [{"token", "probability"}, …]}`` of each sequence, best first.

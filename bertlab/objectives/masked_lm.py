@@ -85,9 +85,7 @@ class MaskedLM(TokenPrediction):
             draws = static_draws(sequences, stream, self.static_copies)
         recipe = self.recipe if training else EVALUATION_RECIPE
         positions, labels = mask_tokens(sequences, recipe, self.classes, draws)
-        sequences.fields["mlm_positions"] = positions
-        sequences.fields["mlm_labels"] = labels
-        return len(positions)
+        return self.write_labels(sequences, positions, labels)
 
     def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
         """Return ``{"fillers": [[{"token", "probability"}, …], …]}`` of each sequence.

@@ -3,12 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torchmetrics import Metric
 
 from bertlab.encoders.initialization import initialize
-from bertlab.objectives.token_prediction import Accuracy
+from bertlab.objectives.classification import Accuracy, classification_loss
 from bertlab.packed_batch import EncoderOutput, PackedBatch, PackedSequences
 from bertlab.tasks import Objective, TaskContext, TaskLoss
 
@@ -60,12 +59,7 @@ class NextSentencePrediction(Objective):
         """Return cross-entropy in nats, summed in float32 over the B sequences."""
         labels = batch.fields["next_sentence_label"]
         logits = self.classifier(output.pooled).float()
-        return TaskLoss(
-            sum=F.cross_entropy(logits, labels, reduction="sum"),
-            count=labels.numel(),
-            preds=logits.detach().argmax(-1),
-            target=labels,
-        )
+        return classification_loss(logits, labels)
 
     def metrics(self) -> dict[str, Metric]:
         """Return ``accuracy`` and ``majority_accuracy``, its baseline."""

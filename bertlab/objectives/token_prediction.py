@@ -9,34 +9,13 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from bertlab.encoders.initialization import initialize
+from bertlab.objectives.classification import Accuracy, classification_loss
 from bertlab.objectives.masking import TokenClasses
-from bertlab.packed_batch import EncoderOutput, IntArray, PackedBatch
+from bertlab.packed_batch import EncoderOutput, IntArray, PackedBatch, PackedSequences
 from bertlab.tasks import Objective, TaskContext, TaskLoss
 
 if TYPE_CHECKING:
     from bertlab.data.tokenizer import WordPieceTokenizer
-
-
-class Accuracy(Metric):
-    """Share of predictions that equal their target; exact counts, summed over processes."""
-
-    full_state_update = False
-    correct: Tensor
-    count: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.add_state("correct", torch.tensor(0), dist_reduce_fx="sum")
-        self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
-
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        """Count ``(K,)`` class ids against ``(K,)`` targets."""
-        self.correct += (preds == target).sum()
-        self.count += target.numel()
-
-    def compute(self) -> Tensor:
-        """Return the share; NaN of nothing."""
-        return self.correct / self.count
 
 
 class TargetMean(Metric):
@@ -119,6 +98,20 @@ class TokenPrediction(Objective):
         self.tokenizer = context.tokenizer
         self.token_counts = context.token_counts
 
+    def write_labels(
+        self, sequences: PackedSequences, positions: IntArray, labels: IntArray
+    ) -> int:
+        """Write the fields that :meth:`loss` reads; return K.
+
+        Args:
+            sequences: ``fields`` are written to.
+            positions: ``(K,)`` int64 flat positions whose hidden states predict.
+            labels: ``(K,)`` int64 ids that they should predict.
+        """
+        sequences.fields[f"{self.name}_positions"] = positions
+        sequences.fields[f"{self.name}_labels"] = labels
+        return len(positions)
+
     def logits(self, hidden: Tensor) -> Tensor:
         """Return ``(K, V)`` float32 scores of the vocabulary for ``(K, H)`` hidden states.
 
@@ -132,12 +125,7 @@ class TokenPrediction(Objective):
         positions = batch.fields[f"{self.name}_positions"]
         labels = batch.fields[f"{self.name}_labels"]
         logits = self.logits(output.tokens.index_select(0, positions))
-        return TaskLoss(
-            sum=F.cross_entropy(logits, labels, reduction="sum"),
-            count=labels.numel(),
-            preds=logits.detach().argmax(-1),
-            target=labels,
-        )
+        return classification_loss(logits, labels)
 
     def metrics(self) -> dict[str, Metric]:
         """Return ``accuracy`` and, where the training text is known, the unigram baselines."""

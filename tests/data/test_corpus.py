@@ -14,7 +14,6 @@ from bertlab.data import corpus_formats
 from bertlab.data.corpus import (
     Corpus,
     RawDocument,
-    corpus_fingerprint,
     read_documents,
     read_raw_documents,
     split_sentences,
@@ -418,7 +417,7 @@ def test_hub_data_sets(tmp_path, monkeypatch):
     write_rows(folder / "test.csv", ROWS[:1])
     assert sentences_of(f"hf:{folder}") == ROW_DOCUMENTS
     assert sentences_of(f"hf:{folder}::test") == ROW_DOCUMENTS[:1]
-    prints = [corpus_fingerprint(Corpus([f"hf:{folder}{split}"])) for split in ("", "", "::test")]
+    prints = [Corpus([f"hf:{folder}{split}"]).fingerprint for split in ("", "", "::test")]
     assert prints[0] == prints[1] != prints[2]
     assert "Unknown split" in fails(f"hf:{folder}::dev")
     assert "cannot be loaded" in fails(f"hf:{tmp_path / 'missing'}")
@@ -428,8 +427,8 @@ def test_hub_data_sets(tmp_path, monkeypatch):
 def test_fingerprint_follows_content_and_settings(tmp_path):
     first, second = write(tmp_path / "a", SENTENCES), write(tmp_path / "b", WIKI)
     moved = write(tmp_path / "elsewhere/c", SENTENCES)
-    base = corpus_fingerprint(Corpus([first, second]))
-    assert base == corpus_fingerprint(Corpus([moved, second]))
+    base = Corpus([first, second]).fingerprint
+    assert base == Corpus([moved, second]).fingerprint
     different = [
         Corpus([second, first]),
         Corpus([first]),
@@ -438,9 +437,9 @@ def test_fingerprint_follows_content_and_settings(tmp_path):
         Corpus([first, second], errors="replace"),
         Corpus([first, second], language="de"),
     ]
-    assert len({base, *map(corpus_fingerprint, different)}) == 1 + len(different)
+    assert len({base, *(corpus.fingerprint for corpus in different)}) == 1 + len(different)
     write(tmp_path / "a", SENTENCES + "More.")
-    assert base != corpus_fingerprint(Corpus([first, second]))
+    assert base != Corpus([first, second]).fingerprint
 
 
 def test_settings_become_arguments():

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from bertlab.data import corpus as corpus_module
 from bertlab.data.corpus import Corpus, read_documents
 from bertlab.data.data_report import StoreReport, length_quantiles, render
 from bertlab.data.prepare import (
@@ -145,7 +147,7 @@ def test_quantiles_equal_numpy():
 @pytest.mark.parametrize("workers", [1, 2])
 def test_unfit_corpora_are_refused_and_nothing_is_left(tmp_path, text, message, workers):
     corpus = corpus_of(tmp_path, text)
-    with pytest.raises(CorpusError, match=message):
+    with pytest.raises(CorpusError, match=f"corpus.txt: .*{message}"):
         prepare(corpus, TOKENIZER, tmp_path / "store", workers, progress=False)
     assert [path.name for path in tmp_path.iterdir()] == ["corpus.txt"]
 
@@ -208,7 +210,18 @@ def test_cache_is_keyed_by_content(corpus, tmp_path, monkeypatch):
     assert prepare_cached(corpus, other, cache, progress=False).path != first.path
     with Path(corpus.sources[0]).open("a") as file:
         file.write("the cat again\n")
-    assert prepare_cached(corpus, TOKENIZER, cache, progress=False).path != first.path
+    changed = replace(corpus)
+    assert prepare_cached(changed, TOKENIZER, cache, progress=False).path != first.path
+
+
+@pytest.mark.filterwarnings("ignore:the text gives only")
+def test_the_corpus_is_hashed_once_for_tokenizer_and_store(corpus, tmp_path, monkeypatch):
+    hashed = []
+    digest = corpus_module._file_digest
+    monkeypatch.setattr(corpus_module, "_file_digest", lambda p: hashed.append(p) or digest(p))
+    tokenizer = tokenizer_cached(corpus, 120, True, tmp_path / "cache")
+    prepare_cached(corpus, tokenizer, tmp_path / "cache", progress=False)
+    assert len(hashed) == 1
 
 
 def cached_path(arguments):

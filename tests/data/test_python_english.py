@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from bertlab.data import python_english
-from bertlab.data.corpus import Corpus, corpus_fingerprint, read_documents
+from bertlab.data.corpus import Corpus, read_documents
 from bertlab.data.python_english import python_english_documents
 from bertlab.data.rest_prose import is_prose, prose_paragraphs
 from bertlab.errors import CorpusError
@@ -111,7 +111,7 @@ def test_two_runs_agree_and_import_nothing(documents):
 def test_as_a_corpus(documents):
     corpus = Corpus(["python-english"])
     assert {d.source: d.sentences for d in read_documents(corpus)} == documents
-    assert corpus_fingerprint(corpus) == corpus_fingerprint(corpus)
+    assert corpus.fingerprint == Corpus(["python-english"]).fingerprint
 
 
 def test_source_order_and_what_is_left_out(library):

@@ -23,9 +23,10 @@ DOCUMENTS = [[[5, 6, 7], [8]], [[9, 9]], [[10], [11, 12], [13]]]
 def write(path, documents=DOCUMENTS, tokenizer=TOKENIZER):
     with TokenStoreWriter(path, tokenizer, "corpus") as writer:
         for sentences in documents:
-            writer.add_document(
+            writer.add_documents(
                 np.concatenate([np.array(s, tokenizer.dtype) for s in sentences]),
                 [len(sentence) for sentence in sentences],
+                [len(sentences)],
             )
     return TokenStore.open(path)
 
@@ -100,7 +101,7 @@ def test_large_vocabularies_use_uint32(tmp_path):
 
 def write_and_then(path, action):
     with TokenStoreWriter(path, TOKENIZER, "") as writer:
-        writer.add_document([5], [1])
+        writer.add_documents([5], [1], [1])
         action(writer)
 
 
@@ -118,7 +119,7 @@ def test_a_full_disk_is_one_clear_error(tmp_path):
     def fill_disk(writer):
         writer._columns["tokens"]._file.close()
         writer._columns["tokens"]._file = Path("/dev/full").open("wb")  # noqa: SIM115
-        writer.add_document([5] * 100_000, [100_000])
+        writer.add_documents([5] * 100_000, [100_000], [1])
 
     with pytest.raises(TokenStoreError, match=r"the disk is full: 1 documents .* MB are free"):
         write_and_then(tmp_path / "store", fill_disk)

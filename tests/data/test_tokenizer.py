@@ -14,7 +14,7 @@ from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.data.tokenizer_files import SPECIAL_TOKENS
 from bertlab.data.word_ids import WordIds
 from bertlab.data.wordpiece_training import train_wordpiece
-from bertlab.errors import TokenizerError
+from bertlab.errors import ConfigError, TokenizerError
 
 ALPHABET = string.ascii_letters + string.digits + string.punctuation
 FOREIGN = "éüñßøıςσжмируб東京日本語한국어हिन्दीعربيअά😀👍\u0301\u093f\u200d"
@@ -85,13 +85,17 @@ def test_ids_equal_transformers_on_any_text(tokenizer, reference, text):
     same_as_reference(tokenizer, reference, text)
 
 
+def rows_of(tokenizer, texts):
+    """The ids of each text, cut out of what lies end to end."""
+    ids, lengths = tokenizer.encode_texts(texts)
+    return [row.tolist() for row in np.split(ids, np.cumsum(lengths))[:-1]]
+
+
 @given(texts=st.lists(EVERYTHING, max_size=4))
 @settings(deadline=None, max_examples=300)
 def test_fast_path_is_exact_on_any_text(tokenizer, texts):
     texts = [text for text in texts if not any(token in text for token in SPECIAL_TOKENS)]
-    assert [row.tolist() for row in tokenizer.encode_corpus(texts)] == [
-        tokenizer.encode(text) for text in texts
-    ]
+    assert rows_of(tokenizer, texts) == [tokenizer.encode(text) for text in texts]
 
 
 def test_fast_path_is_exact_on_every_kind_of_character(tokenizer):
@@ -106,7 +110,7 @@ def test_fast_path_is_exact_on_every_kind_of_character(tokenizer):
     starts = [start for first, last in ranges for start in range(first, last, 64)]
     blocks = ["".join(map(chr, range(start, start + 64))) for start in starts]
     texts = [f"{block} {'a'.join(block)} {' '.join(block)}" for block in blocks]
-    assert [row.tolist() for row in tokenizer.encode_corpus(texts)] == [
+    assert rows_of(tokenizer, texts) == [
         row.ids for row in backend_of(tokenizer).encode_batch(texts, add_special_tokens=False)
     ]
 
@@ -124,13 +128,12 @@ def test_fast_path_stays_exact_when_its_memory_is_full(tokenizer, monkeypatch):
     monkeypatch.setattr("bertlab.data.word_ids._MAX_CACHED_CHARACTERS", 40)
     small = pickle.loads(pickle.dumps(tokenizer))
     for _ in range(2):
-        rows = small.encode_corpus(NASTY[:-1])
-        assert [row.tolist() for row in rows] == [tokenizer.encode(text) for text in NASTY[:-1]]
+        assert rows_of(small, NASTY[:-1]) == [tokenizer.encode(text) for text in NASTY[:-1]]
     assert len(small._word_ids) < 40
 
 
 def test_special_tokens_in_a_corpus_are_plain_text(tokenizer):
-    (ids,) = tokenizer.encode_corpus(["a [MASK] b[SEP] [UNK]"])
+    ids, _ = tokenizer.encode_texts(["a [MASK] b[SEP] [UNK]"])
     assert not tokenizer.special_mask[ids].any()
     assert tokenizer.encode("a [MASK]") == [tokenizer.token_id("a"), tokenizer.mask_id]
 
@@ -149,8 +152,7 @@ def test_other_pretokenizers_take_the_slow_path_and_are_exact(tmp_path):
     state["pre_tokenizer"] = {"type": "WhitespaceSplit"}
     (tmp_path / "tokenizer.json").write_text(json.dumps(state))
     tokenizer = WordPieceTokenizer.load(tmp_path)
-    rows = tokenizer.encode_corpus(["cat. cat", "the\x85cat"])
-    assert [row.tolist() for row in rows] == [
+    assert rows_of(tokenizer, ["cat. cat", "the\x85cat"]) == [
         tokenizer.encode("cat. cat"),
         tokenizer.encode("the\x85cat"),
     ]
@@ -160,7 +162,7 @@ def test_other_pretokenizers_take_the_slow_path_and_are_exact(tmp_path):
 def test_many_ids_need_uint32():
     tokens = [*SPECIAL_TOKENS, *(f"w{number}" for number in range(65_532))]
     tokenizer = WordPieceTokenizer.from_vocabulary(tokens)
-    (ids,) = tokenizer.encode_corpus(["w65531"])
+    ids, _ = tokenizer.encode_texts(["w65531"])
     assert (ids.dtype, ids.tolist()) == (np.uint32, [65_536])
 
 
@@ -185,7 +187,7 @@ def test_build_inputs(tokenizer, reference):
 
 
 def test_pickles_small_and_equal(tokenizer):
-    tokenizer.encode_corpus(["words " * 100])
+    tokenizer.encode_texts(["words " * 100])
     data = pickle.dumps(tokenizer)
     copy = pickle.loads(data)
     assert copy.fingerprint == tokenizer.fingerprint
@@ -365,7 +367,7 @@ def test_training_learns_what_the_tokenizers_trainer_learns(lowercase):
     # Ties are broken otherwise, so compare the letters and how well both compress.
     assert {token for token in found if len(token.removeprefix("##")) == 1} == alphabet
     assert ours.vocab_size == backend.get_vocab_size() == vocab_size
-    ours_length = sum(map(len, ours.encode_corpus(TEXT)))
+    ours_length = len(ours.encode_texts(TEXT)[0])
     assert ours_length == pytest.approx(sum(len(backend.encode(t).ids) for t in TEXT), rel=0.05)
 
 
@@ -380,8 +382,10 @@ def test_training_reads_words_as_bert_does():
 def test_training_refuses_what_cannot_work():
     with pytest.raises(TokenizerError, match="the text is empty"):
         train_wordpiece(["", " \n"], 100)
-    with pytest.raises(TokenizerError, match="vocab_size is 5, expected at least 32"):
+    with pytest.raises(ConfigError, match="vocab_size: found 5, expected at least 32"):
         train_wordpiece(TEXT, 5)
+    with pytest.raises(ConfigError, match="min_frequency: found 0, expected at least 1"):
+        train_wordpiece(TEXT, 100, min_frequency=0)
     with pytest.warns(UserWarning, match=r"only \d+ of the 30,000 tokens asked for"):
         train_wordpiece(TEXT, 30_000)
 

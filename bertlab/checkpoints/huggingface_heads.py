@@ -1,0 +1,147 @@
+"""The heads of fine-tuned models: ``transformers``' classes, their layers and their labels."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from bertlab.checkpoints.loading import list_limited
+from bertlab.errors import CheckpointError
+from bertlab.labelled_rows import Labels
+
+_UNNAMED = re.compile(r"LABEL_\d+")  # what transformers writes where nobody gave a name
+
+
+@dataclass(frozen=True)
+class HeadLayout:
+    """What a class of ``transformers`` has beside the encoder.
+
+    Attributes:
+        layer: name of its one linear layer.
+        has_pooler: its encoder has a pooler.
+        rows: rows of the layer's weight; None: one for each class, or one for regression.
+    """
+
+    layer: str
+    has_pooler: bool
+    rows: int | None = None
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Names of the layer's tensors, in bertlab's heads as well."""
+        return f"{self.layer}.weight", f"{self.layer}.bias"
+
+
+HEAD_LAYOUTS = {
+    "BertForSequenceClassification": HeadLayout("classifier", has_pooler=True),
+    "BertForTokenClassification": HeadLayout("classifier", has_pooler=False),
+    "BertForQuestionAnswering": HeadLayout("qa_outputs", has_pooler=False, rows=2),
+    "BertForMultipleChoice": HeadLayout("classifier", has_pooler=True, rows=1),
+}
+
+
+@dataclass
+class HuggingFaceHead:
+    """The head of a fine-tuned model.
+
+    Attributes:
+        architecture: its class in ``transformers``, one of :data:`HEAD_LAYOUTS`.
+        state: its tensors by the layout's names.
+        labels: names of the classes, with counts of 0 where they are not known; None if the task
+            has no classes, or they have no names.
+    """
+
+    architecture: str
+    state: dict[str, Tensor]
+    labels: Labels | None = None
+
+    @property
+    def layout(self) -> HeadLayout:
+        """What its class has."""
+        return HEAD_LAYOUTS[self.architecture]
+
+    @property
+    def num_rows(self) -> int:
+        """Outputs of the layer."""
+        return len(self.state[self.layout.names[1]])
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether an output of the layer stands for a class, named or not."""
+        return self.layout.rows is None and self.num_rows > 1
+
+
+def read_head(
+    config: Mapping[str, Any], tensors: Mapping[str, Tensor], weights: Path
+) -> HuggingFaceHead | None:
+    """Return the head of a checkpoint, or None if it has none that bertlab knows.
+
+    Args:
+        config: content of ``config.json``; ``architectures`` names the class.
+        tensors: what is neither the encoder's nor of pre-training, without prefix.
+        weights: their file, for messages.
+
+    Raises:
+        CheckpointError: if the tensors are not as ``config.json`` says.
+    """
+    architectures = config.get("architectures")
+    named = architectures[0] if isinstance(architectures, list) and architectures else None
+    layout = HEAD_LAYOUTS.get(named) if isinstance(named, str) else None
+    if layout is None or config.get("problem_type") == "multi_label_classification":
+        return None
+    if not all(name in tensors for name in layout.names):
+        return None
+    weight, bias = (tensors[name] for name in layout.names)
+    names = _label_names(config, weights) if layout.rows is None else None
+    rows = layout.rows or (len(bias) if names is None and bias.dim() == 1 else len(names or ()))
+    expected = {layout.names[0]: (rows, config["hidden_size"]), layout.names[1]: (rows,)}
+    differing = [
+        f"{name}: tensor {tuple(tensor.shape)}, config.json {expected[name]} float"
+        for name, tensor in zip(layout.names, (weight, bias), strict=True)
+        if tuple(tensor.shape) != expected[name] or not tensor.is_floating_point()
+    ]
+    if differing:
+        raise CheckpointError(
+            f"{weights}: the tensors of {named}'s head are not as config.json beside it says:\n"
+            + list_limited(differing)
+        )
+    known = names is not None and rows > 1 and len(set(names)) == rows
+    if names is None or not known or all(_UNNAMED.fullmatch(name) for name in names):
+        labels = None
+    else:
+        labels = Labels(names, (0,) * rows)
+    return HuggingFaceHead(str(named), {name: tensors[name] for name in layout.names}, labels)
+
+
+def head_config(head: HuggingFaceHead) -> dict[str, Any]:
+    """Return what ``config.json`` says of a head: ``id2label``, ``label2id``, ``problem_type``."""
+    if head.layout.rows is not None:
+        return {}
+    labels = head.labels
+    names = [f"LABEL_{n}" for n in range(head.num_rows)] if labels is None else labels.names
+    content: dict[str, Any] = {
+        "id2label": {str(number): name for number, name in enumerate(names)},
+        "label2id": {name: number for number, name in enumerate(names)},
+    }
+    if head.architecture == "BertForSequenceClassification":
+        kind = "single_label_classification" if head.has_classes else "regression"
+        content["problem_type"] = kind
+    return content
+
+
+def _label_names(config: Mapping[str, Any], weights: Path) -> tuple[str, ...] | None:
+    """Return the names in the order of their ids; None if ``id2label`` lacks."""
+    found = config.get("id2label")
+    if found is None:
+        return None
+    if isinstance(found, dict) and found:
+        names = tuple(str(found.get(str(number))) for number in range(len(found)))
+        if set(found) == {str(number) for number in range(len(found))}:
+            return names
+    raise CheckpointError(
+        f"{weights.parent / 'config.json'}: found id2label {str(found)[:80]}, expected a name for "
+        'each id from 0: {"0": "no", "1": "yes"}'
+    )

@@ -1,0 +1,105 @@
+"""What the command line asks of a DataModule, be it of pre-training or of labelled rows."""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningDataModule
+from torch.utils.data import DataLoader
+
+from bertlab.data.step_loader import StepDataset, StepSampler
+from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.errors import ConfigError
+from bertlab.labelled_rows import Labels, Row
+from bertlab.packed_batch import IntArray, PackedBatch
+from bertlab.tasks import Task
+
+ReportRow = tuple[str, str]
+
+
+class TaskData(LightningDataModule):
+    """Data for tasks: connected to them first, then prepared, then encoded.
+
+    Attributes:
+        max_seq_length: longest sequence in tokens, special tokens included.
+        tokenizer_path: of ``data.tokenizer``, if given.
+        num_workers: processes that make batches ahead of the device.
+        labels: the classes, known from :meth:`prepare` on; None if the task has none.
+    """
+
+    max_seq_length: int
+    tokenizer_path: str | None
+    num_workers: int
+    labels: Labels | None = None
+
+    @abstractmethod
+    def load_tokenizer(self) -> WordPieceTokenizer:
+        """Return the tokenizer of a run that takes none over from an earlier model."""
+
+    @abstractmethod
+    def connect(self, tokenizer: WordPieceTokenizer, tasks: Mapping[str, Task]) -> None:
+        """Say which tokenizer encodes the text and which tasks read it; check that they fit."""
+
+    @abstractmethod
+    def prepare(self, command: str) -> None:
+        """Read what ``fit``, ``validate`` or ``test`` needs, and learn from it what tasks need."""
+
+    def encode(self) -> None:
+        """Encode what was read; the tasks are built by now."""
+
+    @property
+    def token_counts(self) -> IntArray | None:
+        """``(vocab_size,)`` occurrences of each token in unlabelled training text."""
+        return None
+
+    def evaluation_rows(self) -> dict[str, Sequence[Row]]:
+        """Return the labelled rows of each evaluation set; a set that stands alone has no name."""
+        return {"": ()}
+
+    @property
+    def first_evaluation(self) -> str:
+        """Name of the evaluation set that decides which checkpoint is best."""
+        return ""
+
+    @abstractmethod
+    def report_tables(self) -> list[tuple[str, list[ReportRow]]]:
+        """Return tables about the data: a title, and names with values."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """Return what the manifest records of the data, JSON-ready."""
+
+    @abstractmethod
+    def sequences_per_step(self) -> int:
+        """Sequences (of some heads, rows) in an optimiser step."""
+
+    def check_division(self, devices: int, accumulate: int) -> None:
+        """Raise ConfigError if a step has fewer sequences than devices × accumulated batches."""
+        size = self.sequences_per_step()
+        if size < devices * accumulate:
+            raise ConfigError(
+                f"data.batch_size: {size} sequences cannot be divided over {devices} devices × "
+                f"{accumulate} accumulated batches; raise it or lower "
+                "trainer.accumulate_grad_batches"
+            )
+
+    @abstractmethod
+    def take_row(self, number: int) -> Row:
+        """Return a row of the running prediction by the number that its batch gives."""
+
+    @abstractmethod
+    def rows_taken_in(self) -> int:
+        """Return how many rows the running prediction has read so far."""
+
+    def loader(self, dataset: StepDataset, sampler: StepSampler) -> "DataLoader[list[PackedBatch]]":
+        """Return a loader of whole optimiser steps."""
+        return DataLoader(
+            dataset,
+            sampler=sampler,
+            batch_size=None,
+            num_workers=self.num_workers,
+            pin_memory=self.trainer is not None
+            and self.trainer.strategy.root_device.type == "cuda",
+            generator=torch.Generator(),  # leaves the global one, which dropout draws from, alone
+        )

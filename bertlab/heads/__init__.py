@@ -1,0 +1,1 @@
+"""Downstream heads: supervised tasks on labelled rows, one file each (paper sec. 4)."""

@@ -1,0 +1,293 @@
+"""What classification and regression of whole sequences share (paper sec. 4.1)."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torchmetrics import Metric
+
+from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.encoders.initialization import initialize
+from bertlab.errors import ConfigError, DataError, nearest
+from bertlab.heads.base import Head
+from bertlab.heads.classification_metrics import (
+    F1,
+    MacroF1,
+    MajorityAccuracy,
+    Matthews,
+    Pearson,
+    PredictedClasses,
+    Spearman,
+)
+from bertlab.labelled_rows import Labels, Row
+from bertlab.objectives.classification import Accuracy
+from bertlab.packed_batch import EncoderOutput, PackedBatch
+from bertlab.tasks import TaskContext, TaskLoss
+
+ClassWeights = Literal["balanced"] | list[float] | dict[str, float] | None
+_LARGEST_SCORE = torch.finfo(torch.float32).max
+
+
+class SequenceClassifier(Head):
+    """Dropout and one linear layer, ``classifier``, on the pooled output.
+
+    The best checkpoint is the one with the highest ``accuracy``, in regression ``pearson``.
+
+    Args:
+        regression: predict a number and not a class (STS-B): one output, mean squared error.
+        class_weights: weight of each class in the loss: a list in the order of the labels, a
+            mapping from label to weight (labels that it does not name weigh 1), or ``balanced``,
+            the inverse of how often the class occurs. Weights are scaled so that the mean over the
+            training rows is 1.
+        dropout: dropout on the pooled output; the encoder's ``hidden_dropout_prob`` if not given.
+
+    Raises:
+        ConfigError: if an argument is out of range, or classes are weighted in regression.
+    """
+
+    huggingface = "BertForSequenceClassification"
+    monitor = ("accuracy", "max")
+    classifier: nn.Linear
+    label_weights: Tensor | None
+
+    def __init__(
+        self,
+        regression: bool = False,
+        class_weights: ClassWeights = None,
+        dropout: float | None = None,
+    ) -> None:
+        super().__init__()
+        check_dropout(dropout)
+        if isinstance(class_weights, str) and class_weights != "balanced":
+            raise ConfigError(
+                f"model.head.class_weights: found {class_weights!r}"
+                f"{nearest(class_weights, ['balanced'])} (expected balanced, a list of numbers, "
+                "or a mapping from label to number)"
+            )
+        if regression and class_weights is not None:
+            raise ConfigError(
+                "model.head.class_weights: regression has no classes to weigh; remove it, or set "
+                "model.head.regression: false"
+            )
+        self.regression = regression
+        self.class_weights = class_weights
+        self.dropout_prob = dropout
+        if regression:
+            self.monitor = ("pearson", "max")  # type: ignore[misc]  # depends on the argument
+
+    def labels_of(self, row: Row) -> Iterable[str]:
+        """Return the row's class name; nothing in regression.
+
+        Raises:
+            DataError: if the label is empty.
+        """
+        return () if self.regression else (_class_name(row),)
+
+    def add_layers(self, context: TaskContext) -> None:
+        """Create the classifier, H to K labels, or to 1 in regression.
+
+        Raises:
+            DataError: if the training rows do not have two labels or more, or have numbers with
+                fractions for labels.
+            ConfigError: if ``class_weights`` do not fit the labels.
+        """
+        weights = None
+        if not self.regression:
+            _check_labels(self._classes)
+            weights = _weights(self.class_weights, self._classes)
+        self.register_buffer("label_weights", weights, persistent=False)
+        encoder = context.encoder
+        given = self.dropout_prob
+        self.dropout = nn.Dropout(encoder.hidden_dropout_prob if given is None else given)
+        self.classifier = nn.Linear(
+            encoder.hidden_size, 1 if self.regression else len(self._classes)
+        )
+        initialize(self, encoder.initializer_range)
+
+    def truth_of(self, row: Row) -> dict[str, float | int]:
+        """Return the field ``label`` of a labelled row: a class id or a score; else nothing.
+
+        Raises:
+            DataError: if training has no such label, or the score is not a finite number.
+        """
+        if "label" not in row.values:
+            return {}
+        if self.regression:
+            return {"label": _score(row)}
+        return {"label": self._classes.id_of(_class_name(row), row.where)}
+
+    def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
+        """Return cross-entropy in nats, or squared error, summed in float32 over B sequences."""
+        logits, labels = self._logits(output), batch.fields["label"]
+        if self.regression:
+            scores, labels = logits.squeeze(-1), labels.float()
+            error = F.mse_loss(scores, labels, reduction="sum")
+            return TaskLoss(error, labels.numel(), scores.detach(), labels)
+        error = F.cross_entropy(logits, labels, self.label_weights, reduction="sum")
+        return TaskLoss(error, labels.numel(), logits.detach().argmax(-1), labels)
+
+    def metrics(self) -> dict[str, Metric]:
+        """Return metrics of classes, or ``pearson`` and ``spearman`` in regression.
+
+        ``f1`` is that of the second of two labels; with more there is none. ``matthews`` is 0 if
+        one class is predicted for everything, ``f1`` if its class is neither predicted nor true;
+        the correlations are then NaN.
+        """
+        if self.regression:
+            return {"pearson": Pearson(), "spearman": Spearman()}
+        classes = len(self._classes)
+        metrics: dict[str, Metric] = {"accuracy": Accuracy(), "matthews": Matthews(classes)}
+        if classes == 2:
+            metrics["f1"] = F1(classes)
+        return metrics | {
+            "macro_f1": MacroF1(classes),
+            "predicted_classes": PredictedClasses(classes),
+            "majority_accuracy": MajorityAccuracy(),
+        }
+
+    def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
+        """Return ``{"label": name, "scores": {name: probability}}``, or ``{"score": number}``."""
+        del batch
+        logits = self._logits(output)
+        if self.regression:
+            return [{"score": score} for score in logits.squeeze(-1).tolist()]
+        names = self._classes.names
+        return [
+            {"label": names[best], "scores": dict(zip(names, scores, strict=True))}
+            for best, scores in zip(
+                logits.argmax(-1).tolist(), logits.softmax(-1).tolist(), strict=True
+            )
+        ]
+
+    def complaint(self, values: dict[str, float]) -> str | None:
+        """Return a warning if one answer is given to everything (paper sec. 4.1: small data)."""
+        advice = (
+            "if it stays so, the run is degenerate, as happens on small data sets (paper sec. "
+            "4.1): try another seed_everything, a lower model.optimizer.learning_rate or more "
+            "model.optimizer.warmup_steps"
+        )
+        if self.regression:
+            if math.isnan(values.get("pearson", 0.0)):
+                return (
+                    f"pearson is NaN because all predictions, or all true scores, equal; {advice}"
+                )
+        elif values.get("predicted_classes") == 1 and values.get("majority_accuracy", 1.0) < 1:
+            return f"one label is predicted for every row, though there are several; {advice}"
+        return None
+
+    @property
+    def _classes(self) -> Labels:
+        return self.labels or Labels((), ())
+
+    def _logits(self, output: EncoderOutput) -> Tensor:
+        """``(B, K)`` float32 scores of the classes; ``(B, 1)`` in regression."""
+        logits: Tensor = self.classifier(self.dropout(output.pooled)).float()
+        return logits
+
+
+def check_dropout(dropout: float | None) -> None:
+    """Raise ConfigError if a head's dropout is given and is not a probability."""
+    if dropout is not None and not 0 <= dropout <= 1:
+        raise ConfigError(f"model.head.dropout: found {dropout}, expected 0 to 1")
+
+
+def text_ids(text: object, row: Row, column: str, tokenizer: WordPieceTokenizer) -> list[int]:
+    """Return the ids of a text of a row, without ``[CLS]`` and ``[SEP]``.
+
+    Raises:
+        DataError: if it is not a text, or has no token; names ``row.where`` and the column.
+    """
+    if not isinstance(text, str):
+        raise DataError(f"{row.where}: {column}: found {text!r}, expected a text")
+    ids = tokenizer.encode(text)
+    if not ids:
+        raise DataError(
+            f"{row.where}: {column}: found {text!r}, expected a text with at least one word; "
+            "correct the row or remove it"
+        )
+    return ids
+
+
+def _class_name(row: Row) -> str:
+    label = row.values["label"]
+    if label is None or label == "" or label != label:  # noqa: PLR0124  NaN of an empty CSV cell
+        raise DataError(f"{row.where}: label: found {label!r}, expected the name of a class")
+    return str(label)
+
+
+def _score(row: Row) -> float:
+    found = row.values["label"]
+    try:
+        score = math.nan if isinstance(found, bool) else float(found)
+    except (TypeError, ValueError):
+        score = math.nan
+    if not abs(score) <= _LARGEST_SCORE:
+        raise DataError(
+            f"{row.where}: label: found {found!r}, expected a finite number "
+            "(model.head.regression is true)"
+        )
+    return score
+
+
+def _check_labels(labels: Labels) -> None:
+    found = [name for name, count in zip(labels.names, labels.counts, strict=True) if count]
+    found = found or list(labels.names)  # counts are unknown where a model comes without its data
+    if len(found) < 2:
+        names = f"only {found[0]!r}" if found else "none"
+        raise DataError(
+            f"training data: label: found {names}, expected two or more different labels; check "
+            "data.columns and the training file"
+        )
+    if len(found) > 20 and _are_fractions(found):
+        raise DataError(
+            f"training data: label: found {len(found)} different numbers such as {found[1]}, which "
+            "look like scores and not like classes; set model.head.regression: true to predict them"
+        )
+
+
+def _are_fractions(names: Sequence[str]) -> bool:
+    try:
+        numbers = [float(name) for name in names]
+    except ValueError:
+        return False
+    return not all(number.is_integer() for number in numbers)
+
+
+def _weights(given: ClassWeights, labels: Labels) -> Tensor | None:
+    """Return ``(K,)`` float32 weights whose mean over the training rows is 1."""
+    counts = torch.tensor(labels.counts, dtype=torch.float64)
+    if given is None:
+        return None
+    if given == "balanced":
+        weights = 1 / counts.clamp(min=1)
+    else:
+        weights = torch.tensor(_weight_list(given, labels.names), dtype=torch.float64)
+    rows = counts.sum().clamp(min=1)
+    mean = (weights @ counts) / rows if counts.any() else weights.new_ones(())
+    return (weights / mean).float()
+
+
+def _weight_list(given: list[float] | dict[str, float], names: Sequence[str]) -> list[float]:
+    where = "model.head.class_weights"
+    if isinstance(given, Mapping):
+        for name in given:
+            if name not in names:
+                raise ConfigError(
+                    f"{where}: found {name!r}{nearest(str(name), names)}, which is not a label of "
+                    f"the training data (expected: {', '.join(names[:12])})"
+                )
+        weights = [given.get(name, 1.0) for name in names]
+    else:
+        weights = list(given)
+    if len(weights) != len(names):
+        raise ConfigError(
+            f"{where}: found {len(weights)} weights, expected one for each of the {len(names)} "
+            f"labels, in this order: {', '.join(names[:12])}"
+        )
+    for name, weight in zip(names, weights, strict=True):
+        if not 0 < weight < math.inf:
+            raise ConfigError(f"{where}: found {weight} for {name!r}, expected a number above 0")
+    return weights

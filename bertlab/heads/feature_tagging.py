@@ -1,0 +1,119 @@
+"""Tagging with fixed features of the encoder (paper sec. 5.3, table 7)."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_sequence, unpack_sequence
+
+from bertlab.encoders.initialization import initialize
+from bertlab.errors import ConfigError
+from bertlab.heads.layer_combination import WeightedSum, check_layers, combine_layers
+from bertlab.heads.tag_schemes import Scheme
+from bertlab.heads.tagging import Tagging
+from bertlab.packed_batch import EncoderOutput, PackedBatch
+from bertlab.tasks import TaskContext
+
+
+class FeatureTagging(Tagging):
+    """Classify words by a two-layer BiLSTM over features of an encoder that is not trained.
+
+    The features of a word are the hidden states of its first piece. The BiLSTM reads the words of a
+    sequence, those that are only context included; of a sentence in several windows it reads each
+    window on its own. Windows, tags and scores are those of :class:`Tagging`.
+
+    The rows of the paper's table 7, for an encoder of 12 layers:
+
+    ======================= ============================= =================
+    row                     ``layers``                    ``combine``
+    ======================= ============================= =================
+    embeddings              ``[0]``                       any
+    second-to-last hidden   ``[-2]``                      any
+    last hidden             ``[-1]``                      any
+    weighted sum last four  ``[-4, -3, -2, -1]``          ``weighted_sum``
+    concat last four        ``[-4, -3, -2, -1]``          ``concat``
+    weighted sum all layers ``[1, 2, …, 12]``             ``weighted_sum``
+    ======================= ============================= =================
+
+    Args:
+        layers: of the encoder; 0 is the embeddings, -1 the last layer.
+        combine: how several layers make one vector. ``weighted_sum`` learns softmax weights and a
+            scale, as ELMo.
+        hidden_size: width of each direction of the LSTM.
+        lstm_dropout: on the features, between the LSTM's layers and on its output.
+        scheme: as in ``tagging``.
+        window_stride: as in ``tagging``.
+
+    Raises:
+        ConfigError: if a size is below 1, the dropout not in 0 to 1, or there is no layer.
+    """
+
+    trains_encoder = False
+    reads_all_layers = True
+    huggingface = None
+
+    def __init__(
+        self,
+        layers: Sequence[int] = (-4, -3, -2, -1),
+        combine: Literal["concat", "sum", "weighted_sum"] = "concat",
+        hidden_size: int = 768,
+        lstm_dropout: float = 0.5,
+        scheme: Scheme = "auto",
+        window_stride: int | None = None,
+    ) -> None:
+        super().__init__(scheme=scheme, window_stride=window_stride)
+        if hidden_size < 1:
+            raise ConfigError(f"model.head.hidden_size: found {hidden_size}, expected 1 or more")
+        if not 0 <= lstm_dropout <= 1:
+            raise ConfigError(f"model.head.lstm_dropout: found {lstm_dropout}, expected 0 to 1")
+        self.layers = tuple(layers)
+        self.combine = combine
+        self.hidden_size = hidden_size
+        self.lstm_dropout = lstm_dropout
+
+    def add_layers(self, context: TaskContext) -> None:
+        """Create the LSTM and the classifier of its output.
+
+        Raises:
+            ConfigError: if the encoder does not have a layer.
+        """
+        encoder = context.encoder
+        count = getattr(encoder, "num_hidden_layers", None)
+        if count is not None:  # of an encoder that does not say it, the first batch tells
+            check_layers(self.layers, count + 1, "model.head.layers")
+        if self.combine == "weighted_sum":
+            self.weighted_sum = WeightedSum(len(self.layers))
+        width = encoder.hidden_size * (len(self.layers) if self.combine == "concat" else 1)
+        self.dropout = nn.Dropout(self.lstm_dropout)
+        self.lstm = nn.LSTM(
+            width,
+            self.hidden_size,
+            num_layers=2,
+            dropout=self.lstm_dropout,
+            bidirectional=True,
+        )
+        self.classifier = nn.Linear(2 * self.hidden_size, len(self._classes))
+        initialize(self, encoder.initializer_range)  # leaves the LSTM's weights as torch makes them
+
+    def logits(self, output: EncoderOutput, batch: PackedBatch) -> Tensor:
+        """Return ``(K, C)`` float32 scores of C tags for the K words predicted in the batch."""
+        is_word = batch.fields["word"] >= 0
+        ends = torch.cumsum(is_word, 0)[batch.cu_seqlens[1:].long() - 1]
+        lengths = ends.diff(prepend=ends.new_zeros(1)).tolist()
+        features = self.dropout(self.features(output)[is_word])
+        # packed, so that a sentence does not depend on those beside it
+        packed, _ = self.lstm(pack_sequence(features.split(lengths), enforce_sorted=False))
+        states = torch.cat(unpack_sequence(packed))[batch.fields["is_predicted"][is_word]]
+        scores: Tensor = self.classifier(self.dropout(states))
+        return scores.float()
+
+    def features(self, output: EncoderOutput) -> Tensor:
+        """Return the ``(T, F)`` features of all tokens, from ``output.all_layers``."""
+        assert output.all_layers is not None
+        layers, key = output.all_layers, "model.head.layers"
+        if self.combine != "weighted_sum":
+            return combine_layers(layers, self.layers, self.combine, key)
+        check_layers(self.layers, len(layers), key)
+        mixed: Tensor = self.weighted_sum([layers[index] for index in self.layers])
+        return mixed

@@ -1,0 +1,148 @@
+"""Choosing the right continuation among several (paper sec. 4.4)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torchmetrics import Metric
+
+from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.encoders.initialization import initialize
+from bertlab.errors import DataError
+from bertlab.heads.base import Head
+from bertlab.heads.classification import check_dropout, text_ids
+from bertlab.heads.classification_metrics import MajorityAccuracy
+from bertlab.heads.sentence_pair import pair_features
+from bertlab.labelled_rows import Column, Features, Row
+from bertlab.objectives.classification import Accuracy
+from bertlab.packed_batch import EncoderOutput, PackedBatch
+from bertlab.tasks import TaskContext, TaskLoss
+
+
+class MultipleChoice(Head):
+    """Score each choice after its context, with a softmax over the row's choices: SWAG, CODAH.
+
+    ``classifier`` is the vector of the paper whose dot product with the pooled output is a
+    choice's score (and a bias, which the softmax does not see). Rows may have different numbers of
+    choices. ``stem``, if a row has it, is the beginning of every choice, as SWAG's ``sent2``.
+
+    Args:
+        dropout: dropout on the pooled output; the encoder's ``hidden_dropout_prob`` if not given.
+
+    Raises:
+        ConfigError: if the dropout is not a probability.
+    """
+
+    columns = (
+        Column("context"),
+        Column("choices", "texts"),
+        Column("label", "label", is_truth=True),
+        Column("stem", required=False),
+    )
+    monitor = ("accuracy", "max")
+    keeps_rows_together = True
+    huggingface = "BertForMultipleChoice"
+    classifier: nn.Linear
+
+    def __init__(self, dropout: float | None = None) -> None:
+        super().__init__()
+        check_dropout(dropout)
+        self.dropout_prob = dropout
+
+    def add_layers(self, context: TaskContext) -> None:
+        """Create the classifier, H to 1."""
+        encoder = context.encoder
+        given = self.dropout_prob
+        self.dropout = nn.Dropout(encoder.hidden_dropout_prob if given is None else given)
+        self.classifier = nn.Linear(encoder.hidden_size, 1)
+        initialize(self, encoder.initializer_range)
+
+    def encode(
+        self, row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int
+    ) -> list[Features]:
+        """Return ``[CLS] context [SEP] choice [SEP]`` of each choice, cut longest first.
+
+        The first counts 1 prediction, the others 0. Fields: ``choice``, its number in the row,
+        and ``choice_label``, the number of the right one.
+
+        Raises:
+            DataError: if there are not two choices or more, a text is empty, or the label is not
+                the number of a choice, from 0.
+            ConfigError: if not even one token of each text fits.
+        """
+        choices = _choices(row)
+        truth = {"choice_label": _label(row, len(choices))} if "label" in row.values else {}
+        context = text_ids(row.values.get("context"), row, "context", tokenizer)
+        stem = _stem_ids(row, tokenizer)
+        sequences = []
+        for number, choice in enumerate(choices):
+            ids = stem + text_ids(choice, row, f"choices[{number}]", tokenizer)
+            features = pair_features(context, ids, tokenizer, max_seq_length)
+            features.fields |= {"choice": number, **truth}
+            features.count = int(number == 0)
+            sequences.append(features)
+        return sequences
+
+    def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
+        """Return cross-entropy in nats over each row's choices, summed in float32 over the rows."""
+        choice = batch.fields["choice"]
+        first = choice == 0
+        row = first.cumsum(0) - 1
+        labels = batch.fields["choice_label"][first]
+        scores = self._scores(output)
+        logits = scores.new_full((len(labels), int(choice.max()) + 1), -torch.inf)
+        logits = logits.index_put((row, choice), scores)
+        return TaskLoss(
+            sum=F.cross_entropy(logits, labels, reduction="sum"),
+            count=len(labels),
+            preds=logits.detach().argmax(-1),
+            target=labels,
+        )
+
+    def metrics(self) -> dict[str, Metric]:
+        """Return ``accuracy``, and ``majority_accuracy``: that of the commonest place."""
+        return {"accuracy": Accuracy(), "majority_accuracy": MajorityAccuracy()}
+
+    def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
+        """Return ``{"score": logit}`` of each choice."""
+        del batch
+        return [{"score": score} for score in self._scores(output).tolist()]
+
+    def merge(self, row: Row, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return ``{"label": number, "choice": text, "scores": [probability, …]}``."""
+        scores = torch.tensor([part["score"] for part in parts], dtype=torch.float64).softmax(0)
+        best = int(scores.argmax())
+        return {"label": best, "choice": row.values["choices"][best], "scores": scores.tolist()}
+
+    def _scores(self, output: EncoderOutput) -> Tensor:
+        """``(B,)`` float32 scores of the choices."""
+        scores: Tensor = self.classifier(self.dropout(output.pooled)).float().squeeze(-1)
+        return scores
+
+
+def _choices(row: Row) -> Sequence[object]:
+    choices = row.values.get("choices")
+    if isinstance(choices, str) or not isinstance(choices, Sequence) or len(choices) < 2:
+        raise DataError(
+            f"{row.where}: choices: found {choices!r}, expected a list of two texts or more"
+        )
+    return choices
+
+
+def _label(row: Row, choices: int) -> int:
+    found = row.values["label"]
+    for number in range(choices):
+        if not isinstance(found, bool) and str(found).strip() == str(number):
+            return number
+    raise DataError(
+        f"{row.where}: label: found {found!r}, expected the number of the right one of "
+        f"{choices} choices, 0 to {choices - 1}"
+    )
+
+
+def _stem_ids(row: Row, tokenizer: WordPieceTokenizer) -> list[int]:
+    stem = row.values.get("stem")
+    # some of SWAG's and HellaSwag's rows have no stem
+    return text_ids(stem, row, "stem", tokenizer) if stem not in (None, "") else []

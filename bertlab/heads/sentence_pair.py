@@ -1,0 +1,54 @@
+"""Classification and regression of pairs of sentences (paper sec. 4.1, fig. 4 a)."""
+
+from collections.abc import Sequence
+
+from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.errors import ConfigError
+from bertlab.heads.classification import SequenceClassifier, text_ids
+from bertlab.labelled_rows import Column, Features, Row
+
+
+class SentencePair(SequenceClassifier):
+    """Predict a label or a score of two texts: MNLI, QQP, QNLI, STS-B, MRPC, RTE, WNLI."""
+
+    columns = (Column("text_a"), Column("text_b"), Column("label", "label", is_truth=True))
+
+    def encode(
+        self, row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int
+    ) -> list[Features]:
+        """Return ``[CLS] A [SEP] B [SEP]``, cut as :func:`pair_features` says.
+
+        Raises:
+            DataError: if a text is empty or the label unknown.
+            ConfigError: if not even one token of each fits.
+        """
+        a = text_ids(row.values.get("text_a"), row, "text_a", tokenizer)
+        b = text_ids(row.values.get("text_b"), row, "text_b", tokenizer)
+        features = pair_features(a, b, tokenizer, max_seq_length)
+        features.fields |= self.truth_of(row)
+        return [features]
+
+
+def pair_features(
+    a: Sequence[int], b: Sequence[int], tokenizer: WordPieceTokenizer, max_seq_length: int
+) -> Features:
+    """Return ``[CLS] A [SEP] B [SEP]`` of two lists of ids, neither empty.
+
+    The longer text is cut at its end until both fit or are equally long, then both are, so that
+    one that is short stays whole: Hugging Face's "longest first", to the token.
+
+    Raises:
+        ConfigError: if not even one token of each fits.
+    """
+    room = max_seq_length - 3
+    if room < 2:
+        raise ConfigError(
+            f"data.max_seq_length: found {max_seq_length}, expected 5 or more for pairs of texts"
+        )
+    excess = max(0, len(a) + len(b) - room)
+    if excess:
+        half = room // 2
+        short = min(len(a), len(b), half)
+        keep_a, keep_b = (room - short, short) if len(a) > len(b) else (short, room - short)
+        a, b = a[:keep_a], b[:keep_b]
+    return Features(*tokenizer.build_inputs(a, b), truncated=excess)

@@ -1,0 +1,30 @@
+"""Classification and regression of single sentences (paper sec. 4.1, fig. 4 b)."""
+
+from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.errors import ConfigError
+from bertlab.heads.classification import SequenceClassifier, text_ids
+from bertlab.labelled_rows import Column, Features, Row
+
+
+class SingleSentence(SequenceClassifier):
+    """Predict a label or a score of a text: CoLA, SST-2."""
+
+    columns = (Column("text"), Column("label", "label", is_truth=True))
+
+    def encode(
+        self, row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int
+    ) -> list[Features]:
+        """Return ``[CLS] text [SEP]``; what does not fit is cut off the end.
+
+        Raises:
+            DataError: if the text is empty or the label unknown.
+            ConfigError: if not even one token fits.
+        """
+        ids = text_ids(row.values.get("text"), row, "text", tokenizer)
+        room = max_seq_length - 2
+        if room < 1:
+            raise ConfigError(
+                f"data.max_seq_length: found {max_seq_length}, expected 3 or more for a text"
+            )
+        inputs = tokenizer.build_inputs(ids[:room])
+        return [Features(*inputs, fields={**self.truth_of(row)}, truncated=max(0, len(ids) - room))]

@@ -1,0 +1,112 @@
+"""Tags of words: the schemes that mark entities, and the entities that tags mean.
+
+In BIO every entity begins with ``B-TYPE`` and goes on with ``I-TYPE``. In IOB1, as CoNLL-2003 was
+published, an entity begins with ``I-TYPE`` too, and ``B-TYPE`` only parts it from an entity of the
+same type right before it. :func:`to_bio` leaves BIO as it is and makes BIO of IOB1, so which of the
+two a file has need not be known, and the entities are the same before and after.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from bertlab.errors import DataError
+
+Scheme = Literal["auto", "bio", "iob1", "none"]
+OUTSIDE = "O"
+_UNTYPED = "_"  # the type of a bare "B" or "I", as seqeval has it
+
+
+@dataclass(frozen=True)
+class Entity:
+    """Words ``start_word`` to ``end_word``, the last excluded, that together are a ``type``."""
+
+    type: str
+    start_word: int
+    end_word: int
+
+
+def split_tag(tag: str) -> tuple[str, str]:
+    """Return the prefix and the type of an entity tag: ``("B", "PER")`` of ``B-PER``."""
+    prefix, _, kind = tag.partition("-")
+    return prefix, kind or _UNTYPED
+
+
+def is_entity_tag(tag: str) -> bool:
+    """Return whether a tag is ``O``, or begins or continues an entity of a named type."""
+    return tag == OUTSIDE or tag.startswith(("B-", "I-"))
+
+
+def entities(tags: Sequence[str]) -> list[Entity]:
+    """Return the entities of a sentence, also of broken tags, by conlleval's rules.
+
+    An entity begins with ``B``, and with an ``I`` that follows ``O``, another type or nothing.
+
+    Args:
+        tags: each ``O``, ``B-TYPE``, ``I-TYPE``, or ``B`` or ``I`` alone.
+    """
+    found: list[Entity] = []
+    previous = OUTSIDE
+    for word, tag in enumerate(tags):
+        if tag != OUTSIDE:
+            kind = split_tag(tag)[1]
+            if _begins(tag, previous):
+                found.append(Entity(kind, word, word + 1))
+            else:
+                found[-1] = Entity(kind, found[-1].start_word, word + 1)
+        previous = tag
+    return found
+
+
+def to_bio(tags: Sequence[str]) -> list[str]:
+    """Return the same entities in BIO: an ``I`` that begins an entity becomes ``B``."""
+    bio = list(tags)
+    for entity in entities(tags):
+        bio[entity.start_word] = "B" + tags[entity.start_word][1:]
+    return bio
+
+
+def _begins(tag: str, previous: str) -> bool:
+    (prefix, kind), (_, previous_kind) = split_tag(tag), split_tag(previous)
+    return prefix == "B" or previous == OUTSIDE or kind != previous_kind
+
+
+def entity_types(names: Sequence[str], scheme: Scheme) -> list[str] | None:
+    """Return the types of the entities that a tag set marks, sorted.
+
+    Args:
+        names: all tags of the training data.
+        scheme: ``auto`` takes tags for entity tags if all of them are ``O``, ``B-TYPE`` or
+            ``I-TYPE``, and for tags that mark no entities if none is ``B-TYPE`` or ``I-TYPE``.
+
+    Returns:
+        The types, or None if the tags mark no entities.
+
+    Raises:
+        DataError: if the tags are not of the scheme, or ``auto`` cannot tell.
+    """
+    marked = [name for name in names if name != OUTSIDE]
+    if scheme in ("bio", "iob1"):
+        wrong = [name for name in marked if split_tag(name)[0] not in ("B", "I")]
+        if wrong:
+            raise DataError(
+                f"model.head.scheme: {scheme}, but the training data has the tag {wrong[0]!r}; "
+                "expected O, B-TYPE and I-TYPE only (say none for tags that mark no entities)"
+            )
+    if scheme == "auto":
+        other = [name for name in marked if not is_entity_tag(name)]
+        if marked and set(marked) <= {"B", "I"}:
+            raise DataError(
+                f"tags: the training data has only {', '.join(sorted(names))}, which may or may "
+                "not mark entities; set model.head.scheme to bio, iob1 or none"
+            )
+        if other and len(other) < len(marked):
+            known = next(name for name in marked if is_entity_tag(name))
+            raise DataError(
+                f"tags: the training data has {known!r}, as BIO and IOB1 do, and {other[0]!r}, "
+                "which is in neither; convert the tags to BIO, or set model.head.scheme to none "
+                "if they mark no entities"
+            )
+        if other:
+            return None
+    return None if scheme == "none" else sorted({split_tag(name)[1] for name in marked})

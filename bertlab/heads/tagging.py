@@ -1,0 +1,248 @@
+"""A tag for each word of a sentence (paper fig. 4d, sec. 5.3)."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.encoders.initialization import initialize
+from bertlab.errors import ConfigError, DataError
+from bertlab.heads.base import Head
+from bertlab.heads.classification import check_dropout
+from bertlab.heads.entity_scores import entity_score_names, entity_scores
+from bertlab.heads.tag_schemes import Scheme, entities, entity_types, is_entity_tag, to_bio
+from bertlab.heads.tag_windows import WordWindow, word_windows
+from bertlab.labelled_rows import Column, Features, Labels, Row
+from bertlab.objectives.classification import classification_loss
+from bertlab.packed_batch import EncoderOutput, PackedBatch
+from bertlab.tasks import TaskContext, TaskLoss
+
+_NOT_PREDICTED = -100
+
+
+class Tagging(Head):
+    """Classify the hidden state of each word's first piece; the other pieces carry no tag.
+
+    A sentence of more than ``max_seq_length`` pieces goes in overlapping windows. Each word is
+    trained and predicted once, in the window that shows most of its surroundings. ``classifier`` is
+    that of Hugging Face's ``BertForTokenClassification``.
+
+    Entities are scored as ``conlleval`` does: ``precision``, ``recall``, ``f1``, and ``f1/TYPE``
+    for each type, beside the ``accuracy`` over words and ``majority_accuracy``, that of giving all
+    words the commonest tag of training. Tags that mark no entities have the accuracies only.
+
+    Args:
+        scheme: how ``tags`` mark entities. Training and predictions use BIO. ``bio``: taken as they
+            are. ``iob1`` (CoNLL-2003 as published): an ``I-`` that begins an entity becomes ``B-``.
+            ``none``: they mark none, as parts of speech. ``auto``: ``none`` if no tag of the
+            training data is ``B-TYPE`` or ``I-TYPE``, else as ``iob1``, which leaves BIO unchanged.
+        window_stride: tokens from the start of a window to the next one's, for long sentences; half
+            a window if not given.
+        dropout: on the hidden states; the encoder's ``hidden_dropout_prob`` if not given.
+
+    Raises:
+        ConfigError: if the stride is below 1 or the dropout not in 0 to 1.
+    """
+
+    columns = (Column("words", "texts"), Column("tags", "tags", is_truth=True))
+    monitor = ("f1", "max")
+    uses_pooled = False
+    huggingface: ClassVar[str | None] = "BertForTokenClassification"
+    classifier: nn.Linear
+
+    def __init__(
+        self,
+        scheme: Scheme = "auto",
+        window_stride: int | None = None,
+        dropout: float | None = None,
+    ) -> None:
+        super().__init__()
+        if window_stride is not None and window_stride < 1:
+            raise ConfigError(
+                f"model.head.window_stride: found {window_stride}, expected 1 or more tokens"
+            )
+        check_dropout(dropout)
+        self.scheme = scheme
+        self.window_stride = window_stride
+        self.dropout_prob = dropout
+        self.entity_types: list[str] | None = []
+
+    def build(self, context: TaskContext) -> None:
+        """Keep the labels and what they mark, and create the layers.
+
+        Raises:
+            DataError: if the training data has no tags, or they are not of the scheme.
+        """
+        if not context.labels:
+            raise DataError("tags: found none in the training data, expected a tag for each word")
+        self.entity_types = entity_types(context.labels.names, self.scheme)
+        if self.entity_types is None:
+            self.monitor = ("accuracy", "max")  # type: ignore[misc]  # depends on the data
+        super().build(context)
+
+    def add_layers(self, context: TaskContext) -> None:
+        """Create the classifier of hidden states."""
+        given = self.dropout_prob
+        self.dropout = nn.Dropout(context.encoder.hidden_dropout_prob if given is None else given)
+        self.classifier = nn.Linear(context.encoder.hidden_size, len(self._classes))
+        initialize(self, context.encoder.initializer_range)
+
+    def labels_of(self, row: Row) -> Iterable[str]:
+        """Return the tags of a row as they are trained."""
+        tags = [str(tag) for tag in row.values["tags"]]
+        if self.scheme == "iob1" or (self.scheme == "auto" and all(map(is_entity_tag, tags))):
+            return to_bio(tags)
+        return tags
+
+    def encode(
+        self, row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int
+    ) -> list[Features]:
+        """Return the windows of a sentence; none of a row without words, which is counted.
+
+        Raises:
+            DataError: if there are not as many tags as words, or a tag is not known.
+        """
+        words = row.values["words"]
+        tags = self._tag_ids(row)
+        if not words:
+            self.notes["rows without words left out"] += 1
+            return []
+        windows = word_windows(words, tokenizer, max_seq_length, self.window_stride)
+        if len(windows) > 1:
+            self.notes["sentences in several windows"] += 1
+        cut = sum(window.truncated > 0 for window in windows)
+        if cut:
+            self.notes["windows with a word that is longer than a window, its end cut off"] += cut
+        return [_features(window, tags) for window in windows]
+
+    def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
+        """Return cross-entropy in nats, summed in float32 over the words that are predicted."""
+        labels = batch.fields["tags"][batch.fields["is_predicted"]]
+        return classification_loss(self.logits(output, batch), labels)
+
+    def logits(self, output: EncoderOutput, batch: PackedBatch) -> Tensor:
+        """Return ``(K, C)`` float32 scores of C tags for the K words predicted in the batch."""
+        states = output.tokens[batch.fields["is_predicted"]]
+        scores: Tensor = self.classifier(self.dropout(states))
+        return scores.float()
+
+    def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
+        """Return numbers, tags and probabilities of the words that each sequence predicts."""
+        is_predicted = batch.fields["is_predicted"]
+        scores, ids = self.logits(output, batch).softmax(-1).max(-1)
+        words = batch.fields["word"][is_predicted].tolist()
+        tags = [self._classes.names[number] for number in ids.tolist()]
+        found = list(zip(words, tags, scores.tolist(), strict=True))
+        ends = torch.cumsum(is_predicted, 0)[batch.cu_seqlens[1:].long() - 1].tolist()
+        parts = [found[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+        return [
+            {
+                "words": [word for word, _, _ in part],
+                "tags": [tag for _, tag, _ in part],
+                "scores": [score for _, _, score in part],
+            }
+            for part in parts
+        ]
+
+    def merge(self, row: Row, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return tags, their probabilities, and the entities that they mark.
+
+        Returns:
+            ``tags`` and ``scores``, one for each word: in BIO if they mark entities, as the
+            classifier chose them, so that an entity may begin with ``I-``. ``entities``, unless
+            they mark none: ``{"type", "start_word", "end_word", "text"}``, the last word excluded.
+        """
+        words = row.values["words"]
+        tags, scores = [""] * len(words), [0.0] * len(words)
+        for part in parts:
+            for word, tag, score in zip(part["words"], part["tags"], part["scores"], strict=True):
+                tags[word], scores[word] = tag, score
+        merged: dict[str, Any] = {"tags": tags, "scores": scores}
+        if self.entity_types is not None:
+            merged["entities"] = [
+                {
+                    "type": entity.type,
+                    "start_word": entity.start_word,
+                    "end_word": entity.end_word,
+                    "text": " ".join(words[entity.start_word : entity.end_word]),
+                }
+                for entity in entities(tags)
+            ]
+        return merged
+
+    def score(self, rows: Sequence[Row], predictions: Sequence[dict[str, Any]]) -> dict[str, float]:
+        """Return the scores of entities and words over all rows."""
+        gold = [self._tags(row) for row in rows]
+        predicted = [prediction["tags"] for prediction in predictions]
+        truth = np.array([tag for tags in gold for tag in tags], np.str_)
+        guess = np.array([tag for tags in predicted for tag in tags], np.str_)
+        majority = max(zip(self._classes.counts, self._classes.names, strict=True))[1]
+        scores = {
+            "accuracy": _share(guess == truth),
+            "majority_accuracy": _share(truth == majority),
+        }
+        if self.entity_types is None:
+            return scores
+        return entity_scores(gold, predicted, self.entity_types) | scores
+
+    def score_names(self) -> list[str]:
+        """Return the names that :meth:`score` gives; those of the types after :meth:`build`."""
+        entity = [] if self.entity_types is None else entity_score_names(self.entity_types)
+        return [*entity, "accuracy", "majority_accuracy"]
+
+    def complaint(self, values: dict[str, float]) -> str | None:
+        """Return a warning if no entity was found, or words got nothing but the commonest tag."""
+        if values.get("f1") == 0:
+            return "no entity was found right (f1 0); train longer or with another learning rate"
+        if self.entity_types is None and values["accuracy"] <= values["majority_accuracy"]:
+            return "no better than giving every word the commonest tag of the training data"
+        return None
+
+    @property
+    def _classes(self) -> Labels:
+        assert self.labels is not None
+        return self.labels
+
+    def _tags(self, row: Row) -> list[str]:
+        """Return a row's tags as they are trained."""
+        tags = [str(tag) for tag in row.values["tags"]]
+        if self.entity_types is None or self.scheme == "bio":
+            return tags
+        return to_bio(tags)
+
+    def _tag_ids(self, row: Row) -> list[int] | None:
+        if "tags" not in row.values:
+            return None
+        words, raw = row.values["words"], row.values["tags"]
+        if len(raw) != len(words):
+            raise DataError(
+                f"{row.where}: tags: found {len(raw)} for {len(words)} words, expected a tag for "
+                "each word"
+            )
+        tags = self._tags(row)
+        changed = sum(str(old) != new for old, new in zip(raw, tags, strict=True))
+        if changed:
+            self.notes["tags I- that begin an entity (IOB1), read as B-"] += changed
+        return [self._classes.id_of(tag, row.where, "tags") for tag in tags]
+
+
+def _features(window: WordWindow, tags: Sequence[int] | None) -> Features:
+    fields: dict[str, Any] = {"word": window.word, "is_predicted": window.is_predicted}
+    if tags is not None:
+        labels = np.full(len(window.input_ids), _NOT_PREDICTED, np.int64)
+        labels[window.is_predicted] = np.asarray(tags)[window.word[window.is_predicted]]
+        fields["tags"] = labels
+    return Features(
+        input_ids=window.input_ids,
+        token_type_ids=[0] * len(window.input_ids),
+        fields=fields,
+        count=int(window.is_predicted.sum()),
+        truncated=window.truncated,
+    )
+
+
+def _share(holds: Any) -> float:  # noqa: ANN401  an array, or a bool of two empty ones
+    return float(np.mean(holds)) if np.size(holds) else 0.0

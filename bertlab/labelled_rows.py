@@ -1,0 +1,139 @@
+"""Labelled rows as every source of them gives them, and as heads read them."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from bertlab.errors import DataError, nearest
+
+# what a column holds: a text; a class name or number; texts; a tag for each of the words;
+# {"text": [...], "answer_start": [...]} in characters, as SQuAD has it in `datasets`
+ColumnKind = Literal["text", "label", "texts", "tags", "answers"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that a head reads.
+
+    Attributes:
+        name: in the head's terms, for example ``text_a``.
+        kind: what its values are.
+        is_truth: what is to be predicted; absent from new text.
+        required: False if rows may lack it.
+    """
+
+    name: str
+    kind: ColumnKind = "text"
+    is_truth: bool = False
+    required: bool = True
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a source, its columns named as the head names them.
+
+    Attributes:
+        values: by column name; truth columns lack where the row is not labelled.
+        where: file and line, or split and number, for messages: ``dev.tsv:12``.
+    """
+
+    values: Mapping[str, Any]
+    where: str
+
+
+@dataclass
+class LabelledRows:
+    """All rows of one split.
+
+    Attributes:
+        rows: in the source's order.
+        label_names: names of the classes in the order of their ids, if the source declares them.
+        skipped: rows that were left out, by reason.
+    """
+
+    rows: list[Row]
+    label_names: tuple[str, ...] | None = None
+    skipped: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The classes of a task, as its training rows have them.
+
+    Attributes:
+        names: of the classes; the place is the id.
+        counts: how often each occurs in the training rows.
+    """
+
+    names: tuple[str, ...]
+    counts: tuple[int, ...]
+
+    @classmethod
+    def of(cls, found: Iterable[str], declared: Sequence[str] | None = None) -> "Labels":
+        """Count labels; their order is the declared one, else numbers by size, words by name."""
+        counts = Counter(found)
+        names = tuple(declared or sorted(counts, key=_label_order))
+        return cls(names, tuple(counts[name] for name in names))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return plain data, as checkpoints keep it."""
+        return {"names": list(self.names), "counts": list(self.counts)}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Sequence[Any]]) -> "Labels":
+        """Return what :meth:`to_dict` wrote."""
+        return cls(tuple(content["names"]), tuple(content["counts"]))
+
+    def id_of(self, name: object, where: str, column: str = "label") -> int:
+        """Return the id of a class.
+
+        Raises:
+            DataError: if training has no such class; the nearest is named.
+        """
+        try:
+            return self.names.index(str(name))
+        except ValueError:
+            raise DataError(
+                f"{where}: {column}: found {name!r}{nearest(str(name), self.names)}, which is none "
+                f"of the {len(self)} labels of the training data ({_some(self.names)})"
+            ) from None
+
+
+@dataclass
+class Features:
+    """One sequence that a row becomes; a row may become several.
+
+    Attributes:
+        input_ids: ids, special tokens included.
+        token_type_ids: of the same length.
+        fields: the head's own values for the batch: a number becomes an entry of a ``(B,)``
+            tensor, an array as long as ``input_ids`` a part of a ``(T,)`` tensor. All sequences of
+            a head have the same fields, except that unlabelled ones lack the truth.
+        count: predictions that the loss makes on the sequence.
+        truncated: tokens of the row that did not fit.
+    """
+
+    input_ids: Sequence[int]
+    token_type_ids: Sequence[int]
+    fields: dict[str, float | int | npt.NDArray[np.generic]] = field(default_factory=dict)
+    count: int = 1
+    truncated: int = 0
+
+
+def _label_order(name: str) -> tuple[float, str]:
+    try:
+        return float(name), name
+    except ValueError:
+        return float("inf"), name
+
+
+def _some(names: Sequence[str], limit: int = 12) -> str:
+    shown = ", ".join(names[:limit])
+    return shown if len(names) <= limit else f"{shown}, …"

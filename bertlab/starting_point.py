@@ -1,0 +1,114 @@
+"""Where a command's weights, tokenizer and labels come from: a checkpoint, a warm start, or new."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertlab.checkpoints.run_checkpoint import (
+    RunCheckpoint,
+    find_checkpoint,
+    read_run_checkpoint,
+)
+from bertlab.checkpoints.warm_start import WarmStart, read_warm_start
+from bertlab.config_files import Composition, Config, differences
+from bertlab.data.task_data import TaskData
+from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.errors import CheckpointError, TokenizerError
+from bertlab.labelled_rows import Labels
+from bertlab.model_building import restore_module
+from bertlab.module import BertModule
+from bertlab.tasks import Task
+
+
+@dataclass
+class StartingPoint:
+    """What a command starts from.
+
+    Attributes:
+        checkpoint: of ``--ckpt_path``: to go on with (fit) or to use.
+        warm: of ``model.init_from``, if there is no checkpoint.
+    """
+
+    checkpoint: RunCheckpoint | None = None
+    warm: WarmStart | None = None
+
+    @property
+    def labels(self) -> Labels | None:
+        """The classes that its head was trained for."""
+        if self.checkpoint is not None:
+            return self.checkpoint.labels
+        return None if self.warm is None else self.warm.labels
+
+    def choose_tokenizer(self, data: TaskData) -> WordPieceTokenizer:
+        """Return the tokenizer that the weights were trained with, or the one that data gives.
+
+        Raises:
+            TokenizerError: if data gives another than the weights', or one of another size.
+        """
+        if self.checkpoint is not None:
+            return self.checkpoint.tokenizer
+        if self.warm is None:
+            return data.load_tokenizer()
+        if self.warm.tokenizer is None:
+            tokenizer = data.load_tokenizer()
+        else:
+            tokenizer = self.warm.tokenizer
+            self._check_same(tokenizer, data.tokenizer_path)
+        if tokenizer.vocab_size != self.warm.vocab_size:
+            raise TokenizerError(
+                f"the tokenizer has {tokenizer.vocab_size} tokens, the encoder of "
+                f"{self.warm.source} {self.warm.vocab_size}; give its own as data.tokenizer"
+            )
+        return tokenizer
+
+    def restore(self, config: Config, tasks: Mapping[str, Task], data: TaskData) -> BertModule:
+        """Return the checkpoint's module.
+
+        Raises:
+            CheckpointError: if the config describes another model; the differences are listed.
+        """
+        assert self.checkpoint is not None
+        changed = differences(_structure(config), _structure(self.checkpoint.config))
+        if changed:
+            raise CheckpointError(
+                f"{self.checkpoint.path}: the config describes another model (here, there):\n  "
+                + "\n  ".join(changed)
+            )
+        return restore_module(self.checkpoint, tasks, data.evaluation_rows())
+
+    def _check_same(self, tokenizer: WordPieceTokenizer, given: str | None) -> None:
+        assert self.warm is not None
+        if given is not None and (
+            WordPieceTokenizer.load(Path(given)).fingerprint != tokenizer.fingerprint
+        ):
+            raise TokenizerError(
+                f"data.tokenizer: {given} is not the tokenizer that {self.warm.source} "
+                "was trained with; leave data.tokenizer out to use that one"
+            )
+
+
+def find_starting_point(plan: Composition) -> StartingPoint:
+    """Read what a command line names.
+
+    Raises:
+        CheckpointError: if it is not there, damaged or hostile.
+    """
+    if plan.ckpt_path is not None:
+        file = find_checkpoint(plan.ckpt_path)
+        if file is None:
+            raise CheckpointError(f"--ckpt_path: {plan.ckpt_path}: no such run or checkpoint")
+        return StartingPoint(checkpoint=read_run_checkpoint(file))
+    if plan.init_from is not None:
+        return StartingPoint(warm=read_warm_start(plan.init_from))
+    return StartingPoint()
+
+
+def _structure(config: Config) -> Config:
+    """Return what decides the tensors of a model."""
+    model = config["model"]
+    head = model.get("head") or {}
+    return {
+        "encoder": model["encoder"],
+        "objectives": dict.fromkeys(model.get("objectives") or {}, "on"),
+        "head": head.get("name"),
+    }

@@ -1,0 +1,256 @@
+"""Fine-tuned models: out to transformers, and back."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import (
+    AutoModelForMultipleChoice,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
+
+from bertlab.checkpoints.huggingface import read_huggingface
+from bertlab.checkpoints.run_checkpoint import RUN_KEY, read_run_checkpoint
+from bertlab.checkpoints.warm_start import read_warm_start
+from bertlab.encoders.bert import BertEncoder
+from bertlab.errors import CheckpointError
+from bertlab.export_cli import export
+from bertlab.heads.base import Head
+from bertlab.labelled_rows import Labels
+from bertlab.model_building import build_tasks
+from bertlab.packed_batch import PackedBatch
+from bertlab.tasks import TaskContext
+from tests.checkpoints.peers import (
+    SIZES,
+    TOKENIZER,
+    assert_bit_equal,
+    batch_of,
+    padded_inputs,
+    peer,
+    randomized,
+    unpadded,
+)
+
+POLARITY = Labels(("bad", "good", "so so"), (5, 9, 2))
+TAGS = Labels(("O", "B-PER", "I-PER"), (70, 9, 2))
+CLOSE = {"atol": 1e-5, "rtol": 0}
+
+
+def write_run(path: Path, head_config: dict[str, Any], labels: Labels | None) -> tuple[Any, Head]:
+    """A run's checkpoint as a fit leaves it; its encoder and its head."""
+    torch.manual_seed(0)
+    encoder = randomized(BertEncoder(**SIZES))
+    head = build_tasks({"head": head_config})[head_config["name"]]
+    assert isinstance(head, Head)
+    head.build(TaskContext(encoder, TOKENIZER, labels=labels))
+    randomized(head, seed=1)
+    sizes = {key: value for key, value in SIZES.items() if key != "vocab_size"}
+    state = {f"encoder.{name}": tensor for name, tensor in encoder.state_dict().items()}
+    prefix = f"tasks.{head_config['name']}."
+    state |= {prefix + name: tensor for name, tensor in head.state_dict().items()}
+    ours = {
+        "config": {"model": {"encoder": {"name": "bert", **sizes}, "head": head_config}},
+        "tokenizer": TOKENIZER.to_json(),
+        "token_counts": None,
+        "labels": None if labels is None else labels.to_dict(),
+    }
+    torch.save({RUN_KEY: ours, "state_dict": state, "global_step": 7}, path)
+    return encoder, head
+
+
+def logits(encoder: BertEncoder, head: Any, batch: PackedBatch) -> Tensor:
+    """What the head's one layer says; of every token, or of every sequence."""
+    with torch.no_grad():
+        output = encoder(batch)
+        if hasattr(head, "qa_outputs"):
+            return head.qa_outputs(output.tokens)
+        return head.classifier(output.pooled if head.uses_pooled else output.tokens)
+
+
+def loaded(auto_class: Any, folder: Path) -> Any:
+    """The model as transformers loads it: nothing new, nothing over, nothing of another shape."""
+    model, info = auto_class.from_pretrained(folder, output_loading_info=True)
+    assert not any(info[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    return model.eval()
+
+
+CASES = [
+    ({"name": "single_sentence"}, POLARITY, AutoModelForSequenceClassification),
+    ({"name": "sentence_pair"}, POLARITY, AutoModelForSequenceClassification),
+    ({"name": "sentence_pair", "regression": True}, None, AutoModelForSequenceClassification),
+    ({"name": "tagging"}, TAGS, AutoModelForTokenClassification),
+    ({"name": "span"}, None, AutoModelForQuestionAnswering),
+    ({"name": "multiple_choice"}, None, AutoModelForMultipleChoice),
+]
+IDS = ["single", "pair", "regression", "tagging", "span", "choice"]
+
+
+@pytest.mark.parametrize(("head_config", "labels", "auto_class"), CASES, ids=IDS)
+def test_transformers_gives_equal_logits_and_the_way_back_is_bit_equal(
+    tmp_path: Path, head_config: dict[str, Any], labels: Labels | None, auto_class: Any
+) -> None:
+    encoder, head = write_run(tmp_path / "run.ckpt", head_config, labels)
+    export(str(tmp_path / "run.ckpt"), tmp_path / "out", overwrite=False)
+    model = loaded(auto_class, tmp_path / "out")
+    assert type(model).__name__ == head.huggingface
+
+    batch = batch_of([7, 7, 7, 7] if head.huggingface == "BertForMultipleChoice" else [7, 48, 1])
+    inputs = padded_inputs(batch)
+    if head.huggingface == "BertForMultipleChoice":  # two rows of two choices
+        inputs = {name: tensor.view(2, 2, -1) for name, tensor in inputs.items()}
+    with torch.no_grad():
+        output = model(**inputs)
+    if head.huggingface == "BertForQuestionAnswering":
+        both = torch.stack([output.start_logits, output.end_logits], -1)
+        expected = unpadded(batch, both)
+    elif head.huggingface == "BertForTokenClassification":
+        expected = unpadded(batch, output.logits)
+    else:
+        expected = output.logits.reshape(len(batch), -1)
+    torch.testing.assert_close(logits(encoder, head, batch), expected, **CLOSE)
+
+    if labels is not None:
+        assert list(model.config.id2label.values()) == list(labels.names)
+        assert model.config.label2id == {name: n for n, name in enumerate(labels.names)}
+    back = read_warm_start(str(tmp_path / "out"))
+    assert back.head is not None
+    assert back.head.architecture == head.huggingface
+    assert_bit_equal(back.head.state, dict(head.named_parameters()))
+    assert (back.labels and back.labels.names) == (labels and labels.names)
+    kept = {n: t for n, t in encoder.state_dict().items() if n in back.encoder_state}
+    assert_bit_equal(back.encoder_state, kept)
+    assert len(encoder.state_dict()) - len(kept) == (0 if head.uses_pooled else 2)
+    assert read_huggingface(tmp_path / "out").unused == []
+
+
+@pytest.mark.parametrize(
+    ("head_config", "labels", "kind"),
+    [
+        ({"name": "single_sentence"}, POLARITY, "single_label_classification"),
+        ({"name": "single_sentence", "regression": True}, None, "regression"),
+    ],
+)
+def test_transformers_knows_the_kind_of_problem(
+    tmp_path: Path, head_config: dict[str, Any], labels: Labels | None, kind: str
+) -> None:
+    write_run(tmp_path / "run.ckpt", head_config, labels)
+    export(str(tmp_path / "run.ckpt"), tmp_path / "out", overwrite=False)
+    model = loaded(AutoModelForSequenceClassification, tmp_path / "out")
+    assert model.config.problem_type == kind
+    assert model.config.num_labels == (1 if labels is None else 3)
+    truth = torch.tensor([0.5, 2.0]) if labels is None else torch.tensor([0, 2])
+    assert model(**padded_inputs(batch_of([5, 9])), labels=truth).loss.isfinite()
+
+
+def test_the_null_threshold_stays_behind_and_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.ckpt"
+    write_run(path, {"name": "span", "unanswerable": True}, None)
+    content = torch.load(path, weights_only=True)
+    content["state_dict"]["tasks.span.null_threshold"] = torch.tensor(-1.5)
+    torch.save(content, path)
+    export(str(path), tmp_path / "out", overwrite=False)
+    assert "null_threshold -1.5" in capsys.readouterr().out
+    with safe_open(tmp_path / "out" / "model.safetensors", "pt") as file:
+        ours = [name for name in file.keys() if not name.startswith("bert.")]  # noqa: SIM118
+    assert ours == ["qa_outputs.bias", "qa_outputs.weight"]
+
+
+def test_a_head_that_transformers_lacks_leaves_the_encoder_and_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = {"name": "feature_tagging", "hidden_size": 8}
+    write_run(tmp_path / "run.ckpt", config, TAGS)
+    export(str(tmp_path / "run.ckpt"), tmp_path / "out", overwrite=False)
+    printed = capsys.readouterr().out
+    assert "BertModel" in printed
+    assert "'feature_tagging' is not exported" in printed
+    assert read_warm_start(str(tmp_path / "out")).head is None
+
+
+@pytest.mark.parametrize(
+    ("model_class", "config", "names"),
+    [
+        (BertForSequenceClassification, {"id2label": {0: "no", 1: "yes"}}, ("no", "yes")),
+        (BertForSequenceClassification, {"num_labels": 4}, None),
+        (BertForTokenClassification, {"id2label": {0: "O", 1: "LABEL_1"}}, ("O", "LABEL_1")),
+        (BertForTokenClassification, {"id2label": {0: "x", 1: "x"}}, None),
+        (BertForQuestionAnswering, {"id2label": {0: "no", 1: "yes"}}, None),
+    ],
+)
+def test_names_of_classes_are_read_where_there_are_any(
+    tmp_path: Path, model_class: Any, config: dict[str, Any], names: tuple[str, ...] | None
+) -> None:
+    reference = peer(model_class, **config)
+    reference.save_pretrained(tmp_path)
+    found = read_huggingface(tmp_path)
+    assert found.head is not None
+    own = {n: t for n, t in reference.state_dict().items() if not n.startswith("bert.")}
+    assert_bit_equal(found.head.state, own)
+    assert (found.head.labels and found.head.labels.names) == names
+
+
+def test_a_hugging_face_model_is_exported_as_it_is(tmp_path: Path) -> None:
+    peer(BertForTokenClassification, num_labels=5).save_pretrained(tmp_path / "in")
+    TOKENIZER.save(tmp_path / "in")
+    export(str(tmp_path / "in"), tmp_path / "out", overwrite=False)
+    before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("in", "out"))
+    assert_bit_equal(after, before)
+    assert loaded(AutoModelForTokenClassification, tmp_path / "out").config.num_labels == 5
+
+
+def test_several_labels_at_once_are_no_head_of_ours(tmp_path: Path) -> None:
+    model = peer(BertForSequenceClassification, problem_type="multi_label_classification")
+    model.save_pretrained(tmp_path)
+    found = read_huggingface(tmp_path)
+    assert found.head is None
+    assert sorted(found.unused) == ["classifier.bias", "classifier.weight"]
+
+
+@pytest.mark.parametrize(
+    "id2label", [["no", "yes"], {"0": "no"}, {"1": "no", "2": "yes"}, {"0": "a", "x": "b"}, {}]
+)
+def test_labels_that_do_not_fit_the_tensors_are_refused(tmp_path: Path, id2label: object) -> None:
+    peer(BertForSequenceClassification).save_pretrained(tmp_path)
+    content = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(content | {"id2label": id2label}))
+    with pytest.raises(CheckpointError, match=r"config\.json") as error:
+        read_huggingface(tmp_path)
+    assert "id2label" in str(error.value) or "classifier.weight: tensor (2, 32)" in str(error.value)
+
+
+def test_a_damaged_head_is_listed(tmp_path: Path) -> None:
+    peer(BertForQuestionAnswering).save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors["qa_outputs.weight"] = tensors["qa_outputs.weight"][:, :16].clone()
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"qa_outputs\.weight: tensor \(2, 16\), .*\(2, 32\)"):
+        read_huggingface(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "labels", [["a"], {"names": ["a"]}, {"names": ["a"], "counts": []}, {"names": 1, "counts": 1}]
+)
+def test_damaged_labels_of_a_run_are_refused(tmp_path: Path, labels: object) -> None:
+    path = tmp_path / "run.ckpt"
+    write_run(path, {"name": "single_sentence"}, POLARITY)
+    assert read_run_checkpoint(path).labels == POLARITY
+    content = torch.load(path, weights_only=True)
+    content[RUN_KEY]["labels"] = labels
+    torch.save(content, path)
+    with pytest.raises(CheckpointError, match=r"run\.ckpt: .*labels"):
+        read_run_checkpoint(path)
+    del content[RUN_KEY]["labels"]  # as checkpoints of pre-training were
+    torch.save(content, path)
+    assert read_run_checkpoint(path).labels is None

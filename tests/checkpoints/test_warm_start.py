@@ -1,0 +1,158 @@
+"""What a new run takes over from a fine-tuned model, and what it says about the rest."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
+
+from bertlab.checkpoints.loading import LoadReport
+from bertlab.checkpoints.warm_start import apply_warm_start, read_warm_start
+from bertlab.encoders.bert import BertEncoder
+from bertlab.labelled_rows import Labels
+from bertlab.model_building import build_tasks
+from bertlab.module import BertModule
+from bertlab.optimization import AdamWConfig
+from bertlab.tasks import TaskContext
+from tests.checkpoints.peers import SIZES, TOKENIZER, peer
+from tests.checkpoints.test_fine_tuned import write_run
+
+MNLI = Labels(("contradiction", "entailment", "neutral"), (3, 4, 5))
+RTE = Labels(("entailment", "not_entailment"), (8, 7))
+
+
+def started(
+    source: Path, head_config: dict[str, Any], labels: Labels | None
+) -> tuple[BertModule, LoadReport, dict[str, torch.Tensor]]:
+    """A module that was started from the source, the report, and its head as it was before."""
+    torch.manual_seed(5)
+    encoder = BertEncoder(**SIZES)
+    context = TaskContext(encoder, TOKENIZER, labels=labels)
+    module = BertModule(encoder, build_tasks({"head": head_config}), context, AdamWConfig())
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    return module, apply_warm_start(read_warm_start(str(source)), module), before
+
+
+def assert_new(
+    module: BertModule, report: LoadReport, before: dict[str, torch.Tensor], *words: str
+) -> None:
+    """The encoder is the source's, the head untouched, and one note says why."""
+    state = module.state_dict()
+    for name in [name for name in state if name.startswith("tasks.")]:
+        assert torch.equal(state[name], before[name])
+        assert name in report.newly_initialized
+    changed = "encoder.layers.0.output.weight"
+    assert changed in report.loaded
+    assert not torch.equal(state[changed], before[changed])
+    assert len(report.notes) == 1
+    for word in words:
+        assert word in report.notes[0]
+
+
+def test_mnli_to_rte_starts_a_new_classifier(tmp_path: Path) -> None:
+    write_run(tmp_path / "mnli.ckpt", {"name": "sentence_pair"}, MNLI)
+    module, report, before = started(tmp_path / "mnli.ckpt", {"name": "sentence_pair"}, RTE)
+    words = ("labels differ", "neutral in the source", "entailment, not_entailment here")
+    assert_new(module, report, before, *words)
+    assert "tasks.sentence_pair.classifier.weight" in report.unused
+
+
+def test_equal_labels_keep_the_classifier(tmp_path: Path) -> None:
+    _, head = write_run(tmp_path / "a.ckpt", {"name": "sentence_pair"}, MNLI)
+    recounted = Labels(MNLI.names, (1, 1, 1))
+    module, report, _ = started(tmp_path / "a.ckpt", {"name": "sentence_pair"}, recounted)
+    found = module.state_dict()["tasks.sentence_pair.classifier.weight"]
+    assert torch.equal(found, head.state_dict()["classifier.weight"])
+    assert report.notes == report.unused == report.newly_initialized == []
+
+
+@pytest.mark.parametrize(
+    ("config", "labels", "words"),
+    [
+        ({"name": "sentence_pair"}, Labels(MNLI.names[::-1], (1, 1, 1)), "labels differ"),
+        ({"name": "sentence_pair", "regression": True}, None, "none here"),
+    ],
+    ids=["order", "regression"],
+)
+def test_other_classes_start_anew(
+    tmp_path: Path, config: dict[str, Any], labels: Labels | None, words: str
+) -> None:
+    write_run(tmp_path / "a.ckpt", {"name": "sentence_pair"}, MNLI)
+    assert_new(*started(tmp_path / "a.ckpt", config, labels), words)
+
+
+def test_other_layers_start_anew(tmp_path: Path) -> None:
+    tags = Labels(("O", "B-PER"), (9, 1))
+    config = {"name": "feature_tagging", "layers": [-1]}
+    write_run(tmp_path / "a.ckpt", config | {"hidden_size": 8}, tags)
+    module, report, before = started(tmp_path / "a.ckpt", config | {"hidden_size": 6}, tags)
+    assert_new(module, report, before, "other layers", "classifier.weight")
+
+
+def test_another_task_of_a_run_is_unused(tmp_path: Path) -> None:
+    write_run(tmp_path / "a.ckpt", {"name": "span"}, None)
+    _, report, _ = started(tmp_path / "a.ckpt", {"name": "sentence_pair"}, RTE)
+    assert "tasks.span.qa_outputs.weight" in report.unused
+    assert "tasks.sentence_pair.classifier.weight" in report.newly_initialized
+
+
+def test_squad_one_to_two_keeps_the_vectors_but_not_the_threshold(tmp_path: Path) -> None:
+    path = tmp_path / "a.ckpt"
+    _, head = write_run(path, {"name": "span", "unanswerable": True}, None)
+    content = torch.load(path, weights_only=True)
+    content["state_dict"]["tasks.span.null_threshold"] = torch.tensor(-1.5)
+    torch.save(content, path)
+    module, report, _ = started(path, {"name": "span", "unanswerable": True}, None)
+    state = module.state_dict()
+    assert torch.equal(state["tasks.span.qa_outputs.weight"], head.qa_outputs.weight)
+    assert float(state["tasks.span.null_threshold"]) == 0
+    assert "tasks.span.null_threshold" in report.unused
+
+
+HUGGING_FACE = [
+    (BertForSequenceClassification, {"id2label": {0: "no", 1: "yes"}}, ("no", "yes"), None),
+    (BertForSequenceClassification, {"num_labels": 3}, ("0", "1", "2"), None),
+    (BertForSequenceClassification, {"num_labels": 2}, ("no", "yes"), "unnamed in the source"),
+    (BertForSequenceClassification, {"num_labels": 2}, ("0", "1", "2"), "unnamed in the source"),
+    (BertForTokenClassification, {"id2label": {0: "a", 1: "b"}}, ("a", "b"), "TokenClassification"),
+    (BertForQuestionAnswering, {}, ("a", "b"), "BertForQuestionAnswering"),
+]
+
+
+@pytest.mark.parametrize(("model_class", "config", "names", "reason"), HUGGING_FACE)
+def test_a_hugging_face_head_is_taken_over_where_it_fits(
+    tmp_path: Path,
+    model_class: Any,
+    config: dict[str, Any],
+    names: tuple[str, ...],
+    reason: str | None,
+) -> None:
+    reference = peer(model_class, **config)
+    reference.save_pretrained(tmp_path)
+    TOKENIZER.save(tmp_path)
+    labels = Labels(names, (1,) * len(names))
+    module, report, before = started(tmp_path, {"name": "single_sentence"}, labels)
+    if reason is None:
+        found = module.state_dict()["tasks.single_sentence.classifier.weight"]
+        assert torch.equal(found, reference.classifier.weight)
+        assert report.notes == []
+    else:
+        assert_new(module, report, before, reason)
+
+
+def test_hugging_face_regression_and_spans_are_taken_over(tmp_path: Path) -> None:
+    for model_class, config, head, name in (
+        (BertForSequenceClassification, {"num_labels": 1}, {"regression": True}, "sentence_pair"),
+        (BertForQuestionAnswering, {}, {}, "span"),
+    ):
+        folder = tmp_path / name
+        peer(model_class, **config).save_pretrained(folder)
+        TOKENIZER.save(folder)
+        _, report, _ = started(folder, {"name": name, **head}, None)
+        assert report.notes == []
+        assert any(each.startswith(f"tasks.{name}.") for each in report.loaded)

@@ -1,0 +1,177 @@
+"""Fine-tuning through the command: every head on a small file, from a pre-trained run."""
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+Command = Callable[..., tuple[int, str, str]]
+COLORS = ("red", "blue")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Small labelled files of every kind, 40 rows each."""
+    folder = tmp_path_factory.mktemp("rows")
+    pairs = ["text_a,text_b,label"]
+    singles, choices, questions = [], [], []
+    tags: list[str] = []
+    for number in range(40):
+        color = COLORS[number % 2]
+        pairs.append(f'"the {color} statement, {number}",it is {color},{color}')
+        singles.append({"text": f"the value {number} is {color}", "label": color})
+        choices.append({"context": f"it is {color}", "choices": list(COLORS), "label": number % 2})
+        context = f"The value {number} is {color} in this object."
+        start = context.index(color)
+        question = {"id": f"q{number}", "question": "What is it?", "answers": []}
+        question["answers"] = [{"text": color, "answer_start": start}]
+        questions.append({"context": context, "qas": [question]})
+        tags += [f"{number} O\n{color} I-{color.upper()}\nin O\n"]
+    (folder / "pairs.csv").write_text("\n".join(pairs) + "\n", "utf-8")
+    for name, rows in (("singles", singles), ("choices", choices)):
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (folder / f"{name}.jsonl").write_text(text, "utf-8")
+    (folder / "tags.conll").write_text("\n".join(tags), "utf-8")
+    squad = {"version": "1.1", "data": [{"title": "t", "paragraphs": questions}]}
+    with gzip.open(folder / "squad.json.gz", "wt", encoding="utf-8") as file:
+        json.dump(squad, file)
+    return folder
+
+
+def arguments(run: Path, files: Path, head: str, source: str, *more: str) -> list[str]:
+    return [
+        *("--model.init_from", str(run), "--model.head", head),
+        *("--data.source", str(files / source), "--data.max_seq_length", "32"),
+        *("--data.batch_size", "8", "--trainer.accelerator", "cpu", "--seed_everything", "5"),
+        *("--model.optimizer.learning_rate", "3e-3", "--trainer.log_every_n_steps", "1"),
+        *more,
+    ]
+
+
+TASKS = [
+    ("single_sentence", "singles.jsonl", "accuracy"),
+    ("sentence_pair", "pairs.csv", "accuracy"),
+    ("multiple_choice", "choices.jsonl", "accuracy"),
+    ("tagging", "tags.conll", "f1"),
+    ("span", "squad.json.gz", "exact_match"),
+]
+
+
+@pytest.mark.parametrize(("head", "source", "metric"), TASKS)
+def test_a_head_learns_and_comes_back(
+    head: str, source: str, metric: str, files: Path, tiny_run: Path, tmp_path: Path,
+    bertlab: Command,
+) -> None:  # fmt: skip
+    run = tmp_path / "run"
+    given = arguments(tiny_run, files, head, source, "--trainer.max_epochs", "12")
+    code, out, err = bertlab("fit", *given, "--run_dir", run)
+    assert code == 0, err
+    assert f"newly initialised: tasks.{head}." in out
+    results = json.loads((run / "results.json").read_text())
+    if head != "multiple_choice":  # a hidden size of 32 does not learn it in seconds
+        assert results[f"{head}/{metric}"] > 0.9
+
+    code, out, err = bertlab("validate", "--ckpt_path", run)
+    assert code == 0, err
+    code, out, err = bertlab("test", "--ckpt_path", run, "--data.test", files / source)
+    assert code == 0, err
+    assert metric in out
+
+    code, out, err = bertlab("predict", "--ckpt_path", run, "--data.input", files / source)
+    assert code == 0, err
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert len(rows) == 40
+    assert all(row["gold"] for row in rows)
+    if head == "single_sentence":
+        correct = sum(row["label"] == row["gold"]["label"] for row in rows)
+        assert correct > 36
+        assert set(rows[0]["scores"]) == set(COLORS)
+
+
+def test_predictions_come_in_the_order_of_the_input(
+    files: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    run = tmp_path / "run"
+    given = arguments(tiny_run, files, "single_sentence", "singles.jsonl")
+    assert bertlab("fit", *given, "--trainer.max_epochs", "1", "--run_dir", run)[0] == 0
+    texts = [f"{'very ' * (number % 7)}red number {number}" for number in range(70)]
+    source = tmp_path / "new.txt"
+    source.write_text("\n".join(texts) + "\n", "utf-8")
+    output = tmp_path / "out.jsonl"
+    code, _, err = bertlab(
+        "predict", "--ckpt_path", run, "--data.input", source, "--output", output
+    )
+    assert code == 0, err
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [row["text"] for row in rows] == texts
+
+
+def test_resuming_in_the_middle_of_an_epoch_is_exact(
+    files: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    given = arguments(
+        tiny_run, files, "sentence_pair", "pairs.csv", "--trainer.val_check_interval", "3",
+        "--model.encoder.hidden_dropout_prob", "0.1", "--checkpoint.save_top_k", "-1",
+        "--trainer.max_epochs", "2",
+    )  # fmt: skip
+    assert bertlab("fit", *given, "--run_dir", tmp_path / "whole")[0] == 0
+    middle = tmp_path / "whole" / "checkpoints" / "step-3.ckpt"
+    again = tmp_path / "again"
+    code, _, err = bertlab("fit", "--ckpt_path", middle, "--run_dir", again)
+    assert code == 0, err
+    one, two = (
+        torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+        for run in (tmp_path / "whole", again)
+    )
+    assert one.keys() == two.keys()
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_from_scratch_takes_sizes_and_tokenizer_but_no_weights(
+    files: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    given = arguments(tiny_run, files, "single_sentence", "singles.jsonl")
+    code, out, err = bertlab(
+        "fit", *given, "--model.from_scratch", "true", "--trainer.max_epochs", "1",
+        "--run_dir", tmp_path / "run",
+    )  # fmt: skip
+    assert code == 0, err
+    assert "initialised from" not in out
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("--data.columns", "{text_c: text}"), "single_sentence has no column 'text_c'; did you"),
+        (("--data.columns", "{text: txet}"), "did you mean 'text'?"),
+        (("--data.format", "jsnl"), "did you mean 'jsonl'?"),
+        (("--data.max_seq_length", "65"), "max_position_embeddings"),
+        (("--model.objectives", "[mlm]"), "expected one of the two keys"),
+        (("--model.head", "single_sentense"), "did you mean 'single_sentence'?"),
+        (("--checkpoint.monitor", "val/single_sentence/acuracy"), "did you mean 'val/single_sent"),
+    ],
+)
+def test_a_mistake_is_one_message_and_leaves_nothing(
+    change: tuple[str, str], message: str, files: Path, tiny_run: Path, tmp_path: Path,
+    bertlab: Command,
+) -> None:  # fmt: skip
+    given = arguments(tiny_run, files, "single_sentence", "singles.jsonl", *change)
+    given += ["--trainer.max_epochs", "1"]
+    code, _, err = bertlab("fit", *given, "--run_dir", tmp_path / "run")
+    assert code == 2
+    assert message in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_label_in_the_validation_rows_is_named(
+    files: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    dev = tmp_path / "dev.jsonl"
+    dev.write_text('{"text": "a", "label": "red"}\n{"text": "b", "label": "bleu"}\n', "utf-8")
+    given = arguments(tiny_run, files, "single_sentence", "singles.jsonl")
+    code, _, err = bertlab("fit", *given, "--data.validation", dev, "--run_dir", tmp_path / "run")
+    assert code == 2
+    assert "dev.jsonl:2: label: found 'bleu'; did you mean 'blue'?" in err
