@@ -66,6 +66,7 @@ class BertModule(LightningModule):
             EvaluationSet(tasks, name, rows) for name, rows in (evaluation_rows or {"": ()}).items()
         )
         self.evaluated_step = -1  # optimiser step of the last evaluation
+        self.history: dict[int, dict[str, float]] = {}  # evaluations of training, by step
         self.complaints: list[str] = []  # of the last evaluation
         self._step_loss: dict[str, Tensor] = {}  # by task, summed over the accumulation window
 
@@ -185,20 +186,23 @@ class BertModule(LightningModule):
 
     def _log_evaluations(self, stage: str) -> None:
         losses: list[float] = []
+        results: dict[str, float] = {}
         self.complaints = []
         for place, evaluation in enumerate(self._evaluation_sets()):
             for name, task in self.named_tasks().items():
                 tune = place == 0 and self.trainer.state.fn == TrainerFn.FITTING
                 values = evaluation.compute(name, task, tune)
-                logged = {
+                results |= {
                     metric_name(stage, name, evaluation.name, key): value
                     for key, value in values.items()
                 }
-                self.log_dict(logged, sync_dist=True)  # equal on all devices; tells Lightning so
                 losses += [values["loss"]] if place == 0 else []
                 complaint = task.complaint(values) if isinstance(task, Head) else None
                 self.complaints += [complaint] if complaint else []
+        self.log_dict(results, sync_dist=True)  # equal on all devices; tells Lightning so
         self.log(f"{stage}/loss", sum(losses), prog_bar=True, sync_dist=True)
+        if self.trainer.state.fn == TrainerFn.FITTING:
+            self.history[self.trainer.global_step] = results
 
     def _global_counts(self, batch: PackedBatch, names: list[str]) -> Tensor:
         """``(len(names),)`` predictions of each task in the optimiser step, over all devices."""

@@ -28,7 +28,7 @@ def print_results(results: Results, title: str) -> None:
         task, _, metric = name.rpartition("/")
         if not task or metric.startswith(("unigram", "majority")):
             continue
-        table.add_row(task, metric, _show(metric, value), _baseline(results, task, metric))
+        table.add_row(task, metric, show(metric, value), _baseline(results, task, metric))
     Console().print(table)
 
 
@@ -36,9 +36,10 @@ def _baseline(results: Results, task: str, metric: str) -> str:
     for kind in ("unigram", "majority"):
         value = results.get(f"{task}/{kind}_{metric}")
         if value is not None:
-            return f"{_show(metric, value)} ({kind})"
+            return f"{show(metric, value)} ({kind})"
     return ""
 
 
-def _show(metric: str, value: float) -> str:
+def show(metric: str, value: float) -> str:
+    """Return a value as people read it: shares in percent."""
     return f"{value:.1%}" if metric.endswith(_SHARES) else f"{value:,.3f}"

@@ -87,14 +87,14 @@ class StartingPoint:
             )
 
 
-def find_starting_point(plan: Composition) -> StartingPoint:
-    """Read what a command line names.
+def find_starting_point(plan: Composition, command: str) -> StartingPoint:
+    """Read what a command line names; ``fit`` goes on from a run's last checkpoint, not its best.
 
     Raises:
         CheckpointError: if it is not there, damaged or hostile.
     """
     if plan.ckpt_path is not None:
-        file = find_checkpoint(plan.ckpt_path)
+        file = find_checkpoint(plan.ckpt_path, best=command != "fit")
         if file is None:
             raise CheckpointError(f"--ckpt_path: {plan.ckpt_path}: no such run or checkpoint")
         return StartingPoint(checkpoint=read_run_checkpoint(file))

@@ -1,5 +1,6 @@
 """``bertlab fit``, ``validate`` and ``predict``: LightningCLI with plugins named in the config."""
 
+import math
 import os
 import secrets
 import signal
@@ -16,8 +17,9 @@ from rich.console import Console
 
 from bertlab.arguments import parse_arguments, parse_config
 from bertlab.callbacks.run_record import RunRecord
+from bertlab.checkpoints.run_checkpoint import BEST
 from bertlab.checkpoints.warm_start import apply_warm_start
-from bertlab.config_files import Composition, Config, compose
+from bertlab.config_files import Composition, Config, compose, split_arguments
 from bertlab.data.data_report import render
 from bertlab.data.labelled_data import LabelledData
 from bertlab.data.pretraining_data import PretrainingData
@@ -32,6 +34,7 @@ from bertlab.module import BertModule, check_tasks, metric_name
 from bertlab.optimization import AdamWConfig, check_schedule
 from bertlab.plugins import installed
 from bertlab.predictions import JsonLines, PredictionSink, PredictionWriter
+from bertlab.repeated_fit import fit_seeds
 from bertlab.results import held_out_results, print_results
 from bertlab.run_directory import MANIFEST, choose_run_directory, manifest, write_json
 from bertlab.starting_point import StartingPoint, find_starting_point
@@ -43,6 +46,8 @@ from bertlab.training_parser import TRAINER_DEFAULTS, add_model, add_run, add_tr
 def main(command: str, argv: list[str]) -> int:
     """Run ``fit``, ``validate``, ``test`` or ``predict``; return the exit code."""
     quiet_lightning()
+    if command == "fit" and any(key == "--seeds" for key, _, _ in split_arguments(argv)):
+        return fit_seeds(argv, lambda arguments: main(command, arguments))
     plan = compose(argv)
     helping = "-h" in argv or "--help" in argv
     if command != "fit" and plan.ckpt_path is None and plan.init_from is None and not helping:
@@ -50,7 +55,7 @@ def main(command: str, argv: list[str]) -> int:
             f"{command}: no weights; expected --ckpt_path with a run or checkpoint, or "
             "--model.init_from with a Hugging Face model"
         )
-    start = find_starting_point(plan)
+    start = find_starting_point(plan, command)
     if start.checkpoint is not None and not plan.files:
         plan = compose(argv, base=start.checkpoint.config)
     cli = TrainingCLI(command, plan, start)
@@ -239,7 +244,33 @@ class TrainingCLI(LightningCLI):
             results = held_out_results(self.trainer, "val")
             write_json(self.directory / "results.json", results)
             print_results(results, f"{self.directory}: step {step}")
+            if self.plan.head is not None:
+                self._record_best()
             self._complain()
+
+    def _record_best(self) -> None:
+        """Name the best checkpoint in ``best.json``, with its metrics."""
+        chosen = self.trainer.checkpoint_callback
+        if not isinstance(chosen, ModelCheckpoint) or not chosen.best_model_path:
+            return
+        monitor, history = chosen.monitor or "", self.model.history
+        better = min if chosen.mode == "min" else max
+        scores = {
+            step: values[monitor]
+            for step, values in history.items()
+            if not math.isnan(values.get(monitor, math.nan))
+        }
+        if not scores:
+            return
+        step = better(scores, key=lambda each: scores[each])
+        content = {
+            "monitor": monitor,
+            "step": step,
+            "checkpoint": Path(chosen.best_model_path).name,
+            "results": {key.removeprefix("val/"): value for key, value in history[step].items()},
+        }
+        write_json(self.directory / BEST, content)
+        _say(f"best {monitor}: {scores[step]:.4f} at step {step}, {chosen.best_model_path}")
 
     def _introduce(self) -> None:
         """Print the data report and what is about to run."""
@@ -263,7 +294,7 @@ class TrainingCLI(LightningCLI):
         else:
             config["model"]["head"]["name"] = self.plan.head
         config["model"]["encoder"]["name"] = self.plan.encoder
-        for key in ("run_dir", "ckpt_path", "config", "output", "output_format"):
+        for key in ("run_dir", "seeds", "ckpt_path", "config", "output", "output_format"):
             config.pop(key, None)
         return config
 

@@ -89,6 +89,12 @@ def add_run(parser: LightningArgumentParser, command: str) -> None:
             default=None,
             help="directory of the run; by default runs/NAME-OF-THE-CONFIG",
         )
+        parser.add_argument(
+            "--seeds",
+            type=int | list[int] | None,
+            default=None,
+            help="repeat with seeds 1 … N, or those listed; print mean and deviation",
+        )
     parser.add_argument(
         "--ckpt_path",
         type=str | None,

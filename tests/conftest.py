@@ -1,6 +1,9 @@
 """Shared fixtures: a small real corpus, and a run that is trained on it once."""
 
 import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # test workers share the cores; spinning threads wait
+
 import pydoc_data.topics
 from collections.abc import Callable
 from pathlib import Path

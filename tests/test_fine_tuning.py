@@ -175,3 +175,30 @@ def test_an_unknown_label_in_the_validation_rows_is_named(
     code, _, err = bertlab("fit", *given, "--data.validation", dev, "--run_dir", tmp_path / "run")
     assert code == 2
     assert "dev.jsonl:2: label: found 'bleu'; did you mean 'blue'?" in err
+
+
+def test_seeds_give_mean_and_deviation_and_each_its_best_checkpoint(
+    files: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    given = arguments(tiny_run, files, "single_sentence", "singles.jsonl")
+    given = [each for each in given if each not in ("--seed_everything", "5")]
+    given += ["--trainer.max_epochs", "2", "--run_dir", str(tmp_path / "runs")]
+    code, out, err = bertlab("fit", *given, "--seeds", "2")
+    assert code == 0, err
+    assert "2 seeds" in out
+    found = json.loads((tmp_path / "runs" / "seeds.json").read_text())
+    runs = [tmp_path / "runs" / f"seed-{seed}" for seed in (1, 2)]
+    losses = [json.loads((run / "results.json").read_text())["loss"] for run in runs]
+    assert found["last"]["loss"]["mean"] == pytest.approx(sum(losses) / 2)
+    assert found["last"]["loss"]["deviation"] == pytest.approx(abs(losses[0] - losses[1]) / 2**0.5)
+    for run in runs:
+        best = json.loads((run / "best.json").read_text())
+        assert best["monitor"] == "val/single_sentence/accuracy"
+        assert (run / "checkpoints" / best["checkpoint"]).is_file()
+
+
+@pytest.mark.parametrize("seeds", ["0", "[]", "[1, 1]", "many", "[-1]"])
+def test_seeds_that_are_none_are_refused(seeds: str, tiny_config: Path, bertlab: Command) -> None:
+    code, _, err = bertlab("fit", "--config", tiny_config, "--seeds", seeds)
+    assert code == 2
+    assert "--seeds: found" in err

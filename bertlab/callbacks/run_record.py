@@ -13,6 +13,7 @@ from bertlab.config_files import differences
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.errors import CheckpointError
 from bertlab.labelled_rows import Labels
+from bertlab.module import BertModule
 from bertlab.run_directory import claim
 
 # what may differ between a run and its resumption: where it runs, not what it computes
@@ -87,11 +88,13 @@ class RunRecord(Callback):
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Put the config and the tokenizer into the checkpoint, which then stands alone."""
+        assert isinstance(pl_module, BertModule)
         checkpoint[RUN_KEY] = {
             "config": self.config,
             "tokenizer": self.tokenizer.to_json(),
             "token_counts": self.token_counts,
             "labels": None if self.labels is None else self.labels.to_dict(),
+            "history": pl_module.history,
             "random_state": {
                 "cpu": torch.get_rng_state(),
                 "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
@@ -107,6 +110,7 @@ class RunRecord(Callback):
         Raises:
             CheckpointError: if they differ in what the run computes; the differences are listed.
         """
+        assert isinstance(pl_module, BertModule)
         theirs = checkpoint[RUN_KEY].get("labels")
         if theirs != (None if self.labels is None else self.labels.to_dict()):
             raise CheckpointError(
@@ -123,6 +127,7 @@ class RunRecord(Callback):
                 "--model.init_from"
             )
         self._random_state = checkpoint[RUN_KEY]["random_state"]
+        pl_module.history = dict(checkpoint[RUN_KEY].get("history", {}))
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Set the random state that dropout goes on from, if the run was resumed."""

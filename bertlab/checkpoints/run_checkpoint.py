@@ -1,5 +1,6 @@
 """bertlab's own checkpoints: Lightning's file plus the resolved config and the tokenizer."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.errors import CheckpointError
 from bertlab.labelled_rows import Labels
 
+BEST = "best.json"
 RUN_KEY = "bertlab"  # where a checkpoint keeps what is ours
 
 
@@ -49,8 +51,12 @@ class RunCheckpoint:
         return {name: _below(self.state, f"tasks.{name}.") for name in sorted(names)}
 
 
-def find_checkpoint(path: str | Path) -> Path | None:
+def find_checkpoint(path: str | Path, best: bool = True) -> Path | None:
     """Return the checkpoint file of a run directory or file, or None if ``path`` is neither.
+
+    Args:
+        path: the directory or file.
+        best: of a fine-tuned run, its best checkpoint (``best.json`` names it) instead of the last.
 
     Raises:
         CheckpointError: if a run directory holds no checkpoint.
@@ -58,12 +64,26 @@ def find_checkpoint(path: str | Path) -> Path | None:
     path = Path(path)
     if path.is_file():
         return path
+    if best and (path / BEST).is_file():
+        return _best_checkpoint(path)
     if (path / "manifest.json").is_file() or (path / "checkpoints").is_dir():
         last = path / "checkpoints" / "last.ckpt"
         if not last.is_file():
             raise CheckpointError(f"{path}: this run has no checkpoint yet (no {last})")
         return last
     return None
+
+
+def _best_checkpoint(run: Path) -> Path:
+    """Return the checkpoint that ``best.json`` names."""
+    try:
+        name = json.loads((run / BEST).read_text("utf-8"))["checkpoint"]
+        file = run / "checkpoints" / Path(name).name
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{run / BEST}: damaged: {error}; name a checkpoint file") from None
+    if not file.is_file():
+        raise CheckpointError(f"{run / BEST}: names {name}, which is not there; name another file")
+    return file
 
 
 def read_run_checkpoint(path: Path) -> RunCheckpoint:
