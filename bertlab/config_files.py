@@ -43,6 +43,12 @@ class Composition:
     init_from: str | None = None
     ckpt_path: str | None = None
 
+    @property
+    def run_name(self) -> str:
+        """What a run is called by default: its config's name; ``finetune-…`` with a head."""
+        name = self.files[-1][0].stem if self.files else "run"
+        return name if self.head is None else f"finetune-{name}"
+
 
 class _StrictLoader(yaml.SafeLoader):
     """Safe YAML that refuses a key given twice, of which PyYAML would silently keep the last."""

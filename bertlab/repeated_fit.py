@@ -43,8 +43,7 @@ def fit_seeds(argv: Sequence[str], fit: Callable[[list[str]], int]) -> int:
         if key in values:
             raise ConfigError(f"--seeds and {key}: give one of them, not both")
     seeds = parse_seeds(values["--seeds"])
-    named = [path.stem for path, _ in compose(rest).files]
-    directory = choose_run_directory(values.get("--run_dir"), named[-1] if named else "run")
+    directory = choose_run_directory(values.get("--run_dir"), compose(rest).run_name)
     for seed in seeds:
         run = directory / f"seed-{seed}"
         code = fit([*rest, "--seed_everything", str(seed), "--run_dir", str(run)])

@@ -225,7 +225,7 @@ class TrainingCLI(LightningCLI):
             return JsonLines(output, [column.name for column in columns if column.is_truth])
         if output is None:
             raise ConfigError(f"--output_format {form}: expected --output with the file to write")
-        return open_submission(form, Path(output))
+        return open_submission(form, output)
 
     def _complain(self) -> None:
         for complaint in self.model.complaints:
@@ -306,10 +306,7 @@ class TrainingCLI(LightningCLI):
     def _choose_directory(self) -> Path:
         if self.command != "fit":
             return Path()
-        named = [path.stem for path, _ in self.plan.files]
-        return self._resumed_run() or choose_run_directory(
-            self.config.run_dir, named[-1] if named else "run"
-        )
+        return self._resumed_run() or choose_run_directory(self.config.run_dir, self.plan.run_name)
 
     def _resumed_run(self) -> Path | None:
         """Return the run that goes on in its own directory; None for a new directory."""
