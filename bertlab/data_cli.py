@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Literal
 
 from jsonargparse import ArgumentParser
-from rich.console import Console
 
 from bertlab.arguments import parse_arguments
 from bertlab.data.corpus import Corpus, read_documents
-from bertlab.data.data_report import StoreReport, render
+from bertlab.data.data_report import StoreReport
 from bertlab.data.prepare import prepare
 from bertlab.data.sampling import check_max_seq_length
 from bertlab.data.sampling_report import report_pretraining
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.data.wordpiece_training import train_wordpiece
 from bertlab.errors import CorpusError, TokenizerError
+from bertlab.printed_tables import print_table
 from bertlab.run_directory import write_json
 
 Format = Literal["auto", "sentences", "document", "wikiextractor"]
@@ -111,4 +111,4 @@ def make_store(
     else:
         write_json(store.path / "sampling.json", asdict(sampling))
         rows += sampling.rows()
-    Console().print(render(output, rows))
+    print_table(output, rows)

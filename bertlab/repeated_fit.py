@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import yaml
-from rich.console import Console
-from rich.table import Table
 
 from bertlab.checkpoints.run_checkpoint import BEST
 from bertlab.config_files import compose, split_arguments
 from bertlab.errors import ConfigError
+from bertlab.printed_tables import print_table
 from bertlab.results import Results, show
 from bertlab.run_directory import choose_run_directory, write_json
 
@@ -77,12 +76,12 @@ def report(directory: Path, seeds: Sequence[int]) -> None:
     best = [_read(directory / f"seed-{seed}" / BEST, "results") for seed in seeds]
     spreads = {"last": spread(last), "best": spread(best)}
     write_json(directory / "seeds.json", {"seeds": list(seeds), **spreads})
-    table = Table(title=f"{directory}: {len(seeds)} seeds", title_justify="left")
-    for heading in ("metric", "last step", "best step"):
-        table.add_column(heading, justify="left" if heading == "metric" else "right")
-    for name in spreads["last"]:
-        table.add_row(name, *(_show(name, spreads[when].get(name)) for when in ("last", "best")))
-    Console().print(table)
+    rows = [
+        (name, *(_show(name, spreads[when].get(name)) for when in ("last", "best")))
+        for name in spreads["last"]
+    ]
+    headings = ("metric", "last step", "best step")
+    print_table(f"{directory}: {len(seeds)} seeds", rows, headings, figures=2)
 
 
 def spread(results: Sequence[Results]) -> Spread:

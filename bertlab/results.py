@@ -1,8 +1,8 @@
 """What a run reached on held-out text, beside the baselines that make it readable."""
 
 from lightning.pytorch import Trainer
-from rich.console import Console
-from rich.table import Table
+
+from bertlab.printed_tables import print_table
 
 Results = dict[str, float]
 _SHARES = ("accuracy", "f1", "exact_match", "precision", "recall")
@@ -19,17 +19,13 @@ def held_out_results(trainer: Trainer, stage: str) -> Results:
 
 def print_results(results: Results, title: str) -> None:
     """Print one row per task and metric, a baseline in the same row where there is one."""
-    table = Table(title=title, title_justify="left")
-    for heading in ("task", "metric", "held-out", "baseline"):
-        table.add_column(
-            heading, justify="right" if heading in ("held-out", "baseline") else "left"
-        )
+    rows = []
     for name, value in results.items():
         task, _, metric = name.rpartition("/")
         if not task or metric.startswith(("unigram", "majority")):
             continue
-        table.add_row(task, metric, show(metric, value), _baseline(results, task, metric))
-    Console().print(table)
+        rows.append((task, metric, show(metric, value), _baseline(results, task, metric)))
+    print_table(title, rows, ("task", "metric", "held-out", "baseline"), figures=2)
 
 
 def _baseline(results: Results, task: str, metric: str) -> str:

@@ -13,14 +13,12 @@ import yaml
 from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
-from rich.console import Console
 
 from bertlab.arguments import parse_arguments, parse_config
 from bertlab.callbacks.run_record import RunRecord
 from bertlab.checkpoints.run_checkpoint import BEST
 from bertlab.checkpoints.warm_start import apply_warm_start
 from bertlab.config_files import Composition, Config, compose, split_arguments
-from bertlab.data.data_report import render
 from bertlab.data.labelled_data import LabelledData
 from bertlab.data.pretraining_data import PretrainingData
 from bertlab.data.submission_formats import open_submission
@@ -34,6 +32,7 @@ from bertlab.module import BertModule, check_tasks, metric_name
 from bertlab.optimization import AdamWConfig, check_schedule
 from bertlab.plugins import installed
 from bertlab.predictions import JsonLines, PredictionSink, PredictionWriter
+from bertlab.printed_tables import print_table
 from bertlab.repeated_fit import fit_seeds
 from bertlab.results import held_out_results, print_results
 from bertlab.run_directory import MANIFEST, choose_run_directory, manifest, write_json
@@ -275,7 +274,7 @@ class TrainingCLI(LightningCLI):
     def _introduce(self) -> None:
         """Print the data report and what is about to run."""
         for title, rows in self.datamodule.report_tables():
-            Console().print(render(title, rows))
+            print_table(title, rows)
         _say(
             f"{self.directory}: {self.parameters:,} parameters, "
             f"{self.datamodule.sequences_per_step()} sequences a step, "

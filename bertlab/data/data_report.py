@@ -2,10 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-
-from rich.table import Table
 
 from bertlab.errors import CorpusError
 
@@ -77,17 +74,6 @@ class StoreReport:
             ("share of [UNK]", f"{self.unk_share:.3%}{unknown}"),
             ("vocabulary used", f"{self.vocabulary_used:,} of {self.vocab_size:,}"),
         ]
-
-
-def render(title: str, rows: Iterable[tuple[str, str]]) -> Table:
-    """Return a two-column table to print with ``rich``."""
-    table = Table(title=title, show_header=False, title_justify="left")
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, figure in rows:
-        # Square brackets of [UNK] are no markup.
-        table.add_row(name.replace("[", r"\["), figure.replace("[", r"\["))
-    return table
 
 
 def length_quantiles(lengths: Counter[int]) -> dict[str, int]:

@@ -1,6 +1,5 @@
 """Preparing: the same store for any number of workers, clear refusals, one process at a time."""
 
-import io
 import json
 import multiprocessing
 import os
@@ -15,11 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from bertlab.data import corpus as corpus_module
 from bertlab.data.corpus import Corpus, read_documents
-from bertlab.data.data_report import StoreReport, length_quantiles, render
+from bertlab.data.data_report import StoreReport, length_quantiles
 from bertlab.data.prepare import (
     default_cache_dir,
     prepare,
@@ -30,6 +28,7 @@ from bertlab.data.token_store import TokenStore
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.data.tokenizer_files import SPECIAL_TOKENS
 from bertlab.errors import BertlabError, ConfigError, CorpusError, TokenStoreError
+from bertlab.printed_tables import print_table
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,"
 TOKENIZER = WordPieceTokenizer.from_vocabulary(
@@ -111,12 +110,11 @@ def test_report(corpus, tmp_path):
     assert json.loads(report.to_json())["vocab_size"] == TOKENIZER.vocab_size
 
 
-def test_report_is_printed(corpus, tmp_path):
+def test_report_is_printed(corpus, tmp_path, capsys):
     store = prepare(corpus, TOKENIZER, tmp_path / "store", progress=False)
     report = StoreReport.from_json((store.path / "report.json").read_text(encoding="utf-8"))
-    console = Console(width=100, record=True, file=io.StringIO())
-    console.print(render("Data report", report.rows()))
-    text = console.export_text()
+    print_table("Data report", report.rows())
+    text = capsys.readouterr().out
     for expected in ("Data report", "documents", "59", "share of [UNK]", "0.000%"):
         assert expected in text
 
