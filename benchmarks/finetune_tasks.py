@@ -13,7 +13,7 @@ import importlib.util
 import json
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -212,6 +212,18 @@ TASKS = {
     "squad20": squad("2.0"),
 }
 OWN_SPLITS = ("mrpc", "sst2")
+# rows of the paper's table 7, as configs/finetune/conll2003-FEATURES.yaml; the peer has none
+FEATURE_TASKS = {
+    f"features-{row}": replace(TASKS["conll2003"], epochs=10, learning_rate=1e-3)
+    for row in (
+        "embeddings",
+        "second-to-last",
+        "last",
+        "weighted-sum-last-four",
+        "concat-last-four",
+        "weighted-sum-all",
+    )
+}
 
 
 def split_lines(name: str, data: Path) -> tuple[list[str], list[str]]:
@@ -220,7 +232,8 @@ def split_lines(name: str, data: Path) -> tuple[list[str], list[str]]:
     MRPC: rows whose number (from 0, the header not counted) ends in 9 are for development. SST-2:
     the first rows of each file after ``random.Random(0).shuffle``.
     """
-    train, dev = (read_lines(data / file) for file in (TASKS[name].train, TASKS[name].dev))
+    task = (TASKS | FEATURE_TASKS)[name]
+    train, dev = (read_lines(data / file) for file in (task.train, task.dev))
     if name == "mrpc":
         header, *rows = train
         train = [header, *(row for number, row in enumerate(rows) if number % 10 != 9)]

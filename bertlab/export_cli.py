@@ -16,6 +16,7 @@ from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import CheckpointError
 from bertlab.heads.base import Head
+from bertlab.heads.classifier_head import ClassifierHead
 from bertlab.model_building import build_encoder, build_tasks
 from bertlab.tasks import TaskContext
 
@@ -96,5 +97,6 @@ def _head_of_run(
     names = HEAD_LAYOUTS[head.huggingface].names
     if {each for each, _ in head.named_parameters()} != set(names):
         return None
-    state = head.state_dict()
-    return HuggingFaceHead(head.huggingface, {each: state[each] for each in names}, start.labels)
+    state = {each: tensor for each, tensor in head.state_dict().items() if each in names}
+    dropout = head.dropout_prob if isinstance(head, ClassifierHead) else None
+    return HuggingFaceHead(head.huggingface, state, start.labels, dropout)

@@ -101,8 +101,8 @@ class Labels:
             return self.names.index(str(name))
         except ValueError:
             raise DataError(
-                f"{where}: {column}: found {name!r}{nearest(str(name), self.names)}, which is none "
-                f"of the {len(self)} labels of the training data ({_some(self.names)})"
+                f"{where}: {column}: found {name!r}, which is none of the {len(self)} labels of "
+                f"the training data ({_some(self.names)}){nearest(str(name), self.names)}"
             ) from None
 
 

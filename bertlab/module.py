@@ -14,7 +14,14 @@ from bertlab.errors import ConfigError
 from bertlab.evaluation import EvaluationSet
 from bertlab.heads.base import Head
 from bertlab.labelled_rows import Row
-from bertlab.optimization import AdamWConfig, build_optimizer, build_schedule, freeze_layers
+from bertlab.optimization import (
+    AdamWConfig,
+    build_optimizer,
+    build_schedule,
+    build_timed_schedule,
+    freeze_layers,
+    run_timer,
+)
 from bertlab.packed_batch import EncoderOutput, PackedBatch
 from bertlab.tasks import Objective, Task, TaskContext
 
@@ -73,6 +80,12 @@ class BertModule(LightningModule):
     def named_tasks(self) -> dict[str, Task]:
         """Return the tasks by name, in the order of the config."""
         return {name: task for name, task in self.tasks.items() if isinstance(task, Task)}
+
+    @property
+    def head(self) -> Head | None:
+        """The head that is fine-tuned; None while pre-training."""
+        heads = [task for task in self.named_tasks().values() if isinstance(task, Head)]
+        return heads[0] if heads else None
 
     def metric_names(self) -> list[str]:
         """Return the names under which a run logs what a checkpoint can be chosen by."""
@@ -159,8 +172,11 @@ class BertModule(LightningModule):
         """Return AdamW and its schedule, stepped once an optimiser step."""
         fused = self.trainer.precision != "16-mixed"  # Lightning cannot clip a fused fp16 step
         optimizer = build_optimizer(self.optimizer_config, self, fused)
-        steps = self.trainer.estimated_stepping_batches
-        schedule = build_schedule(self.optimizer_config, optimizer, steps)
+        steps, timer = self.trainer.estimated_stepping_batches, run_timer(self.trainer)
+        if steps == float("inf") and timer is not None:
+            schedule = build_timed_schedule(self.optimizer_config, optimizer, timer)
+        else:
+            schedule = build_schedule(self.optimizer_config, optimizer, steps)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def configure_gradient_clipping(

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.callbacks import Timer
 from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
@@ -175,9 +177,22 @@ def split_by_weight_decay(
     )
 
 
-def check_schedule(config: AdamWConfig, endless: bool) -> None:
-    """Raise ConfigError if the schedule needs an end and the run has none."""
-    if endless and (config.schedule == "linear" or 0 < config.warmup_steps < 1):
+def check_schedule(config: AdamWConfig, endless: bool, timed: bool = False) -> None:
+    """Raise ConfigError if the schedule needs an end and the run has none.
+
+    Args:
+        config: warm-up and shape.
+        endless: no number of steps ends the run.
+        timed: its end is a time (``trainer.max_time``), which the schedule then follows.
+    """
+    if not endless:
+        return
+    if timed and config.warmup_steps >= 1:
+        raise ConfigError(
+            f"model.optimizer.warmup_steps: found {config.warmup_steps:g}, expected a share below "
+            "1, of the time, where trainer.max_time ends the run"
+        )
+    if not timed and (config.schedule == "linear" or 0 < config.warmup_steps < 1):
         raise ConfigError(
             "model.optimizer.schedule: linear decay and a warm-up share need the number of steps; "
             "set trainer.max_steps or trainer.max_epochs, or schedule: constant with whole "
@@ -210,8 +225,41 @@ def build_schedule(config: AdamWConfig, optimizer: AdamW, total_steps: float) ->
     return LambdaLR(optimizer, factor)
 
 
-def learning_rate_factor(step: int, warmup_steps: int, total_steps: float, decay: bool) -> float:
-    """Return the share of the peak at an optimiser step counted from 0, as Hugging Face does."""
+def build_timed_schedule(config: AdamWConfig, optimizer: AdamW, timer: Timer) -> LambdaLR:
+    """Return a schedule whose warm-up and decay follow the clock, to be stepped once a step.
+
+    Args:
+        config: peak, warm-up (a share of the time) and shape.
+        optimizer: whose learning rate it sets.
+        timer: ends the run.
+
+    Raises:
+        ConfigError: if the warm-up is a number of steps.
+    """
+    check_schedule(config, endless=True, timed=True)
+    end = timer.time_elapsed() + (timer.time_remaining() or 0.0)
+    factor: Callable[[float], float] = partial(
+        learning_rate_factor,
+        warmup_steps=config.warmup_steps * end,
+        total_steps=end,
+        decay=config.schedule == "linear",
+    )
+    return LambdaLR(optimizer, lambda _: factor(timer.time_elapsed()))
+
+
+def run_timer(trainer: Trainer) -> Timer | None:
+    """Return what ends a run by ``trainer.max_time``; None if nothing does."""
+    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    return next((each for each in callbacks if isinstance(each, Timer)), None)
+
+
+def learning_rate_factor(
+    step: float, warmup_steps: float, total_steps: float, decay: bool
+) -> float:
+    """Return the share of the peak at an optimiser step counted from 0, as Hugging Face does.
+
+    Steps may also be seconds.
+    """
     if step < warmup_steps:
         return step / warmup_steps
     if not decay:

@@ -119,6 +119,12 @@ class PackedBatch:
         """``(B, max_seqlen)`` bool, True where the padded layout holds a token."""
         return torch.arange(self.max_seqlen, device=self.cu_seqlens.device) < self.lengths[:, None]
 
+    def pad(self, values: Tensor, fill: float = 0) -> Tensor:
+        """Return ``(T, …)`` values of the tokens as ``(B, max_seqlen, …)``, others ``fill``."""
+        rows = values.new_full((len(self) * self.max_seqlen, *values.shape[1:]), fill)
+        rows.index_copy_(0, self.padded_index, values)
+        return rows.view(len(self), self.max_seqlen, *values.shape[1:])
+
     def to(self, device: torch.device, non_blocking: bool = False) -> "PackedBatch":
         """Return the batch on ``device``."""
 
@@ -172,26 +178,44 @@ def pack(
     )
 
 
+def first_token(tokens: Tensor, batch: PackedBatch) -> Tensor:
+    """Return the ``(B, H)`` states of ``[CLS]``, of ``(T, H)`` states of all tokens."""
+    return tokens[batch.cu_seqlens[:-1].long()]
+
+
+def last_token(tokens: Tensor, batch: PackedBatch) -> Tensor:
+    """Return the ``(B, H)`` states of the final ``[SEP]``, of ``(T, H)`` states of all tokens.
+
+    Only the last token of a left-to-right encoder has seen the whole text. GPT classifies its state
+    (Radford et al. 2018, sec. 3.2).
+    """
+    return tokens[batch.cu_seqlens[1:].long() - 1]
+
+
 @dataclass
 class EncoderOutput:
     """Hidden states of a batch, and the shapes that tasks ask for.
 
     Attributes:
-        tokens: ``(T, H)`` hidden states of the last layer.
+        tokens: ``(T, H)`` hidden states that tasks read: of the last layer, or of what the encoder
+            has on top of it.
         batch: the batch that was encoded.
-        pooler: maps ``(B, H)`` hidden states of ``[CLS]`` to ``(B, H)`` (paper sec. 3.1, C).
+        pooler: maps :attr:`cls` ``(B, H)`` to ``(B, H)`` (paper sec. 3.1, C).
         all_layers: ``L + 1`` tensors ``(T, H)``, embeddings first, or None if not asked for.
+        summary: picks from ``tokens`` what stands for each sequence, ``(B, H)``: the state of a
+            token that has seen all of it.
     """
 
     tokens: Tensor
     batch: PackedBatch
     pooler: Callable[[Tensor], Tensor]
     all_layers: list[Tensor] | None = None
+    summary: Callable[[Tensor, PackedBatch], Tensor] = first_token
 
     @property
     def cls(self) -> Tensor:
-        """``(B, H)`` hidden state of the first token of each sequence."""
-        return self.tokens[self.batch.cu_seqlens[:-1].long()]
+        """``(B, H)`` state that stands for each sequence: of ``[CLS]``, or as ``summary`` says."""
+        return self.summary(self.tokens, self.batch)
 
     @cached_property
     def pooled(self) -> Tensor:
@@ -200,7 +224,4 @@ class EncoderOutput:
 
     def padded(self) -> Tensor:
         """``(B, max_seqlen, H)`` hidden states, zeros where there is no token."""
-        rows = len(self.batch) * self.batch.max_seqlen
-        flat = self.tokens.new_zeros(rows, self.tokens.shape[-1])
-        flat = flat.index_copy(0, self.batch.padded_index, self.tokens)
-        return flat.view(len(self.batch), self.batch.max_seqlen, -1)
+        return self.batch.pad(self.tokens)

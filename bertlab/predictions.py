@@ -6,15 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from bertlab.data.submission_formats import open_submission
 from bertlab.data.task_data import TaskData
-from bertlab.errors import ConfigError
+from bertlab.errors import ConfigError, DataError
 from bertlab.heads.base import Head
 from bertlab.labelled_rows import Row
+from bertlab.module import BertModule
 from bertlab.packed_batch import PackedBatch
+from bertlab.whole_file import WholeFile
 
 
 class PredictionSink(Protocol):
@@ -26,40 +29,46 @@ class PredictionSink(Protocol):
     def close(self) -> None:
         """Finish the file."""
 
+    def discard(self) -> None:
+        """Leave no file: there was an error."""
+
 
 class JsonLines:
     """One JSON object a row: its columns, what was predicted, and the truth under ``gold``.
 
     Args:
-        output: file to write; standard output if None.
+        output: file to write, which is there when it is whole; standard output if None.
         truth: names of the columns that hold the truth.
 
     Raises:
-        ConfigError: if the file cannot be written.
+        DataError: if the file cannot be written.
     """
 
     def __init__(self, output: str | None, truth: Iterable[str] = ()) -> None:
         self.truth = frozenset(truth)
         try:
-            self.file: TextIO = (
-                sys.stdout if output is None else Path(output).open("w", encoding="utf-8")  # noqa: SIM115  closed by close()
-            )
-        except OSError as error:
-            raise ConfigError(f"--output: {output}: cannot be written: {error.strerror}") from None
+            self.file = None if output is None else WholeFile(Path(output))
+        except DataError as error:
+            raise DataError(f"--output: {error}") from None
 
     def write(self, row: Row, prediction: Mapping[str, Any]) -> None:
         """Write a line."""
         given = {name: value for name, value in row.values.items() if name not in self.truth}
         gold = {name: value for name, value in row.values.items() if name in self.truth}
         line = {**given, **prediction, **({"gold": gold} if gold else {})}
-        self.file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        (self.file or sys.stdout).write(json.dumps(line, ensure_ascii=False) + "\n")
 
     def close(self) -> None:
-        """Flush, and close a file of our own."""
-        if self.file is sys.stdout:
-            self.file.flush()
+        """Finish the file, or flush."""
+        if self.file is None:
+            sys.stdout.flush()
         else:
             self.file.close()
+
+    def discard(self) -> None:
+        """Leave no file."""
+        if self.file is not None:
+            self.file.discard()
 
 
 class PredictionWriter(Callback):
@@ -119,4 +128,36 @@ class PredictionWriter(Callback):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.sink.close()
+        if error is None:
+            self.sink.close()
+        else:
+            self.sink.discard()
+
+
+def open_sink(output: str | None, form: str, head: Head | None) -> PredictionSink:
+    """Return what takes predictions.
+
+    Args:
+        output: file to write; None for standard output.
+        form: ``jsonl``, or a benchmark whose submission is written.
+        head: whose predictions they are; None for objectives.
+
+    Raises:
+        ConfigError: if a submission has no file to be written to.
+        DataError: if the file cannot be written, or there is no such form.
+    """
+    if form == "jsonl":
+        columns = () if head is None else head.columns
+        return JsonLines(output, [column.name for column in columns if column.is_truth])
+    if output is None:
+        raise ConfigError(f"--output_format {form}: expected --output with the file to write")
+    return open_submission(form, output)
+
+
+def write_predictions(
+    trainer: Trainer, model: BertModule, data: TaskData, sink: PredictionSink
+) -> None:
+    """Predict what ``data`` gives, and hand it to the sink row by row."""
+    with PredictionWriter(sink, data, model.head) as writer:
+        trainer.callbacks.append(writer)  # type: ignore[attr-defined]
+        trainer.predict(model, data, return_predictions=False)

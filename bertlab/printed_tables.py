@@ -29,7 +29,11 @@ def print_table(
         right = number >= columns - figures
         # what names a row stays whole; its figures or text may take several lines
         table.add_column(
-            heading, justify="right" if right else "left", overflow="fold", no_wrap=number == 0
+            heading,
+            justify="right" if right else "left",
+            overflow="fold",
+            no_wrap=number == 0,
+            min_width=len(heading),
         )
     for row in cells:
         table.add_row(*row)

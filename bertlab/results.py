@@ -6,6 +6,7 @@ from bertlab.printed_tables import print_table
 
 Results = dict[str, float]
 _SHARES = ("accuracy", "f1", "exact_match", "precision", "recall")
+_COUNTS = ("predicted_classes",)
 
 
 def held_out_results(trainer: Trainer, stage: str) -> Results:
@@ -38,4 +39,11 @@ def _baseline(results: Results, task: str, metric: str) -> str:
 
 def show(metric: str, value: float) -> str:
     """Return a value as people read it: shares in percent."""
-    return f"{value:.1%}" if metric.endswith(_SHARES) else f"{value:,.3f}"
+    if metric.endswith(_COUNTS):
+        return f"{value:g}"
+    return f"{value:.1%}" if is_share(metric) else f"{value:,.3f}"
+
+
+def is_share(metric: str) -> bool:
+    """Whether a metric's values are in 0 … 1 and are read in percent; ``f1/TYPE`` too."""
+    return metric.endswith(_SHARES) or "/f1/" in f"/{metric}"

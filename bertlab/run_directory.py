@@ -15,6 +15,9 @@ from bertlab.errors import ConfigError
 
 RUN_ENVIRONMENT = "BERTLAB_RUN_DIR"  # rank 0 tells the ranks that it starts
 MANIFEST = "manifest.json"
+RESULTS = "results.json"  # metrics of the last step; written last, when a run is whole
+COMPLAINTS = "complaints.json"  # of a degenerate run only
+PREDICTIONS = "predictions.jsonl"
 PACKAGES = (
     "bertlab",
     "torch",
@@ -110,14 +113,14 @@ def manifest(plugins: Mapping[str, str], facts: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a mapping as indented JSON, whole or not at all."""
+def write_json(path: Path, content: object) -> None:
+    """Write something as indented JSON, whole or not at all."""
     temporary = path.with_name(path.name + ".partial")
     temporary.write_text(_json(content), "utf-8")
     temporary.replace(path)
 
 
-def _json(content: Mapping[str, Any]) -> str:
+def _json(content: object) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 

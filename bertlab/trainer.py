@@ -98,5 +98,7 @@ def quiet_lightning() -> None:
     warnings.filterwarnings("ignore", message="Checkpoint directory .* exists and is not empty")
     # one that goes on elsewhere chooses the best of what it writes itself
     warnings.filterwarnings("ignore", message="The dirpath has changed from")
+    # an epoch of few steps logs once, at its end
+    warnings.filterwarnings("ignore", message=".*is smaller than the logging interval")
     # lightning 2.6.6 with torch 2.13
     warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*")

@@ -1,52 +1,62 @@
 """``bertlab fit``, ``validate`` and ``predict``: LightningCLI with plugins named in the config."""
 
-import math
-import os
-import secrets
 import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
-from bertlab.arguments import parse_arguments, parse_config
+from bertlab.best_checkpoint import check_early_stopping, choose_monitor, record_best
 from bertlab.callbacks.run_record import RunRecord
-from bertlab.checkpoints.run_checkpoint import BEST
 from bertlab.checkpoints.warm_start import apply_warm_start
-from bertlab.config_files import Composition, Config, compose, split_arguments
-from bertlab.data.labelled_data import LabelledData
-from bertlab.data.pretraining_data import PretrainingData
-from bertlab.data.submission_formats import open_submission
+from bertlab.config_files import Composition, compose
 from bertlab.data.task_data import TaskData
 from bertlab.data.tokenizer import WordPieceTokenizer
-from bertlab.errors import ConfigError, nearest
-from bertlab.heads.base import Head
+from bertlab.errors import ConfigError
 from bertlab.hooks import run_callbacks
 from bertlab.model_building import build_encoder, build_tasks, check_lengths
-from bertlab.module import BertModule, check_tasks, metric_name
-from bertlab.optimization import AdamWConfig, check_schedule
+from bertlab.module import BertModule, check_tasks
+from bertlab.optimization import AdamWConfig, check_schedule, run_timer
 from bertlab.plugins import installed
-from bertlab.predictions import JsonLines, PredictionSink, PredictionWriter
+from bertlab.predictions import open_sink, write_predictions
 from bertlab.printed_tables import print_table
-from bertlab.repeated_fit import fit_seeds
+from bertlab.repeated_fit import find_repetition, fit_repeatedly
+from bertlab.resolved_config import parse_plan, plain_config
 from bertlab.results import held_out_results, print_results
-from bertlab.run_directory import MANIFEST, choose_run_directory, manifest, write_json
+from bertlab.run_directory import (
+    COMPLAINTS,
+    MANIFEST,
+    PREDICTIONS,
+    RESULTS,
+    choose_run_directory,
+    manifest,
+    write_json,
+)
+from bertlab.seeding import choose_seed
 from bertlab.starting_point import StartingPoint, find_starting_point
 from bertlab.tasks import Task, TaskContext
 from bertlab.trainer import make_trainer, quiet_lightning
-from bertlab.training_parser import TRAINER_DEFAULTS, add_model, add_run, add_trainer
+from bertlab.training_length import steps_for_tokens, training_size
+from bertlab.training_parser import (
+    TRAINER_DEFAULTS,
+    add_data,
+    add_model,
+    add_run,
+    add_trainer,
+    data_class,
+)
 
 
 def main(command: str, argv: list[str]) -> int:
     """Run ``fit``, ``validate``, ``test`` or ``predict``; return the exit code."""
     quiet_lightning()
-    if command == "fit" and any(key == "--seeds" for key, _, _ in split_arguments(argv)):
-        return fit_seeds(argv, lambda arguments: main(command, arguments))
+    repetition = find_repetition(argv) if command == "fit" else None
+    if repetition is not None:
+        return fit_repeatedly(repetition)
     plan = compose(argv)
     helping = "-h" in argv or "--help" in argv
     if command != "fit" and plan.ckpt_path is None and plan.init_from is None and not helping:
@@ -80,7 +90,7 @@ class TrainingCLI(LightningCLI):
         self.plan = plan
         self.start = start
         self.checkpoint = start.checkpoint
-        self.data_class = PretrainingData if plan.head is None else LabelledData
+        self.data_class = data_class(plan)
         super().__init__(
             BertModule,
             self.data_class,
@@ -97,39 +107,29 @@ class TrainingCLI(LightningCLI):
         """Add the trainer, the named encoder and tasks, the optimiser and the data."""
         add_trainer(parser)
         add_model(parser, self.plan, self.start.warm)
-        parser.add_class_arguments(self.data_class, "data", instantiate=False, skip={"seed"})
+        add_data(parser, self.plan)
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add what belongs to the run as a whole."""
         add_run(parser, self.command)
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:  # noqa: ANN401
-        """Parse each config file, then the arguments that override them."""
+        """Print the help, or parse each config file and then the arguments that override them."""
         if "-h" in args or "--help" in args:
             parser.print_help()
             raise SystemExit(0)
-        config = None
-        for path, content in self.plan.files:
-            known = {key: value for key, value in content.items() if _belongs(key, parser)}
-            config = parse_config(parser, known, str(path), config)
-        self.config = parse_arguments(parser, args, config)
+        self.config = parse_plan(parser, self.plan, args)
 
     def _set_seed(self) -> None:
         """Seed everything; without a seed in the config, draw one and record it."""
-        seed = self.config.seed_everything
-        if seed is True and self.checkpoint is not None:
-            seed = self.checkpoint.config["seed_everything"]
-        elif seed is True:
-            seed = _fresh_seed()
-        if not 0 <= seed < 2**32:
-            raise ConfigError(f"seed_everything: found {seed}, expected 0 to 4294967295")
-        self.config.seed_everything = int(seed)
+        resumed = None if self.checkpoint is None else self.checkpoint.config["seed_everything"]
+        self.config.seed_everything = choose_seed(self.config.seed_everything, resumed)
         seed_everything(self.config.seed_everything, workers=True, verbose=False)
 
     def instantiate_classes(self) -> None:
         """Make data and tasks, the trainer, which checks its settings, and then the module."""
         self.config_init = self.parser.instantiate_classes(self.config)
-        self.resolved = self._resolve()
+        self.resolved = plain_config(self.parser, self.config, self.plan)
         self.directory = self._choose_directory()
         settings = {**self.resolved["data"], "seed": self.config.seed_everything}
         self.datamodule = self.data_class(**settings)
@@ -145,11 +145,11 @@ class TrainingCLI(LightningCLI):
             self.model = self._build(tasks, tokenizer)
         if self.start.warm is not None and not self.config.model.from_scratch:
             report = apply_warm_start(self.start.warm, self.model)
-            _say(f"initialised from {self.start.warm.source}: {len(report.loaded)} tensors")
+            self._note(f"initialised from {self.start.warm.source}: {len(report.loaded)} tensors")
             if report.newly_initialized:
-                _say(f"newly initialised: {', '.join(report.newly_initialized)}")
+                self._note(f"newly initialised: {', '.join(report.newly_initialized)}")
             for note in report.notes:
-                _say(f"note: {note}")
+                self._note(f"note: {note}")
         self.datamodule.encode()
         if self.command == "fit":
             self._check_fit()
@@ -176,8 +176,11 @@ class TrainingCLI(LightningCLI):
     def _check_fit(self) -> None:
         """Find what would stop the run, before its directory is made."""
         trainer = self.trainer
+        if self.config.max_tokens is not None:
+            steps = steps_for_tokens(self.config.max_tokens, trainer, self.datamodule)
+            trainer.fit_loop.epoch_loop.max_steps = steps
         endless = trainer.max_steps == -1 and trainer.max_epochs in (None, -1)
-        check_schedule(self.model.optimizer_config, endless)
+        check_schedule(self.model.optimizer_config, endless, run_timer(trainer) is not None)
         self.datamodule.check_division(trainer.world_size, trainer.accumulate_grad_batches)
         self._choose_best_by()
 
@@ -192,7 +195,10 @@ class TrainingCLI(LightningCLI):
             if not self.trainer.interrupted:
                 raise
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            _say(f"interrupted; go on with: bertlab fit --ckpt_path {self.directory}")
+            if self.record.saved_step < 0 and self.checkpoint is None:
+                _say("interrupted before the first checkpoint")
+            else:
+                _say(f"interrupted; go on with: bertlab fit --ckpt_path {self.directory}")
             return 130
         self._finish()
         return 0
@@ -210,21 +216,14 @@ class TrainingCLI(LightningCLI):
 
     def predict(self) -> int:
         """Print predictions as JSON lines, or write them to ``--output``, while they are made."""
-        heads = [task for task in self.model.named_tasks().values() if isinstance(task, Head)]
-        head = heads[0] if heads else None
-        with PredictionWriter(self._sink(head), self.datamodule, head) as writer:
-            self.trainer.callbacks.append(writer)  # type: ignore[attr-defined]
-            self.trainer.predict(self.model, self.datamodule, return_predictions=False)
+        sink = open_sink(self.config.output, self.config.output_format, self.model.head)
+        write_predictions(self.trainer, self.model, self.datamodule, sink)
         return 0
 
-    def _sink(self, head: Head | None) -> PredictionSink:
-        output, form = self.config.output, self.config.output_format
-        if form == "jsonl":
-            columns = () if head is None else head.columns
-            return JsonLines(output, [column.name for column in columns if column.is_truth])
-        if output is None:
-            raise ConfigError(f"--output_format {form}: expected --output with the file to write")
-        return open_submission(form, output)
+    def _note(self, line: str) -> None:
+        """Say where weights come from; predictions have the standard output for themselves."""
+        if self.trainer.is_global_zero:
+            (sys.stderr if self.command == "predict" else sys.stdout).write(line + "\n")
 
     def _complain(self) -> None:
         for complaint in self.model.complaints:
@@ -239,37 +238,26 @@ class TrainingCLI(LightningCLI):
             self.trainer.save_checkpoint(self.directory / "checkpoints" / "last.ckpt")
         if self.model.evaluated_step != step:
             self.trainer.validate(self.model, self.datamodule, verbose=False)
+        results = held_out_results(self.trainer, "val")
+        if self.config.keep_predictions:
+            self._keep_predictions()
         if self.trainer.is_global_zero:
-            results = held_out_results(self.trainer, "val")
-            write_json(self.directory / "results.json", results)
             print_results(results, f"{self.directory}: step {step}")
+            best = None
             if self.plan.head is not None:
-                self._record_best()
+                best = record_best(self.trainer, self.model, self.directory)
+            if best is not None:
+                _say(best)
             self._complain()
+            if self.model.complaints:
+                write_json(self.directory / COMPLAINTS, self.model.complaints)
+            write_json(self.directory / RESULTS, results)  # the last: the run is whole
 
-    def _record_best(self) -> None:
-        """Name the best checkpoint in ``best.json``, with its metrics."""
-        chosen = self.trainer.checkpoint_callback
-        if not isinstance(chosen, ModelCheckpoint) or not chosen.best_model_path:
-            return
-        monitor, history = chosen.monitor or "", self.model.history
-        better = min if chosen.mode == "min" else max
-        scores = {
-            step: values[monitor]
-            for step, values in history.items()
-            if not math.isnan(values.get(monitor, math.nan))
-        }
-        if not scores:
-            return
-        step = better(scores, key=lambda each: scores[each])
-        content = {
-            "monitor": monitor,
-            "step": step,
-            "checkpoint": Path(chosen.best_model_path).name,
-            "results": {key.removeprefix("val/"): value for key, value in history[step].items()},
-        }
-        write_json(self.directory / BEST, content)
-        _say(f"best {monitor}: {scores[step]:.4f} at step {step}, {chosen.best_model_path}")
+    def _keep_predictions(self) -> None:
+        """Write what the last step predicts for the validation rows."""
+        self.datamodule.predict_validation()
+        sink = open_sink(str(self.directory / PREDICTIONS), "jsonl", self.model.head)
+        write_predictions(self.trainer, self.model, self.datamodule, sink)
 
     def _introduce(self) -> None:
         """Print the data report and what is about to run."""
@@ -280,22 +268,6 @@ class TrainingCLI(LightningCLI):
             f"{self.datamodule.sequences_per_step()} sequences a step, "
             f"seed {self.config.seed_everything}"
         )
-
-    def _resolve(self) -> Config:
-        """Return the config as plain data, with every plugin named."""
-        dumped = self.parser.dump(self.config, skip_none=False, skip_validation=True)
-        config: Config = yaml.safe_load(dumped)
-        if self.plan.head is None:
-            given = config["model"].get("objectives") or {}
-            config["model"]["objectives"] = {
-                name: given.get(name) or {} for name in self.plan.objectives
-            }
-        else:
-            config["model"]["head"]["name"] = self.plan.head
-        config["model"]["encoder"]["name"] = self.plan.encoder
-        for key in ("run_dir", "seeds", "ckpt_path", "config", "output", "output_format"):
-            config.pop(key, None)
-        return config
 
     @property
     def parameters(self) -> int:
@@ -320,38 +292,21 @@ class TrainingCLI(LightningCLI):
             return make_trainer(settings)
         callbacks = run_callbacks(self.directory)
         if settings["enable_checkpointing"] is not False:
-            callbacks.append(ModelCheckpoint(**self._checkpointing(monitor=None)))
+            place = self.config.checkpoint.dirpath or self.directory / "checkpoints"
+            settings_here = {**dict(self.config.checkpoint), "dirpath": place, "monitor": None}
+            callbacks.append(ModelCheckpoint(**settings_here))  # the monitor is known later
         return make_trainer(settings, self.directory, callbacks)
-
-    def _checkpointing(self, **changes: Any) -> dict[str, Any]:  # noqa: ANN401  config values
-        settings = {**dict(self.config.checkpoint), **changes}
-        settings["dirpath"] = settings["dirpath"] or str(self.directory / "checkpoints")
-        return settings
 
     def _choose_best_by(self) -> None:
         """Let the best checkpoint be chosen by the metric that the config or the head names."""
-        monitor, mode = self.config.checkpoint.monitor, self.config.checkpoint.mode
-        if monitor == "auto":
-            monitor, mode = self._best()
-        names = self.model.metric_names()
-        if monitor not in (None, *names):
-            raise ConfigError(
-                f"checkpoint.monitor: found {monitor!r}{nearest(monitor, names)} "
-                f"(there are: {', '.join(names)})"
-            )
+        settings = choose_monitor(
+            dict(self.config.checkpoint), self.model, self.datamodule.first_evaluation
+        )
         callbacks: list[Callback] = self.trainer.callbacks  # type: ignore[attr-defined]
+        check_early_stopping(callbacks, self.model)
         for place, callback in enumerate(callbacks):
             if type(callback) is ModelCheckpoint:
-                settings = self._checkpointing(monitor=monitor, mode=mode)
-                callbacks[place] = ModelCheckpoint(**settings)
-
-    def _best(self) -> tuple[str, str]:
-        """Return the metric that a head's best checkpoint is chosen by, and its better end."""
-        for name, task in self.model.named_tasks().items():
-            if isinstance(task, Head):
-                metric, mode = task.monitor
-                return metric_name("val", name, self.datamodule.first_evaluation, metric), mode
-        return "val/loss", "min"
+                callbacks[place] = ModelCheckpoint(**{**settings, "dirpath": callback.dirpath})
 
     def _record(self, tokenizer: WordPieceTokenizer) -> RunRecord:
         named = [installed("encoder")[self.plan.encoder]]
@@ -363,6 +318,7 @@ class TrainingCLI(LightningCLI):
             "tokenizer": tokenizer.fingerprint,
             "parameters": self.parameters,
             **data.facts(),
+            **training_size(self.trainer, data),
         }
         plugins = {plugin.package: plugin.version for plugin in named}
         counts = None if data.token_counts is None else torch.from_numpy(data.token_counts)
@@ -371,27 +327,6 @@ class TrainingCLI(LightningCLI):
         return RunRecord(
             self.directory, self.resolved, record, tokenizer, counts, data.labels, goes_on
         )
-
-
-def _belongs(key: str, parser: LightningArgumentParser) -> bool:
-    """Whether a config's section is for this command: a fit config also serves validate."""
-    if key in ("checkpoint", "run_dir"):
-        return any(action.dest.split(".")[0] == key for action in parser._actions)
-    return True
-
-
-def _fresh_seed() -> int:
-    """Draw a seed; processes that Lightning starts inherit the first one's.
-
-    Raises:
-        ConfigError: if something else started several processes, which would draw different ones.
-    """
-    inherited = os.environ.get("PL_GLOBAL_SEED") if os.environ.get("LOCAL_RANK") else None
-    if inherited:
-        return int(inherited)
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 or int(os.environ.get("SLURM_NTASKS", "1")) > 1:
-        raise ConfigError("seed_everything: give one where torchrun or SLURM starts the processes")
-    return secrets.randbelow(2**31)
 
 
 def _say(line: str) -> None:

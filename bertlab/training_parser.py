@@ -6,6 +6,9 @@ from lightning.pytorch.cli import LightningArgumentParser
 
 from bertlab.checkpoints.warm_start import WarmStart
 from bertlab.config_files import Composition
+from bertlab.data.labelled_data import LabelledData
+from bertlab.data.pretraining_data import PretrainingData
+from bertlab.data.task_data import TaskData
 from bertlab.encoders.base import Encoder
 from bertlab.heads.base import Head
 from bertlab.optimization import AdamWConfig
@@ -76,6 +79,16 @@ def add_model(parser: LightningArgumentParser, plan: Composition, start: WarmSta
     )
 
 
+def data_class(plan: Composition) -> type[TaskData]:
+    """Return the DataModule of the plan: labelled rows for a head, else unlabelled text."""
+    return PretrainingData if plan.head is None else LabelledData
+
+
+def add_data(parser: LightningArgumentParser, plan: Composition) -> None:
+    """Add the data; its seed is the run's."""
+    parser.add_class_arguments(data_class(plan), "data", instantiate=False, skip={"seed"})
+
+
 def add_run(parser: LightningArgumentParser, command: str) -> None:
     """Add where a run is kept, what it goes on with, and where predictions go."""
     if command == "fit":
@@ -90,10 +103,28 @@ def add_run(parser: LightningArgumentParser, command: str) -> None:
             help="directory of the run; by default runs/NAME-OF-THE-CONFIG",
         )
         parser.add_argument(
+            "--max_tokens",
+            type=float | None,
+            default=None,
+            help="train on about so many tokens, instead of trainer.max_steps",
+        )
+        parser.add_argument(
             "--seeds",
             type=int | list[int] | None,
             default=None,
             help="repeat with seeds 1 … N, or those listed; print mean and deviation",
+        )
+        parser.add_argument(
+            "--against_scratch",
+            type=bool,
+            default=False,
+            help="also run from new random weights; print both beside each other",
+        )
+        parser.add_argument(
+            "--keep_predictions",
+            type=bool,
+            default=False,
+            help="write what the last step predicts for the validation rows: predictions.jsonl",
         )
     parser.add_argument(
         "--ckpt_path",

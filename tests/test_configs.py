@@ -5,11 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertlab.config_files import compose
 from bertlab.model_building import build_encoder
 from bertlab.plugins import installed
-from bertlab.starting_point import StartingPoint
-from bertlab.training_cli import TrainingCLI
+from bertlab.resolved_config import resolve_arguments
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 FILES = sorted(CONFIGS.rglob("*.yaml"))
@@ -17,16 +15,9 @@ SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "medium": (8, 51
 SIZES |= {"base": (12, 768), "large": (24, 1024)}
 
 
-class ParseOnly(TrainingCLI):
-    """Stops after parsing: neither trainer nor data are made."""
-
-    def instantiate_classes(self) -> None:
-        self.resolved = self._resolve()
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(CONFIGS).as_posix())
 def test_a_config_is_valid(path: Path) -> None:
-    config = ParseOnly("fit", compose(["--config", str(path)]), StartingPoint()).resolved
+    _, config = resolve_arguments(["--config", str(path)])
     if path.parent.name == "finetune":
         assert config["model"]["head"]["name"] in installed("head")
         assert config["trainer"]["max_epochs"] > 0

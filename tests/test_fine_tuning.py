@@ -151,6 +151,14 @@ def test_from_scratch_takes_sizes_and_tokenizer_but_no_weights(
         (("--data.max_seq_length", "65"), "max_position_embeddings"),
         (("--model.objectives", "[mlm]"), "expected one of the two keys"),
         (("--model.head", "single_sentense"), "did you mean 'single_sentence'?"),
+        (
+            (
+                "--trainer.callbacks",
+                "[{class_path: lightning.pytorch.callbacks.EarlyStopping, "
+                "init_args: {monitor: val/accuracy}}]",
+            ),
+            "EarlyStopping.monitor: found 'val/accuracy'; did you mean 'val/",
+        ),
         (("--checkpoint.monitor", "val/single_sentence/acuracy"), "did you mean 'val/single_sent"),
     ],
 )
@@ -174,7 +182,8 @@ def test_an_unknown_label_in_the_validation_rows_is_named(
     given = arguments(tiny_run, files, "single_sentence", "singles.jsonl")
     code, _, err = bertlab("fit", *given, "--data.validation", dev, "--run_dir", tmp_path / "run")
     assert code == 2
-    assert "dev.jsonl:2: label: found 'bleu'; did you mean 'blue'?" in err
+    assert "dev.jsonl:2: label: found 'bleu'" in err
+    assert "did you mean 'blue'?" in err
 
 
 def test_seeds_give_mean_and_deviation_and_each_its_best_checkpoint(
@@ -186,7 +195,7 @@ def test_seeds_give_mean_and_deviation_and_each_its_best_checkpoint(
     code, out, err = bertlab("fit", *given, "--seeds", "2")
     assert code == 0, err
     assert "2 seeds" in out
-    found = json.loads((tmp_path / "runs" / "seeds.json").read_text())
+    found = json.loads((tmp_path / "runs" / "repeated.json").read_text())
     runs = [tmp_path / "runs" / f"seed-{seed}" for seed in (1, 2)]
     losses = [json.loads((run / "results.json").read_text())["loss"] for run in runs]
     assert found["last"]["loss"]["mean"] == pytest.approx(sum(losses) / 2)
@@ -197,8 +206,32 @@ def test_seeds_give_mean_and_deviation_and_each_its_best_checkpoint(
         assert (run / "checkpoints" / best["checkpoint"]).is_file()
 
 
+def test_a_config_file_can_ask_for_the_run_from_scratch_beside_its_own(
+    files: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("against_scratch: true\n", "utf-8")
+    given = arguments(tiny_run, files, "single_sentence", "singles.jsonl")
+    given += ["--trainer.max_epochs", "2"]
+    run = tmp_path / "run"
+    code, out, err = bertlab("fit", "--config", config, *given, "--run_dir", run)
+    assert code == 0, err
+    assert f"{run}, best step of each run" in out
+    found = json.loads((run / "repeated.json").read_text())
+    for start, directory in (("pre-trained", run), ("from-scratch", run / "from-scratch")):
+        results = json.loads((directory / "results.json").read_text())
+        assert found[start]["last"]["loss"] == {"mean": results["loss"], "deviation": None}
+    assert found["pre-trained"] != found["from-scratch"]
+
+
+def test_scratch_needs_something_to_be_compared_with(tiny_config: Path, bertlab: Command) -> None:
+    code, _, err = bertlab("fit", "--config", tiny_config, "--against_scratch", "true")
+    assert code == 2
+    assert "against_scratch: found no pre-trained model" in err
+
+
 @pytest.mark.parametrize("seeds", ["0", "[]", "[1, 1]", "many", "[-1]"])
 def test_seeds_that_are_none_are_refused(seeds: str, tiny_config: Path, bertlab: Command) -> None:
     code, _, err = bertlab("fit", "--config", tiny_config, "--seeds", seeds)
     assert code == 2
-    assert "--seeds: found" in err
+    assert "seeds: found" in err

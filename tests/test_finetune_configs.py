@@ -96,7 +96,6 @@ ORIGINAL = {
 CHANGES = {
     "squad-v1.1": ("--model.head.doc_stride", "8", "--model.head.max_query_length", "8"),
     "squad-v2.0": ("--model.head.doc_stride", "8", "--model.head.max_query_length", "8"),
-    "codah": ("--data.format", "codah"),
     "conll2003-features-last": ("--model.head.hidden_size", "16"),
 }
 ENDINGS = {"squad-v1.1": "json", "squad-v2.0": "json", "swag": "csv"}

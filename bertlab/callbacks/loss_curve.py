@@ -27,6 +27,9 @@ class LossCurve(Callback):
                 draw(curves, self.directory / "loss_curve.png")
 
 
+_SCORES = ("accuracy", "/f1", "exact_match", "matthews", "pearson", "spearman")
+
+
 def read_curves(directory: Path) -> dict[str, Curve]:
     """Return steps and values of each metric in the CSV logs of a run directory, by name."""
     points: dict[str, dict[int, float]] = defaultdict(dict)
@@ -44,19 +47,19 @@ def read_curves(directory: Path) -> dict[str, Curve]:
 
 
 def draw(curves: dict[str, Curve], output: Path) -> None:
-    """Draw losses at the left, accuracies at the right, baselines dashed."""
+    """Draw losses at the left, scores at the right, baselines dashed."""
     from matplotlib.figure import Figure  # noqa: PLC0415  slow to import
 
     figure = Figure(figsize=(11, 4), layout="constrained")
-    loss, accuracy = figure.subplots(1, 2)
+    loss, score = figure.subplots(1, 2)
     for name, (steps, values) in sorted(curves.items()):
         baseline = "unigram" in name or "majority" in name
         style = {"linestyle": "--", "linewidth": 1.0} if baseline else {"linewidth": 1.6}
         if name.endswith("loss"):
             loss.plot(steps, values, label=name, **style)
-        elif name.endswith("accuracy"):
-            accuracy.plot(steps, values, label=name, marker="" if baseline else ".", **style)
-    for axis, label in ((loss, "loss (nats per prediction)"), (accuracy, "held-out accuracy")):
+        elif name.endswith(_SCORES):
+            score.plot(steps, values, label=name, marker="" if baseline else ".", **style)
+    for axis, label in ((loss, "loss (nats per prediction)"), (score, "held-out score")):
         axis.set_xlabel("optimizer step")
         axis.set_ylabel(label)
         axis.grid(alpha=0.3)

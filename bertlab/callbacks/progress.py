@@ -7,7 +7,9 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import RichProgressBar
 
+from bertlab.module import BertModule
 from bertlab.packed_batch import PackedBatch
+from bertlab.results import show
 
 
 class TokenThroughput(Callback):
@@ -69,18 +71,19 @@ class EvaluationLines(Callback):
     """Prints one plain line an evaluation, which stays in logs where no bar can be drawn."""
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Print step, training loss and each held-out metric."""
+        """Print step, training loss, and held-out losses, accuracies and the head's score."""
         if trainer.sanity_checking or trainer.state.fn != "fit" or not trainer.is_global_zero:
             return
         logged = {name: float(value) for name, value in trainer.callback_metrics.items()}
         parts = [f"step {trainer.global_step}"]
         if "train/loss" in logged:
             parts.append(f"train loss {logged['train/loss']:.3f}")
+        wanted = {"loss", "accuracy"}
+        if isinstance(pl_module, BertModule) and pl_module.head is not None:
+            wanted.add(pl_module.head.monitor[0])
         for name, value in logged.items():
-            if name.startswith("val/") and name.endswith(("loss", "accuracy")):
-                if "unigram" in name or "majority" in name:
-                    continue
-                shown = f"{value:.1%}" if name.endswith("accuracy") else f"{value:.3f}"
+            if name.startswith("val/") and name.rpartition("/")[2] in wanted:
+                shown = show(name, value)
                 parts.append(f"{name.removeprefix('val/').replace('/', ' ')} {shown}")
         sys.stdout.write("  ".join(parts) + "\n")
         sys.stdout.flush()

@@ -68,7 +68,7 @@ class RunRecord(Callback):
         self.facts = facts
         self.tokenizer = tokenizer
         self.token_counts = token_counts
-        self.labels = labels
+        self.labels = None if labels is None else labels.to_dict()
         self.goes_on = goes_on
         self.saved_step = -1  # optimiser step of the last checkpoint
         self._random_state: dict[str, Any] | None = None
@@ -93,7 +93,7 @@ class RunRecord(Callback):
             "config": self.config,
             "tokenizer": self.tokenizer.to_json(),
             "token_counts": self.token_counts,
-            "labels": None if self.labels is None else self.labels.to_dict(),
+            "labels": self.labels,
             "history": pl_module.history,
             "random_state": {
                 "cpu": torch.get_rng_state(),
@@ -112,7 +112,7 @@ class RunRecord(Callback):
         """
         assert isinstance(pl_module, BertModule)
         theirs = checkpoint[RUN_KEY].get("labels")
-        if theirs != (None if self.labels is None else self.labels.to_dict()):
+        if theirs != self.labels:
             raise CheckpointError(
                 "--ckpt_path resumes a run exactly, but the labels of the training data differ "
                 f"from the checkpoint's: {self.labels} here, {theirs} there"

@@ -41,8 +41,8 @@ class HuggingFaceCheckpoint:
     Attributes:
         encoder_config: arguments of :class:`bertlab.encoders.bert.BertEncoder`.
         encoder_state: tensors by the encoder's names, in the file's dtypes; ``pooler.*`` may lack.
-        task_states: states of the heads that were found whole, by task (``mlm`` or, if
-            ``causal``, ``clm``; ``nsp``).
+        task_states: states of the heads that were found whole, by task (``mlm`` and ``nsp``, or,
+            if ``causal``, ``clm``).
         head: of a fine-tuned model, if ``config.json`` names its class and bertlab knows it.
         tokenizer_path: ``tokenizer.json`` or else ``vocab.txt`` of the folder, or None.
         source: folder or hub name, for messages.
@@ -76,7 +76,8 @@ def read_huggingface(folder_or_hub_name: str | Path) -> HuggingFaceCheckpoint:
 
     Every class that holds one BERT is read (``BertModel``, ``BertForPreTraining``,
     ``BertForMaskedLM``, ``BertForSequenceClassification``, …), with the old names ``gamma`` and
-    ``beta`` of LayerNorms too. ``is_decoder`` becomes ``causal``.
+    ``beta`` of LayerNorms too. ``is_decoder`` becomes ``causal``; ``seq_relationship`` of such a
+    model is left out, as ``transformers`` pools the first token and bertlab the last.
 
     Args:
         folder_or_hub_name: a folder with ``config.json`` and weights, or a name on the hub such as

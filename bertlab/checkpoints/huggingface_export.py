@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 # by the exported tasks; the class of transformers that has just these heads
 _ARCHITECTURES = {
     frozenset({"mlm", "nsp"}): "BertForPreTraining",
-    frozenset({"clm", "nsp"}): "BertForPreTraining",
     frozenset({"mlm"}): "BertForMaskedLM",
     frozenset({"clm"}): "BertLMHeadModel",
     frozenset({"nsp"}): "BertForNextSentencePrediction",
@@ -59,8 +58,8 @@ def export_huggingface(
 
     Args:
         encoder: written with its dtype. Sinusoidal positions become a table of the same values.
-        task_states: states of the heads by task; those but ``mlm``, ``nsp`` and, of a causal
-            encoder, ``clm`` have no place in ``transformers`` and are noted in the report.
+        task_states: states of the heads by task; those but ``mlm`` and ``nsp``, of a causal encoder
+            those but ``clm``, have no place in ``transformers`` and are noted in the report.
         tokenizer: saved into the same folder.
         output: folder to make; may exist if it is empty.
         overwrite: replace an older export, that is a folder with ``config.json``.
@@ -68,8 +67,11 @@ def export_huggingface(
 
     Raises:
         CheckpointError: if ``output`` is in the way or cannot be written, a head's tensors are
-            not all there, or the tokenizer has ids that the encoder lacks.
+            not all there, the tokenizer has ids that the encoder lacks, or ``transformers`` would
+            compute something else from these weights: a BiLSTM, or the pooled output of a causal
+            encoder under a head.
     """
+    _check_computes_the_same(encoder, head, output)
     if tokenizer.vocab_size > encoder.vocab_size:
         raise CheckpointError(
             f"{output}: not written: the tokenizer has {tokenizer.vocab_size} ids, but the encoder "
@@ -83,6 +85,11 @@ def export_huggingface(
         report.notes.append(
             "sinusoidal positions are written as a table of the same values, which transformers "
             "takes for learned ones: results are equal, but further training changes them"
+        )
+    if encoder.causal and head is None:
+        report.notes.append(
+            "pooler_output differs: transformers pools the first token, bertlab the last one, as "
+            "only that has seen the text in a left-to-right encoder"
         )
     report.notes += [
         f"task {task!r} is not exported: transformers' {report.architecture} has no such head"
@@ -115,6 +122,24 @@ def export_huggingface(
             f"{output}: cannot be written ({reason}); nothing was changed there"
         ) from None
     return report
+
+
+def _check_computes_the_same(
+    encoder: BertEncoder, head: HuggingFaceHead | None, output: Path
+) -> None:
+    if encoder.bilstm_layers:
+        raise CheckpointError(
+            f"{output}: not written: the encoder has a BiLSTM (model.encoder.bilstm_layers "
+            f"{encoder.bilstm_layers}), for which transformers' BERT has no place; use the model "
+            "in bertlab, or export the run that it was started from"
+        )
+    if encoder.causal and head is not None and head.layout.has_pooler:
+        raise CheckpointError(
+            f"{output}: not written: transformers' {head.architecture} pools the first token, "
+            "which in a left-to-right encoder (model.encoder.causal true) sees nothing of the "
+            "text; bertlab pools the last one, so the logits would differ. Use the model in "
+            "bertlab, or export the run that it was started from"
+        )
 
 
 def _encoder_tensors(encoder: BertEncoder, prefix: str) -> dict[str, Tensor]:

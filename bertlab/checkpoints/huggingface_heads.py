@@ -52,11 +52,13 @@ class HuggingFaceHead:
         state: its tensors by the layout's names.
         labels: names of the classes, with counts of 0 where they are not known; None if the task
             has no classes, or they have no names.
+        dropout: in front of its layer, ``classifier_dropout``; the encoder's if None.
     """
 
     architecture: str
     state: dict[str, Tensor]
     labels: Labels | None = None
+    dropout: float | None = None
 
     @property
     def layout(self) -> HeadLayout:
@@ -85,7 +87,8 @@ def read_head(
         weights: their file, for messages.
 
     Raises:
-        CheckpointError: if the tensors are not as ``config.json`` says.
+        CheckpointError: if the tensors are not as ``config.json`` says, or what it says of the head
+            cannot be.
     """
     architectures = config.get("architectures")
     named = architectures[0] if isinstance(architectures, list) and architectures else None
@@ -113,19 +116,19 @@ def read_head(
         labels = None
     else:
         labels = Labels(names, (0,) * rows)
-    return HuggingFaceHead(str(named), {name: tensors[name] for name in layout.names}, labels)
+    state = {name: tensors[name] for name in layout.names}
+    return HuggingFaceHead(str(named), state, labels, _dropout(config, weights))
 
 
 def head_config(head: HuggingFaceHead) -> dict[str, Any]:
-    """Return what ``config.json`` says of a head: ``id2label``, ``label2id``, ``problem_type``."""
+    """Return what ``config.json`` says of a head: dropout, names of classes, ``problem_type``."""
+    content: dict[str, Any] = {"classifier_dropout": head.dropout}
     if head.layout.rows is not None:
-        return {}
+        return content
     labels = head.labels
     names = [f"LABEL_{n}" for n in range(head.num_rows)] if labels is None else labels.names
-    content: dict[str, Any] = {
-        "id2label": {str(number): name for number, name in enumerate(names)},
-        "label2id": {name: number for number, name in enumerate(names)},
-    }
+    content["id2label"] = {str(number): name for number, name in enumerate(names)}
+    content["label2id"] = {name: number for number, name in enumerate(names)}
     if head.architecture == "BertForSequenceClassification":
         kind = "single_label_classification" if head.has_classes else "regression"
         content["problem_type"] = kind
@@ -145,3 +148,15 @@ def _label_names(config: Mapping[str, Any], weights: Path) -> tuple[str, ...] | 
         f"{weights.parent / 'config.json'}: found id2label {str(found)[:80]}, expected a name for "
         'each id from 0: {"0": "no", "1": "yes"}'
     )
+
+
+def _dropout(config: Mapping[str, Any], weights: Path) -> float | None:
+    """Return ``classifier_dropout``; None if it lacks."""
+    found = config.get("classifier_dropout")
+    is_number = isinstance(found, int | float) and not isinstance(found, bool)
+    if found is not None and not (is_number and 0 <= found <= 1):
+        raise CheckpointError(
+            f"{weights.parent / 'config.json'}: found classifier_dropout {str(found)[:80]!r}, "
+            "expected a number from 0 to 1, or null for the encoder's"
+        )
+    return None if found is None else float(found)

@@ -28,9 +28,12 @@ _LAYER_NAMES = {
 def head_names(causal: bool) -> dict[str, dict[str, str]]:
     """Return the heads' tensors by task: bertlab's name to Hugging Face's, which follows ``cls.``.
 
-    The language-model head belongs to ``clm`` on a left-to-right encoder, else to ``mlm``.
+    The language-model head belongs to ``clm`` on a left-to-right encoder, else to ``mlm``. There
+    ``nsp`` has no counterpart: ``transformers`` pools the first token, bertlab the last.
     """
-    return {"clm" if causal else "mlm": _LANGUAGE_MODEL_NAMES, "nsp": _NEXT_SENTENCE_NAMES}
+    if causal:
+        return {"clm": _LANGUAGE_MODEL_NAMES}
+    return {"mlm": _LANGUAGE_MODEL_NAMES, "nsp": _NEXT_SENTENCE_NAMES}
 
 
 def encoder_names(num_hidden_layers: int) -> dict[str, tuple[str, ...]]:

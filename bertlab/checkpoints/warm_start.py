@@ -89,7 +89,7 @@ def read_warm_start(source: str) -> WarmStart:
 
 
 def apply_warm_start(start: WarmStart, module: "BertModule") -> LoadReport:
-    """Copy the weights into a BertModule; tasks and pooler that the source lacks stay new.
+    """Copy the weights into a BertModule; tasks, pooler and BiLSTM that the source lacks stay new.
 
     A head takes the layers of the source's head if that is of the same kind (the same name in a
     run's config, the same class of ``transformers``) and has the same labels in the same order;
@@ -116,7 +116,8 @@ def apply_warm_start(start: WarmStart, module: "BertModule") -> LoadReport:
         wanted = () if reason is not None else tuple(each for each, _ in head.named_parameters())
         state |= _below(name, {each: source[each] for each in wanted if each in source})
         left += [f"tasks.{name}.{each}" for each in source if each not in wanted]
-    report = load_matching(module, state, start.source, ("tasks.", "encoder.pooler."))
+    may_lack = ("tasks.", "encoder.pooler.", "encoder.bilstm.")
+    report = load_matching(module, state, start.source, may_lack)
     report.unused += left
     report.notes += notes
     return report
@@ -130,6 +131,8 @@ def _mismatch(start: WarmStart, source: Mapping[str, Tensor], head: Head) -> str
     """Say why a head cannot take over the tensors of the source's head; None if it can."""
     if start.head is not None and start.head.architecture != head.huggingface:
         return f"the source has that of a {start.head.architecture}"
+    if start.head is not None and start.head.layout.has_pooler and start.encoder_config["causal"]:
+        return "the source's reads the first token of a left-to-right encoder, bertlab's the last"
     theirs, ours = start.labels, head.labels or None
     if not _same_classes(start, ours):
         unnamed = "unnamed" if start.head is not None and start.head.has_classes else "none"

@@ -199,7 +199,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "codah": Benchmark(
         description="CODAH, seven columns without a header",
         columns={
-            "context": ("1", "question"),
+            "context": ("1", "question_propmt"),  # as the hub spells it
             "choices": (("2", "3", "4", "5"), "candidate_answers"),
             "label": ("6", "correct_answer_idx"),
         },

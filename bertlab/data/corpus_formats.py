@@ -5,10 +5,8 @@ after ``MAX_LINE`` characters at the latest and a document after about ``MAX_DOC
 """
 
 import codecs
-import gzip
 import io
 import logging
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
@@ -16,6 +14,7 @@ from typing import Literal
 import sentencex
 
 from bertlab.data.documents import SENTENCE_END, RawDocument
+from bertlab.data.unpacked_files import disguise, open_unpacked, read_errors
 from bertlab.errors import CorpusError
 
 logger = logging.getLogger(__name__)
@@ -34,12 +33,6 @@ MAX_DOCUMENT = 16 * 2**20
 
 DETECTION_CHARS = 2**16
 """Characters at the start of a file that :func:`detect_format` looks at."""
-
-_DISGUISES = {
-    b"\x1f\x8b": "it looks like gzip, whose name must end in .gz",
-    b"\xff\xfe": "it looks like UTF-16, convert it to UTF-8",
-    b"\xfe\xff": "it looks like UTF-16, convert it to UTF-8",
-}
 
 
 def read_lines(path: Path, errors: Errors, max_line: int | None = MAX_LINE) -> Iterator[str]:
@@ -77,22 +70,14 @@ def _decoded_blocks(path: Path, errors: Errors) -> Iterator[str]:
     utf8 = codecs.getincrementaldecoder("utf-8")(errors)
     decoder = io.IncrementalNewlineDecoder(utf8, translate=True)
     offset = 0
-    try:
-        with _open_binary(path) as file:
-            while block := file.read(BLOCK):
-                held = len(utf8.getstate()[0])
-                text = _decode(decoder, block, path, offset - held)
-                yield text.removeprefix("\ufeff") if offset == 0 else text
-                offset += len(block)
+    with read_errors(str(path), CorpusError), open_unpacked(path) as file:
+        while block := file.read(BLOCK):
             held = len(utf8.getstate()[0])
-            yield _decode(decoder, b"", path, offset - held, final=True)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise CorpusError(
-            f"{path}: damaged gzip file ({error}); "
-            f"copy or pack the file again (check with: gzip -t {path})"
-        ) from error
-    except OSError as error:
-        raise CorpusError(f"{path}: cannot be read: {error.strerror or error}") from error
+            text = _decode(decoder, block, path, offset - held)
+            yield text.removeprefix("\ufeff") if offset == 0 else text
+            offset += len(block)
+        held = len(utf8.getstate()[0])
+        yield _decode(decoder, b"", path, offset - held, final=True)
 
 
 def _decode(
@@ -112,17 +97,11 @@ def _decode(
             "--errors replace, or data.errors: replace"
         )
         if offset == 0:
-            advice = _DISGUISES.get(error.object[:2], advice)
+            advice = disguise(error.object) or advice
         raise CorpusError(
             f"{path}: not UTF-8 at byte offset {offset + error.start}{unpacked} "
             f"(found 0x{byte:02x}: {error.reason}); {advice}"
         ) from None
-
-
-def _open_binary(path: Path) -> gzip.GzipFile | io.BufferedReader:
-    if path.suffix == ".gz":
-        return gzip.open(path)
-    return path.open("rb")
 
 
 def detect_format(path: Path, errors: Errors, language: str) -> Format:

@@ -42,7 +42,7 @@ from bertlab.data.table_formats import (
     read_text,
     read_tsv,
 )
-from bertlab.errors import DataError, nearest
+from bertlab.errors import ConfigError, DataError, nearest
 from bertlab.labelled_rows import Column, LabelledRows, Row
 
 __all__ = ["FORMATS", "PYTHON_ENGLISH_PREFIX", "read_rows", "stream_rows"]
@@ -50,6 +50,7 @@ __all__ = ["FORMATS", "PYTHON_ENGLISH_PREFIX", "read_rows", "stream_rows"]
 logger = logging.getLogger(__name__)
 
 PYTHON_ENGLISH_PREFIX = "python-english:"
+_PLAIN_FORMATS = ("auto", "tsv", "csv", "jsonl", "json", "parquet")
 
 
 @dataclass(frozen=True)
@@ -94,13 +95,14 @@ def read_rows(
         split: of a folder, a hub data set or ``python-english``; a file is read whole.
         columns: for a column of the head the source's column, its number from 0 in a TSV or CSV
             without a header, or a list of these for ``texts``. The others have the head's names. A
-            named format has its own instead, except that ``conll`` may be given numbers.
+            named format has its own and takes no others, but for ``conll``'s numbers.
         format: one of ``FORMATS``. The hub, ``.jsonl`` and ``.parquet`` are read as what they are,
             with the column and label names of the format.
         wanted: the head's columns.
         label_names: names for raw labels and tags: by number, or by raw label. Also their order.
 
     Raises:
+        ConfigError: ``columns`` says otherwise than the format.
         DataError: anything is missing, unreadable or unfit; names the file and line or row.
     """
     if location.startswith(PYTHON_ENGLISH_PREFIX):
@@ -149,6 +151,7 @@ def stream_rows(
         label_names: see :func:`read_rows`.
 
     Raises:
+        ConfigError: see :func:`read_rows`.
         DataError: see :func:`read_rows`.
     """
     if path.startswith(PYTHON_ENGLISH_PREFIX):
@@ -215,17 +218,25 @@ def _own_columns(
     wanted: Sequence[Column],
     location: str,
 ) -> Candidates:
-    """Return the columns of a named format; the columns of words may be told by number."""
+    """Return the columns of a named format; those of ``conll`` may be told by number."""
     missing = [each.name for each in wanted if each.required and each.name not in benchmark.columns]
     if missing:
         raise DataError(
             f"{location}: format {form} has {', '.join(benchmark.columns)}, but the head reads "
             f"{', '.join(missing)}; choose another head or format"
         )
-    if benchmark.table != "conll":
-        return benchmark.columns
-    given = read_mapping(columns, wanted, location)
-    return {**benchmark.columns, **{name: given[name] for name in columns}}
+    mapping = read_mapping(columns, wanted, location)
+    given = {name: mapping[name] for name in columns}
+    if benchmark.table == "conll":
+        return {**benchmark.columns, **given}
+    for name, (source,) in given.items():
+        if source not in benchmark.columns.get(name, ()):
+            raise ConfigError(
+                f"data.columns: found {name}: {columns[name]}, but format {form} has columns of "
+                "its own; leave data.columns out (--data.columns null), or in place of "
+                f"{form} give {', '.join(_PLAIN_FORMATS)}, which take the columns that you name"
+            )
+    return benchmark.columns
 
 
 def _open_data_set(location: str, split: str | None) -> RawRows | None:

@@ -163,6 +163,24 @@ class _ProgressLine:
         self._progress.update(self._task, documents=documents, megabytes=megabytes, rate=rate)
 
 
+def open_prepared(corpus: Corpus) -> TokenStore | None:
+    """Open the corpus if it is the output of ``bertlab prepare``; None if it is text.
+
+    Raises:
+        ConfigError: there is other text beside such an output.
+        TokenStoreError: it is damaged.
+    """
+    stores = [path for path in corpus.sources if (Path(path) / "store.json").is_file()]
+    if not stores:
+        return None
+    if len(corpus.sources) > 1:
+        raise ConfigError(
+            f"data.corpus: {stores[0]} is the output of bertlab prepare, which stands alone; "
+            "prepare all the text together"
+        )
+    return TokenStore.open(stores[0])
+
+
 def default_cache_dir() -> Path:
     """Return ``$BERTLAB_CACHE``, or ``~/.cache/bertlab``."""
     return Path(os.environ.get("BERTLAB_CACHE") or "~/.cache/bertlab").expanduser()

@@ -1,34 +1,36 @@
 """The DataModule of pre-training: a corpus, its held-out part, and text to predict on."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 
 from bertlab.data.corpus import Corpus, naming
 from bertlab.data.counter_rng import CounterRNG
 from bertlab.data.data_report import StoreReport
 from bertlab.data.input_formats import SAMPLERS, InputFormat, build_sampler
-from bertlab.data.prepare import default_cache_dir, prepare_cached, tokenizer_cached
+from bertlab.data.prepare import (
+    default_cache_dir,
+    open_prepared,
+    prepare_cached,
+    tokenizer_cached,
+)
 from bertlab.data.sampling import SequenceSampler, mean_sequence_length, split_documents
 from bertlab.data.sampling_report import SamplingReport, report_sampling
-from bertlab.data.step_loader import SequenceStream, StepDataset, StepLoader, StepSampler
-from bertlab.data.task_data import ReportRow, TaskData
+from bertlab.data.setting_checks import check_at_least, check_fraction
+from bertlab.data.step_loader import SequenceStream, StepLoader
+from bertlab.data.task_data import EVALUATION_SEED, ReportRow, TaskData
+from bertlab.data.text_input import text_batches, text_row
 from bertlab.data.token_store import TokenStore
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.errors import ConfigError, TokenizerError
 from bertlab.labelled_rows import Row
-from bertlab.packed_batch import IntArray, pack
+from bertlab.packed_batch import IntArray
 from bertlab.tasks import Objective, Task
-
-# held-out documents and their masks are the same for every seed, so that runs can be compared
-EVALUATION_SEED = 15
-PREDICT_BATCH = 64  # sequences
 
 
 class PretrainingData(TaskData):
@@ -120,7 +122,7 @@ class PretrainingData(TaskData):
         if self.tokenizer_path:
             return WordPieceTokenizer.load(Path(self.tokenizer_path))
         self._check_corpus()
-        prepared = self._prepared_store()
+        prepared = open_prepared(self.corpus)
         if prepared is not None:
             return prepared.tokenizer
         return tokenizer_cached(self.corpus, self.vocab_size, self.lowercase, self.cache_dir)
@@ -150,7 +152,7 @@ class PretrainingData(TaskData):
             return
         assert self.tokenizer is not None, "connect() comes first"
         self._check_corpus()
-        self.store = self._prepared_store() or prepare_cached(
+        self.store = open_prepared(self.corpus) or prepare_cached(
             self.corpus, self.tokenizer, self.cache_dir, workers=self.prepare_workers
         )
         if self.store.tokenizer.fingerprint != self.tokenizer.fingerprint:
@@ -178,7 +180,6 @@ class PretrainingData(TaskData):
             self.train_sampler,
             self.objectives,
             self.tokenizer.mask_id,
-            self.max_seq_length,
             self.seed,
         )
         return StoreReport.from_json(text), sampling
@@ -213,46 +214,33 @@ class PretrainingData(TaskData):
         assert self.train_sampler is not None
         return max(1, round(self.batch_tokens / mean_sequence_length(self.train_sampler)))
 
+    def mean_lengths(self) -> tuple[float, float]:
+        """Return the mean tokens of a training sequence, and of an optimiser step."""
+        assert self.train_sampler is not None
+        length = mean_sequence_length(self.train_sampler)
+        return length, length * self.sequences_per_step()
+
+    def steps_per_epoch(self) -> int:
+        """Return the optimiser steps in which each chunk of text is seen once."""
+        assert self.train_sampler is not None
+        return math.ceil(len(self.train_sampler) / self.sequences_per_step())
+
     def train_dataloader(self) -> StepLoader:
         """Return the micro-batches of an epoch, which visits every chunk of text once.
 
         The last step goes on into the next epoch's first sequences, so that all are whole.
         """
-        assert self.trainer is not None
         assert self.train_sampler is not None
-        trainer = self.trainer
-        batch_size = self.sequences_per_step()
-        dataset = StepDataset(
-            SequenceStream(self.train_sampler, self.objectives, self.seed, training=True),
-            batch_size=batch_size,
-            accumulate=trainer.accumulate_grad_batches,
-            rank=trainer.global_rank,
-            world_size=trainer.world_size,
-        )
-        steps = math.ceil(len(self.train_sampler) / batch_size)
-        sampler = StepSampler(steps, lambda: trainer.global_step)
-        return StepLoader(self.loader(dataset, sampler), trainer.accumulate_grad_batches)
+        stream = SequenceStream(self.train_sampler, self.objectives, self.seed, training=True)
+        return self.training_loader(stream, crosses_epochs=True)
 
     def val_dataloader(self) -> StepLoader:
         """Return the held-out sequences, the same in every evaluation of every run."""
-        assert self.trainer is not None
         assert self.validation_sampler is not None
-        trainer = self.trainer
-        length = min(self.validation_sequences, len(self.validation_sampler))
-        batch_size = math.ceil(self.sequences_per_step() / trainer.accumulate_grad_batches)
-        batch_size = max(trainer.world_size, batch_size)
         stream = SequenceStream(
             self.validation_sampler, self.objectives, EVALUATION_SEED, training=False
         )
-        dataset = StepDataset(
-            stream,
-            batch_size=batch_size,
-            rank=trainer.global_rank,
-            world_size=trainer.world_size,
-            length=length,
-        )
-        sampler = StepSampler(math.ceil(length / batch_size), lambda: 0)
-        return StepLoader(self.loader(dataset, sampler), 1)
+        return self.evaluation_loader(stream, min(self.validation_sequences, len(stream)))
 
     def predict_dataloader(self) -> StepLoader:
         """Return ``text`` (and ``text_pair``) in batches.
@@ -263,57 +251,17 @@ class PretrainingData(TaskData):
         assert self.tokenizer is not None
         if not self.text:
             raise ConfigError("data.text: found none, expected the text to predict on")
-        pairs: Sequence[str | None] = self.text_pair or [None] * len(self.text)
-        if len(pairs) != len(self.text):
-            raise ConfigError(
-                f"data.text_pair: found {len(pairs)} texts, expected {len(self.text)} as data.text"
-            )
-        batches = []
-        for start in range(0, len(self.text), PREDICT_BATCH):
-            numbers = range(start, min(start + PREDICT_BATCH, len(self.text)))
-            inputs = [self._inputs(number, self.text[number], pairs[number]) for number in numbers]
-            batch = pack([ids for ids, _ in inputs], [kinds for _, kinds in inputs])
-            batch.fields["row"] = torch.tensor(numbers)
-            batches.append([batch])
+        batches = text_batches(self.text, self.text_pair, self.tokenizer, self.max_seq_length)
         return StepLoader(batches, 1)
 
     def take_row(self, number: int) -> Row:
         """Return a text, and its pair if there is one."""
         assert self.text is not None
-        values = {"text": self.text[number]}
-        if self.text_pair is not None:
-            values["text_pair"] = self.text_pair[number]
-        return Row(values, f"data.text {number}")
+        return text_row(self.text, self.text_pair, number)
 
     def rows_taken_in(self) -> int:
         """Return the number of texts."""
         return len(self.text or ())
-
-    def _inputs(self, number: int, text: str, pair: str | None) -> tuple[list[int], list[int]]:
-        assert self.tokenizer is not None
-        if not text.strip():
-            raise ConfigError(f"data.text: text {number} is empty")
-        ids = self.tokenizer.encode(text)
-        pair_ids = None if pair is None else self.tokenizer.encode(pair)
-        input_ids, token_type_ids = self.tokenizer.build_inputs(ids, pair_ids)
-        if len(input_ids) > self.max_seq_length:
-            raise ConfigError(
-                f"data.text: text {number} has {len(input_ids)} tokens, more than "
-                f"data.max_seq_length {self.max_seq_length}"
-            )
-        return input_ids, token_type_ids
-
-    def _prepared_store(self) -> TokenStore | None:
-        """Open the corpus if it is the output of ``bertlab prepare``."""
-        stores = [path for path in self.corpus.sources if (Path(path) / "store.json").is_file()]
-        if not stores:
-            return None
-        if len(self.corpus.sources) > 1:
-            raise ConfigError(
-                f"data.corpus: {stores[0]} is the output of bertlab prepare, which stands alone; "
-                "prepare all the text together"
-            )
-        return TokenStore.open(stores[0])
 
     def _check_corpus(self) -> None:
         if not self.corpus.sources:
@@ -337,28 +285,17 @@ class PretrainingData(TaskData):
     def _check_sizes(self) -> None:
         if "" in self.corpus.sources:
             raise ConfigError("data.corpus: found an empty name, expected a file or folder")
-        if self.num_workers < 0:
-            raise ConfigError(f"data.num_workers: found {self.num_workers}, expected 0 or more")
         if self.batch_size is not None and self.batch_tokens is not None:
             raise ConfigError("data.batch_size and data.batch_tokens: give one of them, not both")
-        positive = (
-            "max_seq_length",
-            "batch_size",
-            "batch_tokens",
-            "validation_sequences",
-            "prepare_workers",
-        )
-        for name in positive:
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"data.{name}: found {value}, expected 1 or more")
+        check_at_least("num_workers", self.num_workers, 0)
+        check_at_least("max_seq_length", self.max_seq_length, 1)
+        check_at_least("batch_size", self.batch_size, 1)
+        check_at_least("batch_tokens", self.batch_tokens, 1)
+        check_at_least("validation_sequences", self.validation_sequences, 1)
+        check_at_least("prepare_workers", self.prepare_workers, 1)
+        check_fraction("validation_fraction", self.validation_fraction)
         if not 0 <= self.short_sequence_probability <= 1:
             raise ConfigError(
                 f"data.short_sequence_probability: found {self.short_sequence_probability}, "
                 "expected between 0 and 1"
-            )
-        if not 0 < self.validation_fraction < 1:
-            raise ConfigError(
-                f"data.validation_fraction: found {self.validation_fraction}, expected between "
-                "0 and 1, both excluded"
             )

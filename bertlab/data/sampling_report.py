@@ -71,7 +71,6 @@ def report_sampling(
     sampler: SequenceSampler,
     objectives: Mapping[str, Objective],
     mask_id: int,
-    max_seq_length: int,
     seed: int,
 ) -> SamplingReport:
     """Sample the first sequences of epoch 0 as training will, and count.
@@ -80,14 +79,13 @@ def report_sampling(
         sampler: of the training part.
         objectives: by config name; one may overwrite the input.
         mask_id: id of ``[MASK]``.
-        max_seq_length: what other tools would pad to.
         seed: of the objectives' draws.
     """
     sequences = _first_sequences(sampler)
     original = sequences.input_ids.copy()
     for name, objective in objectives.items():
         objective.prepare(sequences, CounterRNG(seed, f"objective/{name}"), training=True)
-    return _count(sequences, original, sampler, mask_id, max_seq_length)
+    return _count(sequences, original, sampler, mask_id)
 
 
 def paper_sampler(store: TokenStore, max_seq_length: int, seed: int) -> SequenceSampler:
@@ -112,7 +110,7 @@ def report_pretraining(store: TokenStore, max_seq_length: int) -> SamplingReport
     draws = dynamic_draws(sequences, CounterRNG(0, "objective/mlm"))
     positions, _ = mask_tokens(sequences, MaskingRecipe(), TokenClasses.of(tokenizer), draws)
     sequences.fields["mlm_positions"] = positions
-    return _count(sequences, original, sampler, tokenizer.mask_id, max_seq_length)
+    return _count(sequences, original, sampler, tokenizer.mask_id)
 
 
 def _first_sequences(sampler: SequenceSampler) -> PackedSequences:
@@ -125,7 +123,6 @@ def _count(
     original: IntArray,
     sampler: SequenceSampler,
     mask_id: int,
-    max_seq_length: int,
 ) -> SamplingReport:
     size = len(sequences.indices)
     labels = sequences.fields.get("next_sentence_label")
@@ -134,7 +131,7 @@ def _count(
         sequences_per_epoch=len(sampler),
         documents_too_short=sampler.documents_too_short,
         mean_length=float(sequences.lengths.mean()),
-        padding_avoided=1 - len(original) / (size * max_seq_length),
+        padding_avoided=1 - len(original) / (size * sampler.max_seq_length),
         next_sentence_share=None if labels is None else float((labels == 0).mean()),
         **_masking_shares(sequences, original, mask_id),
     )

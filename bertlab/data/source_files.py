@@ -3,13 +3,15 @@
 import fnmatch
 import io
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
 from bertlab.data.benchmark_formats import BENCHMARKS, Benchmark
-from bertlab.data.text_lines import STANDARD_INPUT, read_lines
+from bertlab.data.text_lines import STANDARD_INPUT, name_of, read_lines
+from bertlab.data.unpacked_files import read_errors
 from bertlab.errors import DataError, nearest
 from bertlab.labelled_rows import Column
 
@@ -58,11 +60,23 @@ def find_file(location: str, split: str | None, benchmark: Benchmark | None) -> 
         return _pick(path, split, benchmark)
     if path.exists():
         raise DataError(f"{path}: neither a file nor a folder")
+    raise no_such_file(location)
+
+
+def no_such_file(location: str) -> DataError:
+    """Return the error for a location where nothing is; names the nearest that is there."""
+    path = Path(location).expanduser()
     if not path.parent.is_dir():
-        raise DataError(f"{path}: no such file; the folder {path.parent} does not exist either")
+        return DataError(f"{path}: no such file; the folder {path.parent} does not exist either")
     hint = nearest(path.name, sorted(entry.name for entry in path.parent.iterdir()))
     expected = hint or "; expected a file, a folder, hf:OWNER/NAME or python-english:NAME"
-    raise DataError(f"{location}: no such file or folder in {path.parent.resolve()}{expected}")
+    return DataError(f"{location}: no such file or folder in {path.parent.resolve()}{expected}")
+
+
+def looks_like_path(name: str) -> bool:
+    """Tell the path of a file from the name of a split."""
+    parted = any(separator in name for separator in ("/", os.sep))
+    return parted or name.endswith(".gz") or ending_format(name) is not None
 
 
 def _pick(folder: Path, split: str | None, benchmark: Benchmark | None) -> str:
@@ -99,10 +113,11 @@ def detect_format(path: str, wanted: Sequence[Column], needs_truth: bool) -> str
     where truth is needed: plain text has none, and some of GLUE's tables have such names.
 
     Raises:
-        DataError: the name has no such ending.
+        DataError: the name has no such ending, or the file cannot be read.
     """
     if path == STANDARD_INPUT:
-        ahead = cast("io.BufferedReader", sys.stdin.buffer).peek(1)
+        with read_errors(name_of(path), DataError):
+            ahead = cast("io.BufferedReader", sys.stdin.buffer).peek(1)
         return "jsonl" if ahead.lstrip().startswith(b"{") else "txt"
     form = ending_format(path)
     if form is None:

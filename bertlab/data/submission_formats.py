@@ -6,20 +6,19 @@ Usage::
         submission.write(row, prediction)
 """
 
-import contextlib
 import json
-import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
 from bertlab.data.benchmark_formats import BENCHMARKS, Benchmark
 from bertlab.data.row_checks import ordered_names
 from bertlab.errors import DataError, nearest
 from bertlab.labelled_rows import Row
+from bertlab.whole_file import WholeFile
 
 SUBMISSION_FORMS: tuple[str, ...] = tuple(
     name for name, benchmark in BENCHMARKS.items() if benchmark.submission
@@ -27,38 +26,6 @@ SUBMISSION_FORMS: tuple[str, ...] = tuple(
 """Benchmarks that predictions can be written for."""
 
 _GAP = re.compile(r"\s")
-
-
-class _File:
-    """A text file that is written beside its place, and put there when it is whole."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._failed = f"{path}: cannot be written"
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-            self._file: IO[str] = self._partial.open("w", encoding="utf-8", newline="")
-        except OSError as error:
-            raise DataError(f"{self._failed}: {error.strerror}") from None
-
-    def write(self, text: str) -> None:
-        try:
-            self._file.write(text)
-        except OSError as error:
-            raise DataError(f"{self._failed}: {error.strerror}") from None
-
-    def close(self) -> None:
-        try:
-            self._file.close()
-            self._partial.replace(self.path)
-        except OSError as error:
-            raise DataError(f"{self._failed}: {error.strerror}") from None
-
-    def discard(self) -> None:
-        with contextlib.suppress(OSError):  # of the last write, on a full disk
-            self._file.close()
-        self._partial.unlink(missing_ok=True)
 
 
 class Submission(ABC):
@@ -69,7 +36,7 @@ class Submission(ABC):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file = _File(path)
+        self._file = WholeFile(path)
 
     @abstractmethod
     def write(self, row: Row, prediction: Mapping[str, Any]) -> None:
@@ -146,7 +113,7 @@ class _SquadSubmission(Submission):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._ids: set[str] = set()
-        self._odds: _File | None = None
+        self._odds: WholeFile | None = None
         self._file.write("{")
 
     def write(self, row: Row, prediction: Mapping[str, Any]) -> None:
@@ -160,7 +127,7 @@ class _SquadSubmission(Submission):
         odds = prediction.get("null_odds")
         if odds is not None:
             if self._odds is None:
-                self._odds = _File(self.path.with_name(f"{self.path.stem}.null_odds.json"))
+                self._odds = WholeFile(self.path.with_name(f"{self.path.stem}.null_odds.json"))
                 self._odds.write("{")
                 comma = "\n"
             self._odds.write(f"{comma}{_json(name)}: {_json(odds)}")

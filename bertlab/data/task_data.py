@@ -1,5 +1,6 @@
 """What the command line asks of a DataModule, be it of pre-training or of labelled rows."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,12 +9,15 @@ import torch
 from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
 
-from bertlab.data.step_loader import StepDataset, StepSampler
+from bertlab.data.step_loader import StepDataset, StepLoader, StepSampler, Stream
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.errors import ConfigError
 from bertlab.labelled_rows import Labels, Row
 from bertlab.packed_batch import IntArray, PackedBatch
 from bertlab.tasks import Task
+
+# what is held out, and its masks, are the same for every seed, so that runs can be compared
+EVALUATION_SEED = 15
 
 ReportRow = tuple[str, str]
 
@@ -74,6 +78,22 @@ class TaskData(LightningDataModule):
     def sequences_per_step(self) -> int:
         """Sequences (of some heads, rows) in an optimiser step."""
 
+    @abstractmethod
+    def mean_lengths(self) -> tuple[float, float]:
+        """Return the mean tokens of a training sequence, and of an optimiser step."""
+
+    @abstractmethod
+    def steps_per_epoch(self) -> int:
+        """Return the optimiser steps in which training sees each chunk of text or row once."""
+
+    def predict_validation(self) -> None:
+        """Let :meth:`predict_dataloader` give the validation rows.
+
+        Raises:
+            ConfigError: if there are none: pre-training has no labelled rows.
+        """
+        raise ConfigError("keep_predictions: pre-training has no rows to predict, expected a head")
+
     def check_division(self, devices: int, accumulate: int) -> None:
         """Raise ConfigError if a step has fewer sequences than devices × accumulated batches."""
         size = self.sequences_per_step()
@@ -92,8 +112,48 @@ class TaskData(LightningDataModule):
     def rows_taken_in(self) -> int:
         """Return how many rows the running prediction has read so far."""
 
-    def loader(self, dataset: StepDataset, sampler: StepSampler) -> "DataLoader[list[PackedBatch]]":
-        """Return a loader of whole optimiser steps."""
+    def training_loader(self, stream: Stream, crosses_epochs: bool) -> StepLoader:
+        """Return the micro-batches of one epoch of a stream.
+
+        Args:
+            stream: of training sequences.
+            crosses_epochs: the last step goes on into the next epoch's first sequences, so that all
+                are whole. Else an epoch's steps are of equal size but for one sequence.
+        """
+        assert self.trainer is not None
+        trainer = self.trainer
+        batch_size = self.sequences_per_step()
+        steps = math.ceil(len(stream) / batch_size)
+        dataset = StepDataset(
+            stream,
+            batch_size=batch_size,
+            accumulate=trainer.accumulate_grad_batches,
+            rank=trainer.global_rank,
+            world_size=trainer.world_size,
+            steps_per_epoch=None if crosses_epochs else steps,
+        )
+        sampler = StepSampler(steps, lambda: trainer.global_step)
+        return StepLoader(self._loader(dataset, sampler), trainer.accumulate_grad_batches)
+
+    def evaluation_loader(self, stream: Stream, length: int) -> StepLoader:
+        """Return a stream's first ``length`` sequences, in batches no larger than training's."""
+        assert self.trainer is not None
+        trainer = self.trainer
+        batch_size = math.ceil(self.sequences_per_step() / trainer.accumulate_grad_batches)
+        batch_size = max(trainer.world_size, batch_size)
+        dataset = StepDataset(
+            stream,
+            batch_size=batch_size,
+            rank=trainer.global_rank,
+            world_size=trainer.world_size,
+            length=length,
+        )
+        sampler = StepSampler(math.ceil(length / batch_size), lambda: 0)
+        return StepLoader(self._loader(dataset, sampler), 1)
+
+    def _loader(
+        self, dataset: StepDataset, sampler: StepSampler
+    ) -> "DataLoader[list[PackedBatch]]":
         return DataLoader(
             dataset,
             sampler=sampler,

@@ -1,24 +1,16 @@
 """Lines of labelled text files: UTF-8, perhaps packed, or standard input."""
 
-import gzip
 import sys
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from itertools import repeat
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
+from bertlab.data.unpacked_files import disguise, open_unpacked, read_errors
 from bertlab.errors import DataError
 
 STANDARD_INPUT = "-"
-
-_DISGUISES = {
-    b"\x1f\x8b": "it looks like gzip, whose name must end in .gz",
-    b"\xff\xfe": "it looks like UTF-16, convert it to UTF-8",
-    b"\xfe\xff": "it looks like UTF-16, convert it to UTF-8",
-    b"PK": "it looks like a zip file, unpack it",
-}
 
 
 def name_of(path: str) -> str:
@@ -39,26 +31,16 @@ def read_lines(path: str) -> Iterator[str]:
     """
     name = name_of(path)
     offset = 0
-    try:
-        with _open(path) as file:
-            for number, line in enumerate(file, 1):
-                yield _decode(line, name, number, offset)
-                offset += len(line)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(
-            f"{name}: damaged gzip file ({error}); "
-            f"copy or pack the file again (check with: gzip -t {name})"
-        ) from None
-    except OSError as error:
-        raise DataError(f"{name}: cannot be read: {error.strerror or error}") from None
+    with read_errors(name, DataError), _open(path) as file:
+        for number, line in enumerate(file, 1):
+            yield _decode(line, name, number, offset)
+            offset += len(line)
 
 
 def _open(path: str) -> AbstractContextManager[IO[bytes]]:
     if path == STANDARD_INPUT:
         return nullcontext(sys.stdin.buffer)
-    if path.endswith(".gz"):
-        return cast("IO[bytes]", gzip.open(path))
-    return Path(path).open("rb")
+    return open_unpacked(Path(path))
 
 
 def _decode(line: bytes, name: str, number: int, offset: int) -> str:
@@ -68,7 +50,7 @@ def _decode(line: bytes, name: str, number: int, offset: int) -> str:
         unpacked = " of the unpacked text" if name.endswith(".gz") else ""
         advice = "convert the file to UTF-8"
         if number == 1:
-            advice = _DISGUISES.get(line[:2], advice)
+            advice = disguise(line) or advice
         raise DataError(
             f"{name}:{number}: not UTF-8 at byte offset {offset + error.start}{unpacked} "
             f"(found 0x{line[error.start]:02x}: {error.reason}); {advice}"

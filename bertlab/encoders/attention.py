@@ -53,10 +53,7 @@ def _padded_attention(
 ) -> Tensor:
     rows, longest = len(batch), batch.max_seqlen
     equal_lengths = rows * longest == len(qkv)
-    padded = qkv
-    if not equal_lengths:
-        padded = qkv.new_zeros(rows * longest, qkv.shape[-1])
-        padded = padded.index_copy(0, batch.padded_index, qkv)
+    padded = qkv if equal_lengths else batch.pad(qkv)
     # (B, S, 3, A, d) -> three of (B, A, S, d)
     query, key, value = padded.view(rows, longest, 3, num_heads, -1).permute(2, 0, 3, 1, 4)
     mask = None if equal_lengths else batch.attention_mask[:, None, None, :]

@@ -13,8 +13,10 @@ class Encoder(nn.Module, ABC):
     Attributes:
         vocab_size: rows of ``token_embedding``.
         hidden_size: width H of the hidden states.
+        num_hidden_layers: L; ``all_layers`` of the output has one more, the embeddings.
         max_position_embeddings: longest sequence that it can read, in tokens.
-        causal: True if a position sees only itself and what is to its left.
+        causal: True if a position sees only itself and what is to its left; the output's
+            ``summary`` is then :func:`bertlab.packed_batch.last_token`.
         hidden_dropout_prob: dropout that heads use as well (paper app. A.2: 0.1 on all layers).
         layer_norm_eps: epsilon of its LayerNorms; heads use the same.
         initializer_range: standard deviation of new weights (BERT: 0.02); heads use the same.
@@ -24,6 +26,7 @@ class Encoder(nn.Module, ABC):
 
     vocab_size: int
     hidden_size: int
+    num_hidden_layers: int
     max_position_embeddings: int
     causal: bool
     hidden_dropout_prob: float

@@ -11,8 +11,9 @@ from torch.nn import functional as F
 from bertlab.encoders.attention import packed_attention
 from bertlab.encoders.base import Encoder
 from bertlab.encoders.initialization import initialize
+from bertlab.encoders.packed_lstm import final_states, packed_lstm
 from bertlab.errors import ConfigError
-from bertlab.packed_batch import EncoderOutput, PackedBatch
+from bertlab.packed_batch import EncoderOutput, PackedBatch, first_token, last_token
 
 Preset = Literal["tiny", "mini", "small", "medium", "base", "large"]
 
@@ -51,6 +52,9 @@ _SIZES = (
 class BertEncoder(Encoder):
     """Token, segment and position embeddings, L Transformer layers, and a pooler.
 
+    The pooler reads the first token, ``[CLS]``; with ``causal`` the last, the only one that has
+    seen the whole text; of a BiLSTM the final state of either direction, side by side.
+
     Args:
         vocab_size: size of the vocabulary; linked to the tokenizer in configs.
         preset: the size whose dimensions are used where none is given below.
@@ -66,11 +70,16 @@ class BertEncoder(Encoder):
         layer_norm_eps: epsilon of the LayerNorms.
         initializer_range: standard deviation of the initial weights.
         causal: left-to-right attention, for the paper's LTR ablation (sec. 5.1).
+        bilstm_layers: layers of a randomly initialised bidirectional LSTM on top of the last layer,
+            which fine-tuning trains with the rest (sec. 5.1, "LTR & No NSP + BiLSTM"); ``tokens``
+            and ``pooled`` of the output are then made from it, ``all_layers`` is not. As a position
+            sees both sides, the attribute ``causal`` is then False.
         position_embedding: learned (BERT) or sinusoidal (Vaswani et al. 2017, sec. 3.5).
         pad_token_id: kept for Hugging Face's config; packed batches hold no padding.
 
     Raises:
-        ConfigError: if the heads do not divide the hidden size, or a size is below 1.
+        ConfigError: if the heads do not divide the hidden size, a size is out of range, or the
+            hidden size cannot be halved for the two directions of a BiLSTM.
     """
 
     sinusoidal_table: Tensor
@@ -92,6 +101,7 @@ class BertEncoder(Encoder):
         causal: bool = False,
         position_embedding: Literal["learned", "sinusoidal"] = "learned",
         pad_token_id: int = 0,
+        bilstm_layers: int = 0,
     ) -> None:
         super().__init__()
         if preset not in PRESETS:
@@ -110,7 +120,8 @@ class BertEncoder(Encoder):
         self.attention_probs_dropout_prob = attention_probs_dropout_prob
         self.layer_norm_eps = layer_norm_eps
         self.initializer_range = initializer_range
-        self.causal = causal
+        self.causal = causal and not bilstm_layers
+        self.bilstm_layers = bilstm_layers
         self.position_embedding_type = position_embedding
         self.pad_token_id = pad_token_id
         self._check_sizes()
@@ -139,6 +150,17 @@ class BertEncoder(Encoder):
         )
         self.pooler = nn.Linear(width, width)
         initialize(self, initializer_range)
+        self._summary = last_token if causal else first_token
+        if bilstm_layers:
+            self._summary = final_states
+            # not N(0, 0.02): torch's range goes with the width, and no residual bypasses the gates
+            self.bilstm = nn.LSTM(
+                width,
+                width // 2,
+                num_layers=bilstm_layers,
+                dropout=hidden_dropout_prob if bilstm_layers > 1 else 0.0,
+                bidirectional=True,
+            )
 
     def forward(self, batch: PackedBatch, all_layers: bool = False) -> EncoderOutput:
         """Encode T packed tokens into ``(T, H)`` hidden states."""
@@ -148,11 +170,14 @@ class BertEncoder(Encoder):
             hidden = layer(hidden, batch)
             if all_layers:
                 layers.append(hidden)
+        if self.bilstm_layers:
+            hidden = packed_lstm(self.bilstm, hidden, batch.lengths)
         return EncoderOutput(
             tokens=hidden,
             batch=batch,
             pooler=self._pool,
             all_layers=layers if all_layers else None,
+            summary=self._summary,
         )
 
     def _embed(self, batch: PackedBatch) -> Tensor:
@@ -182,6 +207,16 @@ class BertEncoder(Encoder):
             raise ConfigError(
                 f"model.encoder.num_attention_heads: {self.num_attention_heads} heads do not "
                 f"divide hidden_size {self.hidden_size}"
+            )
+        if self.bilstm_layers < 0:
+            raise ConfigError(
+                f"model.encoder.bilstm_layers: found {self.bilstm_layers}, expected 0 or more"
+            )
+        if self.bilstm_layers and self.hidden_size % 2:
+            raise ConfigError(
+                f"model.encoder.hidden_size: found {self.hidden_size}, expected an even number, as "
+                "the two directions of the BiLSTM have half of it each; or set "
+                "model.encoder.bilstm_layers: 0"
             )
 
 

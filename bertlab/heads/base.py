@@ -24,7 +24,8 @@ class Head(Task):
         keeps_rows_together: all sequences of a row go into one batch (multiple choice); a batch is
             then counted in rows.
         trains_encoder: False for the feature-based approach (paper sec. 5.3): the encoder is fixed.
-        splits_by: column whose equal values stay on one side when a part of the rows is held out.
+        splits_by: column whose equal values stay on one side when a part of the rows is held out;
+            the first of ``columns`` if None.
         reads_all_layers: the head reads ``output.all_layers``.
         huggingface: the class of ``transformers`` with the same layers, whose names the head's
             layers then have.

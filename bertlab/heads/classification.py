@@ -6,24 +6,22 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torchmetrics import Metric
 
 from bertlab.data.tokenizer import WordPieceTokenizer
-from bertlab.encoders.initialization import initialize
 from bertlab.errors import ConfigError, DataError, nearest
-from bertlab.heads.base import Head
 from bertlab.heads.classification_metrics import (
     F1,
     MacroF1,
-    MajorityAccuracy,
     Matthews,
     Pearson,
     PredictedClasses,
     Spearman,
 )
+from bertlab.heads.classifier_head import ClassifierHead
 from bertlab.labelled_rows import Labels, Row
-from bertlab.objectives.classification import Accuracy
+from bertlab.objectives.classification import Accuracy, MajorityAccuracy, classification_loss
 from bertlab.packed_batch import EncoderOutput, PackedBatch
 from bertlab.tasks import TaskContext, TaskLoss
 
@@ -31,7 +29,7 @@ ClassWeights = Literal["balanced"] | list[float] | dict[str, float] | None
 _LARGEST_SCORE = torch.finfo(torch.float32).max
 
 
-class SequenceClassifier(Head):
+class SequenceClassifier(ClassifierHead):
     """Dropout and one linear layer, ``classifier``, on the pooled output.
 
     The best checkpoint is the one with the highest ``accuracy``, in regression ``pearson``.
@@ -50,7 +48,6 @@ class SequenceClassifier(Head):
 
     huggingface = "BertForSequenceClassification"
     monitor = ("accuracy", "max")
-    classifier: nn.Linear
     label_weights: Tensor | None
 
     def __init__(
@@ -59,8 +56,7 @@ class SequenceClassifier(Head):
         class_weights: ClassWeights = None,
         dropout: float | None = None,
     ) -> None:
-        super().__init__()
-        check_dropout(dropout)
+        super().__init__(dropout)
         if isinstance(class_weights, str) and class_weights != "balanced":
             raise ConfigError(
                 f"model.head.class_weights: found {class_weights!r}"
@@ -74,7 +70,6 @@ class SequenceClassifier(Head):
             )
         self.regression = regression
         self.class_weights = class_weights
-        self.dropout_prob = dropout
         if regression:
             self.monitor = ("pearson", "max")  # type: ignore[misc]  # depends on the argument
 
@@ -99,13 +94,7 @@ class SequenceClassifier(Head):
             _check_labels(self._classes)
             weights = _weights(self.class_weights, self._classes)
         self.register_buffer("label_weights", weights, persistent=False)
-        encoder = context.encoder
-        given = self.dropout_prob
-        self.dropout = nn.Dropout(encoder.hidden_dropout_prob if given is None else given)
-        self.classifier = nn.Linear(
-            encoder.hidden_size, 1 if self.regression else len(self._classes)
-        )
-        initialize(self, encoder.initializer_range)
+        self.add_classifier(context.encoder, 1 if self.regression else len(self._classes))
 
     def truth_of(self, row: Row) -> dict[str, float | int]:
         """Return the field ``label`` of a labelled row: a class id or a score; else nothing.
@@ -121,13 +110,12 @@ class SequenceClassifier(Head):
 
     def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
         """Return cross-entropy in nats, or squared error, summed in float32 over B sequences."""
-        logits, labels = self._logits(output), batch.fields["label"]
-        if self.regression:
-            scores, labels = logits.squeeze(-1), labels.float()
-            error = F.mse_loss(scores, labels, reduction="sum")
-            return TaskLoss(error, labels.numel(), scores.detach(), labels)
-        error = F.cross_entropy(logits, labels, self.label_weights, reduction="sum")
-        return TaskLoss(error, labels.numel(), logits.detach().argmax(-1), labels)
+        logits, labels = self.classify(output.pooled), batch.fields["label"]
+        if not self.regression:
+            return classification_loss(logits, labels, self.label_weights)
+        scores, labels = logits.squeeze(-1), labels.float()
+        error = F.mse_loss(scores, labels, reduction="sum")
+        return TaskLoss(error, labels.numel(), scores.detach(), labels)
 
     def metrics(self) -> dict[str, Metric]:
         """Return metrics of classes, or ``pearson`` and ``spearman`` in regression.
@@ -151,7 +139,7 @@ class SequenceClassifier(Head):
     def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
         """Return ``{"label": name, "scores": {name: probability}}``, or ``{"score": number}``."""
         del batch
-        logits = self._logits(output)
+        logits = self.classify(output.pooled)
         if self.regression:
             return [{"score": score} for score in logits.squeeze(-1).tolist()]
         names = self._classes.names
@@ -181,17 +169,6 @@ class SequenceClassifier(Head):
     @property
     def _classes(self) -> Labels:
         return self.labels or Labels((), ())
-
-    def _logits(self, output: EncoderOutput) -> Tensor:
-        """``(B, K)`` float32 scores of the classes; ``(B, 1)`` in regression."""
-        logits: Tensor = self.classifier(self.dropout(output.pooled)).float()
-        return logits
-
-
-def check_dropout(dropout: float | None) -> None:
-    """Raise ConfigError if a head's dropout is given and is not a probability."""
-    if dropout is not None and not 0 <= dropout <= 1:
-        raise ConfigError(f"model.head.dropout: found {dropout}, expected 0 to 1")
 
 
 def text_ids(text: object, row: Row, column: str, tokenizer: WordPieceTokenizer) -> list[int]:

@@ -80,29 +80,6 @@ class PredictedClasses(ConfusionMetric):
         return (confusion.sum(0) > 0).sum()
 
 
-class MajorityAccuracy(Metric):
-    """Accuracy of always answering the commonest class among the targets seen: a baseline."""
-
-    full_state_update = False
-    targets: list[Tensor]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.add_state("targets", [], dist_reduce_fx="cat")
-
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        """Keep ``(B,)`` int64 targets; ``preds`` play no part."""
-        del preds
-        self.targets.append(target.float())  # what torchmetrics takes a process without any to have
-
-    def compute(self) -> Tensor:
-        """Return the share of the commonest class; NaN of nothing."""
-        if not len(self.targets):
-            return torch.tensor(math.nan)
-        targets = dim_zero_cat(self.targets).cpu().long()
-        return torch.bincount(targets).max().double() / targets.numel()
-
-
 class Pearson(Metric):
     """Pearson correlation of scores, computed in float64 over all of them.
 

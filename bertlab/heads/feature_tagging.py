@@ -9,6 +9,7 @@ from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 
 from bertlab.encoders.initialization import initialize
 from bertlab.errors import ConfigError
+from bertlab.heads.classifier_head import check_dropout
 from bertlab.heads.layer_combination import WeightedSum, check_layers, combine_layers
 from bertlab.heads.tag_schemes import Scheme
 from bertlab.heads.tagging import Tagging
@@ -65,8 +66,7 @@ class FeatureTagging(Tagging):
         super().__init__(scheme=scheme, window_stride=window_stride)
         if hidden_size < 1:
             raise ConfigError(f"model.head.hidden_size: found {hidden_size}, expected 1 or more")
-        if not 0 <= lstm_dropout <= 1:
-            raise ConfigError(f"model.head.lstm_dropout: found {lstm_dropout}, expected 0 to 1")
+        check_dropout(lstm_dropout, "lstm_dropout")
         self.layers = tuple(layers)
         self.combine = combine
         self.hidden_size = hidden_size
@@ -79,9 +79,7 @@ class FeatureTagging(Tagging):
             ConfigError: if the encoder does not have a layer.
         """
         encoder = context.encoder
-        count = getattr(encoder, "num_hidden_layers", None)
-        if count is not None:  # of an encoder that does not say it, the first batch tells
-            check_layers(self.layers, count + 1, "model.head.layers")
+        check_layers(self.layers, encoder.num_hidden_layers + 1, "model.head.layers")
         if self.combine == "weighted_sum":
             self.weighted_sum = WeightedSum(len(self.layers))
         width = encoder.hidden_size * (len(self.layers) if self.combine == "concat" else 1)
@@ -105,15 +103,13 @@ class FeatureTagging(Tagging):
         # packed, so that a sentence does not depend on those beside it
         packed, _ = self.lstm(pack_sequence(features.split(lengths), enforce_sorted=False))
         states = torch.cat(unpack_sequence(packed))[batch.fields["is_predicted"][is_word]]
-        scores: Tensor = self.classifier(self.dropout(states))
-        return scores.float()
+        return self.classify(states)
 
     def features(self, output: EncoderOutput) -> Tensor:
         """Return the ``(T, F)`` features of all tokens, from ``output.all_layers``."""
         assert output.all_layers is not None
-        layers, key = output.all_layers, "model.head.layers"
+        layers = output.all_layers
         if self.combine != "weighted_sum":
-            return combine_layers(layers, self.layers, self.combine, key)
-        check_layers(self.layers, len(layers), key)
+            return combine_layers(layers, self.layers, self.combine, "model.head.layers")
         mixed: Tensor = self.weighted_sum([layers[index] for index in self.layers])
         return mixed

@@ -4,24 +4,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torchmetrics import Metric
 
 from bertlab.data.tokenizer import WordPieceTokenizer
-from bertlab.encoders.initialization import initialize
 from bertlab.errors import DataError
-from bertlab.heads.base import Head
-from bertlab.heads.classification import check_dropout, text_ids
-from bertlab.heads.classification_metrics import MajorityAccuracy
+from bertlab.heads.classification import text_ids
+from bertlab.heads.classifier_head import ClassifierHead
 from bertlab.heads.sentence_pair import pair_features
 from bertlab.labelled_rows import Column, Features, Row
-from bertlab.objectives.classification import Accuracy
+from bertlab.objectives.classification import Accuracy, MajorityAccuracy, classification_loss
 from bertlab.packed_batch import EncoderOutput, PackedBatch
 from bertlab.tasks import TaskContext, TaskLoss
 
 
-class MultipleChoice(Head):
+class MultipleChoice(ClassifierHead):
     """Score each choice after its context, with a softmax over the row's choices: SWAG, CODAH.
 
     ``classifier`` is the vector of the paper whose dot product with the pooled output is a
@@ -43,21 +40,12 @@ class MultipleChoice(Head):
     )
     monitor = ("accuracy", "max")
     keeps_rows_together = True
+    splits_by = "context"
     huggingface = "BertForMultipleChoice"
-    classifier: nn.Linear
-
-    def __init__(self, dropout: float | None = None) -> None:
-        super().__init__()
-        check_dropout(dropout)
-        self.dropout_prob = dropout
 
     def add_layers(self, context: TaskContext) -> None:
         """Create the classifier, H to 1."""
-        encoder = context.encoder
-        given = self.dropout_prob
-        self.dropout = nn.Dropout(encoder.hidden_dropout_prob if given is None else given)
-        self.classifier = nn.Linear(encoder.hidden_size, 1)
-        initialize(self, encoder.initializer_range)
+        self.add_classifier(context.encoder, 1)
 
     def encode(
         self, row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int
@@ -94,12 +82,7 @@ class MultipleChoice(Head):
         scores = self._scores(output)
         logits = scores.new_full((len(labels), int(choice.max()) + 1), -torch.inf)
         logits = logits.index_put((row, choice), scores)
-        return TaskLoss(
-            sum=F.cross_entropy(logits, labels, reduction="sum"),
-            count=len(labels),
-            preds=logits.detach().argmax(-1),
-            target=labels,
-        )
+        return classification_loss(logits, labels)
 
     def metrics(self) -> dict[str, Metric]:
         """Return ``accuracy``, and ``majority_accuracy``: that of the commonest place."""
@@ -118,8 +101,7 @@ class MultipleChoice(Head):
 
     def _scores(self, output: EncoderOutput) -> Tensor:
         """``(B,)`` float32 scores of the choices."""
-        scores: Tensor = self.classifier(self.dropout(output.pooled)).float().squeeze(-1)
-        return scores
+        return self.classify(output.pooled).squeeze(-1)
 
 
 def _choices(row: Row) -> Sequence[object]:

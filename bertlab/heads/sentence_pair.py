@@ -12,6 +12,7 @@ class SentencePair(SequenceClassifier):
     """Predict a label or a score of two texts: MNLI, QQP, QNLI, STS-B, MRPC, RTE, WNLI."""
 
     columns = (Column("text_a"), Column("text_b"), Column("label", "label", is_truth=True))
+    splits_by = "text_a"
 
     def encode(
         self, row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int

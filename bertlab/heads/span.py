@@ -12,6 +12,7 @@ from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.encoders.initialization import initialize
 from bertlab.errors import ConfigError, DataError
 from bertlab.heads.base import Head
+from bertlab.heads.classifier_head import check_dropout
 from bertlab.heads.span_answers import answer_of_windows, best_spans, best_text, choose_answer
 from bertlab.heads.span_windows import (
     IGNORED,
@@ -63,7 +64,8 @@ class Span(Head):
         null_threshold: scalar float32 buffer; there is no answer where the null odds are above it.
 
     Raises:
-        ConfigError: if a number is below 1, or ``answer_start`` is none of the three.
+        ConfigError: if a number is below 1, the dropout not in 0 to 1, or ``answer_start`` none of
+            the three.
     """
 
     columns: ClassVar[tuple[Column, ...]] = (
@@ -103,6 +105,7 @@ class Span(Head):
                 f"model.head.answer_start: found {answer_start!r}, expected one of "
                 f"{list(get_args(AnswerStart))}"
             )
+        check_dropout(dropout)
         self.unanswerable = unanswerable
         self.doc_stride = doc_stride
         self.max_query_length = max_query_length
@@ -169,7 +172,7 @@ class Span(Head):
         hidden = self.dropout(output.tokens)
         with torch.autocast(hidden.device.type, enabled=False):
             flat = self.qa_outputs(hidden.to(self.qa_outputs.weight.dtype)).float()
-        return _padded(flat, batch, -inf)
+        return batch.pad(flat, -inf)
 
     def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
         """Return the mean of start's and end's cross-entropy in nats, summed over the windows.
@@ -199,9 +202,9 @@ class Span(Head):
         """
         start_logits, end_logits = self.logits(output, batch).unbind(-1)
         char_start, char_end = (
-            _padded(batch.fields[name], batch, -1) for name in ("char_start", "char_end")
+            batch.pad(batch.fields[name], -1) for name in ("char_start", "char_end")
         )
-        may_start = _padded(batch.fields["max_context"], batch, False)
+        may_start = batch.pad(batch.fields["max_context"], False)
         first, last, scores = best_spans(
             start_logits.masked_fill(~may_start, -inf),
             end_logits.masked_fill(char_start < 0, -inf),
@@ -272,13 +275,6 @@ class Span(Head):
         if values.get("f1") == 0:
             return "no predicted answer shares a word with a gold answer"
         return None
-
-
-def _padded(values: Tensor, batch: PackedBatch, fill: float) -> Tensor:
-    """``(T, …)`` values of tokens as ``(B, S, …)``, ``fill`` behind each sequence's end."""
-    rows = values.new_full((len(batch) * batch.max_seqlen, *values.shape[1:]), fill)
-    rows = rows.index_copy(0, batch.padded_index, values)
-    return rows.view(len(batch), batch.max_seqlen, *values.shape[1:])
 
 
 def _text(row: Row, column: str) -> str:

@@ -5,13 +5,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bertlab.data.tokenizer import WordPieceTokenizer
-from bertlab.encoders.initialization import initialize
 from bertlab.errors import ConfigError, DataError
-from bertlab.heads.base import Head
-from bertlab.heads.classification import check_dropout
+from bertlab.heads.classifier_head import ClassifierHead
 from bertlab.heads.entity_scores import entity_score_names, entity_scores
 from bertlab.heads.tag_schemes import Scheme, entities, entity_types, is_entity_tag, to_bio
 from bertlab.heads.tag_windows import WordWindow, word_windows
@@ -23,7 +21,7 @@ from bertlab.tasks import TaskContext, TaskLoss
 _NOT_PREDICTED = -100
 
 
-class Tagging(Head):
+class Tagging(ClassifierHead):
     """Classify the hidden state of each word's first piece; the other pieces carry no tag.
 
     A sentence of more than ``max_seq_length`` pieces goes in overlapping windows. Each word is
@@ -51,7 +49,6 @@ class Tagging(Head):
     monitor = ("f1", "max")
     uses_pooled = False
     huggingface: ClassVar[str | None] = "BertForTokenClassification"
-    classifier: nn.Linear
 
     def __init__(
         self,
@@ -59,15 +56,13 @@ class Tagging(Head):
         window_stride: int | None = None,
         dropout: float | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(dropout)
         if window_stride is not None and window_stride < 1:
             raise ConfigError(
                 f"model.head.window_stride: found {window_stride}, expected 1 or more tokens"
             )
-        check_dropout(dropout)
         self.scheme = scheme
         self.window_stride = window_stride
-        self.dropout_prob = dropout
         self.entity_types: list[str] | None = []
 
     def build(self, context: TaskContext) -> None:
@@ -85,10 +80,7 @@ class Tagging(Head):
 
     def add_layers(self, context: TaskContext) -> None:
         """Create the classifier of hidden states."""
-        given = self.dropout_prob
-        self.dropout = nn.Dropout(context.encoder.hidden_dropout_prob if given is None else given)
-        self.classifier = nn.Linear(context.encoder.hidden_size, len(self._classes))
-        initialize(self, context.encoder.initializer_range)
+        self.add_classifier(context.encoder, len(self._classes))
 
     def labels_of(self, row: Row) -> Iterable[str]:
         """Return the tags of a row as they are trained."""
@@ -125,9 +117,7 @@ class Tagging(Head):
 
     def logits(self, output: EncoderOutput, batch: PackedBatch) -> Tensor:
         """Return ``(K, C)`` float32 scores of C tags for the K words predicted in the batch."""
-        states = output.tokens[batch.fields["is_predicted"]]
-        scores: Tensor = self.classifier(self.dropout(states))
-        return scores.float()
+        return self.classify(output.tokens[batch.fields["is_predicted"]])
 
     def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
         """Return numbers, tags and probabilities of the words that each sequence predicts."""

@@ -1,22 +1,28 @@
-"""Choosing one of several classes: loss and accuracy."""
+"""Choosing one of several classes: loss, accuracy and its baseline, for objectives and heads."""
+
+import math
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torchmetrics import Metric
+from torchmetrics.utilities import dim_zero_cat
 
 from bertlab.tasks import TaskLoss
 
 
-def classification_loss(logits: Tensor, labels: Tensor) -> TaskLoss:
+def classification_loss(
+    logits: Tensor, labels: Tensor, class_weights: Tensor | None = None
+) -> TaskLoss:
     """Return cross-entropy in nats, summed over the predictions.
 
     Args:
         logits: ``(K, C)`` float32 scores of the C classes.
         labels: ``(K,)`` int64 class ids.
+        class_weights: ``(C,)`` weight of each class in the sum; 1 if None.
     """
     return TaskLoss(
-        sum=F.cross_entropy(logits, labels, reduction="sum"),
+        sum=F.cross_entropy(logits, labels, class_weights, reduction="sum"),
         count=labels.numel(),
         preds=logits.detach().argmax(-1),
         target=labels,
@@ -43,3 +49,26 @@ class Accuracy(Metric):
     def compute(self) -> Tensor:
         """Return the share; NaN of nothing."""
         return self.correct / self.count
+
+
+class MajorityAccuracy(Metric):
+    """Accuracy of always answering the commonest class among the targets seen: a baseline."""
+
+    full_state_update = False
+    targets: list[Tensor]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("targets", [], dist_reduce_fx="cat")
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """Keep ``(B,)`` int64 targets; ``preds`` play no part."""
+        del preds
+        self.targets.append(target.float())  # what torchmetrics takes a process without any to have
+
+    def compute(self) -> Tensor:
+        """Return the share of the commonest class; NaN of nothing."""
+        if not len(self.targets):
+            return torch.tensor(math.nan)
+        targets = dim_zero_cat(self.targets).cpu().long()
+        return torch.bincount(targets).max().double() / targets.numel()

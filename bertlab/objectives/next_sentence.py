@@ -2,38 +2,16 @@
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 from torchmetrics import Metric
 
 from bertlab.encoders.initialization import initialize
-from bertlab.objectives.classification import Accuracy, classification_loss
+from bertlab.objectives.classification import Accuracy, MajorityAccuracy, classification_loss
 from bertlab.packed_batch import EncoderOutput, PackedBatch, PackedSequences
 from bertlab.tasks import Objective, TaskContext, TaskLoss
 
 if TYPE_CHECKING:
     from bertlab.data.counter_rng import CounterRNG
-
-
-class MajorityAccuracy(Metric):
-    """Accuracy of always answering the commoner of two classes among the targets seen."""
-
-    full_state_update = False
-    class_counts: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.add_state("class_counts", torch.zeros(2, dtype=torch.int64), dist_reduce_fx="sum")
-
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        """Count ``(B,)`` targets of 0 or 1; ``preds`` play no part."""
-        del preds
-        ones = target.sum()
-        self.class_counts += torch.stack([target.numel() - ones, ones])
-
-    def compute(self) -> Tensor:
-        """Return the share of the commoner class; NaN of nothing."""
-        return self.class_counts.max() / self.class_counts.sum()
 
 
 class NextSentencePrediction(Objective):

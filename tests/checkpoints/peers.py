@@ -76,15 +76,9 @@ def batch_of(lengths: list[int], vocab_size: int = 97) -> PackedBatch:
 
 def padded_inputs(batch: PackedBatch) -> dict[str, Tensor]:
     """The batch as transformers reads it."""
-
-    def pad(flat: Tensor) -> Tensor:
-        rows = flat.new_zeros(len(batch) * batch.max_seqlen)
-        rows[batch.padded_index] = flat
-        return rows.view(len(batch), -1)
-
     return {
-        "input_ids": pad(batch.input_ids),
-        "token_type_ids": pad(batch.token_type_ids),
+        "input_ids": batch.pad(batch.input_ids),
+        "token_type_ids": batch.pad(batch.token_type_ids),
         "attention_mask": batch.attention_mask.long(),
     }
 

@@ -46,15 +46,18 @@ TAGS = Labels(("O", "B-PER", "I-PER"), (70, 9, 2))
 CLOSE = {"atol": 1e-5, "rtol": 0}
 
 
-def write_run(path: Path, head_config: dict[str, Any], labels: Labels | None) -> tuple[Any, Head]:
+def write_run(
+    path: Path, head_config: dict[str, Any], labels: Labels | None, **changes: Any
+) -> tuple[Any, Head]:
     """A run's checkpoint as a fit leaves it; its encoder and its head."""
     torch.manual_seed(0)
-    encoder = randomized(BertEncoder(**SIZES))
+    arguments = SIZES | changes
+    encoder = randomized(BertEncoder(**arguments))
     head = build_tasks({"head": head_config})[head_config["name"]]
     assert isinstance(head, Head)
     head.build(TaskContext(encoder, TOKENIZER, labels=labels))
     randomized(head, seed=1)
-    sizes = {key: value for key, value in SIZES.items() if key != "vocab_size"}
+    sizes = {key: value for key, value in arguments.items() if key != "vocab_size"}
     state = {f"encoder.{name}": tensor for name, tensor in encoder.state_dict().items()}
     prefix = f"tasks.{head_config['name']}."
     state |= {prefix + name: tensor for name, tensor in head.state_dict().items()}
@@ -133,6 +136,30 @@ def test_transformers_gives_equal_logits_and_the_way_back_is_bit_equal(
     assert read_huggingface(tmp_path / "out").unused == []
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_tagger_has_equal_logits_in_either_direction(tmp_path: Path, causal: bool) -> None:
+    encoder, head = write_run(tmp_path / "run.ckpt", {"name": "tagging"}, TAGS, causal=causal)
+    export(str(tmp_path / "run.ckpt"), tmp_path / "out", overwrite=False)
+    model = loaded(AutoModelForTokenClassification, tmp_path / "out")
+    batch = batch_of([7, 48, 1])
+    with torch.no_grad():
+        expected = unpadded(batch, model(**padded_inputs(batch)).logits)
+    torch.testing.assert_close(logits(encoder, head, batch), expected, **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("head_config", "labels"),
+    [({"name": "single_sentence"}, POLARITY), ({"name": "multiple_choice"}, None)],
+)
+def test_a_pooled_head_on_a_left_to_right_encoder_is_not_written(
+    tmp_path: Path, head_config: dict[str, Any], labels: Labels | None
+) -> None:
+    write_run(tmp_path / "run.ckpt", head_config, labels, causal=True)
+    with pytest.raises(CheckpointError, match=r"pools the first token.* would differ"):
+        export(str(tmp_path / "run.ckpt"), tmp_path / "out", overwrite=False)
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("head_config", "labels", "kind"),
     [
@@ -150,6 +177,34 @@ def test_transformers_knows_the_kind_of_problem(
     assert model.config.num_labels == (1 if labels is None else 3)
     truth = torch.tensor([0.5, 2.0]) if labels is None else torch.tensor([0, 2])
     assert model(**padded_inputs(batch_of([5, 9])), labels=truth).loss.isfinite()
+
+
+@pytest.mark.parametrize(("head_config", "labels", "auto_class"), [CASES[n] for n in (0, 3, 5)])
+@pytest.mark.parametrize(("given", "used"), [(None, 0.1), (0.3, 0.3), (0.0, 0.0)])
+def test_the_heads_dropout_goes_along(
+    tmp_path: Path,
+    head_config: dict[str, Any],
+    labels: Labels | None,
+    auto_class: Any,
+    given: float | None,
+    used: float,
+) -> None:
+    write_run(tmp_path / "run.ckpt", {**head_config, "dropout": given}, labels)
+    export(str(tmp_path / "run.ckpt"), tmp_path / "out", overwrite=False)
+    model = loaded(auto_class, tmp_path / "out")
+    assert (model.config.classifier_dropout, model.dropout.p) == (given, used)
+    back = read_warm_start(str(tmp_path / "out"))
+    assert back.head is not None
+    assert back.head.dropout == given
+
+
+@pytest.mark.parametrize("dropout", ["0.1", True, -0.1, 1.5, [0.1]])
+def test_a_dropout_that_cannot_be_is_refused(tmp_path: Path, dropout: object) -> None:
+    peer(BertForSequenceClassification).save_pretrained(tmp_path)
+    content = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(content | {"classifier_dropout": dropout}))
+    with pytest.raises(CheckpointError, match=r"config\.json: found classifier_dropout .* 0 to 1"):
+        read_huggingface(tmp_path)
 
 
 def test_the_null_threshold_stays_behind_and_is_named(
@@ -202,12 +257,14 @@ def test_names_of_classes_are_read_where_there_are_any(
 
 
 def test_a_hugging_face_model_is_exported_as_it_is(tmp_path: Path) -> None:
-    peer(BertForTokenClassification, num_labels=5).save_pretrained(tmp_path / "in")
+    model = peer(BertForTokenClassification, num_labels=5, classifier_dropout=0.25)
+    model.save_pretrained(tmp_path / "in")
     TOKENIZER.save(tmp_path / "in")
     export(str(tmp_path / "in"), tmp_path / "out", overwrite=False)
     before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("in", "out"))
     assert_bit_equal(after, before)
-    assert loaded(AutoModelForTokenClassification, tmp_path / "out").config.num_labels == 5
+    config = loaded(AutoModelForTokenClassification, tmp_path / "out").config
+    assert (config.num_labels, config.classifier_dropout) == (5, 0.25)
 
 
 def test_several_labels_at_once_are_no_head_of_ours(tmp_path: Path) -> None:

@@ -99,8 +99,10 @@ def test_the_architecture_is_that_of_the_heads(
 
 def test_a_left_to_right_model_becomes_a_decoder(tmp_path: Path) -> None:
     encoder, tasks = model(causal=True)
-    tasks.pop("nsp")
-    assert export(encoder, tasks, tmp_path / "out").architecture == "BertLMHeadModel"
+    report = export(encoder, tasks, tmp_path / "out")
+    assert report.architecture == "BertLMHeadModel"
+    assert "pooler_output differs" in report.notes[0]
+    assert "'nsp' is not exported" in report.notes[1]
     reference = loaded(BertLMHeadModel, tmp_path / "out")
     batch = batch_of([7, 48, 1])
     with torch.no_grad():
@@ -116,6 +118,8 @@ def test_the_way_back_is_bit_equal(tmp_path: Path, dtype: torch.dtype, causal: b
     encoder, tasks = model(
         causal=causal, hidden_dropout_prob=0.25, layer_norm_eps=1e-7, pad_token_id=4
     )
+    if causal:
+        del tasks["nsp"]
     for module in (encoder, *tasks.values()):
         module.to(dtype)
     export(encoder, tasks, tmp_path / "out")
@@ -200,6 +204,13 @@ def test_a_head_with_other_tensors_is_refused(tmp_path: Path) -> None:
     encoder, tasks = model()
     with pytest.raises(CheckpointError, match=r"tasks\.mlm: found .*expected"):
         export(encoder, {"mlm": tasks["nsp"]}, tmp_path / "new")
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_bilstm_is_refused(tmp_path: Path, causal: bool) -> None:
+    with pytest.raises(CheckpointError, match=r"new: not written: the encoder has a BiLSTM"):
+        export(*model(causal=causal, bilstm_layers=1), tmp_path / "new")
 
 
 @pytest.mark.usefixtures("untouched")

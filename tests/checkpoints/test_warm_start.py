@@ -27,11 +27,12 @@ RTE = Labels(("entailment", "not_entailment"), (8, 7))
 
 
 def started(
-    source: Path, head_config: dict[str, Any], labels: Labels | None
+    source: Path, head_config: dict[str, Any], labels: Labels | None, **changes: Any
 ) -> tuple[BertModule, LoadReport, dict[str, torch.Tensor]]:
     """A module that was started from the source, the report, and its head as it was before."""
     torch.manual_seed(5)
-    encoder = BertEncoder(**SIZES)
+    arguments = SIZES | changes
+    encoder = BertEncoder(**arguments)
     context = TaskContext(encoder, TOKENIZER, labels=labels)
     module = BertModule(encoder, build_tasks({"head": head_config}), context, AdamWConfig())
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
@@ -156,3 +157,37 @@ def test_hugging_face_regression_and_spans_are_taken_over(tmp_path: Path) -> Non
         _, report, _ = started(folder, {"name": name, **head}, None)
         assert report.notes == []
         assert any(each.startswith(f"tasks.{name}.") for each in report.loaded)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_bilstm_is_new_and_all_else_is_loaded(tmp_path: Path, causal: bool) -> None:
+    path = tmp_path / "a.ckpt"
+    source, _ = write_run(path, {"name": "sentence_pair"}, MNLI, causal=causal)
+    module, report, before = started(
+        path, {"name": "sentence_pair"}, MNLI, causal=causal, bilstm_layers=1
+    )
+    assert len(report.newly_initialized) == 8
+    assert all(name.startswith("encoder.bilstm.") for name in report.newly_initialized)
+    state = module.state_dict()
+    assert all(torch.equal(state[name], before[name]) for name in report.newly_initialized)
+    for name, tensor in source.state_dict().items():
+        assert torch.equal(state[f"encoder.{name}"], tensor)
+    assert report.unused == report.notes == []
+
+
+def test_a_bilstm_comes_along_from_a_run_that_has_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.ckpt"
+    source, _ = write_run(path, {"name": "sentence_pair"}, MNLI, bilstm_layers=1)
+    module, report, _ = started(path, {"name": "sentence_pair"}, RTE, bilstm_layers=1)
+    found = module.state_dict()["encoder.bilstm.weight_hh_l0_reverse"]
+    assert torch.equal(found, source.bilstm.weight_hh_l0_reverse)
+    assert not any("bilstm" in name for name in report.newly_initialized)
+
+
+def test_a_pooled_hugging_face_head_of_a_decoder_starts_anew(tmp_path: Path) -> None:
+    config = {"is_decoder": True, "id2label": {0: "no", 1: "yes"}}
+    peer(BertForSequenceClassification, **config).save_pretrained(tmp_path)
+    TOKENIZER.save(tmp_path)
+    labels = Labels(("no", "yes"), (1, 1))
+    module, report, before = started(tmp_path, {"name": "single_sentence"}, labels, causal=True)
+    assert_new(module, report, before, "first token of a left-to-right encoder")

@@ -238,8 +238,12 @@ def test_character_cut_off_at_the_end(tmp_path):
 def test_disguised_files(tmp_path):
     (tmp_path / "a").write_bytes(gzip.compress(b"text"))
     (tmp_path / "b").write_bytes("text".encode("utf-16"))
+    (tmp_path / "c").write_bytes(b"PK\x03\x04\xff")
+    (tmp_path / "d").write_bytes(b"PK is a name, \xff")
     assert "looks like gzip" in fails(str(tmp_path / "a"))
     assert "looks like UTF-16" in fails(str(tmp_path / "b"))
+    assert "looks like a zip file" in fails(str(tmp_path / "c"))
+    assert "--errors replace" in fails(str(tmp_path / "d"))
 
 
 def test_byte_order_mark(tmp_path):

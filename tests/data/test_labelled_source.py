@@ -7,6 +7,7 @@ import datasets
 import pytest
 
 from bertlab.data.labelled_source import FORMATS, stream_rows
+from bertlab.errors import ConfigError
 
 from .labelled_files import (
     CHOICE,
@@ -139,7 +140,7 @@ OFFICIAL = [
 @pytest.mark.parametrize(("form", "wanted", "text", "ids"), OFFICIAL, ids=[o[0] for o in OFFICIAL])
 def test_official_files(tmp_path, form, wanted, text, ids):
     write(tmp_path / "train.tsv", text)
-    found = read(tmp_path, wanted, split="train", form=form, columns={"text": "replaced"})
+    found = read(tmp_path, wanted, split="train", form=form)
     assert [found.label_names.index(row.values["label"]) for row in found.rows] == ids
     assert bool(found.skipped) == (form in ("qqp", "mnli", "snli"))
 
@@ -209,6 +210,44 @@ def test_official_names_in_a_folder(tmp_path, form, split, name):
     path = write(tmp_path / name, "")
     wanted = {"conll": TAGGING, "squad": SPAN, "cola": SINGLE}.get(form, PAIR)
     fails(read, tmp_path, wanted, split=split, form=form, matches=path)
+
+
+def test_codah_on_the_hub(tmp_path):
+    features = datasets.Features(
+        id=datasets.Value("int32"),
+        question_category=datasets.ClassLabel(names=["Idioms", "Reference"]),
+        question_propmt=datasets.Value("string"),
+        candidate_answers=datasets.List(datasets.Value("string")),
+        correct_answer_idx=datasets.Value("int32"),
+    )
+    endings = ["runs", "sits", "lies", "eats"]
+    row = dict(zip(features, (7, 1, "A man", endings, 2), strict=True))
+    data = datasets.Dataset.from_list([row], features)
+    datasets.DatasetDict({"train": data}).save_to_disk(str(tmp_path / "hub"))
+    expected = {"context": "A man", "choices": endings, "label": "2"}
+    assert values(tmp_path / "hub", CHOICE, split="train", form="codah") == [expected]
+
+
+def test_columns_beside_a_named_format(tmp_path):
+    path = write(tmp_path / "a.tsv", "sentence\tlabel\treview\nA\t1\tB\n")
+    for function in (read, streamed):
+        with pytest.raises(ConfigError) as error:
+            function(path, columns={"text": "review"}, form="sst2")
+        message = str(error.value)
+        assert "data.columns: found text: review, but format sst2 has columns of its own" in message
+        assert "leave data.columns out" in message
+        assert "auto, tsv, csv" in message
+    # what the format says itself is no contradiction
+    expected = [{"text": "A", "label": "positive"}]
+    assert values(path, columns={"text": "sentence"}, form="sst2") == expected
+    # nor are the numbers of columns of words
+    words = write(tmp_path / "a.conll", "EU NNP B-NP B-ORG\n")
+    columns = {"tags": "1"}
+    assert values(words, TAGGING, columns=columns, form="conll") == [
+        {"words": ["EU"], "tags": ["NNP"]}
+    ]
+    with pytest.raises(ConfigError, match="id: title, but format squad"):
+        read(write(tmp_path / "a.json", "{}"), SPAN, columns={"id": "title"}, form="squad")
 
 
 def test_format_must_suit_the_head(tmp_path):
@@ -397,6 +436,15 @@ def test_formats_of_standard_input(standard_input):
     fails(streamed, "-", matches="standard input: holds no rows")
     standard_input([b"ok\n", b"\xff\n"])
     fails(streamed, "-", matches="standard input:2: not UTF-8 at byte offset 3")
+
+
+@pytest.mark.parametrize("form", ["auto", "txt"])
+def test_standard_input_that_cannot_be_read(standard_input, monkeypatch, form):
+    def readinto(buffer):
+        raise IsADirectoryError(21, "Is a directory")
+
+    monkeypatch.setattr(standard_input([]), "readinto", readinto)
+    fails(streamed, "-", form=form, matches="standard input: cannot be read: Is a directory")
 
 
 def test_truth_is_optional_in_new_text_only(tmp_path):

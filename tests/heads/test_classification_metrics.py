@@ -14,15 +14,12 @@ from sklearn import metrics as sk
 from bertlab.heads.classification_metrics import (
     F1,
     MacroF1,
-    MajorityAccuracy,
     Matthews,
     Pearson,
     PredictedClasses,
     Spearman,
 )
-from bertlab.objectives.classification import Accuracy
-
-torch.set_num_threads(1)
+from bertlab.objectives.classification import Accuracy, MajorityAccuracy
 
 
 def computed(metric, preds, target, parts=1):

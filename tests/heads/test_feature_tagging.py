@@ -3,13 +3,10 @@
 import pytest
 import torch
 
-from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError
 from bertlab.heads.feature_tagging import FeatureTagging
-from bertlab.labelled_rows import Labels
-from bertlab.tasks import TaskContext
-from tests.checkpoints.peers import SIZES, TOKENIZER
-from tests.heads.classifiers import batch_of, rows_of
+from tests.checkpoints.peers import TOKENIZER
+from tests.heads.samples import batch_of, built_on_encoder, rows_of
 
 ROWS = rows_of(
     {"words": ["w1", "w2.w3.w4", "w5", "w6-w7"], "tags": ["B-PER", "I-PER", "O", "B-LOC"]},
@@ -28,10 +25,7 @@ TABLE_7 = {
 
 
 def built(hidden_size=8, **arguments):
-    torch.manual_seed(0)
-    head, encoder = FeatureTagging(hidden_size=hidden_size, **arguments), BertEncoder(**SIZES)
-    labels = Labels.of(name for row in ROWS for name in head.labels_of(row))
-    head.build(TaskContext(encoder, TOKENIZER, labels=labels))
+    head, encoder = built_on_encoder(FeatureTagging(hidden_size=hidden_size, **arguments), ROWS)
     return head.eval(), encoder.eval()
 
 

@@ -3,12 +3,12 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from transformers import BertForMultipleChoice, BertTokenizerFast
+from transformers import BertForMultipleChoice
 
 from bertlab.errors import ConfigError, DataError
 from bertlab.heads.multiple_choice import MultipleChoice
 from tests.checkpoints.peers import TOKENIZER
-from tests.heads.classifiers import (
+from tests.heads.samples import (
     Pooled,
     assert_equal_gradients,
     batch_of,
@@ -17,8 +17,6 @@ from tests.heads.classifiers import (
     rows_of,
     words,
 )
-
-torch.set_num_threads(1)
 
 
 def swag(choices: int, label: object, seed: int) -> dict[str, object]:
@@ -34,11 +32,10 @@ SAME = rows_of(*(swag(4, label, seed) for seed, label in enumerate([2, "0", 3]))
 RAGGED = rows_of(swag(2, 1, 0), swag(5, 4, 1), swag(3, 0, 2), swag(2, 0, 3))
 
 
-def test_logits_loss_and_gradients_equal_hugging_face(tmp_path):
+def test_logits_loss_and_gradients_equal_hugging_face(tmp_path, hugging_face_tokenizer):
     head = MultipleChoice()
     encoder, reference = beside_hugging_face(head, SAME, BertForMultipleChoice, tmp_path)
-    TOKENIZER.save(tmp_path / "tokenizer")
-    inputs = BertTokenizerFast.from_pretrained(tmp_path / "tokenizer")(
+    inputs = hugging_face_tokenizer(
         [row.values["context"] for row in SAME for _ in range(4)],
         [f"{row.values['stem']} {end}" for row in SAME for end in row.values["choices"]],
         truncation="longest_first",

@@ -6,12 +6,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import BertForSequenceClassification, BertTokenizerFast
+from transformers import BertForSequenceClassification
 
 from bertlab.errors import ConfigError, DataError
 from bertlab.heads.sentence_pair import SentencePair
 from tests.checkpoints.peers import TOKENIZER, padded_inputs
-from tests.heads.classifiers import (
+from tests.heads.samples import (
     assert_equal_gradients,
     batch_of,
     beside_hugging_face,
@@ -20,7 +20,6 @@ from tests.heads.classifiers import (
     words,
 )
 
-torch.set_num_threads(1)
 ROWS = rows_of(
     *(
         {"text_a": words(a, a), "text_b": words(b, b), "label": label}
@@ -32,13 +31,6 @@ ROWS = rows_of(
 @cache
 def built_once() -> SentencePair:
     return built(SentencePair(), ROWS)
-
-
-@pytest.fixture(scope="module")
-def hugging_face_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> BertTokenizerFast:
-    folder = tmp_path_factory.mktemp("tokenizer")
-    TOKENIZER.save(folder)
-    return BertTokenizerFast.from_pretrained(folder)
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(5, 60), st.booleans())

@@ -15,7 +15,7 @@ from bertlab.errors import ConfigError, DataError
 from bertlab.heads.single_sentence import SingleSentence
 from bertlab.labelled_rows import Labels
 from tests.checkpoints.peers import TOKENIZER, padded_inputs
-from tests.heads.classifiers import (
+from tests.heads.samples import (
     Pooled,
     assert_equal_gradients,
     batch_of,
@@ -25,7 +25,6 @@ from tests.heads.classifiers import (
     words,
 )
 
-torch.set_num_threads(1)
 ROWS = rows_of(
     *(
         {"text": words(n, n), "label": label}

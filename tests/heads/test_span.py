@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -11,17 +10,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers import BertForQuestionAnswering
 
-from bertlab.checkpoints.huggingface import read_huggingface
-from bertlab.checkpoints.loading import load_matching
-from bertlab.data.encoded_rows import encode_rows
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import BertlabError, ConfigError, DataError
 from bertlab.heads.span import Span
 from bertlab.labelled_rows import Row
 from bertlab.packed_batch import EncoderOutput, PackedBatch
-from bertlab.tasks import TaskContext
-from tests.checkpoints.peers import TOKENIZER, peer
+from tests.heads.samples import batch_of, beside_hugging_face, words
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,-()'?"
 LETTER_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS]
@@ -42,39 +37,21 @@ def changed(labelled: Row, **changes: Any) -> Row:
     return Row({**labelled.values, **changes}, labelled.where)
 
 
-def batch_of(
-    head: Span, rows: list[Row], tokenizer: WordPieceTokenizer = TOKENIZER, length: int = 24
-) -> PackedBatch:
-    encoded = encode_rows(head, rows, tokenizer, length)
-    return encoded.batch(np.arange(len(encoded)), "span")[0]
-
-
 @pytest.fixture
 def pair(tmp_path: Path) -> tuple[BertForQuestionAnswering, BertEncoder, Span]:
     """Transformers' model and ours with the same weights."""
-    reference = peer(BertForQuestionAnswering)
-    reference.save_pretrained(tmp_path)
-    checkpoint = read_huggingface(tmp_path)
-    encoder = BertEncoder(**checkpoint.encoder_config).eval()
-    load_matching(encoder, checkpoint.encoder_state, checkpoint.source, ["pooler."])
     head = Span(doc_stride=6)
-    head.build(TaskContext(encoder, TOKENIZER))
-    head.qa_outputs.load_state_dict(reference.qa_outputs.state_dict())
-    return reference, encoder, head.eval()
-
-
-def words(seed: int, count: int) -> str:
-    generator = torch.Generator().manual_seed(seed)
-    return " ".join(f"w{n}" for n in torch.randint(92, (count,), generator=generator).tolist())
+    encoder, reference = beside_hugging_face(head, [], BertForQuestionAnswering, tmp_path)
+    return reference, encoder, head
 
 
 def test_logits_loss_and_gradients_equal_transformers(
     pair: tuple[BertForQuestionAnswering, BertEncoder, Span],
 ) -> None:
     reference, encoder, head = pair
-    contexts = [words(1, 33), words(2, 9)]
-    rows = [row(words(3, 4), text, " ".join(text.split()[7:9])) for text in contexts]
-    batch = batch_of(head, rows)
+    contexts = [words(33, 1), words(9, 2)]
+    rows = [row(words(4, 3), text, " ".join(text.split()[7:9])) for text in contexts]
+    batch = batch_of(head, rows, 24)
     assert len(batch) == 5
     output = encoder(batch)
     logits, loss = head.logits(output, batch), head.loss(output, batch)
@@ -113,7 +90,7 @@ def test_half_precision_does_not_reach_the_logits(
     pair: tuple[BertForQuestionAnswering, BertEncoder, Span],
 ) -> None:
     _, encoder, head = pair
-    batch = batch_of(head, [row("w1", words(1, 9), "w")])
+    batch = batch_of(head, [row("w1", words(9, 1), "w")], 24)
     output = encoder(batch)
     with torch.autocast("cpu", torch.bfloat16):
         inside = head.logits(output, batch)
@@ -125,18 +102,18 @@ def test_rows_out_of_the_loss_leave_it_alone_but_are_answered(
     pair: tuple[BertForQuestionAnswering, BertEncoder, Span],
 ) -> None:
     _, encoder, head = pair
-    kept = row("w1", words(1, 9), "w")
-    lost = changed(row("w2", words(2, 9)), answers={"text": ["emu"], "answer_start": [0]})
-    alone, both = batch_of(head, [kept]), batch_of(head, [kept, lost])
+    kept = row("w1", words(9, 1), "w")
+    lost = changed(row("w2", words(9, 2)), answers={"text": ["emu"], "answer_start": [0]})
+    alone, both = batch_of(head, [kept], 24), batch_of(head, [kept, lost], 24)
     assert dict(head.notes) == {
         "gold answers that are not at their answer_start": 1,
         "questions left out of the loss: gold answer not found": 1,
     }
-    assert both.counts == {"span": 1}
+    assert both.counts == {"head": 1}
     expected, found = head.loss(encoder(alone), alone), head.loss(encoder(both), both)
     assert (found.count, expected.count) == (1, 1)
     torch.testing.assert_close(found.sum, expected.sum)
-    only = batch_of(head, [lost])
+    only = batch_of(head, [lost], 24)
     nothing = head.loss(encoder(only), only)
     assert (nothing.count, nothing.sum.item()) == (0, 0.0)
     nothing.sum.backward()
@@ -158,7 +135,7 @@ class Forced(Span):
 
 
 def forced_predictions(head: Span, rows: list[Row], length: int) -> list[dict[str, Any]]:
-    batch = batch_of(head, rows, LETTER_TOKENIZER, length)
+    batch = batch_of(head, rows, length, LETTER_TOKENIZER)
     parts = head.decode(None, batch)  # type: ignore[arg-type]
     numbers = batch.fields["row"].tolist()
     return [
@@ -216,7 +193,7 @@ def test_gold_positions_give_back_the_gold_characters(
     head = Forced(unanswerable=unanswerable, doc_stride=stride, answer_start="strict")
     rows = [changed(row("who?", context), answers=answers)]
     [found] = forced_predictions(head, rows, length=24)
-    if gold_can_be_found(batch_of(head, rows, LETTER_TOKENIZER)):
+    if gold_can_be_found(batch_of(head, rows, 24, LETTER_TOKENIZER)):
         assert (found["start"], found["end"]) == (start, end)
         assert found["answer"] == context[start:end]
 
@@ -225,7 +202,7 @@ def test_the_best_of_all_windows_wins() -> None:
     context = "ab cd ef gh ij kl mn op qr st uv wx yz 12 34 56"
     head = Forced(doc_stride=8)
     rows = [row("who?", context, gold) for gold in ("ab", "op qr", "56")]
-    assert len(batch_of(head, rows, LETTER_TOKENIZER)) == 9
+    assert len(batch_of(head, rows, 24, LETTER_TOKENIZER)) == 9
     found = forced_predictions(head, rows, length=24)
     assert [each["answer"] for each in found] == ["ab", "op qr", "56"]
     assert head.score(rows, found) == {"exact_match": 1.0, "f1": 1.0}
@@ -234,7 +211,7 @@ def test_the_best_of_all_windows_wins() -> None:
 def test_answers_keep_to_the_length_and_to_the_context() -> None:
     head = Forced(max_answer_length=3, n_best_size=100)
     rows = [row("ab cd?", "ef gh ij", "ef gh ij")]
-    batch = batch_of(head, rows, LETTER_TOKENIZER)
+    batch = batch_of(head, rows, 24, LETTER_TOKENIZER)
     head.eval()
     [part] = head.decode(None, batch)  # type: ignore[arg-type]
     spans = {(start, end) for start, end, _ in part["spans"]}
@@ -250,8 +227,8 @@ def test_new_text_is_answered_without_truth(
     pair: tuple[BertForQuestionAnswering, BertEncoder, Span],
 ) -> None:
     _, encoder, head = pair
-    new = Row({"question": "w1 w2", "context": words(1, 40)}, "stdin:1")
-    batch = batch_of(head, [new])
+    new = Row({"question": "w1 w2", "context": words(40, 1)}, "stdin:1")
+    batch = batch_of(head, [new], 24)
     assert set(batch.fields) == {"row", "sequence", "char_start", "char_end", "max_context"}
     with torch.no_grad():
         parts = head.decode(encoder(batch), batch)
@@ -349,6 +326,7 @@ def test_unusable_rows_are_named(changes: dict[str, Any], message: str) -> None:
         ({"max_query_length": 0}, "model.head.max_query_length: found 0"),
         ({"max_answer_length": -1}, "model.head.max_answer_length: found -1"),
         ({"n_best_size": 0}, "model.head.n_best_size: found 0"),
+        ({"dropout": 1.5}, "model.head.dropout: found 1.5, expected 0 to 1"),
         ({"answer_start": "guess"}, "model.head.answer_start: found 'guess'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Heads beside their Hugging Face counterparts, with the same weights, on the same rows."""
+"""Rows of a toy vocabulary, heads built for them, and these beside Hugging Face's."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +11,7 @@ from transformers import BertPreTrainedModel
 from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.loading import load_matching
 from bertlab.data.encoded_rows import encode_rows
+from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.encoders.bert import BertEncoder
 from bertlab.heads.base import Head
 from bertlab.labelled_rows import Labels, Row
@@ -30,18 +31,33 @@ def rows_of(*values: dict[str, object]) -> list[Row]:
     return [Row(row, f"train.tsv:{line}") for line, row in enumerate(values, 2)]
 
 
+def labels_of(head: Head, rows: Sequence[Row]) -> Labels:
+    return Labels.of([name for row in rows for name in head.labels_of(row)])
+
+
 def built(head: Head, rows: Sequence[Row] = (), labels: Labels | None = None) -> Head:
-    """The head on a tiny encoder, with the labels of the rows."""
+    """The head for a tiny encoder, with the labels of the rows."""
+    return built_on_encoder(head, rows, labels)[0]
+
+
+def built_on_encoder(
+    head: Head, rows: Sequence[Row] = (), labels: Labels | None = None
+) -> tuple[Head, BertEncoder]:
+    """The head and its tiny encoder."""
     torch.manual_seed(0)
     encoder = BertEncoder(**SIZES)
-    if labels is None:
-        labels = Labels.of([name for row in rows for name in head.labels_of(row)])
+    labels = labels_of(head, rows) if labels is None else labels
     head.build(TaskContext(encoder, TOKENIZER, labels=labels))
-    return head
+    return head, encoder
 
 
-def batch_of(head: Head, rows: Sequence[Row], max_seq_length: int = 48) -> PackedBatch:
-    encoded = encode_rows(head, rows, TOKENIZER, max_seq_length)
+def batch_of(
+    head: Head,
+    rows: Sequence[Row],
+    max_seq_length: int = 48,
+    tokenizer: WordPieceTokenizer = TOKENIZER,
+) -> PackedBatch:
+    encoded = encode_rows(head, rows, tokenizer, max_seq_length)
     return encoded.batch(np.arange(len(encoded)), "head")[0]
 
 
@@ -57,10 +73,10 @@ def beside_hugging_face(
     reference.save_pretrained(folder)
     checkpoint = read_huggingface(folder)
     encoder = BertEncoder(**checkpoint.encoder_config | NO_DROPOUT)
-    load_matching(encoder, checkpoint.encoder_state, checkpoint.source)
-    names = [name for row in rows for name in head.labels_of(row)]
-    head.build(TaskContext(encoder, TOKENIZER, labels=Labels.of(names)))
-    head.classifier.load_state_dict(reference.classifier.state_dict())
+    load_matching(encoder, checkpoint.encoder_state, checkpoint.source, ["pooler."])
+    head.build(TaskContext(encoder, TOKENIZER, labels=labels_of(head, rows)))
+    layer = "qa_outputs" if hasattr(reference, "qa_outputs") else "classifier"
+    getattr(head, layer).load_state_dict(getattr(reference, layer).state_dict())
     return encoder, reference
 
 

@@ -1,0 +1,52 @@
+"""A text file that is there when it is whole, or not at all."""
+
+import contextlib
+import os
+from pathlib import Path
+from typing import IO
+
+from bertlab.errors import DataError
+
+
+class WholeFile:
+    """Written beside its place, in UTF-8, and put there by :meth:`close`.
+
+    Args:
+        path: its place; folders on the way are made.
+
+    Raises:
+        DataError: here and in the methods, if it cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._failed = f"{path}: cannot be written"
+        try:
+            if path.is_dir():
+                raise IsADirectoryError(0, "it is a folder")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+            self._file: IO[str] = self._partial.open("w", encoding="utf-8", newline="")
+        except OSError as error:
+            raise DataError(f"{self._failed}: {error.strerror}") from None
+
+    def write(self, text: str) -> None:
+        """Add text."""
+        try:
+            self._file.write(text)
+        except OSError as error:
+            raise DataError(f"{self._failed}: {error.strerror}") from None
+
+    def close(self) -> None:
+        """Put the file in its place, over what was there."""
+        try:
+            self._file.close()
+            self._partial.replace(self.path)
+        except OSError as error:
+            raise DataError(f"{self._failed}: {error.strerror}") from None
+
+    def discard(self) -> None:
+        """Leave no file."""
+        with contextlib.suppress(OSError):  # of the last write, on a full disk
+            self._file.close()
+        self._partial.unlink(missing_ok=True)

@@ -1,0 +1,25 @@
+"""Rows of one text are on one side of a held-out split, whatever else they hold."""
+
+import pytest
+
+from bertlab.data.labelled_splits import hold_out
+from bertlab.heads.base import Head
+from bertlab.heads.multiple_choice import MultipleChoice
+from bertlab.heads.sentence_pair import SentencePair
+from bertlab.heads.span import Span
+from bertlab.labelled_rows import LabelledRows
+from tests.heads.samples import rows_of
+
+
+@pytest.mark.parametrize(
+    ("head", "column"), [(SentencePair, "text_a"), (MultipleChoice, "context"), (Span, "context")]
+)
+def test_rows_that_share_a_text_stay_on_one_side(head: type[Head], column: str) -> None:
+    assert head.splits_by == column
+    values = [{each.name: f"{each.name} {n}" for each in head.columns} for n in range(60)]
+    shared = [row | {column: f"text {n // 3}"} for n, row in enumerate(values)]
+    train = LabelledRows(rows_of(*shared))
+    sides = hold_out(train, 0.2, head.columns, head.splits_by)
+    assert [len(side.rows) for side in sides] == [48, 12]
+    kept, held = ({row.values[column] for row in side.rows} for side in sides)
+    assert not kept & held
