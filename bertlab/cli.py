@@ -16,6 +16,8 @@ COMMANDS = {
     "test": ("bertlab.training_cli", "score a fine-tuned checkpoint on test rows"),
     "predict": ("bertlab.training_cli", "predict on new text or rows, as JSON lines"),
     "embed": ("bertlab.embed_cli", "write the hidden states of texts (feature-based use)"),
+    "study": ("bertlab.study_cli", "run an ablation: variants × seeds × evaluations"),
+    "ablate": ("bertlab.ablate_cli", "an ablation in one line"),
     "tokenizer": ("bertlab.data_cli", "train a WordPiece vocabulary"),
     "prepare": ("bertlab.data_cli", "tokenise a corpus once and print its data report"),
     "export": ("bertlab.export_cli", "write a Hugging Face folder"),

@@ -1,0 +1,82 @@
+"""``bertlab ablate``: a study in one line, without a study file."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bertlab.config_files import Config, split_arguments
+from bertlab.errors import ConfigError
+from bertlab.studies.overrides import parse_settings, parse_value
+from bertlab.study_cli import main as study_main
+
+_USAGE = """usage: bertlab ablate --config CONFIG --vary 'KEY=VALUE,VALUE,…' [options]
+
+  --vary 'objectives=[mlm],[mlm,nsp]'   values of a config key; the first one is the baseline.
+                                        Several --vary: all combinations
+  --set KEY=VALUE                       the same for all variants
+  --evaluate_set KEY=VALUE              the same for all evaluations
+  --seeds N                             3 by default
+  --evaluate CONFIG                     fine-tune each on this as well; may be repeated
+  --study_dir DIR                       runs/studies/ablate-NAME by default
+  … and the options of bertlab study run
+"""
+
+_OWN = ("--config", "--vary", "--set", "--evaluate_set", "--seeds", "--evaluate", "--study_dir")
+
+
+def main(command: str, argv: list[str]) -> int:
+    """Write the study file that the arguments describe, and run it; return the exit code."""
+    del command
+    if not argv or "-h" in argv or "--help" in argv:
+        sys.stdout.write(_USAGE)
+        return 0
+    given: dict[str, list[str]] = {key: [] for key in _OWN}
+    rest: list[str] = []
+    for key, value, tokens in split_arguments(argv):
+        if key not in _OWN:
+            rest += tokens
+        elif value is None:
+            raise ConfigError(f"{key}: expected a value after it")
+        else:
+            given[key].append(value)
+    content = _study(given)
+    folder = Path(given["--study_dir"][-1] if given["--study_dir"] else _folder(content["name"]))
+    folder.mkdir(parents=True, exist_ok=True)
+    request = folder / "ablate.yaml"
+    request.write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
+    return study_main("study", ["run", str(request), "--study_dir", str(folder), *rest])
+
+
+def _study(given: dict[str, list[str]]) -> Config:
+    """Return the content of the study file."""
+    if len(given["--config"]) != 1 or not given["--vary"]:
+        raise ConfigError("ablate: expected one --config and --vary; see bertlab ablate --help")
+    base = Path(given["--config"][0]).resolve()
+    content: Config = {
+        "name": f"ablate-{base.stem}",
+        "base": str(base),
+        "axes": dict(map(_axis, given["--vary"])),
+        "settings": parse_settings(given["--set"], "--set"),
+        "evaluate_settings": parse_settings(given["--evaluate_set"], "--evaluate_set"),
+        "evaluate": [str(Path(path).resolve()) for path in given["--evaluate"]],
+    }
+    if given["--seeds"]:
+        content["seeds"] = parse_value(given["--seeds"][-1], "--seeds")
+    return content
+
+
+def _folder(name: str) -> str:
+    return f"runs/studies/{name}"
+
+
+def _axis(given: str) -> tuple[str, list[Any]]:
+    """Return key and values of ``KEY=VALUE,VALUE``; each value is YAML."""
+    name, equals, text = given.partition("=")
+    values = parse_value(f"[{text}]", "--vary") if equals else []
+    if not name or len(values) < 2:
+        raise ConfigError(
+            f"--vary: found {given!r}, expected KEY=VALUE,VALUE, as in 'objectives=[mlm],[mlm,nsp]'"
+        )
+    return name, values

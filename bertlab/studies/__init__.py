@@ -1,0 +1,1 @@
+"""Ablations: a base config × variants × seeds × downstream evaluations."""

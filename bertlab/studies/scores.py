@@ -1,0 +1,109 @@
+"""What a study has found so far, in one place: what statistics and reports read."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A column of a study's table.
+
+    Attributes:
+        task: name of an evaluation of the study, or of an objective of pre-training.
+        metric: as the run logs it, for example ``accuracy``.
+        higher_is_better: which end is the good one.
+        is_share: whether values are in 0 … 1 and are shown in percent.
+        decides: whether variants are compared by it; the others only describe.
+    """
+
+    task: str
+    metric: str
+    higher_is_better: bool = True
+    is_share: bool = True
+    decides: bool = True
+
+    @property
+    def name(self) -> str:
+        """``task metric``, the column's heading."""
+        return f"{self.task} {self.metric}"
+
+
+@dataclass
+class Cell:
+    """A variant's values of one measure.
+
+    Attributes:
+        values: by seed; a run that failed or is not done is missing.
+        complaints: by seed, of degenerate runs (for example: one class for every row).
+        examples: ``(rows,)`` float64 by seed: each evaluation row's own score (1 for a right
+            class), in the order of the rows, where predictions were kept and the measure is their
+            mean.
+    """
+
+    values: dict[int, float] = field(default_factory=dict)
+    complaints: dict[int, str] = field(default_factory=dict)
+    examples: dict[int, NDArray[np.float64]] = field(default_factory=dict)
+
+
+@dataclass
+class Curve:
+    """A run's evaluations while it trained.
+
+    Attributes:
+        steps: optimiser steps.
+        values: of one metric at these steps.
+    """
+
+    steps: list[int]
+    values: list[float]
+
+
+@dataclass
+class VariantScores:
+    """What was found for a variant.
+
+    Attributes:
+        cells: by the name of the measure.
+        settings: config keys and values in which the variant differs from the others.
+        tokens: that a pre-training run of it reads; None if unknown or there is none.
+        flops: that a pre-training run of it and its evaluations need; None if unknown.
+        seconds: wall time by seed, evaluations included.
+        curves: of the pre-training's held-out metrics, by name of the metric and seed.
+        failures: one line for each run of it that failed.
+    """
+
+    cells: dict[str, Cell] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    tokens: float | None = None
+    flops: float | None = None
+    seconds: dict[int, float] = field(default_factory=dict)
+    curves: dict[str, dict[int, Curve]] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+
+@dataclass
+class StudyScores:
+    """What a study has found.
+
+    Attributes:
+        name: of the study.
+        baseline: the variant that the others are compared with.
+        seeds: that the study runs.
+        measures: the columns of its table, in order.
+        variants: by name, in the order of the study; the baseline is one of them.
+        manifest: what is needed to repeat it: command, study file, versions, machine.
+    """
+
+    name: str
+    baseline: str
+    seeds: list[int]
+    measures: list[Measure]
+    variants: dict[str, VariantScores]
+    manifest: dict[str, Any] = field(default_factory=dict)
+
+    def cell(self, variant: str, measure: Measure) -> Cell:
+        """Return a variant's values of a measure; empty if there are none."""
+        return self.variants[variant].cells.get(measure.name, Cell())

@@ -1,0 +1,172 @@
+"""The directory of a study: what was asked, what is in it, and whether the two still agree."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bertlab.config_files import Config, differences, read_config
+from bertlab.errors import ConfigError
+from bertlab.run_directory import manifest, write_json
+from bertlab.studies.collect import collect
+from bertlab.studies.overrides import Overrides, as_overrides
+from bertlab.studies.plan import Plan, PlannedRun, make_plan
+from bertlab.studies.scores import StudyScores
+from bertlab.studies.study_file import Study, make_study, with_absolute_paths
+from bertlab.whole_file import WholeFile
+
+STUDY_FILE = "study.yaml"
+_PLAN_FILE = "plan.json"
+_SHOWN = 12  # lines of changes
+
+
+@dataclass(frozen=True)
+class StudyFolder:
+    """A study and its directory.
+
+    Attributes:
+        path: the directory.
+        content: of the study file, its paths absolute.
+        study: made of it.
+        plan: its runs.
+    """
+
+    path: Path
+    content: Config
+    study: Study
+    plan: Plan
+
+    @property
+    def runs(self) -> list[PlannedRun]:
+        """The runs, parents before their children."""
+        return self.plan.in_order()
+
+    def scores(self) -> StudyScores:
+        """Return what the runs that are done have found, and what is needed to repeat them."""
+        found = collect(self.study, self.plan, self.path)
+        found.manifest = {
+            "command": f"bertlab study run {self.path / STUDY_FILE}",
+            "study": self.content,
+            **{key: value for key, value in manifest({}, {}).items() if key != "command"},
+        }
+        return found
+
+
+def open_study(
+    given: str,
+    study_dir: str | None = None,
+    settings: Overrides | None = None,
+    evaluate_settings: Overrides | None = None,
+) -> StudyFolder:
+    """Read a study from its file, or from the directory that it was run in.
+
+    Args:
+        given: a study file, or the directory of a study.
+        study_dir: where a file's study is run; ``runs/studies/NAME`` if not given.
+        settings: that override the file's, for all variants.
+        evaluate_settings: that override the file's, for all evaluations.
+
+    Raises:
+        ConfigError: if there is none, or it is not one.
+    """
+    path = Path(given)
+    if path.is_dir():
+        if not (path / STUDY_FILE).is_file():
+            raise ConfigError(f"{path}: not the directory of a study (it has no {STUDY_FILE})")
+        if study_dir is not None:
+            raise ConfigError(f"--study_dir: {path} is the directory of a study already")
+        if settings or evaluate_settings:
+            raise ConfigError(f"--set: {path} was begun without it; give the study's file")
+        return study_folder(read_config(path / STUDY_FILE), path / STUDY_FILE, path)
+    content = {"name": path.stem, **read_config(path)}
+    for key, more in (("settings", settings), ("evaluate_settings", evaluate_settings)):
+        if more:
+            content[key] = as_overrides(content.get(key), f"{path}: {key}") | more
+    return study_folder(content, path, None if study_dir is None else Path(study_dir))
+
+
+def study_folder(content: Config, file: Path, folder: Path | None) -> StudyFolder:
+    """Make a study of the content of its file.
+
+    Args:
+        content: keys and values.
+        file: for messages; the config files that the content names are relative to it.
+        folder: of the study; ``runs/studies/NAME`` if None.
+
+    Raises:
+        ConfigError: if the content is not a study.
+    """
+    study = make_study(content, str(file), file.parent)
+    absolute = with_absolute_paths(content, study)
+    where = folder or Path("runs") / "studies" / study.name
+    return StudyFolder(where, absolute, study, make_plan(study))
+
+
+def claim_study(folder: StudyFolder, accept_changes: bool) -> list[str]:
+    """Write down what is asked, unless that changes a study which has runs already.
+
+    Args:
+        folder: of the study.
+        accept_changes: leave runs that are not asked any more where they are, out of the report.
+
+    Returns:
+        What changed since the study was begun, a line each.
+
+    Raises:
+        ConfigError: if runs would be left out; says what changed and what can be kept.
+    """
+    asked = _asked(folder)
+    file = folder.path / _PLAN_FILE
+    changes: list[str] = []
+    if file.is_file():
+        before = json.loads(file.read_text("utf-8"))
+        changes = differences(asked["configs"], before["configs"])
+        if asked["seeds"] != before["seeds"]:
+            changes.append(f"seeds: {asked['seeds']} here, {before['seeds']} there")
+        begun = [run for run in before["runs"] if (folder.path / "runs" / run).exists()]
+        lost = [run for run in begun if run not in folder.plan.runs]
+        if lost and not accept_changes:
+            raise ConfigError(_explain(folder, changes, begun, lost))
+    folder.path.mkdir(parents=True, exist_ok=True)
+    keep_content(folder.path, folder.content)
+    write_json(file, asked)
+    return changes
+
+
+def keep_content(folder: Path, content: Config) -> None:
+    """Write the study file of a study's directory, whole or not at all."""
+    file = WholeFile(folder / STUDY_FILE)
+    file.write(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+    file.close()
+
+
+def _asked(folder: StudyFolder) -> dict[str, Any]:
+    """Return what is compared when the study is run again."""
+    return {
+        "seeds": list(folder.study.seeds),
+        "runs": list(folder.plan.runs),
+        "configs": {
+            variant: {
+                stage: config
+                for (name, stage), config in folder.plan.configs.items()
+                if name == variant
+            }
+            for variant in dict.fromkeys(name for name, _ in folder.plan.configs)
+        },
+    }
+
+
+def _explain(folder: StudyFolder, changes: list[str], begun: list[str], lost: list[str]) -> str:
+    shown = changes[:_SHOWN]
+    if len(changes) > _SHOWN:
+        shown.append(f"… and {len(changes) - _SHOWN} more")
+    return (
+        f"{folder.path}: the study changed since it was begun (here: as asked now, there: as "
+        "begun):\n  "
+        + "\n  ".join(shown)
+        + f"\n{len(begun) - len(lost)} of its {len(begun)} runs can be kept; go on with "
+        "--accept_changes true, which leaves the others out of the report, or choose another "
+        "--study_dir"
+    )
