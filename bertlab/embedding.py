@@ -26,8 +26,9 @@ class FeatureChoice:
     Attributes:
         layers: indices into the embeddings and the L layers; -1 is the last.
         combine: ``concat`` in the order of ``layers``, ``sum`` or ``mean``.
-        pool: ``none``: a vector for each token; ``cls``: that of ``[CLS]``; ``mean``: the mean over
-            all tokens, ``[CLS]`` and ``[SEP]`` included, as sentence encoders have it.
+        pool: ``none``: a vector for each token; ``cls``: that of ``[CLS]``, of a
+            left-to-right encoder of the last token; ``mean``: the mean over all tokens, ``[CLS]``
+            and ``[SEP]`` included, as sentence encoders have it.
     """
 
     layers: Sequence[int]
@@ -49,7 +50,8 @@ def embed(encoder: Encoder, batch: PackedBatch, choice: FeatureChoice) -> list[T
             finite.
     """
     with torch.no_grad():
-        layers = encoder(batch, all_layers=True).all_layers
+        output = encoder(batch, all_layers=True)
+        layers = output.all_layers
         if layers is None:
             raise CheckpointError(
                 f"--model: its {type(encoder).__name__} does not return its layers"
@@ -59,7 +61,7 @@ def embed(encoder: Encoder, batch: PackedBatch, choice: FeatureChoice) -> list[T
             raise CheckpointError("--model: gives NaN or infinite values; its weights are damaged")
         sequences = [tokens[start:end] for start, end in pairwise(batch.cu_seqlens.tolist())]
     if choice.pool == "cls":
-        return [sequence[:1] for sequence in sequences]
+        return list(output.summary(tokens, batch).split(1))
     if choice.pool == "mean":
         return [sequence.mean(0, keepdim=True) for sequence in sequences]
     return sequences

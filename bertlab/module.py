@@ -259,8 +259,8 @@ def check_tasks(tasks: Mapping[str, Task], encoder: Encoder) -> None:
         if needed is not None and needed != encoder.causal:
             direction = "left-to-right" if needed else "bidirectional"
             raise ConfigError(
-                f"model.objectives.{name} needs a {direction} encoder, but "
-                f"model.encoder.causal is {str(encoder.causal).lower()}"
+                f"model.objectives.{name} needs a {direction} encoder, but model.encoder.causal is "
+                f"{str(encoder.causal).lower()}" + (" (or undone by bilstm_layers)" * needed)
             )
 
 

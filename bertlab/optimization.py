@@ -168,7 +168,7 @@ def split_by_weight_decay(
         id(parameter)
         for layer in module.modules()
         for name, parameter in layer.named_parameters(recurse=False)
-        if isinstance(layer, nn.LayerNorm) or name == "bias" or name.endswith("_bias")
+        if isinstance(layer, nn.LayerNorm) or name.startswith("bias") or name.endswith("_bias")
     }
     trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
     return (

@@ -5,9 +5,9 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 
 from bertlab.encoders.initialization import initialize
+from bertlab.encoders.packed_lstm import packed_lstm
 from bertlab.errors import ConfigError
 from bertlab.heads.classifier_head import check_dropout
 from bertlab.heads.layer_combination import WeightedSum, check_layers, combine_layers
@@ -98,12 +98,10 @@ class FeatureTagging(Tagging):
         """Return ``(K, C)`` float32 scores of C tags for the K words predicted in the batch."""
         is_word = batch.fields["word"] >= 0
         ends = torch.cumsum(is_word, 0)[batch.cu_seqlens[1:].long() - 1]
-        lengths = ends.diff(prepend=ends.new_zeros(1)).tolist()
+        lengths = ends.diff(prepend=ends.new_zeros(1))
         features = self.dropout(self.features(output)[is_word])
-        # packed, so that a sentence does not depend on those beside it
-        packed, _ = self.lstm(pack_sequence(features.split(lengths), enforce_sorted=False))
-        states = torch.cat(unpack_sequence(packed))[batch.fields["is_predicted"][is_word]]
-        return self.classify(states)
+        states = packed_lstm(self.lstm, features, lengths)
+        return self.classify(states[batch.fields["is_predicted"][is_word]])
 
     def features(self, output: EncoderOutput) -> Tensor:
         """Return the ``(T, F)`` features of all tokens, from ``output.all_layers``."""

@@ -19,6 +19,16 @@ _SECTIONS = (
     "trainer",
     "evaluate",
 )
+# what a study says itself
+_TAKEN = {
+    "config": "the file is the base of the study, or that of an evaluation",
+    "run_dir": "runs are kept in the directory of the study",
+    "ckpt_path": "the study resumes its runs itself",
+    "seed_everything": "give the study seeds",
+    "seeds": "give the study seeds",
+    "against_scratch": "make a variant with evaluate.from_scratch: true",
+    "keep_predictions": "a study keeps them",
+}
 _OF_MODEL = ("encoder", "objectives", "head", "optimizer", "init_from", "from_scratch")
 
 
@@ -43,6 +53,8 @@ def as_overrides(given: object, where: str) -> Overrides:
         if name in _SECTIONS and isinstance(value, Mapping):
             below = {f"{prefix}{name}.{each}": more for each, more in value.items()}
             overrides |= as_overrides(below, where)
+        elif name in _TAKEN:
+            raise ConfigError(f"{where}: {key}: cannot be set here; {_TAKEN[name]}")
         else:
             overrides[prefix + name] = value
     return overrides

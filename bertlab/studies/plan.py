@@ -3,23 +3,25 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bertlab.config_files import Config, differences
-from bertlab.errors import ConfigError
-from bertlab.model_building import build_tasks, check_lengths
-from bertlab.module import check_tasks
+from bertlab.config_files import Config
+from bertlab.encoders.base import Encoder
+from bertlab.errors import BertlabError, ConfigError
 from bertlab.resolved_config import resolve_arguments
-from bertlab.studies.cost import meta_encoder
+from bertlab.studies.config_checks import check_config, known_encoder
 from bertlab.studies.overrides import to_arguments
-from bertlab.studies.study_file import Evaluation, Study, Variant
+from bertlab.studies.study_file import BASE, Evaluation, Study, Variant
 
-BASE = "base"  # the stage that evaluations start from
 WEIGHTS = "{weights}"  # in the arguments of a run: where its parent's weights are
 _HASH = 8
+_LONGEST = 60  # characters of a name in an id
+_INIT_FROM = "model.init_from"
+# a study repeats and compares runs itself; predictions are kept of labelled rows only
+_OF_A_STUDY = ("--seeds=null", "--against_scratch=false")
 
 
 @dataclass(frozen=True)
@@ -62,31 +64,43 @@ class Plan:
         runs: by id, parents before their children.
         cells: id of the run that a variant is scored by, by variant, stage and seed.
         configs: resolved config by variant and stage, without the seed.
+        begun: ids by the hash that they end in, of runs that were begun already: they keep their
+            ids, whatever their variants are called now.
     """
 
     runs: dict[str, PlannedRun] = field(default_factory=dict)
     cells: dict[tuple[str, str, int], str] = field(default_factory=dict)
     configs: dict[tuple[str, str], Config] = field(default_factory=dict)
+    begun: dict[str, str] = field(default_factory=dict)
 
     def in_order(self) -> list[PlannedRun]:
         """Return the runs, parents first."""
         return list(self.runs.values())
 
 
-def make_plan(study: Study) -> Plan:
+def make_plan(study: Study, begun: Iterable[str] = ()) -> Plan:
     """Return the runs of a study, those that variants share once.
+
+    Args:
+        study: what is asked.
+        begun: ids of runs that are there already.
 
     Raises:
         ConfigError: if an override names no key, a variant's parts do not go together, or two
             variants are the same.
     """
-    plan = Plan()
+    plan = Plan(begun={run[-_HASH:]: run for run in sorted(begun)})
     for variant in study.variants:
-        config = _resolve(study, variant)
+        if not study.evaluations and (variant.evaluate or variant.from_step is not None):
+            raise ConfigError(
+                f"study {study.name}: variant {variant.name}: evaluate: found overrides of "
+                "evaluations, but the study has none; expected evaluate with config files"
+            )
+        config, encoder = _resolve(study, variant)
         plan.configs[variant.name, BASE] = config
         for evaluation in study.evaluations:
             plan.configs[variant.name, evaluation.name] = _resolve_evaluation(
-                study, evaluation, variant
+                study, evaluation, variant, encoder
             )
         for seed in study.seeds:
             _add_variant(plan, study, variant, seed)
@@ -103,8 +117,7 @@ def _add_variant(plan: Plan, study: Study, variant: Variant, seed: int) -> None:
             weights += f"/checkpoints/step-{variant.from_step}.ckpt"
         arguments = [
             *_evaluation_arguments(evaluation, variant),
-            f"--model.init_from={weights}",
-            "--keep_predictions=true",
+            f"--{_INIT_FROM}={weights}",
         ]
         own = plan.configs[variant.name, evaluation.name]
         _add(plan, variant, evaluation.name, seed, arguments, own, base, variant.from_step)
@@ -128,9 +141,9 @@ def _add(
     if same:
         run = same[0]
     else:
-        steps = config["trainer"]["max_steps"]
+        steps, seeded = config["trainer"]["max_steps"], f"seed-{seed}"
         run = PlannedRun(
-            id=f"{_slug(variant.name)}-{_slug(stage)}-seed-{seed}-{digest}",
+            id=plan.begun.get(digest, f"{_slug(variant.name)}-{_slug(stage)}-{seeded}-{digest}"),
             stage=stage,
             variant=variant.name,
             seed=seed,
@@ -145,43 +158,69 @@ def _add(
 
 def _base_arguments(study: Study, variant: Variant) -> list[str]:
     settings = [*to_arguments(study.settings), *to_arguments(variant.settings)]
-    return ["--config", str(study.base), *settings]
+    return ["--config", str(study.base), *settings, *_OF_A_STUDY]
 
 
 def _evaluation_arguments(evaluation: Evaluation, variant: Variant) -> list[str]:
     settings = [*to_arguments(evaluation.settings), *to_arguments(variant.evaluate)]
-    return ["--config", str(evaluation.config), *settings, "--against_scratch=false"]
+    return ["--config", str(evaluation.config), *settings, *_OF_A_STUDY]
 
 
-def _resolve(study: Study, variant: Variant) -> Config:
-    """Return the config of a variant's base run, checked as far as it can be before it is run."""
+def _resolve(study: Study, variant: Variant) -> tuple[Config, Encoder | None]:
+    """Return the config of a variant's base run, checked as far as it can be before it is run.
+
+    With it comes the encoder, if it is known.
+    """
     where = f"study {study.name}: variant {variant.name}"
     try:
         plan, config = resolve_arguments(_base_arguments(study, variant))
-        encoder = meta_encoder(config)
-        check_tasks(build_tasks(config["model"]), encoder)
-        check_lengths(config["data"]["max_seq_length"], encoder)
-    except ConfigError as error:
+        encoder = known_encoder(config)
+        check_config(plan, config, encoder)
+        if variant.from_step is not None:
+            _check_checkpoint(config, variant.from_step)
+    except BertlabError as error:
         raise ConfigError(f"{where}: {error}") from None
     if plan.head is not None and study.evaluations:
         raise ConfigError(
             f"study {study.name}: base: {study.base} fine-tunes {plan.head}; expected a "
             "pre-training config, or no evaluate"
         )
-    if variant.from_step is not None and config["checkpoint"]["save_top_k"] != -1:
+    return config, encoder
+
+
+def _check_checkpoint(config: Config, step: int) -> None:
+    """Raise ConfigError if a run will not keep the checkpoint of a step."""
+    if config["checkpoint"]["save_top_k"] != -1:
         raise ConfigError(
-            f"{where}: evaluate.from_step needs the checkpoints of all steps; set "
-            "checkpoint.save_top_k: -1, and trainer.val_check_interval so that one is written then"
+            "evaluate.from_step needs the checkpoints of all steps; set checkpoint.save_top_k: -1, "
+            "and trainer.val_check_interval so that one is written then"
         )
-    return config
+    trainer = config["trainer"]
+    interval, accumulate = trainer["val_check_interval"], trainer["accumulate_grad_batches"]
+    every = interval // accumulate if isinstance(interval, int) else 1
+    if step % every:
+        raise ConfigError(
+            f"evaluate.from_step: found {step}, expected a multiple of {every}, the steps from a "
+            "checkpoint to the next (trainer.val_check_interval)"
+        )
+    if 0 < trainer["max_steps"] < step:
+        raise ConfigError(
+            f"evaluate.from_step: found {step}, expected at most trainer.max_steps, which is "
+            f"{trainer['max_steps']}"
+        )
 
 
-def _resolve_evaluation(study: Study, evaluation: Evaluation, variant: Variant) -> Config:
-    arguments = [*_evaluation_arguments(evaluation, variant), "--model.init_from=null"]
+def _resolve_evaluation(
+    study: Study, evaluation: Evaluation, variant: Variant, encoder: Encoder | None
+) -> Config:
+    """Return the config of an evaluation, checked as far as it can be before it is run."""
     try:
+        if _INIT_FROM in evaluation.settings | variant.evaluate:
+            raise ConfigError(f"{_INIT_FROM}: cannot be set here; it is the variant's pre-training")
+        arguments = [*_evaluation_arguments(evaluation, variant), f"--{_INIT_FROM}=null"]
         plan, config = resolve_arguments(arguments)
-        build_tasks(config["model"])
-    except ConfigError as error:
+        check_config(plan, config, encoder)
+    except BertlabError as error:
         raise ConfigError(
             f"study {study.name}: evaluation {evaluation.name} of {variant.name}: {error}"
         ) from None
@@ -238,7 +277,7 @@ def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _slug(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9.+=]+", "-", name).strip("-") or "variant"
+    return re.sub(r"[^A-Za-z0-9.+=]+", "-", name)[:_LONGEST].strip("-.") or "variant"
 
 
-__all__ = ["BASE", "WEIGHTS", "Plan", "PlannedRun", "differences", "make_plan", "variant_settings"]
+__all__ = ["BASE", "WEIGHTS", "Plan", "PlannedRun", "make_plan", "variant_settings"]

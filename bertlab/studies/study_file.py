@@ -8,7 +8,8 @@ from typing import Any
 
 from bertlab.config_files import Config
 from bertlab.errors import ConfigError, nearest
-from bertlab.seeding import seed_list
+from bertlab.seeding import choose_seed, seed_list
+from bertlab.studies.budget import budget_settings
 from bertlab.studies.overrides import Overrides, as_overrides
 
 KEYS = (
@@ -26,6 +27,7 @@ KEYS = (
 _EVALUATION_KEYS = ("config", "metric", "step", "settings")
 _EVALUATE = "evaluate."
 _FROM_STEP = "from_step"
+BASE = "base"  # the stage that evaluations start from
 
 
 @dataclass(frozen=True)
@@ -106,18 +108,18 @@ def make_study(content: Config, where: str, folder: Path) -> Study:
             )
     base = _text(content.get("base"), f"{where}: base", "the config file that variants change")
     settings = as_overrides(content.get("settings"), f"{where}: settings")
-    settings |= _budget(content.get("budget"), f"{where}: budget")
+    settings |= budget_settings(content.get("budget"), f"{where}: budget")
     variants = _variants(content, where)
     names = [variant.name for variant in variants]
-    baseline = content.get("baseline", names[0])
+    baseline = str(content.get("baseline", names[0]))
     if baseline not in names:
         raise ConfigError(
-            f"{where}: baseline: found {baseline!r}{nearest(str(baseline), names)} "
+            f"{where}: baseline: found {baseline!r}{nearest(baseline, names)} "
             f"(there are: {', '.join(names)})"
         )
     common = as_overrides(content.get("evaluate_settings"), f"{where}: evaluate_settings")
     return Study(
-        name=_text(content.get("name"), f"{where}: name", "a name"),
+        name=_folder_name(content.get("name"), f"{where}: name"),
         base=_file(folder, base, f"{where}: base"),
         settings=settings,
         variants=tuple(variants),
@@ -163,7 +165,9 @@ def _variants(content: Config, where: str) -> list[Variant]:
                 merged |= more
             variants.append(_variant(" ".join(filter(None, [str(name), *labels])), merged, where))
     if len(variants) < 2:
-        raise ConfigError(f"{where}: variants: found one, expected two or more to compare")
+        found = "one" if variants else "none"
+        raise ConfigError(f"{where}: variants: found {found}, expected two or more to compare")
+    _refuse_repeated([variant.name for variant in variants], f"{where}: variants")
     return variants
 
 
@@ -199,43 +203,52 @@ def _label(value: object) -> str:
 
 
 def _evaluations(given: object, common: Overrides, where: str, folder: Path) -> list[Evaluation]:
-    if isinstance(given, list):
-        given = {Path(str(path)).stem: path for path in given}
-    found = []
-    for name, entry in _mapping(given, f"{where}: evaluate").items():
-        place = f"{where}: evaluate.{name}"
-        fields = {"config": entry} if isinstance(entry, str) else _mapping(entry, place)
-        for key in fields:
-            if key not in _EVALUATION_KEYS:
-                raise ConfigError(
-                    f"{place}: no key is called {key!r}{nearest(str(key), _EVALUATION_KEYS)} "
-                    f"(there are: {', '.join(_EVALUATION_KEYS)})"
-                )
-        config = _text(fields.get("config"), f"{place}.config", "a config file of bertlab fit")
-        step = fields.get("step", "last")
-        if step not in ("last", "best"):
-            raise ConfigError(f"{place}.step: found {step!r}, expected last or best")
-        settings = common | as_overrides(fields.get("settings"), f"{place}.settings")
-        path = _file(folder, config, place)
-        found.append(Evaluation(str(name), path, settings, fields.get("metric"), step))
-    return found
+    place = f"{where}: evaluate"
+    if isinstance(given, list) and all(isinstance(path, str) for path in given):
+        named = [(Path(path).stem, path) for path in given]
+    elif isinstance(given, dict):
+        named = [(str(name), entry) for name, entry in given.items()]
+    else:
+        raise ConfigError(f"{place}: found {given!r}, expected config files, or names with them")
+    names = [name for name, _ in named]
+    _refuse_repeated(names, place)
+    if BASE in names:
+        raise ConfigError(f"{place}: {BASE!r} is the name of the pre-training; choose another")
+    return [_evaluation(name, entry, common, f"{place}.{name}", folder) for name, entry in named]
 
 
-def _budget(given: object, where: str) -> Overrides:
-    """Return what makes the pre-training of each variant equally long."""
-    if given is None:
-        return {}
-    keys = {"steps": "trainer.max_steps", "tokens": "max_tokens", "time": "trainer.max_time"}
-    budget = _mapping(given, where)
-    if len(budget) != 1 or next(iter(budget)) not in keys:
-        raise ConfigError(f"{where}: found {given!r}, expected one of steps, tokens, time")
-    ((kind, value),) = budget.items()
-    return {keys[kind]: value}
+def _evaluation(
+    name: str, entry: object, common: Overrides, where: str, folder: Path
+) -> Evaluation:
+    fields = {"config": entry} if isinstance(entry, str) else _mapping(entry, where)
+    for key in fields:
+        if key not in _EVALUATION_KEYS:
+            raise ConfigError(
+                f"{where}: no key is called {key!r}{nearest(str(key), _EVALUATION_KEYS)} "
+                f"(there are: {', '.join(_EVALUATION_KEYS)})"
+            )
+    config = _text(fields.get("config"), f"{where}.config", "a config file of bertlab fit")
+    metric, step = fields.get("metric"), fields.get("step", "last")
+    if metric is not None:
+        metric = _text(metric, f"{where}.metric", "the name of a metric")
+    if step not in ("last", "best"):
+        raise ConfigError(f"{where}.step: found {step!r}, expected last or best")
+    settings = common | as_overrides(fields.get("settings"), f"{where}.settings")
+    return Evaluation(name, _file(folder, config, where), settings, metric, step)
+
+
+def _refuse_repeated(names: list[str], where: str) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(
+                f"{where}: {name!r} is there twice; expected names that differ (give them as a "
+                "mapping: {name: …})"
+            )
 
 
 def _seeds(given: object, where: str) -> list[int]:
     try:
-        return seed_list(given)
+        return [choose_seed(seed) for seed in seed_list(given)]
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
 
@@ -252,9 +265,17 @@ def _text(given: object, where: str, expected: str) -> str:
     return given
 
 
+def _folder_name(given: object, where: str) -> str:
+    """Return the name of a study, which is that of its directory."""
+    name = _text(given, where, "a name")
+    if name in (".", "..") or "/" in name or "\\" in name:
+        raise ConfigError(f"{where}: found {name!r}, expected a name without slashes")
+    return name
+
+
 def _file(folder: Path, name: str, where: str) -> Path:
     path = folder / name
     if not path.is_file():
         near = nearest(path.name, [each.name for each in path.parent.glob("*.yaml")])
         raise ConfigError(f"{where}: {path}: no such config file{near}")
-    return path
+    return path.resolve()
