@@ -4,12 +4,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from bertlab.config_files import Config, split_arguments
 from bertlab.errors import ConfigError
 from bertlab.studies.overrides import parse_settings, parse_value
-from bertlab.study_cli import main as study_main
+from bertlab.studies.study_folder import study_folder
+from bertlab.study_cli import parse_options, run
+from bertlab.trainer import quiet_lightning
 
 _USAGE = """usage: bertlab ablate --config CONFIG --vary 'KEY=VALUE,VALUE,…' [options]
 
@@ -19,7 +19,7 @@ _USAGE = """usage: bertlab ablate --config CONFIG --vary 'KEY=VALUE,VALUE,…' [
   --evaluate_set KEY=VALUE              the same for all evaluations
   --seeds N                             3 by default
   --evaluate CONFIG                     fine-tune each on this as well; may be repeated
-  --study_dir DIR                       runs/studies/ablate-NAME by default
+  --study_dir DIR                       runs/studies/ablate-CONFIG-KEY by default
   … and the options of bertlab study run
 """
 
@@ -27,7 +27,7 @@ _OWN = ("--config", "--vary", "--set", "--evaluate_set", "--seeds", "--evaluate"
 
 
 def main(command: str, argv: list[str]) -> int:
-    """Write the study file that the arguments describe, and run it; return the exit code."""
+    """Run the study that the arguments describe; return the exit code."""
     del command
     if not argv or "-h" in argv or "--help" in argv:
         sys.stdout.write(_USAGE)
@@ -41,12 +41,10 @@ def main(command: str, argv: list[str]) -> int:
             raise ConfigError(f"{key}: expected a value after it")
         else:
             given[key].append(value)
-    content = _study(given)
-    folder = Path(given["--study_dir"][-1] if given["--study_dir"] else _folder(content["name"]))
-    folder.mkdir(parents=True, exist_ok=True)
-    request = folder / "ablate.yaml"
-    request.write_text(yaml.safe_dump(content, sort_keys=False), "utf-8")
-    return study_main("study", ["run", str(request), "--study_dir", str(folder), *rest])
+    options = parse_options("run", rest)
+    quiet_lightning()
+    place = Path(given["--study_dir"][-1]) if given["--study_dir"] else None
+    return run([study_folder(_study(given), Path("ablate"), place)], **options)
 
 
 def _study(given: dict[str, list[str]]) -> Config:
@@ -54,10 +52,15 @@ def _study(given: dict[str, list[str]]) -> Config:
     if len(given["--config"]) != 1 or not given["--vary"]:
         raise ConfigError("ablate: expected one --config and --vary; see bertlab ablate --help")
     base = Path(given["--config"][0]).resolve()
+    axes: dict[str, list[Any]] = {}
+    for name, values in map(_axis, given["--vary"]):
+        if name in axes:
+            raise ConfigError(f"--vary: {name} is there twice; give its values in one --vary")
+        axes[name] = values
     content: Config = {
-        "name": f"ablate-{base.stem}",
+        "name": "-".join(["ablate", base.stem, *(name.rpartition(".")[2] for name in axes)]),
         "base": str(base),
-        "axes": dict(map(_axis, given["--vary"])),
+        "axes": axes,
         "settings": parse_settings(given["--set"], "--set"),
         "evaluate_settings": parse_settings(given["--evaluate_set"], "--evaluate_set"),
         "evaluate": [str(Path(path).resolve()) for path in given["--evaluate"]],
@@ -65,10 +68,6 @@ def _study(given: dict[str, list[str]]) -> Config:
     if given["--seeds"]:
         content["seeds"] = parse_value(given["--seeds"][-1], "--seeds")
     return content
-
-
-def _folder(name: str) -> str:
-    return f"runs/studies/{name}"
 
 
 def _axis(given: str) -> tuple[str, list[Any]]:

@@ -11,18 +11,16 @@ from jsonargparse import ArgumentParser
 from bertlab.arguments import parse_arguments
 from bertlab.config_files import split_arguments
 from bertlab.errors import ConfigError, nearest
-from bertlab.printed_tables import print_table
 from bertlab.seeding import seed_list
-from bertlab.studies.cost import pretraining_cost
 from bertlab.studies.execution import execute
 from bertlab.studies.live_table import watch
 from bertlab.studies.local_executor import Summary, run_local
 from bertlab.studies.overrides import parse_settings
+from bertlab.studies.plan_tables import print_plan, print_status
 from bertlab.studies.ray_executor import run_on_ray
 from bertlab.studies.report_cells import report_of
 from bertlab.studies.report_html import write_report
 from bertlab.studies.report_tables import print_report
-from bertlab.studies.run_state import read_states, read_status
 from bertlab.studies.slurm import write_slurm
 from bertlab.studies.study_folder import (
     STUDY_FILE,
@@ -68,16 +66,13 @@ def main(command: str, argv: list[str]) -> int:
             f"study: no action is called {action!r}{nearest(action, _ACTIONS)} "
             f"(there are: {', '.join(_ACTIONS)})"
         )
-    function = _ACTIONS[action]
-    parser = ArgumentParser(prog=f"bertlab study {action} STUDY", exit_on_error=False)
-    parser.add_function_arguments(function, skip={"folders"})
     if "-h" in rest or "--help" in rest:
-        parser.print_help()
+        _parser(action).print_help()
         return 0
     names = list(takewhile(lambda token: not token.startswith("-"), rest))
     if not names:
         raise ConfigError(f"study {action}: found no study, expected its file or directory")
-    if len(names) > 1 and function is not compare:
+    if len(names) > 1 and action != "compare":
         raise ConfigError(f"study {action}: found {' '.join(names)}, expected one study")
     common: dict[str, list[str]] = {key: [] for key in _COMMON}
     own: list[str] = []
@@ -88,12 +83,27 @@ def main(command: str, argv: list[str]) -> int:
             raise ConfigError(f"{key}: expected a value after it")
         else:
             common[key].append(value)
-    options = vars(parse_arguments(parser, own))
+    options = parse_options(action, own)
     study_dir = common["--study_dir"][-1] if common["--study_dir"] else None
     settings = parse_settings(common["--set"], "--set")
     evaluate_settings = parse_settings(common["--evaluate_set"], "--evaluate_set")
     folders = [open_study(name, study_dir, settings, evaluate_settings) for name in names]
-    return function(folders, **options)
+    return _ACTIONS[action](folders, **options)
+
+
+def parse_options(action: str, argv: Sequence[str]) -> dict[str, Any]:
+    """Return the options of an action.
+
+    Raises:
+        ConfigError: if one is unknown or has a wrong value.
+    """
+    return vars(parse_arguments(_parser(action), argv))
+
+
+def _parser(action: str) -> ArgumentParser:
+    parser = ArgumentParser(prog=f"bertlab study {action} STUDY", exit_on_error=False)
+    parser.add_function_arguments(_ACTIONS[action], skip={"folders"})
+    return parser
 
 
 def run(
@@ -123,6 +133,16 @@ def run(
         accept_changes: go on though the study changed; runs that are not asked any more are left
             out of the report.
     """
+    for name, given, least in (
+        ("workers", workers, 1),
+        ("threads", threads, 1),
+        ("devices", devices, 0),
+        ("retries", retries, 0),
+        ("cpus", cpus, 0),
+        ("gpus", gpus, 0),
+    ):
+        if given is not None and not given >= least:  # NaN is not either
+            raise ConfigError(f"{name}: found {given}, expected {least} or more")
     folder = folders[0]
     return run_study(
         folder,
@@ -174,20 +194,7 @@ def plan(folders: Sequence[StudyFolder], slurm: bool = False) -> int:
         slurm: also write job arrays and ``submit.sh``.
     """
     folder = folders[0]
-    states = read_states(folder.runs, folder.path)
-    rows, tokens, flops = [], 0.0, 0.0
-    for each in folder.runs:
-        config = folder.plan.configs[each.variant, each.stage]
-        cost = None if config["model"].get("head") else pretraining_cost(config)
-        if cost is not None:
-            tokens, flops = tokens + cost.tokens, flops + cost.flops
-        shown = ("", "") if cost is None else (f"{cost.tokens:.3g}", f"{cost.flops:.3g}")
-        rows.append((each.id, str(states[each.id]), *shown))
-    print_table(f"{folder.path}: {len(rows)} runs", rows, ("run", "state", "tokens", "FLOPs"), 2)
-    sys.stdout.write(
-        f"pre-training together: at most {tokens:.3g} tokens, {flops:.3g} FLOPs; what fine-tuning "
-        "costs is known when its data is read\n"
-    )
+    print_plan(folder.plan, folder.path)
     if slurm:
         claim_study(folder, accept_changes=False)
         for path in write_slurm(folder.runs, folder.path):
@@ -201,17 +208,7 @@ def status(folders: Sequence[StudyFolder]) -> int:
     Args:
         folders: the study.
     """
-    folder = folders[0]
-    states = read_states(folder.runs, folder.path)
-    rows = []
-    for each in folder.runs:
-        found = read_status(each, folder.path, states[each.id])
-        step = "" if found.step is None else f"{found.step + 1:,}"
-        step += f" of {each.steps:,}" if step and each.steps else ""
-        times = (str(found.attempts), f"{found.seconds:,.0f}")
-        rows.append((each.id, str(found.state), step, *times, found.last_line))
-    headings = ("run", "state", "step", "attempts", "seconds", "")
-    print_table(str(folder.path), rows, headings)
+    print_status(folders[0].runs, folders[0].path)
     return 0
 
 

@@ -10,7 +10,7 @@ from bertlab.plugins import installed
 from bertlab.resolved_config import resolve_arguments
 
 CONFIGS = Path(__file__).parents[1] / "configs"
-FILES = sorted(CONFIGS.rglob("*.yaml"))
+FILES = sorted(path for path in CONFIGS.rglob("*.yaml") if path.parent.name != "studies")
 SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "medium": (8, 512)}
 SIZES |= {"base": (12, 768), "large": (24, 1024)}
 

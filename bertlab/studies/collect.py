@@ -1,24 +1,24 @@
 """From the directories of a study's runs to what it has found."""
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from bertlab.callbacks.loss_curve import read_curves
 from bertlab.checkpoints.run_checkpoint import BEST
-from bertlab.config_files import read_config
+from bertlab.config_files import Config, read_config
+from bertlab.errors import ConfigError, nearest
 from bertlab.heads.base import Head
 from bertlab.model_building import build_tasks
 from bertlab.results import is_share
 from bertlab.run_directory import COMPLAINTS, MANIFEST, PREDICTIONS, RESULTS
 from bertlab.studies.cost import Cost, measured_cost, pretraining_cost
-from bertlab.studies.plan import BASE, Plan, PlannedRun, variant_settings
+from bertlab.studies.plan import BASE, Plan, variant_settings
 from bertlab.studies.row_scores import row_scores
-from bertlab.studies.run_state import State, is_done, read_status
+from bertlab.studies.run_state import State, is_done, read_states, read_status
 from bertlab.studies.scores import Cell, Curve, Measure, StudyScores, VariantScores
-from bertlab.studies.study_file import Evaluation, Study
+from bertlab.studies.study_file import Evaluation, Study, Variant
 
 
 def collect(study: Study, plan: Plan, folder: Path) -> StudyScores:
@@ -29,14 +29,16 @@ def collect(study: Study, plan: Plan, folder: Path) -> StudyScores:
         plan: its runs.
         folder: of the study.
     """
-    measures = [*_deciding(study, plan), *_describing(study, plan, folder)]
+    measures = [*_deciding(study, plan, folder), *_describing(study, plan, folder)]
     settings = variant_settings(plan, study)
+    states = read_states(plan.in_order(), folder)
     variants = {}
     for variant in study.variants:
         found = VariantScores(settings=settings[variant.name])
         for measure in measures:
-            found.cells[measure.name] = _cell(study, plan, folder, variant.name, measure)
-        _add_runs(found, study, plan, folder, variant.name)
+            found.cells[measure.name] = _cell(study, plan, folder, variant, measure)
+        _add_runs(found, study, plan, folder, variant)
+        found.failures = _failures(study, plan, folder, variant.name, states)
         variants[variant.name] = found
     return StudyScores(
         name=study.name,
@@ -47,36 +49,39 @@ def collect(study: Study, plan: Plan, folder: Path) -> StudyScores:
     )
 
 
-def main_result(
-    run: PlannedRun, study: Study, plan: Plan, folder: Path
-) -> tuple[str, float] | None:
-    """Return name and value of the figure that a finished run is about; None if it is not done."""
-    if not is_done(run.directory(folder)):
-        return None
-    results = _read(run.directory(folder) / RESULTS)
-    for measure in _deciding(study, plan):
-        if run.stage in (measure.task, BASE):
-            value = _value(results, measure)
-            if value is not None:
-                return measure.name, value
-    return "loss", results.get("loss", math.nan)
-
-
-def _deciding(study: Study, plan: Plan) -> list[Measure]:
+def _deciding(study: Study, plan: Plan, folder: Path) -> list[Measure]:
     """Return the measure of each evaluation, or of the base if that is a fine-tuning."""
-    first = study.baseline
     if not study.evaluations:
-        head = _head(plan.configs[first, BASE])
-        return [] if head is None else [_measure(study.name, head[1].monitor)]
+        metric = _own_metric(study, plan, folder, BASE)
+        return [] if metric is None else [_measure(study.name, metric)]
     measures = []
     for evaluation in study.evaluations:
-        head = _head(plan.configs[first, evaluation.name])
-        assert head is not None
-        metric, mode = head[1].monitor
+        metric = _own_metric(study, plan, folder, evaluation.name)
+        assert metric is not None
         if evaluation.metric is not None:
-            metric, mode = evaluation.metric, "min" if evaluation.metric == "loss" else "max"
-        measures.append(_measure(evaluation.name, (metric, mode)))
+            is_loss = evaluation.metric.rpartition("/")[2] == "loss"
+            metric = evaluation.metric, "min" if is_loss else "max"
+        measures.append(_measure(evaluation.name, metric))
     return measures
+
+
+def _own_metric(study: Study, plan: Plan, folder: Path, stage: str) -> tuple[str, str] | None:
+    """Return the metric that a stage's head is judged by, and its better end; None of objectives.
+
+    A head that is built may know better: tags that are no entities have an accuracy only.
+    """
+    head = _head(plan.configs[study.baseline, stage])
+    if head is None:
+        return None
+    metric, mode = head[1].monitor
+    for (_, each, _), run in plan.cells.items():
+        directory = plan.runs[run].directory(folder)
+        if each == stage and is_done(directory):
+            ends = {name.rpartition("/")[2] for name in _read(directory / RESULTS)}
+            return (
+                ("accuracy", "max") if metric not in ends and "accuracy" in ends else (metric, mode)
+            )
+    return metric, mode
 
 
 def _measure(task: str, monitor: tuple[str, str]) -> Measure:
@@ -92,47 +97,80 @@ def _describing(study: Study, plan: Plan, folder: Path) -> list[Measure]:
     for variant in study.variants:
         for results in _base_results(study, plan, folder, variant.name).values():
             names |= dict.fromkeys(results)
+    evaluations = [evaluation.name for evaluation in study.evaluations]
     measures = []
     for name in names:
         task, _, metric = name.rpartition("/")
-        if task and metric in ("accuracy", "loss"):
+        if task and task not in evaluations and metric in ("accuracy", "loss"):
             measures.append(Measure(task, metric, metric != "loss", is_share(metric), False))
     return measures
 
 
-def _cell(study: Study, plan: Plan, folder: Path, variant: str, measure: Measure) -> Cell:
+def _cell(study: Study, plan: Plan, folder: Path, variant: Variant, measure: Measure) -> Cell:
     cell = Cell()
     evaluation = next((each for each in study.evaluations if each.name == measure.task), None)
     stage = BASE if evaluation is None else evaluation.name
+    step = "last" if evaluation is None else evaluation.step
     for seed in study.seeds:
-        run = plan.runs[plan.cells[variant, stage, seed]]
-        if not is_done(run.directory(folder)):
+        directory = plan.runs[plan.cells[variant.name, stage, seed]].directory(folder)
+        if not is_done(directory):
             continue
-        directory = run.directory(folder)
         results = _results(directory, evaluation)
         value = _value(results, measure)
+        if not measure.decides and variant.from_step is not None:
+            curve = _curves(directory).get(measure.name, Curve([], []))
+            value = dict(zip(curve.steps, curve.values, strict=True)).get(variant.from_step)
         if value is None:
+            if measure.decides:
+                _refuse_metric(measure, results, study)
             continue
         cell.values[seed] = value
         if measure.decides and (directory / COMPLAINTS).is_file():
-            cell.complaints[seed] = "; ".join(json.loads((directory / COMPLAINTS).read_text()))
-        if evaluation is not None and evaluation.step == "last":
+            complaints = json.loads((directory / COMPLAINTS).read_text("utf-8"))
+            cell.complaints[seed] = "; ".join(complaints)
+        if measure.decides and step == "last":
             scores = row_scores(directory / PREDICTIONS, measure.metric, value)
             if scores is not None:
                 cell.examples[seed] = scores
     return cell
 
 
-def _add_runs(found: VariantScores, study: Study, plan: Plan, folder: Path, variant: str) -> None:
-    """Add costs, times, curves and failures of a variant's runs."""
+def _refuse_metric(measure: Measure, results: Mapping[str, float], study: Study) -> None:
+    known = [name.partition("/")[2] for name in results if "/" in name]
+    raise ConfigError(
+        f"study {study.name}: evaluate.{measure.task}.metric: found {measure.metric!r}"
+        f"{nearest(measure.metric, known)} (its runs have: {', '.join(known)}); runs that are done "
+        "can be kept"
+    )
+
+
+def _failures(
+    study: Study, plan: Plan, folder: Path, variant: str, states: Mapping[str, State]
+) -> list[str]:
+    """Return a line for each failed run that a variant needs."""
+    lines = []
+    for stage in (BASE, *(evaluation.name for evaluation in study.evaluations)):
+        for seed in study.seeds:
+            run = plan.runs[plan.cells[variant, stage, seed]]
+            if states[run.id] is State.FAILED:
+                line = read_status(run, folder, State.FAILED).last_line
+                lines.append(f"{run.id}: {line}")
+    return lines
+
+
+def _add_runs(
+    found: VariantScores, study: Study, plan: Plan, folder: Path, variant: Variant
+) -> None:
+    """Add costs, times and curves of a variant's runs."""
     stages = [BASE, *(evaluation.name for evaluation in study.evaluations)]
     for seed in study.seeds:
-        runs = [plan.runs[plan.cells[variant, stage, seed]] for stage in stages]
+        runs = [plan.runs[plan.cells[variant.name, stage, seed]] for stage in stages]
         if all(is_done(run.directory(folder)) for run in runs):
             found.seconds[seed] = sum(read_status(run, folder, State.DONE).seconds for run in runs)
         for metric, curve in _curves(runs[0].directory(folder)).items():
             found.curves.setdefault(metric, {})[seed] = curve
-    costs = [_cost(plan, folder, variant, stage, study.seeds) for stage in stages]
+    costs = [_cost(plan, folder, variant.name, stage, study.seeds) for stage in stages]
+    costs[0] = _until_step(costs[0], plan.configs[variant.name, BASE], variant.from_step)
     found.tokens = None if costs[0] is None else costs[0].tokens
     known = [cost.flops for cost in costs if cost is not None]
     found.flops = sum(known) if len(known) == len(costs) else None
@@ -148,6 +186,14 @@ def _cost(plan: Plan, folder: Path, variant: str, stage: str, seeds: Iterable[in
                 return measured_cost(read_config(directory / "config.yaml"), manifest)
     config = plan.configs[variant, stage]
     return pretraining_cost(config) if _head(config) is None else None
+
+
+def _until_step(cost: Cost | None, config: Config, step: int | None) -> Cost | None:
+    """Return the share of a pre-training's cost that is spent at a step; all of it if None."""
+    if cost is None or step is None:
+        return cost
+    steps = config["trainer"]["max_steps"]
+    return Cost(cost.tokens * step / steps, cost.flops * step / steps) if steps > 0 else None
 
 
 def _base_results(
@@ -174,7 +220,7 @@ def _value(results: Mapping[str, float], measure: Measure) -> float | None:
     if not measure.decides:
         return results.get(f"{measure.task}/{measure.metric}")
     for name, value in results.items():  # the first set of several decides
-        if name.rpartition("/")[2] == measure.metric and "/" in name:
+        if name.endswith(f"/{measure.metric}"):
             return value
     return None
 

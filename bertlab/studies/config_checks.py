@@ -1,7 +1,7 @@
 """What can be wrong with a run is found before any run of a study is started."""
 
-from lightning.pytorch.callbacks import Timer
 from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.callbacks import Timer
 
 from bertlab.config_files import Composition, Config
 from bertlab.data.tokenizer import WordPieceTokenizer

@@ -31,7 +31,12 @@ class Cost:
 
 
 def pretraining_cost(config: dict[str, Any]) -> Cost | None:
-    """Return the cost of a pre-training config; None if it does not say how long it is."""
+    """Return the cost of a pre-training; None if its config does not say how long or large it is.
+
+    That of a fine-tuning does not: its model is another run's.
+    """
+    if config["model"].get("head") or config["model"].get("init_from"):
+        return None
     steps, data = config["trainer"]["max_steps"], config["data"]
     if config.get("max_tokens"):
         tokens = float(config["max_tokens"])

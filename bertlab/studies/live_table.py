@@ -105,7 +105,8 @@ def status_row(run: PlannedRun, study: Path, state: State, text: str = "") -> Se
         text: the last that is known of it; shown if it failed.
     """
     status = read_status(run, study, state)
-    step = "" if status.step is None else f"{status.step:,}"
+    reached = run.steps if state is State.DONE and run.steps else status.step  # logs count from 0
+    step = "" if reached is None else f"{reached:,}"
     step += f" of {run.steps:,}" if run.steps is not None else ""
     result = text or status.last_line if state is State.FAILED else ""
     return (

@@ -208,7 +208,8 @@ def run_local(
         plan: the runs, parents before their children.
         study: its directory.
         workers: runs at a time.
-        threads: of each; by default the machine's cores shared among the workers.
+        threads: of each; by default the machine's cores shared among the workers. Their number
+            decides the order of sums on a CPU, and so the last digits of results.
         devices: CUDA devices of each; by default those that are visible shared among the workers,
             several workers on one device if there are fewer.
         retries: how often a run that fails is tried again, from its last checkpoint.

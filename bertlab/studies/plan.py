@@ -20,8 +20,6 @@ WEIGHTS = "{weights}"  # in the arguments of a run: where its parent's weights a
 _HASH = 8
 _LONGEST = 60  # characters of a name in an id
 _INIT_FROM = "model.init_from"
-# a study repeats and compares runs itself; predictions are kept of labelled rows only
-_OF_A_STUDY = ("--seeds=null", "--against_scratch=false")
 
 
 @dataclass(frozen=True)
@@ -115,10 +113,7 @@ def _add_variant(plan: Plan, study: Study, variant: Variant, seed: int) -> None:
         weights = WEIGHTS
         if variant.from_step is not None:
             weights += f"/checkpoints/step-{variant.from_step}.ckpt"
-        arguments = [
-            *_evaluation_arguments(evaluation, variant),
-            f"--{_INIT_FROM}={weights}",
-        ]
+        arguments = [*_evaluation_arguments(evaluation, variant), f"--{_INIT_FROM}={weights}"]
         own = plan.configs[variant.name, evaluation.name]
         _add(plan, variant, evaluation.name, seed, arguments, own, base, variant.from_step)
 
@@ -142,12 +137,19 @@ def _add(
         run = same[0]
     else:
         steps, seeded = config["trainer"]["max_steps"], f"seed-{seed}"
+        keeps = "true" if config["model"].get("head") else "false"  # there are labelled rows
         run = PlannedRun(
             id=plan.begun.get(digest, f"{_slug(variant.name)}-{_slug(stage)}-{seeded}-{digest}"),
             stage=stage,
             variant=variant.name,
             seed=seed,
-            arguments=(*arguments, f"--seed_everything={seed}"),
+            arguments=(
+                *arguments,
+                "--seeds=null",  # whatever the config files say
+                "--against_scratch=false",
+                f"--keep_predictions={keeps}",
+                f"--seed_everything={seed}",
+            ),
             parent=None if parent is None else parent.id,
             steps=steps if steps and steps > 0 else None,
         )
@@ -158,12 +160,12 @@ def _add(
 
 def _base_arguments(study: Study, variant: Variant) -> list[str]:
     settings = [*to_arguments(study.settings), *to_arguments(variant.settings)]
-    return ["--config", str(study.base), *settings, *_OF_A_STUDY]
+    return ["--config", str(study.base), *settings]
 
 
 def _evaluation_arguments(evaluation: Evaluation, variant: Variant) -> list[str]:
     settings = [*to_arguments(evaluation.settings), *to_arguments(variant.evaluate)]
-    return ["--config", str(evaluation.config), *settings, *_OF_A_STUDY]
+    return ["--config", str(evaluation.config), *settings]
 
 
 def _resolve(study: Study, variant: Variant) -> tuple[Config, Encoder | None]:

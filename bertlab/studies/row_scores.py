@@ -34,12 +34,17 @@ def row_scores(path: Path, metric: str, value: float) -> NDArray[np.float64] | N
 def _candidates(lines: Sequence[dict[str, Any]], metric: str) -> Iterator[list[float]]:
     """Yield the scores of the rows in each way that the metric may have been counted."""
     golds = [line.get("gold", {}) for line in lines]
-    if metric == "accuracy" and all("label" in gold for gold in golds):
+    name = metric.rpartition("/")[2]  # of the first of several evaluation sets, whose rows are kept
+    if name == "accuracy" and all("label" in gold for gold in golds):
         labels = [str(line.get("label")) for line in lines]
-        yield [float(str(gold["label"]) == each) for gold, each in zip(golds, labels, strict=True)]
-    if metric in ("exact_match", "f1") and all("answers" in gold for gold in golds):
+        yield [
+            float(str(gold["label"]).strip() == label.strip())
+            for gold, label in zip(golds, labels, strict=True)
+        ]
+    if name in ("exact_match", "f1") and all(gold.get("answers") for gold in golds):
         answers = [line.get("answer", "") for line in lines]
         texts = [gold["answers"]["text"] for gold in golds]
-        for unanswerable in (False, True):  # SQuAD 1.1 and 2.0
+        # SQuAD 1.1, whose questions all have an answer, and 2.0
+        for unanswerable in (False, True) if all(texts) else (True,):
             exact, overlap = answer_scores(answers, texts, unanswerable)
-            yield exact if metric == "exact_match" else overlap
+            yield exact if name == "exact_match" else overlap

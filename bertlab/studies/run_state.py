@@ -75,7 +75,7 @@ class RunStatus:
         seconds: of wall time, all attempts together; of one at work, so far.
         exit_code: of the last attempt, if it ended and somebody saw it.
         last_line: of its log, if the state is ``failed``.
-        step: optimiser steps that its logs tell of; None before the first.
+        step: the last one in its logs, which count from 0; None before the first.
     """
 
     state: State
@@ -232,7 +232,7 @@ def last_line(path: Path) -> str:
 
 
 def last_step(directory: Path) -> int | None:
-    """Return the last optimiser step in the CSV logs of a run; None before the first."""
+    """Return the last optimiser step in the CSV logs of a run, from 0; None before the first."""
     logs = _logs(directory)
     if not logs:
         return None

@@ -108,7 +108,13 @@ def make_study(content: Config, where: str, folder: Path) -> Study:
             )
     base = _text(content.get("base"), f"{where}: base", "the config file that variants change")
     settings = as_overrides(content.get("settings"), f"{where}: settings")
-    settings |= budget_settings(content.get("budget"), f"{where}: budget")
+    budget = budget_settings(content.get("budget"), f"{where}: budget")
+    for key in settings.keys() & budget.keys():
+        raise ConfigError(
+            f"{where}: settings: found {key} beside budget, expected one of them "
+            "(on the command line: --set budget.steps=N)"
+        )
+    settings |= budget
     variants = _variants(content, where)
     names = [variant.name for variant in variants]
     baseline = str(content.get("baseline", names[0]))

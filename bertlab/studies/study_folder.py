@@ -1,6 +1,7 @@
 """The directory of a study: what was asked, what is in it, and whether the two still agree."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,13 @@ from bertlab.studies.collect import collect
 from bertlab.studies.overrides import Overrides, as_overrides
 from bertlab.studies.plan import Plan, PlannedRun, make_plan
 from bertlab.studies.scores import StudyScores
-from bertlab.studies.study_file import Study, make_study, with_absolute_paths
+from bertlab.studies.study_file import BASE, Study, make_study, with_absolute_paths
 from bertlab.whole_file import WholeFile
 
 STUDY_FILE = "study.yaml"
 _PLAN_FILE = "plan.json"
+_PLAN_KEYS = {"seeds": list, "runs": list, "configs": dict}
+_BUDGET = "budget."
 _SHOWN = 12  # lines of changes
 
 
@@ -81,7 +84,11 @@ def open_study(
             raise ConfigError(f"--set: {path} was begun without it; give the study's file")
         return study_folder(read_config(path / STUDY_FILE), path / STUDY_FILE, path)
     content = {"name": path.stem, **read_config(path)}
-    for key, more in (("settings", settings), ("evaluate_settings", evaluate_settings)):
+    own = dict(settings or {})
+    budget = {key: own.pop(key) for key in list(own) if key.startswith(_BUDGET)}
+    if budget:
+        content["budget"] = {key.removeprefix(_BUDGET): value for key, value in budget.items()}
+    for key, more in (("settings", own), ("evaluate_settings", evaluate_settings)):
         if more:
             content[key] = as_overrides(content.get(key), f"{path}: {key}") | more
     return study_folder(content, path, None if study_dir is None else Path(study_dir))
@@ -101,7 +108,8 @@ def study_folder(content: Config, file: Path, folder: Path | None) -> StudyFolde
     study = make_study(content, str(file), file.parent)
     absolute = with_absolute_paths(content, study)
     where = folder or Path("runs") / "studies" / study.name
-    return StudyFolder(where, absolute, study, make_plan(study))
+    begun = [path.name for path in (where / "runs").glob("*")]
+    return StudyFolder(where, absolute, study, make_plan(study, begun))
 
 
 def claim_study(folder: StudyFolder, accept_changes: bool) -> list[str]:
@@ -118,21 +126,57 @@ def claim_study(folder: StudyFolder, accept_changes: bool) -> list[str]:
         ConfigError: if runs would be left out; says what changed and what can be kept.
     """
     asked = _asked(folder)
-    file = folder.path / _PLAN_FILE
+    before = _read_plan(folder.path / _PLAN_FILE)
     changes: list[str] = []
-    if file.is_file():
-        before = json.loads(file.read_text("utf-8"))
-        changes = differences(asked["configs"], before["configs"])
-        if asked["seeds"] != before["seeds"]:
-            changes.append(f"seeds: {asked['seeds']} here, {before['seeds']} there")
+    if before is not None:
+        changes = _changes(asked, before)
         begun = [run for run in before["runs"] if (folder.path / "runs" / run).exists()]
         lost = [run for run in begun if run not in folder.plan.runs]
         if lost and not accept_changes:
             raise ConfigError(_explain(folder, changes, begun, lost))
     folder.path.mkdir(parents=True, exist_ok=True)
     keep_content(folder.path, folder.content)
-    write_json(file, asked)
+    write_json(folder.path / _PLAN_FILE, asked)
     return changes
+
+
+def _read_plan(path: Path) -> dict[str, Any] | None:
+    """Return what was asked when the study was last run; None if it was not."""
+    try:
+        content: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        if not all(isinstance(content[key], kind) for key, kind in _PLAN_KEYS.items()):
+            raise TypeError("its values are of other kinds")
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{path}: damaged: {error}; expected the plan of the study; remove the file, and what "
+            "changed since the study was begun is not looked for"
+        ) from None
+    return content
+
+
+def _changes(asked: dict[str, Any], before: dict[str, Any]) -> list[str]:
+    """Return what is asked otherwise than before, a line each."""
+    lines = []
+    if asked["seeds"] != before["seeds"]:
+        lines.append(f"seeds: {asked['seeds']} here, {before['seeds']} there")
+    now, then = asked["configs"], before["configs"]
+    lines += _new_and_gone("variant", now, then)
+    shared = [variant for variant in now if variant in then]
+    for variant in shared[:1]:  # all have the same
+        lines += _new_and_gone("evaluation", now[variant], then[variant])
+    for variant in shared:
+        for stage in now[variant]:
+            if stage in then[variant]:
+                prefix = f"{variant}: {'' if stage == BASE else stage + ': '}"
+                lines += differences(now[variant][stage], then[variant][stage], prefix)
+    return lines
+
+
+def _new_and_gone(kind: str, now: Iterable[str], then: Iterable[str]) -> list[str]:
+    new = [f"{kind} {name!r}: new" for name in now if name not in then]
+    return new + [f"{kind} {name!r}: taken out" for name in then if name not in now]
 
 
 def keep_content(folder: Path, content: Config) -> None:

@@ -374,23 +374,26 @@ def test_events_and_the_table_say_what_happens(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # five processes that import torch, on a machine with other work
 def test_real_fits_go_on_after_a_kill_and_repeat_the_undisturbed_results(
     tiny_config: Path, tmp_path: Path
 ) -> None:
-    settings = ("--config", str(tiny_config), "--trainer.max_steps=40")
-    parent = PlannedRun("base", "base", "v", 3, settings, steps=40)
-    child = PlannedRun("child", "more", "v", 3, (*settings, "--model.init_from={weights}"), "base")
+    settings = ("--config", str(tiny_config), "--trainer.max_steps=24")
+    parent = PlannedRun("base", "base", "v", 3, settings, steps=24)
+    more = ("--config", str(tiny_config), "--model.init_from={weights}")
+    child = PlannedRun("child", "more", "v", 3, more, "base", steps=6)
     plan = [parent, child]
     undisturbed, disturbed = tmp_path / "one", tmp_path / "two"
-    assert run_local(plan, undisturbed, on_change=lambda change: None).exit_code == 0
-    work = start(parent, disturbed, {})
+    # the number of threads decides the order of sums, and so the last digits
+    assert run_local(plan, undisturbed, threads=1, on_change=lambda change: None).exit_code == 0
+    work = start(parent, disturbed, worker_environments(1, 1, None)[0])
     assert not isinstance(work, State)
     wait_for((parent.directory(disturbed) / "checkpoints" / "last.ckpt").exists)
     work.process.kill()
     while work.poll() is None:
         time.sleep(0.02)
-    assert run_local(plan, disturbed, on_change=lambda change: None).exit_code == 0
+    assert run_local(plan, disturbed, threads=1, on_change=lambda change: None).exit_code == 0
     assert outcomes(parent, disturbed) == [Outcome.FAILED, Outcome.DONE]
     assert read_attempts(parent, disturbed)[1].resumed
     assert results(plan, disturbed) == results(plan, undisturbed)
-    assert last_step(parent.directory(disturbed)) == 40
+    assert last_step(parent.directory(disturbed)) == 23  # they count from 0
