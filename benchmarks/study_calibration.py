@@ -28,15 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
+from bertlab.studies.row_bootstrap import compare_examples
 from bertlab.studies.scores import Cell, Measure, StudyScores, VariantScores
-from bertlab.studies.statistics import (
-    LEVEL,
-    POWER,
-    compare,
-    compare_examples,
-    compare_study,
-    smallest_detectable,
-)
+from bertlab.studies.statistics import LEVEL, POWER, compare, compare_study, smallest_detectable
 
 Array = NDArray[np.float64]
 Found = tuple[str, float, int]  # figure, what is promised, studies in which it came true

@@ -14,13 +14,14 @@ from bertlab.errors import ConfigError, nearest
 from bertlab.seeding import seed_list
 from bertlab.studies.execution import execute
 from bertlab.studies.live_table import watch
-from bertlab.studies.local_executor import Summary, run_local
+from bertlab.studies.local_executor import run_local
 from bertlab.studies.overrides import parse_settings
 from bertlab.studies.plan_tables import print_plan, print_status
 from bertlab.studies.ray_executor import run_on_ray
 from bertlab.studies.report_cells import report_of
 from bertlab.studies.report_html import write_report
 from bertlab.studies.report_tables import print_report
+from bertlab.studies.schedule import Summary
 from bertlab.studies.slurm import write_slurm
 from bertlab.studies.study_folder import (
     STUDY_FILE,
@@ -45,8 +46,8 @@ _USAGE = """usage: bertlab study ACTION STUDY … [options]
 STUDY is a study file (configs/studies/…) or the directory of a study.
 
   --study_dir DIR            where the study of a file is kept; runs/studies/NAME by default
-  --set KEY=VALUE            the same for all variants; may be repeated
-  --evaluate_set KEY=VALUE   the same for all evaluations; may be repeated
+  --set KEY=VALUE            for all variants; may be repeated
+  --evaluate_set KEY=VALUE   for all evaluations, or NAME.KEY=VALUE for one; may be repeated
 
 Options of an action:  bertlab study ACTION --help
 """

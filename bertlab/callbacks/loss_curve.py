@@ -36,6 +36,8 @@ def read_curves(directory: Path) -> dict[str, Curve]:
     for log in sorted(directory.glob("csv/version_*/metrics.csv"), key=_version):
         with log.open(newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):
+                if not (row["step"] or "").isdigit():  # a line that a kill cut short
+                    continue
                 step = int(row["step"])
                 for name, value in row.items():
                     if name not in ("step", "epoch") and value:

@@ -13,17 +13,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any
 
 from bertlab.errors import ConfigError
-from bertlab.studies.plan import WEIGHTS, PlannedRun
+from bertlab.studies.planned_run import WEIGHTS, PlannedRun
 from bertlab.studies.run_state import (
     LOG_HEAD,
     Attempt,
@@ -37,45 +34,12 @@ from bertlab.studies.run_state import (
     seconds_until_last_sign,
     write_attempts,
 )
+from bertlab.studies.stop_signals import StopSignals
 
 FIT = (sys.executable, "-m", "bertlab", "fit")
 POLL = 0.1  # seconds between looks at a process
 GRACE = 30.0  # seconds that a process has to stop in before it is killed
 _STOPPED = 128  # a shell's exit code of a signal is above it
-
-
-class StopSignals:
-    """Notes Ctrl-C, SIGTERM and SIGHUP instead of ending the process, while it is entered.
-
-    Attributes:
-        number: of the first signal; None before it.
-        count: of signals so far: a second one means at once.
-    """
-
-    def __init__(self) -> None:
-        self.number: int | None = None
-        self.count = 0
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> "StopSignals":
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup sets it
-                    self._before[number] = signal.signal(number, self._note)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self.number = self.number or number
-        self.count += 1
 
 
 @dataclass

@@ -7,8 +7,9 @@ the measure. Signs are those of the measure; words say which is the better end w
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from bertlab.studies.row_bootstrap import ExampleComparison
 from bertlab.studies.scores import Measure, StudyScores
-from bertlab.studies.statistics import LEVEL, Comparison, ExampleComparison
+from bertlab.studies.statistics import LEVEL, Comparison
 
 FEW_SEEDS = 3  # up to here the deviation itself is hardly known
 

@@ -14,9 +14,9 @@ from rich.table import Table
 
 from bertlab.results import show
 from bertlab.run_directory import RESULTS
-from bertlab.studies.local_executor import Change, OnChange
-from bertlab.studies.plan import PlannedRun
+from bertlab.studies.planned_run import PlannedRun
 from bertlab.studies.run_state import State, is_done, read_states, read_status
+from bertlab.studies.schedule import Change, OnChange
 
 _ENDED = 8  # runs that ended, of which the table shows the last
 _UNTOLD = ("loss", "perplexity")  # metrics that a run is shown by only if it has no other

@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from bertlab.config_files import Config
@@ -14,44 +13,14 @@ from bertlab.errors import BertlabError, ConfigError
 from bertlab.resolved_config import resolve_arguments
 from bertlab.studies.config_checks import check_config, known_encoder
 from bertlab.studies.overrides import to_arguments
+from bertlab.studies.planned_run import WEIGHTS, PlannedRun
 from bertlab.studies.study_file import BASE, Evaluation, Study, Variant
 
-WEIGHTS = "{weights}"  # in the arguments of a run: where its parent's weights are
 _HASH = 8
+# keys of data and trainer that change neither what a run computes nor what it leaves
+_FREE = ("num_workers", "prepare_workers", "cache_dir", "log_every_n_steps", "enable_progress_bar")
 _LONGEST = 60  # characters of a name in an id
 _INIT_FROM = "model.init_from"
-
-
-@dataclass(frozen=True)
-class PlannedRun:
-    """One ``bertlab fit``.
-
-    Attributes:
-        id: its directory below ``runs`` of the study; readable, ends in a hash of what it computes.
-        stage: ``base``, or the name of an evaluation.
-        variant: the first variant that needs it; others may share it.
-        seed: of the run.
-        arguments: of ``bertlab fit``, without the run directory; ``{weights}`` stands for the
-            directory that its parent leaves.
-        parent: id of the run whose weights it starts from, or None.
-        steps: optimiser steps, if the config says how many.
-    """
-
-    id: str
-    stage: str
-    variant: str
-    seed: int
-    arguments: tuple[str, ...]
-    parent: str | None = None
-    steps: int | None = None
-
-    def directory(self, study: Path) -> Path:
-        """Return where ``bertlab fit`` keeps the run."""
-        return study / "runs" / self.id
-
-    def log(self, study: Path) -> Path:
-        """Return where what it prints is kept."""
-        return study / "logs" / f"{self.id}.log"
 
 
 @dataclass
@@ -129,8 +98,13 @@ def _add(
     from_step: int | None = None,
 ) -> PlannedRun:
     """Add a run, unless another variant has the same, and note that the variant needs it."""
-    content = {**config, "seed_everything": seed}
-    key = [content, None if parent is None else parent.id, from_step]
+    content = {
+        section: {key: value for key, value in found.items() if key not in _FREE}
+        if section in ("data", "trainer")
+        else found
+        for section, found in config.items()
+    }
+    key = [{**content, "seed_everything": seed}, None if parent is None else parent.id, from_step]
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:_HASH]
     same = [run for run in plan.runs.values() if run.id.endswith(digest)]
     if same:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from bertlab.printed_tables import print_table
 from bertlab.studies.cost import pretraining_cost
-from bertlab.studies.plan import Plan, PlannedRun
+from bertlab.studies.plan import Plan
+from bertlab.studies.planned_run import PlannedRun
 from bertlab.studies.run_state import read_states, read_status
 
 

@@ -12,10 +12,12 @@ from types import ModuleType
 from typing import Any
 
 from bertlab.errors import ConfigError
-from bertlab.studies.execution import FIT, GRACE, StopSignals, execute
-from bertlab.studies.local_executor import THREADS, Change, OnChange, Schedule, Summary
-from bertlab.studies.plan import PlannedRun
+from bertlab.studies.execution import FIT, GRACE, execute
+from bertlab.studies.local_executor import THREADS
+from bertlab.studies.planned_run import PlannedRun
 from bertlab.studies.run_state import State, is_done
+from bertlab.studies.schedule import Change, OnChange, Schedule, Summary
+from bertlab.studies.stop_signals import StopSignals
 
 LOST_NODES = 10  # times that Ray starts a task again because the machine under it went away
 OBJECT_STORE = 100 * 2**20  # bytes; Ray's default is a third of the memory, and we pass no data

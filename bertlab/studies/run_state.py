@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bertlab.errors import ConfigError
 from bertlab.run_directory import MANIFEST, RESULTS, write_json
-from bertlab.studies.plan import PlannedRun
+from bertlab.studies.planned_run import PlannedRun
 
 LOG_HEAD = "== "  # of the line with which an attempt begins in a run's log
 _TAIL = 8192  # bytes at the end of a log or CSV file in which its last line is looked for

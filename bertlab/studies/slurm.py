@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertlab.studies.plan import PlannedRun
+from bertlab.studies.planned_run import PlannedRun
 from bertlab.studies.run_state import State, read_states
 
 RUN_ONE = (sys.executable, "-m", "bertlab", "study", "run-one")

@@ -13,7 +13,8 @@ from bertlab.errors import ConfigError
 from bertlab.run_directory import manifest, write_json
 from bertlab.studies.collect import collect
 from bertlab.studies.overrides import Overrides, as_overrides
-from bertlab.studies.plan import Plan, PlannedRun, make_plan
+from bertlab.studies.plan import Plan, make_plan
+from bertlab.studies.planned_run import PlannedRun
 from bertlab.studies.scores import StudyScores
 from bertlab.studies.study_file import BASE, Study, make_study, with_absolute_paths
 from bertlab.whole_file import WholeFile
@@ -68,8 +69,9 @@ def open_study(
     Args:
         given: a study file, or the directory of a study.
         study_dir: where a file's study is run; ``runs/studies/NAME`` if not given.
-        settings: that override the file's, for all variants.
-        evaluate_settings: that override the file's, for all evaluations.
+        settings: that override the file's, for all variants; ``budget.steps`` its budget.
+        evaluate_settings: that override the file's, for all evaluations, or for the one whose name
+            a key begins with.
 
     Raises:
         ConfigError: if there is none, or it is not one.
@@ -88,10 +90,27 @@ def open_study(
     budget = {key: own.pop(key) for key in list(own) if key.startswith(_BUDGET)}
     if budget:
         content["budget"] = {key.removeprefix(_BUDGET): value for key, value in budget.items()}
-    for key, more in (("settings", own), ("evaluate_settings", evaluate_settings)):
+    common = _set_evaluations(content, dict(evaluate_settings or {}), str(path))
+    for key, more in (("settings", own), ("evaluate_settings", common)):
         if more:
             content[key] = as_overrides(content.get(key), f"{path}: {key}") | more
     return study_folder(content, path, None if study_dir is None else Path(study_dir))
+
+
+def _set_evaluations(content: Config, given: Overrides, where: str) -> Overrides:
+    """Put overrides that begin with an evaluation's name into its settings; return the others."""
+    evaluate = content.get("evaluate")
+    if isinstance(evaluate, list):
+        evaluate = content["evaluate"] = {Path(str(each)).stem: each for each in evaluate}
+    for key in list(given):
+        name, _, setting = key.partition(".")
+        if isinstance(evaluate, dict) and name in evaluate and setting:
+            entry = evaluate[name]
+            fields = entry if isinstance(entry, dict) else {"config": entry}
+            more = as_overrides({setting: given.pop(key)}, f"{where}: evaluate.{name}")
+            own = as_overrides(fields.get("settings"), f"{where}: evaluate.{name}.settings")
+            evaluate[name] = {**fields, "settings": own | more}
+    return given
 
 
 def study_folder(content: Config, file: Path, folder: Path | None) -> StudyFolder:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bertlab.studies.plan import PlannedRun
+    from bertlab.studies.planned_run import PlannedRun
 
 FAKE = (sys.executable, __file__)
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import yaml
 
-from bertlab.studies.plan import Plan, PlannedRun, make_plan
+from bertlab.studies.plan import Plan, make_plan
+from bertlab.studies.planned_run import PlannedRun
 from bertlab.studies.study_file import Study, make_study
 from bertlab.studies.study_folder import StudyFolder, open_study
 

@@ -8,7 +8,8 @@ import pytest
 from bertlab.errors import ConfigError
 from bertlab.studies.collect import collect
 from bertlab.studies.cost import pretraining_cost
-from bertlab.studies.plan import BASE, PlannedRun
+from bertlab.studies.plan import BASE
+from bertlab.studies.planned_run import PlannedRun
 from bertlab.studies.run_state import Attempt, Outcome, write_attempts
 from bertlab.studies.scores import StudyScores
 from bertlab.studies.study_folder import StudyFolder

@@ -12,16 +12,10 @@ from pathlib import Path
 import pytest
 
 from bertlab.errors import ConfigError
-from bertlab.studies.execution import StopSignals, execute, start, stop_all
+from bertlab.studies.execution import execute, start, stop_all
 from bertlab.studies.live_table import LiveTable, duration, event_line, main_result, watch
-from bertlab.studies.local_executor import (
-    Change,
-    Schedule,
-    Summary,
-    run_local,
-    worker_environments,
-)
-from bertlab.studies.plan import PlannedRun
+from bertlab.studies.local_executor import run_local, worker_environments
+from bertlab.studies.planned_run import PlannedRun
 from bertlab.studies.run_state import (
     Outcome,
     State,
@@ -32,6 +26,8 @@ from bertlab.studies.run_state import (
     read_states,
     read_status,
 )
+from bertlab.studies.schedule import Change, Schedule, Summary
+from bertlab.studies.stop_signals import StopSignals
 from tests.studies.fake_fit import FAKE, endless_family, fake_run, slow_family, wait_for
 
 Plan = list[PlannedRun]

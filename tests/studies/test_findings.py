@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertlab.studies.findings import conclude, describe, describe_examples, format_p, warnings
+from bertlab.studies.row_bootstrap import ExampleComparison
 from bertlab.studies.scores import Cell, Measure, StudyScores, VariantScores
-from bertlab.studies.statistics import Comparison, ExampleComparison, compare, compare_study
+from bertlab.studies.statistics import Comparison, compare, compare_study
 
 ACCURACY = Measure("mrpc", "accuracy")
 LOSS = Measure("mlm", "loss", higher_is_better=False, is_share=False)

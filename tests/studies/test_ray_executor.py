@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from bertlab.errors import ConfigError
-from bertlab.studies.local_executor import Change
 from bertlab.studies.ray_executor import check_resources, run_on_ray
 from bertlab.studies.run_state import Outcome, State, is_locked, last_step, read_attempts
+from bertlab.studies.schedule import Change
 from tests.studies.fake_fit import FAKE, fake_run
 
 SMALL = 80 * 2**20  # bytes of a node's object store: the least that Ray takes

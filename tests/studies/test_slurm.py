@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bertlab.studies.execution import execute
-from bertlab.studies.plan import PlannedRun
+from bertlab.studies.planned_run import PlannedRun
 from bertlab.studies.slurm import write_slurm
 from tests.studies.fake_fit import FAKE, fake_run
 

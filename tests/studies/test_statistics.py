@@ -9,15 +9,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bertlab.errors import DataError
+from bertlab.studies.row_bootstrap import compare_examples
 from bertlab.studies.scores import Cell, Measure, StudyScores, VariantScores
-from bertlab.studies.statistics import (
-    compare,
-    compare_examples,
-    compare_study,
-    holm,
-    smallest_detectable,
-    summarize,
-)
+from bertlab.studies.statistics import compare, compare_study, holm, smallest_detectable, summarize
 
 # Student (1908): hours of sleep gained by ten patients with two drugs
 DRUG_1 = dict(enumerate([0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]))
