@@ -33,7 +33,7 @@ def print_table(
             justify="right" if right else "left",
             overflow="fold",
             no_wrap=number == 0,
-            min_width=len(heading),
+            min_width=max(map(len, heading.split("\n"))),
         )
     for row in cells:
         table.add_row(*row)

@@ -18,6 +18,7 @@ from bertlab.studies.planned_run import PlannedRun
 from bertlab.studies.run_state import State, is_done, read_states, read_status
 from bertlab.studies.schedule import Change, OnChange
 
+HEADINGS = ("run", "state", "step", "elapsed", "result")
 _ENDED = 8  # runs that ended, of which the table shows the last
 _UNTOLD = ("loss", "perplexity")  # metrics that a run is shown by only if it has no other
 
@@ -89,12 +90,6 @@ class LiveTable:
         return status_row(self.runs[run], self.study, state, self.texts.get(run, ""))
 
 
-def status_table(plan: Sequence[PlannedRun], study: Path) -> Table:
-    """Return a table of all runs of a study as they are now."""
-    states = read_states(plan, study)
-    return _table([status_row(run, study, states[run.id]) for run in plan])
-
-
 def status_row(run: PlannedRun, study: Path, state: State, text: str = "") -> Sequence[str]:
     """Return the cells of a run.
 
@@ -105,16 +100,17 @@ def status_row(run: PlannedRun, study: Path, state: State, text: str = "") -> Se
         text: the last that is known of it; shown if it failed.
     """
     status = read_status(run, study, state)
-    reached = run.steps if state is State.DONE and run.steps else status.step  # logs count from 0
-    step = "" if reached is None else f"{reached:,}"
-    step += f" of {run.steps:,}" if run.steps is not None else ""
+    step = "" if status.step is None else f"{status.step + 1}"  # logs count from 0
+    if state is State.DONE:
+        step = ""
+    elif step and run.steps is not None:
+        step += f"/{run.steps}"
     result = text or status.last_line if state is State.FAILED else ""
     return (
         run.id,
-        state,
+        f"{state}, {status.attempts} attempts" if status.attempts > 1 else str(state),
         step,
         duration(status.seconds) if status.attempts else "",
-        str(status.attempts or ""),
         result or main_result(run.directory(study)),
     )
 
@@ -144,11 +140,9 @@ def _metric(name: str) -> str:
 
 def _table(rows: Sequence[Sequence[str]]) -> Table:
     table = Table()
-    table.add_column("run", overflow="fold")
-    table.add_column("state", no_wrap=True)
-    for heading in ("step", "elapsed", "attempts"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("result", overflow="fold")
+    for heading in HEADINGS:
+        right = heading in ("step", "elapsed")
+        table.add_column(heading, justify="right" if right else "left", overflow="fold")
     for row in rows:
         table.add_row(*map(escape, row))
     return table

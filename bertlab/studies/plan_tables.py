@@ -6,9 +6,10 @@ from pathlib import Path
 
 from bertlab.printed_tables import print_table
 from bertlab.studies.cost import pretraining_cost
+from bertlab.studies.live_table import HEADINGS, status_row
 from bertlab.studies.plan import Plan
 from bertlab.studies.planned_run import PlannedRun
-from bertlab.studies.run_state import read_states, read_status
+from bertlab.studies.run_state import read_states
 
 
 def print_plan(plan: Plan, study: Path) -> None:
@@ -42,12 +43,5 @@ def print_status(runs: Sequence[PlannedRun], study: Path) -> None:
         study: its directory.
     """
     states = read_states(runs, study)
-    rows = []
-    for run in runs:
-        found = read_status(run, study, states[run.id])
-        step = "" if found.step is None else f"{found.step + 1:,}"
-        step += f" of {run.steps:,}" if step and run.steps else ""
-        times = (str(found.attempts), f"{found.seconds:,.0f}")
-        rows.append((run.id, str(found.state), step, *times, found.last_line))
-    headings = ("run", "state", "step", "attempts", "seconds", "")
-    print_table(str(study), rows, headings)
+    rows = [status_row(run, study, states[run.id]) for run in runs]
+    print_table(str(study), rows, HEADINGS)
