@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bertlab.config_files import Config, split_arguments
+from bertlab.config_files import Config, take_options
 from bertlab.errors import ConfigError
 from bertlab.studies.overrides import parse_settings, parse_value
 from bertlab.studies.study_folder import study_folder
@@ -32,15 +32,7 @@ def main(command: str, argv: list[str]) -> int:
     if not argv or "-h" in argv or "--help" in argv:
         sys.stdout.write(_USAGE)
         return 0
-    given: dict[str, list[str]] = {key: [] for key in _OWN}
-    rest: list[str] = []
-    for key, value, tokens in split_arguments(argv):
-        if key not in _OWN:
-            rest += tokens
-        elif value is None:
-            raise ConfigError(f"{key}: expected a value after it")
-        else:
-            given[key].append(value)
+    given, rest = take_options(argv, _OWN)
     options = parse_options("run", rest)
     quiet_lightning()
     place = Path(given["--study_dir"][-1]) if given["--study_dir"] else None

@@ -136,6 +136,24 @@ def split_arguments(argv: Sequence[str]) -> Iterator[tuple[str, str | None, list
             position += 1
 
 
+def take_options(
+    argv: Sequence[str], keys: Sequence[str]
+) -> tuple[dict[str, list[str]], list[str]]:
+    """Return the values given for each of ``keys``, and the other arguments as they are.
+
+    Raises:
+        ConfigError: if one of them has no value.
+    """
+    taken: dict[str, list[str]] = {key: [] for key in keys}
+    rest: list[str] = []
+    for key, value, tokens in split_arguments(argv):
+        if key in taken:
+            taken[key].append(_needs_value(key, value))
+        else:
+            rest += tokens
+    return taken, rest
+
+
 def differences(found: Config, expected: Config, prefix: str = "") -> list[str]:
     """Return a line for each key whose values differ: ``key: found x, expected y``."""
     lines = []

@@ -14,11 +14,10 @@ from pathlib import Path
 
 import yaml
 
-from bertlab.checkpoints.run_checkpoint import BEST
-from bertlab.config_files import Composition, compose, split_arguments
+from bertlab.config_files import Composition, split_arguments
 from bertlab.errors import ConfigError
 from bertlab.printed_tables import print_table
-from bertlab.results import Results, show
+from bertlab.results import Results, read_results, show
 from bertlab.run_directory import choose_run_directory, write_json
 from bertlab.seeding import seed_list
 
@@ -59,7 +58,7 @@ class Repetition:
         return [*self.arguments, *more]
 
 
-def find_repetition(argv: Sequence[str]) -> Repetition | None:
+def find_repetition(argv: Sequence[str], plan: Composition) -> Repetition | None:
     """Return what ``fit`` is to repeat by its arguments and config files; None if it is one run.
 
     A run that goes on (``--ckpt_path``) is one run, whatever its config file says.
@@ -80,16 +79,11 @@ def find_repetition(argv: Sequence[str]) -> Repetition | None:
         raise ConfigError(f"{wanted[0]} and --ckpt_path: give one of them, not both")
     if "--ckpt_path" in values or "-h" in argv or "--help" in argv:
         return None
-    plan = compose(argv)
     given = {key: values[key] if key in values else _in_files(plan, key[2:]) for key in OPTIONS}
     against_scratch = given["--against_scratch"] not in _OFF
     if given["--seeds"] in _OFF and not against_scratch:
         return None
-    seeds = (
-        None
-        if given["--seeds"] in _OFF
-        else tuple(seed_list(yaml.safe_load(given["--seeds"] or "")))
-    )
+    seeds = None if given["--seeds"] in _OFF else _seeds(given["--seeds"])
     if seeds is not None and "--seed_everything" in values:
         raise ConfigError("--seeds and --seed_everything: give one of them, not both")
     if against_scratch and plan.init_from is None:
@@ -156,8 +150,8 @@ def report(repetition: Repetition) -> None:
 def _spreads(repetition: Repetition, scratch: bool) -> dict[str, Spread]:
     runs = [repetition.run_directory(seed, scratch) for seed in repetition.seeds or (None,)]
     return {
-        "last": spread([_read(run / "results.json") for run in runs]),
-        "best": spread([_read(run / BEST, "results") for run in runs]),
+        "last": spread([read_results(run) for run in runs]),
+        "best": spread([read_results(run, best=True) for run in runs]),
     }
 
 
@@ -189,12 +183,3 @@ def _in_files(plan: Composition, key: str) -> str | None:
     """Return the last value of a key in the config files, as YAML."""
     found = [content[key] for _, content in plan.files if key in content]
     return None if not found else json.dumps(found[-1])
-
-
-def _read(path: Path, key: str | None = None) -> Results:
-    """Return the metrics in a JSON file, or below a key of it; nothing where there is none."""
-    if not path.is_file():
-        return {}
-    content = json.loads(path.read_text("utf-8"))
-    results: Results = content if key is None else content[key]
-    return results

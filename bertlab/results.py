@@ -1,8 +1,13 @@
 """What a run reached on held-out text, beside the baselines that make it readable."""
 
+import json
+from pathlib import Path
+
 from lightning.pytorch import Trainer
 
+from bertlab.checkpoints.run_checkpoint import BEST
 from bertlab.printed_tables import print_table
+from bertlab.run_directory import RESULTS
 
 Results = dict[str, float]
 _SHARES = ("accuracy", "f1", "exact_match", "precision", "recall")
@@ -16,6 +21,16 @@ def held_out_results(trainer: Trainer, stage: str) -> Results:
         for name, value in trainer.callback_metrics.items()
         if name.startswith(f"{stage}/")
     }
+
+
+def read_results(run: Path, best: bool = False) -> Results:
+    """Return what a run wrote of its last step, or of its best; nothing where it wrote none."""
+    path = run / (BEST if best else RESULTS)
+    if not path.is_file():
+        return {}
+    content = json.loads(path.read_text("utf-8"))
+    results: Results = content["results"] if best else content
+    return results
 
 
 def print_results(results: Results, title: str) -> None:

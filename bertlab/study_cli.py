@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
@@ -9,7 +10,7 @@ from typing import Any, Literal
 from jsonargparse import ArgumentParser
 
 from bertlab.arguments import parse_arguments
-from bertlab.config_files import split_arguments
+from bertlab.config_files import take_options
 from bertlab.errors import ConfigError, nearest
 from bertlab.seeding import seed_list
 from bertlab.studies.execution import execute
@@ -21,7 +22,6 @@ from bertlab.studies.ray_executor import run_on_ray
 from bertlab.studies.report_cells import report_of
 from bertlab.studies.report_html import write_report
 from bertlab.studies.report_tables import print_report
-from bertlab.studies.schedule import Summary
 from bertlab.studies.slurm import write_slurm
 from bertlab.studies.study_folder import (
     STUDY_FILE,
@@ -75,15 +75,7 @@ def main(command: str, argv: list[str]) -> int:
         raise ConfigError(f"study {action}: found no study, expected its file or directory")
     if len(names) > 1 and action != "compare":
         raise ConfigError(f"study {action}: found {' '.join(names)}, expected one study")
-    common: dict[str, list[str]] = {key: [] for key in _COMMON}
-    own: list[str] = []
-    for key, value, tokens in split_arguments(rest[len(names) :]):
-        if key not in _COMMON:
-            own += tokens
-        elif value is None:
-            raise ConfigError(f"{key}: expected a value after it")
-        else:
-            common[key].append(value)
+    common, own = take_options(rest[len(names) :], _COMMON)
     options = parse_options(action, own)
     study_dir = common["--study_dir"][-1] if common["--study_dir"] else None
     settings = parse_settings(common["--set"], "--set")
@@ -145,41 +137,15 @@ def run(
         if given is not None and not given >= least:  # NaN is not either
             raise ConfigError(f"{name}: found {given}, expected {least} or more")
     folder = folders[0]
-    return run_study(
-        folder,
-        accept_changes,
-        lambda on_change: (
-            run_local(
-                folder.runs,
-                folder.path,
-                workers=workers,
-                threads=threads,
-                devices=devices,
-                retries=retries,
-                on_change=on_change,
-            )
-            if executor == "local"
-            else run_on_ray(
-                folder.runs,
-                folder.path,
-                address=address,
-                cpus=cpus,
-                gpus=gpus,
-                retries=retries,
-                on_change=on_change,
-            )
-        ),
-    )
-
-
-def run_study(
-    folder: StudyFolder, accept_changes: bool, execute_runs: Callable[[Any], Summary]
-) -> int:
-    """Execute a study's runs while showing them, and report; return the exit code."""
     for change in claim_study(folder, accept_changes):
         sys.stdout.write(f"changed: {change}\n")
     with watch(folder.runs, folder.path) as on_change:
-        summary = execute_runs(on_change)
+        execute_all = (
+            partial(run_local, workers=workers, threads=threads, devices=devices)
+            if executor == "local"
+            else partial(run_on_ray, address=address, cpus=cpus, gpus=gpus)
+        )
+        summary = execute_all(folder.runs, folder.path, retries=retries, on_change=on_change)
     for line in summary.lines(folder.path):
         sys.stdout.write(line + "\n")
     if summary.done:

@@ -40,7 +40,7 @@ from bertlab.seeding import choose_seed
 from bertlab.starting_point import StartingPoint, find_starting_point
 from bertlab.tasks import Task, TaskContext
 from bertlab.trainer import make_trainer, quiet_lightning
-from bertlab.training_length import steps_for_tokens, training_size
+from bertlab.training_length import is_endless, steps_for_tokens, training_size
 from bertlab.training_parser import (
     TRAINER_DEFAULTS,
     add_data,
@@ -54,10 +54,10 @@ from bertlab.training_parser import (
 def main(command: str, argv: list[str]) -> int:
     """Run ``fit``, ``validate``, ``test`` or ``predict``; return the exit code."""
     quiet_lightning()
-    repetition = find_repetition(argv) if command == "fit" else None
+    plan = compose(argv)
+    repetition = find_repetition(argv, plan) if command == "fit" else None
     if repetition is not None:
         return fit_repeatedly(repetition)
-    plan = compose(argv)
     helping = "-h" in argv or "--help" in argv
     if command != "fit" and plan.ckpt_path is None and plan.init_from is None and not helping:
         raise ConfigError(
@@ -179,7 +179,7 @@ class TrainingCLI(LightningCLI):
         if self.config.max_tokens is not None:
             steps = steps_for_tokens(self.config.max_tokens, trainer, self.datamodule)
             trainer.fit_loop.epoch_loop.max_steps = steps
-        endless = trainer.max_steps == -1 and trainer.max_epochs in (None, -1)
+        endless = is_endless(trainer.max_steps, trainer.max_epochs)
         check_schedule(self.model.optimizer_config, endless, run_timer(trainer) is not None)
         self.datamodule.check_division(trainer.world_size, trainer.accumulate_grad_batches)
         self._choose_best_by()
@@ -243,11 +243,10 @@ class TrainingCLI(LightningCLI):
             self._keep_predictions()
         if self.trainer.is_global_zero:
             print_results(results, f"{self.directory}: step {step}")
-            best = None
             if self.plan.head is not None:
                 best = record_best(self.trainer, self.model, self.directory)
-            if best is not None:
-                _say(best)
+                if best is not None:
+                    _say(best)
             self._complain()
             if self.model.complaints:
                 write_json(self.directory / COMPLAINTS, self.model.complaints)

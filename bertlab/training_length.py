@@ -9,16 +9,26 @@ from bertlab.data.task_data import TaskData
 from bertlab.errors import ConfigError
 
 
+def is_endless(max_steps: int, max_epochs: int | None) -> bool:
+    """Whether neither steps nor epochs end a run."""
+    return max_steps == -1 and max_epochs in (None, -1)
+
+
+def check_only_end(endless: bool) -> None:
+    """Raise ConfigError if a run that ``max_tokens`` ends has another end as well."""
+    if not endless:
+        raise ConfigError(
+            "max_tokens: found trainer.max_steps or trainer.max_epochs beside it; give one of them"
+        )
+
+
 def steps_for_tokens(max_tokens: float, trainer: Trainer, data: TaskData) -> int:
     """Return the optimiser steps that read about ``max_tokens``.
 
     Raises:
         ConfigError: if it is less than a step's, or the run has another end as well.
     """
-    if trainer.max_steps != -1 or trainer.max_epochs not in (None, -1):
-        raise ConfigError(
-            "max_tokens: found trainer.max_steps or trainer.max_epochs beside it; give one of them"
-        )
+    check_only_end(is_endless(trainer.max_steps, trainer.max_epochs))
     _, a_step = data.mean_lengths()
     if not max_tokens >= a_step:  # NaN is not either
         raise ConfigError(

@@ -50,3 +50,19 @@ class WholeFile:
         with contextlib.suppress(OSError):  # of the last write, on a full disk
             self._file.close()
         self._partial.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, text: str) -> Path:
+    """Write a file, or leave none behind, and return its path.
+
+    Raises:
+        DataError: if it cannot be written.
+    """
+    file = WholeFile(path)
+    try:
+        file.write(text)
+        file.close()
+    except BaseException:
+        file.discard()
+        raise
+    return path

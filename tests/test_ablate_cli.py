@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bertlab import ablate_cli
-from bertlab.studies.plan import BASE
+from bertlab.studies.study_file import BASE
 from bertlab.studies.study_folder import StudyFolder
 from tests.conftest import Command
 from tests.studies.small_study import opened, write_study

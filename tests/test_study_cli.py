@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bertlab.studies.plan import BASE
+from bertlab.studies.study_file import BASE
 from bertlab.studies.study_folder import StudyFolder, claim_study, open_study
 from tests.conftest import Command
 from tests.studies.small_study import finish, opened, write_study, write_yaml

@@ -12,7 +12,8 @@ from bertlab.config_files import Composition, Config
 from bertlab.objectives.masking import MaskingRecipe
 from bertlab.resolved_config import resolve_arguments
 from bertlab.studies import plan
-from bertlab.studies.plan import BASE, variant_settings
+from bertlab.studies.plan import variant_settings
+from bertlab.studies.study_file import BASE
 from bertlab.studies.study_folder import StudyFolder, open_study
 
 CONFIGS = Path(__file__).parents[1] / "configs"

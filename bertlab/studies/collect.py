@@ -6,19 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.callbacks.loss_curve import read_curves
-from bertlab.checkpoints.run_checkpoint import BEST
 from bertlab.config_files import Config, read_config
 from bertlab.errors import ConfigError, nearest
 from bertlab.heads.base import Head
 from bertlab.model_building import build_tasks
-from bertlab.results import is_share
-from bertlab.run_directory import COMPLAINTS, MANIFEST, PREDICTIONS, RESULTS
+from bertlab.results import is_share, read_results
+from bertlab.run_directory import COMPLAINTS, MANIFEST, PREDICTIONS
 from bertlab.studies.cost import Cost, measured_cost, pretraining_cost
-from bertlab.studies.plan import BASE, Plan, variant_settings
+from bertlab.studies.plan import Plan, variant_settings
 from bertlab.studies.row_scores import row_scores
 from bertlab.studies.run_state import State, is_done, read_states, read_status
 from bertlab.studies.scores import Cell, Curve, Measure, StudyScores, VariantScores
-from bertlab.studies.study_file import Evaluation, Study, Variant
+from bertlab.studies.study_file import BASE, Evaluation, Study, Variant
 
 
 def collect(study: Study, plan: Plan, folder: Path) -> StudyScores:
@@ -73,11 +72,11 @@ def _own_metric(study: Study, plan: Plan, folder: Path, stage: str) -> tuple[str
     head = _head(plan.configs[study.baseline, stage])
     if head is None:
         return None
-    metric, mode = head[1].monitor
+    metric, mode = head.monitor
     for (_, each, _), run in plan.cells.items():
         directory = plan.runs[run].directory(folder)
         if each == stage and is_done(directory):
-            ends = {name.rpartition("/")[2] for name in _read(directory / RESULTS)}
+            ends = {name.rpartition("/")[2] for name in read_results(directory)}
             return (
                 ("accuracy", "max") if metric not in ends and "accuracy" in ends else (metric, mode)
             )
@@ -112,7 +111,7 @@ def _cell(study: Study, plan: Plan, folder: Path, variant: Variant, measure: Mea
     stage = BASE if evaluation is None else evaluation.name
     step = "last" if evaluation is None else evaluation.step
     for seed in study.seeds:
-        directory = plan.runs[plan.cells[variant.name, stage, seed]].directory(folder)
+        directory = plan.run_of(variant.name, stage, seed).directory(folder)
         if not is_done(directory):
             continue
         results = _results(directory, evaluation)
@@ -149,9 +148,9 @@ def _failures(
 ) -> list[str]:
     """Return a line for each failed run that a variant needs."""
     lines = []
-    for stage in (BASE, *(evaluation.name for evaluation in study.evaluations)):
+    for stage in study.stages:
         for seed in study.seeds:
-            run = plan.runs[plan.cells[variant, stage, seed]]
+            run = plan.run_of(variant, stage, seed)
             if states[run.id] is State.FAILED:
                 line = read_status(run, folder, State.FAILED).last_line
                 lines.append(f"{run.id}: {line}")
@@ -162,14 +161,13 @@ def _add_runs(
     found: VariantScores, study: Study, plan: Plan, folder: Path, variant: Variant
 ) -> None:
     """Add costs, times and curves of a variant's runs."""
-    stages = [BASE, *(evaluation.name for evaluation in study.evaluations)]
     for seed in study.seeds:
-        runs = [plan.runs[plan.cells[variant.name, stage, seed]] for stage in stages]
+        runs = [plan.run_of(variant.name, stage, seed) for stage in study.stages]
         if all(is_done(run.directory(folder)) for run in runs):
             found.seconds[seed] = sum(read_status(run, folder, State.DONE).seconds for run in runs)
         for metric, curve in _curves(runs[0].directory(folder)).items():
             found.curves.setdefault(metric, {})[seed] = curve
-    costs = [_cost(plan, folder, variant.name, stage, study.seeds) for stage in stages]
+    costs = [_cost(plan, folder, variant.name, stage, study.seeds) for stage in study.stages]
     costs[0] = _until_step(costs[0], plan.configs[variant.name, BASE], variant.from_step)
     found.tokens = None if costs[0] is None else costs[0].tokens
     known = [cost.flops for cost in costs if cost is not None]
@@ -179,7 +177,7 @@ def _add_runs(
 def _cost(plan: Plan, folder: Path, variant: str, stage: str, seeds: Iterable[int]) -> Cost | None:
     """Return what a stage cost by the record of a run, or will by its config."""
     for seed in seeds:
-        directory = plan.runs[plan.cells[variant, stage, seed]].directory(folder)
+        directory = plan.run_of(variant, stage, seed).directory(folder)
         if (directory / MANIFEST).is_file() and (directory / "config.yaml").is_file():
             manifest = _read(directory / MANIFEST)
             if "training_tokens" in manifest:
@@ -199,7 +197,7 @@ def _until_step(cost: Cost | None, config: Config, step: int | None) -> Cost | N
 def _base_results(
     study: Study, plan: Plan, folder: Path, variant: str
 ) -> dict[int, dict[str, float]]:
-    runs = {seed: plan.runs[plan.cells[variant, BASE, seed]] for seed in study.seeds}
+    runs = {seed: plan.run_of(variant, BASE, seed) for seed in study.seeds}
     return {
         seed: _results(run.directory(folder), None)
         for seed, run in runs.items()
@@ -209,10 +207,8 @@ def _base_results(
 
 def _results(directory: Path, evaluation: Evaluation | None) -> dict[str, float]:
     """Return the metrics of the step that counts."""
-    if evaluation is not None and evaluation.step == "best" and (directory / BEST).is_file():
-        best: dict[str, float] = _read(directory / BEST)["results"]
-        return best
-    return _read(directory / RESULTS)
+    wants_best = evaluation is not None and evaluation.step == "best"
+    return (wants_best and read_results(directory, best=True)) or read_results(directory)
 
 
 def _value(results: Mapping[str, float], measure: Measure) -> float | None:
@@ -235,11 +231,9 @@ def _curves(directory: Path) -> dict[str, Curve]:
     return curves
 
 
-def _head(config: dict[str, Any]) -> tuple[str, Head] | None:
-    for name, task in build_tasks(config["model"]).items():
-        if isinstance(task, Head):
-            return name, task
-    return None
+def _head(config: dict[str, Any]) -> Head | None:
+    tasks = build_tasks(config["model"]).values()
+    return next((task for task in tasks if isinstance(task, Head)), None)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from bertlab.model_building import build_tasks, check_lengths
 from bertlab.module import check_tasks
 from bertlab.optimization import AdamWConfig, check_schedule
 from bertlab.studies.cost import meta_encoder
+from bertlab.training_length import check_only_end, is_endless
 from bertlab.training_parser import data_class
 
 # tasks and data are introduced to each other; what they check does not depend on it
@@ -44,13 +45,11 @@ def _check_length_of_run(config: Config) -> None:
     for key in ("max_steps", "max_epochs"):
         if trainer[key] is not None and (trainer[key] == 0 or trainer[key] < -1):
             raise ConfigError(f"trainer.{key}: found {trainer[key]}, expected 1 or more, or -1")
-    endless = trainer["max_steps"] == -1 and trainer["max_epochs"] in (None, -1)
-    if tokens is not None and not endless:
-        raise ConfigError(
-            "max_tokens: found trainer.max_steps or trainer.max_epochs beside it; give one of them"
-        )
-    if tokens is not None and not tokens > 0:
-        raise ConfigError(f"max_tokens: found {tokens:g}, expected above 0")
+    endless = is_endless(trainer["max_steps"], trainer["max_epochs"])
+    if tokens is not None:
+        check_only_end(endless)
+        if not tokens > 0:
+            raise ConfigError(f"max_tokens: found {tokens:g}, expected above 0")
     timed = trainer["max_time"] is not None
     if timed:
         try:

@@ -1,6 +1,5 @@
 """What a study does while it runs: a live table on a terminal, a line for each event elsewhere."""
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,8 +11,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from bertlab.results import show
-from bertlab.run_directory import RESULTS
+from bertlab.results import read_results, show
 from bertlab.studies.planned_run import PlannedRun
 from bertlab.studies.run_state import State, is_done, read_states, read_status
 from bertlab.studies.schedule import Change, OnChange
@@ -119,7 +117,7 @@ def main_result(directory: Path) -> str:
     """Return the first metric of a finished run that says how good it is; else an empty string."""
     if not is_done(directory):
         return ""
-    results: dict[str, float] = json.loads((directory / RESULTS).read_text("utf-8"))
+    results = read_results(directory)
     names = [name for name in results if not _metric(name).startswith(("unigram", "majority"))]
     names.sort(key=lambda name: _metric(name) in _UNTOLD)  # stable: else the run's order
     if not names:

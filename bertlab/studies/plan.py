@@ -40,6 +40,10 @@ class Plan:
     configs: dict[tuple[str, str], Config] = field(default_factory=dict)
     begun: dict[str, str] = field(default_factory=dict)
 
+    def run_of(self, variant: str, stage: str, seed: int) -> PlannedRun:
+        """Return the run that a variant is scored by."""
+        return self.runs[self.cells[variant, stage, seed]]
+
     def in_order(self) -> list[PlannedRun]:
         """Return the runs, parents first."""
         return list(self.runs.values())
@@ -209,10 +213,9 @@ def _resolve_evaluation(
 
 
 def _refuse_equal(plan: Plan, study: Study) -> None:
-    stages = [BASE, *(evaluation.name for evaluation in study.evaluations)]
     seen: dict[tuple[str, ...], str] = {}
     for variant in study.variants:
-        ids = tuple(plan.cells[variant.name, stage, study.seeds[0]] for stage in stages)
+        ids = tuple(plan.cells[variant.name, stage, study.seeds[0]] for stage in study.stages)
         if ids in seen:
             raise ConfigError(
                 f"study {study.name}: the variants {seen[ids]!r} and {variant.name!r} are the same "
@@ -254,6 +257,3 @@ def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9.+=]+", "-", name)[:_LONGEST].strip("-.") or "variant"
-
-
-__all__ = ["BASE", "WEIGHTS", "Plan", "PlannedRun", "make_plan", "variant_settings"]

@@ -18,7 +18,7 @@ from bertlab.studies.report_cells import (
 )
 from bertlab.studies.report_tables import latex, markdown, markdown_text
 from bertlab.studies.scores import StudyScores
-from bertlab.whole_file import WholeFile
+from bertlab.whole_file import write_whole
 
 # the page may load nothing and run nothing, whatever is in it
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -66,7 +66,7 @@ def write_report(report: Report, folder: Path) -> list[Path]:
         "report.tex": latex(report),
         **{f"{picture.name}.svg": _on_white(picture.svg) for picture in every},
     }
-    return [_write(folder / name, text) for name, text in texts.items()]
+    return [write_whole(folder / name, text) for name, text in texts.items()]
 
 
 def html(report: Report, drawn: list[list[Picture]]) -> str:
@@ -177,14 +177,3 @@ def _figure(picture: Picture) -> str:
 def _on_white(svg: str) -> str:
     """Return a picture that can be read where the viewer's own ground is dark."""
     return svg.replace("<svg", '<svg style="background: white"', 1)
-
-
-def _write(path: Path, text: str) -> Path:
-    file = WholeFile(path)
-    try:
-        file.write(text)
-        file.close()
-    except BaseException:
-        file.discard()
-        raise
-    return path

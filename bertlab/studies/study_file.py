@@ -1,6 +1,6 @@
 """Reads a study: a base config, variants, seeds, and what each is evaluated on."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -88,6 +88,11 @@ class Study:
     evaluations: tuple[Evaluation, ...]
     baseline: str
 
+    @property
+    def stages(self) -> list[str]:
+        """The base run and the evaluations, by name."""
+        return [BASE, *(evaluation.name for evaluation in self.evaluations)]
+
 
 def make_study(content: Config, where: str, folder: Path) -> Study:
     """Make a study of the content of its file.
@@ -100,12 +105,7 @@ def make_study(content: Config, where: str, folder: Path) -> Study:
     Raises:
         ConfigError: if a key is unknown, missing or of another kind.
     """
-    for key in content:
-        if key not in KEYS:
-            raise ConfigError(
-                f"{where}: no key is called {key!r}{nearest(str(key), KEYS)} "
-                f"(there are: {', '.join(KEYS)})"
-            )
+    _check_keys(content, KEYS, where)
     base = _text(content.get("base"), f"{where}: base", "the config file that variants change")
     settings = as_overrides(content.get("settings"), f"{where}: settings")
     budget = budget_settings(content.get("budget"), f"{where}: budget")
@@ -227,12 +227,7 @@ def _evaluation(
     name: str, entry: object, common: Overrides, where: str, folder: Path
 ) -> Evaluation:
     fields = {"config": entry} if isinstance(entry, str) else _mapping(entry, where)
-    for key in fields:
-        if key not in _EVALUATION_KEYS:
-            raise ConfigError(
-                f"{where}: no key is called {key!r}{nearest(str(key), _EVALUATION_KEYS)} "
-                f"(there are: {', '.join(_EVALUATION_KEYS)})"
-            )
+    _check_keys(fields, _EVALUATION_KEYS, where)
     config = _text(fields.get("config"), f"{where}.config", "a config file of bertlab fit")
     metric, step = fields.get("metric"), fields.get("step", "last")
     if metric is not None:
@@ -257,6 +252,15 @@ def _seeds(given: object, where: str) -> list[int]:
         return [choose_seed(seed) for seed in seed_list(given)]
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
+
+
+def _check_keys(given: Config, known: Sequence[str], where: str) -> None:
+    for key in given:
+        if key not in known:
+            raise ConfigError(
+                f"{where}: no key is called {key!r}{nearest(str(key), known)} "
+                f"(there are: {', '.join(known)})"
+            )
 
 
 def _mapping(given: object, where: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from bertlab.studies.plan import Plan, make_plan
 from bertlab.studies.planned_run import PlannedRun
 from bertlab.studies.scores import StudyScores
 from bertlab.studies.study_file import BASE, Study, make_study, with_absolute_paths
-from bertlab.whole_file import WholeFile
+from bertlab.whole_file import write_whole
 
 STUDY_FILE = "study.yaml"
 _PLAN_FILE = "plan.json"
@@ -200,9 +200,8 @@ def _new_and_gone(kind: str, now: Iterable[str], then: Iterable[str]) -> list[st
 
 def keep_content(folder: Path, content: Config) -> None:
     """Write the study file of a study's directory, whole or not at all."""
-    file = WholeFile(folder / STUDY_FILE)
-    file.write(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
-    file.close()
+    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    write_whole(folder / STUDY_FILE, text)
 
 
 def _asked(folder: StudyFolder) -> dict[str, Any]:

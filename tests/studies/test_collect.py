@@ -8,10 +8,10 @@ import pytest
 from bertlab.errors import ConfigError
 from bertlab.studies.collect import collect
 from bertlab.studies.cost import pretraining_cost
-from bertlab.studies.plan import BASE
 from bertlab.studies.planned_run import PlannedRun
 from bertlab.studies.run_state import Attempt, Outcome, write_attempts
 from bertlab.studies.scores import StudyScores
+from bertlab.studies.study_file import BASE
 from bertlab.studies.study_folder import StudyFolder
 from tests.studies.small_study import TASK, finish, opened, write_yaml
 

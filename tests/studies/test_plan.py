@@ -7,8 +7,9 @@ import pytest
 
 from bertlab.errors import ConfigError
 from bertlab.resolved_config import resolve_arguments
-from bertlab.studies.plan import BASE, make_plan, variant_settings
+from bertlab.studies.plan import make_plan, variant_settings
 from bertlab.studies.planned_run import WEIGHTS
+from bertlab.studies.study_file import BASE
 from tests.studies.small_study import BASE as BASE_CONFIG
 from tests.studies.small_study import TASK, TWO, plan_of, read_study, write_yaml
 

@@ -9,7 +9,7 @@ import yaml
 
 from bertlab.config_files import read_config
 from bertlab.errors import ConfigError
-from bertlab.studies.plan import BASE
+from bertlab.studies.study_file import BASE
 from bertlab.studies.study_folder import StudyFolder, claim_study, open_study
 from tests.studies.small_study import TASK, TWO, finish, opened, write_study, write_yaml
 
