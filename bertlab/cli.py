@@ -20,6 +20,8 @@ COMMANDS = {
     "ablate": ("bertlab.ablate_cli", "an ablation in one line"),
     "tokenizer": ("bertlab.data_cli", "train a WordPiece vocabulary"),
     "prepare": ("bertlab.data_cli", "tokenise a corpus once and print its data report"),
+    "plugins": ("bertlab.plugins_cli", "what is installed, what it takes, and what is broken"),
+    "new-plugin": ("bertlab.new_plugin_cli", "write a package with a plugin of your own"),
     "export": ("bertlab.export_cli", "write a Hugging Face folder"),
 }
 
@@ -82,23 +84,42 @@ def run(arguments: list[str]) -> int:
         sys.stdout.write(f"bertlab {__version__}\n")
         return 0
     if command not in COMMANDS:
-        raise ConfigError(
-            f"no subcommand is called {command!r}{nearest(command, COMMANDS)} "
-            f"(there are: {', '.join(COMMANDS)})"
-        )
+        return run_added(command, rest)
     module = importlib.import_module(COMMANDS[command][0])
     exit_code: int = module.main(command, rest)
     return exit_code
 
 
+def run_added(command: str, arguments: list[str]) -> int:
+    """Run a subcommand that a plugin adds.
+
+    Raises:
+        ConfigError: if there is no such subcommand.
+    """
+    from bertlab.hooks import subcommands  # noqa: PLC0415  imports the plugins' modules
+
+    added = subcommands()
+    if command not in added:
+        known = [*COMMANDS, *added]
+        raise ConfigError(
+            f"no subcommand is called {command!r}{nearest(command, known)} "
+            f"(there are: {', '.join(known)})"
+        )
+    return added[command].main(arguments)
+
+
 def usage() -> str:
     """Return the text of ``bertlab --help``."""
+    from bertlab.hooks import subcommands  # noqa: PLC0415  imports the plugins' modules
+
+    added = [each for name, each in subcommands().items() if name not in COMMANDS]
     lines = [
         "usage: bertlab [--version] [--help] COMMAND …",
         "",
         "Pre-train, fine-tune and ablate BERT from config files.",
         "",
         *(f"  {name:<11}{line}" for name, (_, line) in COMMANDS.items()),
+        *(f"  {each.name:<11}{each.help}" for each in added),
         "",
         "Start with:  bertlab fit --config configs/quickstart.yaml",
         "Options of a command:  bertlab COMMAND --help",

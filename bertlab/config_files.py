@@ -29,6 +29,7 @@ class Composition:
         encoder: entry-point name of the encoder.
         objectives: entry-point names of the objectives, in order.
         objectives_named: whether a file or argument named them; else they are the default ones.
+        metrics: entry-point names of further metrics.
         head: entry-point name of the head, for fine-tuning; there are no objectives then.
         init_from: ``model.init_from``, if given anywhere.
         ckpt_path: ``--ckpt_path``, if given.
@@ -39,6 +40,7 @@ class Composition:
     encoder: str = "bert"
     objectives: list[str] = field(default_factory=lambda: list(DEFAULT_OBJECTIVES))
     objectives_named: bool = False
+    metrics: list[str] = field(default_factory=list)
     head: str | None = None
     init_from: str | None = None
     ckpt_path: str | None = None
@@ -114,7 +116,8 @@ def compose(argv: Sequence[str], base: Config | None = None) -> Composition:
             )
         plan.objectives = []
     for _, content in plan.files:
-        _keep_objectives(content, plan.objectives)
+        _keep(content, "objectives", plan.objectives)
+        _keep(content, "metrics", plan.metrics)
     return plan
 
 
@@ -180,6 +183,8 @@ def _add_content(plan: Composition, path: Path, content: Config) -> None:
     plan.head = _named_plugin(path, model, "head") or plan.head
     if model.get("objectives") is not None:
         model["objectives"] = _name_objectives(plan, model["objectives"], f"{path}: ")
+    if model.get("metrics") is not None:
+        model["metrics"] = _name_metrics(plan, model["metrics"], f"{path}: ")
     plan.init_from = model.get("init_from", plan.init_from)
     plan.files.append((path, content))
 
@@ -199,15 +204,16 @@ def _named_plugin(path: Path, model: Config, key: str) -> str | None:
 def _add_argument(plan: Composition, key: str, value: str | None, tokens: list[str]) -> None:
     one_objective = key.startswith("--model.objectives.") and key.count(".") == 2
     if key == "--model.objectives" or one_objective:
-        given = _parse(_needs_value(key, value))
+        given = _parse(_needs_value(key, value), "model.objectives", "[mlm, nsp]")
         if one_objective:  # changes one and leaves the others, the default ones too
             plan.objectives_named = True
             given = {key.rsplit(".", 1)[1]: given}
         for name, arguments in _name_objectives(plan, given, "").items():
-            for argument, setting in (arguments or {}).items():
-                plan.arguments.append(
-                    f"--model.objectives.{name}.{argument}={yaml_inline(setting)}"
-                )
+            plan.arguments += _as_arguments(f"--model.objectives.{name}", arguments)
+    elif key == "--model.metrics":
+        given = _parse(_needs_value(key, value), "model.metrics", "[NAME, …]")
+        for name, arguments in _name_metrics(plan, given, "").items():
+            plan.arguments += _as_arguments(f"--model.metrics.{name}", arguments)
     elif key in ("--model.encoder", "--model.encoder.name"):
         plan.encoder = _needs_value(key, value)
     elif key in ("--model.head", "--model.head.name"):
@@ -218,6 +224,26 @@ def _add_argument(plan: Composition, key: str, value: str | None, tokens: list[s
         if key == "--model.init_from":
             plan.init_from = None if value == "null" else value
         plan.arguments += tokens
+
+
+def _as_arguments(prefix: str, settings: Config | None) -> list[str]:
+    return [f"{prefix}.{key}={yaml_inline(value)}" for key, value in (settings or {}).items()]
+
+
+def _name_metrics(plan: Composition, given: object, where: str) -> Config:
+    """Set the plan's metrics; return their arguments by name."""
+    entries = given if isinstance(given, list) else [given]
+    found: dict[Any, Any] = {}
+    for entry in entries:
+        found |= entry if isinstance(entry, dict) else {entry: {}}
+    for name, settings in found.items():
+        if not isinstance(name, str) or not isinstance(settings, dict | None):
+            raise ConfigError(
+                f"{where}model.metrics: found {name!r}: {settings!r}, expected names, or a mapping "
+                "of names to their arguments"
+            )
+    plan.metrics = list(found)
+    return {name: settings or {} for name, settings in found.items()}
 
 
 def _name_objectives(plan: Composition, given: object, where: str) -> Config:
@@ -252,20 +278,20 @@ def _name_objectives(plan: Composition, given: object, where: str) -> Config:
     return arguments
 
 
-def _keep_objectives(content: Config, names: list[str]) -> None:
+def _keep(content: Config, key: str, names: list[str]) -> None:
     """Drop what the plan does not use, and empty arguments, which jsonargparse has no key for."""
     model = content.get("model") or {}
-    given = model.pop("objectives", None) or {}
+    given = model.pop(key, None) or {}
     kept = {name: given[name] for name in names if given.get(name)}
     if kept:
-        model["objectives"] = kept
+        model[key] = kept
 
 
-def _parse(value: str) -> object:
+def _parse(value: str, key: str, example: str) -> object:
     try:
         return yaml.safe_load(value)
     except yaml.YAMLError:
-        raise ConfigError(f"model.objectives: cannot read {value!r}; expected [mlm, nsp]") from None
+        raise ConfigError(f"{key}: cannot read {value!r}; expected {example}") from None
 
 
 def yaml_inline(value: object) -> str:

@@ -1,12 +1,14 @@
 """Metrics of every task on one evaluation set."""
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import torch
 from torch import nn
 from torchmetrics import MeanMetric, Metric, MetricCollection
 
+from bertlab.errors import ConfigError, PluginError
 from bertlab.heads.base import Head
 from bertlab.labelled_rows import Row
 from bertlab.packed_batch import EncoderOutput, PackedBatch
@@ -23,18 +25,32 @@ class EvaluationSet(nn.Module):
         tasks: by config name, built.
         name: of the set; empty if there is one only.
         rows: labelled rows of the set; nothing for objectives.
+        metrics: that the config names beside the tasks' own. One whose class has ``tasks``, a tuple
+            of names, is of these tasks only.
+
+    Raises:
+        ConfigError: if a task has a metric of the same name.
     """
 
-    def __init__(self, tasks: Mapping[str, Task], name: str, rows: Sequence[Row]) -> None:
+    def __init__(
+        self,
+        tasks: Mapping[str, Task],
+        name: str,
+        rows: Sequence[Row],
+        metrics: Mapping[str, Metric],
+    ) -> None:
         super().__init__()
         self.name = name
         self.rows = rows
-        self.metrics = nn.ModuleDict({task: _metrics(tasks[task]) for task in tasks})
+        self.further = tuple(metrics)
+        self.metrics = nn.ModuleDict(
+            {task: _collection(task, tasks[task], metrics) for task in tasks}
+        )
         self._parts: list[Part] = []
 
     def names(self, task_name: str, task: Task) -> list[str]:
         """Return the names of a task's metrics, as :meth:`compute` will give them."""
-        values = {str(key): 1.0 for key in self._collection(task_name).keys(keep_base=True)}
+        values = {str(key): 1.0 for key in self._of(task_name).keys(keep_base=True)}
         scores = task.score_names() if isinstance(task, Head) else []
         return [*values, *task.derived_metrics(values), *scores]
 
@@ -42,9 +58,11 @@ class EvaluationSet(nn.Module):
         self, name: str, task: Task, output: EncoderOutput, batch: PackedBatch, loss: TaskLoss
     ) -> None:
         """Take in a batch."""
-        for key, metric in self._collection(name).items(keep_base=True, copy_state=False):
+        for key, metric in self._of(name).items(keep_base=True, copy_state=False):
             if key == "loss":
                 metric.update(loss.sum.float() / max(1, loss.count), weight=loss.count)
+            elif loss.count and key in self.further:
+                _update_further(key, metric, name, loss)
             elif loss.count:
                 metric.update(loss.preds, loss.target)
         if isinstance(task, Head) and task.score_names():
@@ -59,7 +77,7 @@ class EvaluationSet(nn.Module):
             task: that was evaluated.
             tune: let a head choose its thresholds on this set before it is scored.
         """
-        collection = self._collection(name)
+        collection = self._of(name)
         values = {key: float(value) for key, value in collection.compute().items()}
         collection.reset()
         values |= task.derived_metrics(values)
@@ -75,7 +93,7 @@ class EvaluationSet(nn.Module):
         """Forget a half-done evaluation."""
         self._parts = []
         for name in self.metrics:
-            self._collection(name).reset()
+            self._of(name).reset()
 
     def _predictions(self, head: Head) -> tuple[list[int], list[dict[str, Any]]]:
         """Return the rows that all devices saw, each once, and their predictions."""
@@ -94,12 +112,29 @@ class EvaluationSet(nn.Module):
             for row in numbers
         ]
 
-    def _collection(self, task: str) -> MetricCollection:
+    def _of(self, task: str) -> MetricCollection:
         collection = self.metrics[task]
         assert isinstance(collection, MetricCollection)
         return collection
 
 
-def _metrics(task: Task) -> MetricCollection:
+def _collection(name: str, task: Task, further: Mapping[str, Metric]) -> MetricCollection:
     metrics: dict[str, Metric | MetricCollection] = {"loss": MeanMetric(), **task.metrics()}
+    for key, metric in further.items():
+        if key in metrics:
+            raise ConfigError(f"model.metrics: {name} has a metric {key} of its own; rename yours")
+        if name in (getattr(metric, "tasks", ()) or (name,)):
+            metrics[key] = deepcopy(metric)
     return MetricCollection(metrics, compute_groups=False)
+
+
+def _update_further(key: str, metric: Metric, task: str, loss: TaskLoss) -> None:
+    try:
+        metric.update(loss.preds, loss.target)
+    except Exception as error:
+        raise PluginError(
+            f"metric {key!r} cannot take the predictions of {task} (preds "
+            f"{tuple(loss.preds.shape)} {loss.preds.dtype}, target {tuple(loss.target.shape)} "
+            f"{loss.target.dtype}): {type(error).__name__}: {error}; `tasks` of its class may "
+            "name the tasks that it is for"
+        ) from error

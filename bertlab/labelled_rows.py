@@ -116,6 +116,9 @@ class Features:
         fields: the head's own values for the batch: a number becomes an entry of a ``(B,)``
             tensor, an array as long as ``input_ids`` a part of a ``(T,)`` tensor. All sequences of
             a head have the same fields, except that unlabelled ones lack the truth.
+        ragged: fields whose arrays have a length of their own, such as a target text's ids. In the
+            batch, ``fields[name]`` has them end to end, and ``fields[name + "_cu_seqlens"]``
+            ``(B + 1,)`` says where each begins.
         count: predictions that the loss makes on the sequence.
         truncated: tokens of the row that did not fit.
     """
@@ -123,6 +126,7 @@ class Features:
     input_ids: Sequence[int]
     token_type_ids: Sequence[int]
     fields: dict[str, float | int | npt.NDArray[np.generic]] = field(default_factory=dict)
+    ragged: dict[str, npt.NDArray[np.generic]] = field(default_factory=dict)
     count: int = 1
     truncated: int = 0
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torchmetrics import Metric
+
 from bertlab.checkpoints.loading import load_matching
 from bertlab.checkpoints.run_checkpoint import RunCheckpoint
 from bertlab.encoders.base import Encoder
@@ -33,6 +35,14 @@ def build_tasks(model: Arguments) -> dict[str, Task]:
     return tasks
 
 
+def build_metrics(model: Arguments) -> dict[str, Metric]:
+    """Make the further metrics of a config's ``model`` section, by name."""
+    return {
+        name: load_class("metric", name, Metric)(**(given or {}))
+        for name, given in (model.get("metrics") or {}).items()
+    }
+
+
 def build_encoder(section: Arguments, vocab_size: int) -> Encoder:
     """Make the encoder that a config's ``model.encoder`` section describes, with new weights.
 
@@ -52,6 +62,7 @@ def restore_module(
     checkpoint: RunCheckpoint,
     tasks: Mapping[str, Task],
     evaluation_rows: Mapping[str, Sequence[Row]] | None = None,
+    metrics: Mapping[str, Metric] | None = None,
 ) -> BertModule:
     """Make the module of a checkpoint, with its weights.
 
@@ -59,13 +70,14 @@ def restore_module(
         checkpoint: gives encoder, optimiser settings, tokenizer, labels and weights.
         tasks: of the same names as the checkpoint's, not built yet.
         evaluation_rows: as for :class:`bertlab.module.BertModule`.
+        metrics: likewise.
     """
     model = checkpoint.config["model"]
     encoder = build_encoder(model["encoder"], checkpoint.tokenizer.vocab_size)
     counts = None if checkpoint.token_counts is None else checkpoint.token_counts.numpy()
     context = TaskContext(encoder, checkpoint.tokenizer, counts, checkpoint.labels)
     optimizer = AdamWConfig(**model["optimizer"])
-    module = BertModule(encoder, tasks, context, optimizer, evaluation_rows)
+    module = BertModule(encoder, tasks, context, optimizer, evaluation_rows, metrics)
     load_matching(module, checkpoint.state, str(checkpoint.path))
     return module
 

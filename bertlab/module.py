@@ -8,6 +8,7 @@ from lightning.pytorch import LightningModule
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torchmetrics import Metric
 
 from bertlab.encoders.base import Encoder
 from bertlab.errors import ConfigError
@@ -40,6 +41,7 @@ class BertModule(LightningModule):
         optimizer: AdamW and its schedule.
         evaluation_rows: labelled rows of each evaluation set by its name, which is empty if there
             is one only; objectives need none.
+        metrics: further metrics of every task, by config name.
 
     Raises:
         ConfigError: if two objectives overwrite the input, or one needs attention that the encoder
@@ -53,6 +55,7 @@ class BertModule(LightningModule):
         context: TaskContext,
         optimizer: AdamWConfig,
         evaluation_rows: Mapping[str, Sequence[Row]] | None = None,
+        metrics: Mapping[str, Metric] | None = None,
     ) -> None:
         super().__init__()
         check_tasks(tasks, encoder)
@@ -70,7 +73,8 @@ class BertModule(LightningModule):
             encoder.pooler.requires_grad_(False)  # DDP waits for the gradient of what may have one
         self.optimizer_config = optimizer
         self.evaluations = nn.ModuleList(
-            EvaluationSet(tasks, name, rows) for name, rows in (evaluation_rows or {"": ()}).items()
+            EvaluationSet(tasks, name, rows, metrics or {})
+            for name, rows in (evaluation_rows or {"": ()}).items()
         )
         self.evaluated_step = -1  # optimiser step of the last evaluation
         self.history: dict[int, dict[str, float]] = {}  # evaluations of training, by step
@@ -111,6 +115,7 @@ class BertModule(LightningModule):
 
     def training_step(self, batch: PackedBatch, batch_idx: int) -> Tensor:
         """Return the batch's share of the loss, scaled so that gradients add up to the mean's."""
+        batch = self._rewrite_input(batch)
         output = self(batch)
         names = list(self.named_tasks())
         losses = [task.loss(output, batch) for task in self.named_tasks().values()]
@@ -128,6 +133,7 @@ class BertModule(LightningModule):
     def validation_step(self, batch: PackedBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Update every task's metrics on held-out data."""
         del batch_idx
+        batch = self._rewrite_input(batch)
         output = self(batch)
         evaluation = self._evaluation_sets()[dataloader_idx]
         for name, task in self.named_tasks().items():
@@ -197,6 +203,13 @@ class BertModule(LightningModule):
         else:
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
 
+    def _rewrite_input(self, batch: PackedBatch) -> PackedBatch:
+        """Return the batch as the one objective that may rewrites it on the device."""
+        for task in self.named_tasks().values():
+            if isinstance(task, Objective):
+                batch = task.rewrite_input(batch)
+        return batch
+
     def _evaluation_sets(self) -> list[EvaluationSet]:
         return [each for each in self.evaluations if isinstance(each, EvaluationSet)]
 
@@ -249,11 +262,15 @@ def check_tasks(tasks: Mapping[str, Task], encoder: Encoder) -> None:
     if not tasks:
         raise ConfigError("model.objectives: found none, expected at least one, e.g. [mlm, nsp]")
     objectives = {name: task for name, task in tasks.items() if isinstance(task, Objective)}
-    writers = [name for name, objective in objectives.items() if objective.corrupts_input]
-    if len(writers) > 1:
-        raise ConfigError(
-            f"model.objectives: {' and '.join(writers)} both overwrite the input; keep one of them"
-        )
+    for does, words in (
+        ("corrupts_input", "overwrite the input"),
+        ("rearranges_input", "move the text of the input"),
+    ):
+        writers = [name for name, objective in objectives.items() if getattr(objective, does)]
+        if len(writers) > 1:
+            raise ConfigError(
+                f"model.objectives: {' and '.join(writers)} both {words}; keep one of them"
+            )
     for name, objective in objectives.items():
         needed = objective.requires_causal
         if needed is not None and needed != encoder.causal:

@@ -4,21 +4,37 @@ Classes come through the groups of :data:`GROUPS`; a config names an entry point
 (``objectives: [mlm, nsp]``) and only then is its module imported.
 """
 
+import contextlib
+import io
+import re
+import sys
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint, entry_points
 from typing import Literal
 
 from bertlab.errors import PluginError, nearest
 
-Kind = Literal["encoder", "objective", "head"]
+Kind = Literal["encoder", "objective", "head", "source", "metric"]
 GROUPS: dict[Kind, str] = {
     "encoder": "bertlab.encoders",
     "objective": "bertlab.objectives",
     "head": "bertlab.heads",
+    "source": "bertlab.sources",
+    "metric": "bertlab.metrics",
 }
-_KEYS: dict[Kind, str] = {"encoder": "encoder", "objective": "objectives", "head": "head"}
+KEYS: dict[Kind, str] = {
+    "encoder": "model.encoder",
+    "objective": "model.objectives",
+    "head": "model.head",
+    "source": "data.corpus, data.source",
+    "metric": "model.metrics",
+}
 OWN_PACKAGE = "bertlab"
+
+CONTRACT = 1
+"""Version of what plugins can rely on; raised when what keeps it could break (docs/plugins.md)."""
+CONTRACT_GROUP = "bertlab.contract"
 
 
 @dataclass(frozen=True)
@@ -31,6 +47,7 @@ class Plugin:
         target: ``module:Class``.
         package: the distribution that brings it.
         version: version of that distribution.
+        contract: version of the contract that the package says it was written for.
     """
 
     kind: Kind
@@ -38,21 +55,62 @@ class Plugin:
     target: str
     package: str
     version: str
+    contract: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name!r} of {self.package} {self.version} ({self.target})"
+
+
+@cache
+def listed(kind: Kind) -> tuple[Plugin, ...]:
+    """Return all that is installed of a kind, by name, those that cannot be used as well."""
+    found = [_plugin(kind, entry) for entry in entry_points(group=GROUPS[kind])]
+    return tuple(
+        sorted(found, key=lambda each: (each.name, each.package != OWN_PACKAGE, each.package))
+    )
 
 
 @cache
 def installed(kind: Kind) -> dict[str, Plugin]:
     """Return what is installed of a kind, by name; our own classes win over same-named ones."""
     found: dict[str, Plugin] = {}
-    for entry in entry_points(group=GROUPS[kind]):
-        plugin = _plugin(kind, entry)
-        if plugin.name not in found or plugin.package == OWN_PACKAGE:
-            found[plugin.name] = plugin
-    return dict(sorted(found.items()))
+    for plugin in listed(kind):
+        found.setdefault(plugin.name, plugin)
+    return found
+
+
+def forget_installed() -> None:
+    """Read the entry points anew; for tests, and after a package was installed."""
+    listed.cache_clear()
+    installed.cache_clear()
+    contract_of.cache_clear()
+
+
+def hindrance(plugin: Plugin) -> str | None:
+    """Return why a plugin cannot be used, as far as that is known without importing it."""
+    others = [each for each in listed(plugin.kind) if each.name == plugin.name]
+    if plugin.package != OWN_PACKAGE and others[0].package == OWN_PACKAGE:
+        return f"bertlab has {_a(plugin.kind)} of that name, which is used; rename the entry point"
+    if plugin.package != OWN_PACKAGE and len(others) > 1:
+        packages = " and ".join(f"{each.package} {each.version}" for each in others)
+        return f"{packages} both bring it; uninstall one of them (pip uninstall)"
+    if plugin.contract != CONTRACT:
+        mend = (
+            f"upgrade it: pip install -U {plugin.package}"
+            if plugin.contract < CONTRACT
+            else "upgrade bertlab: pip install -U bertlab"
+        )
+        return (
+            f"it was written for version {plugin.contract} of the plugin contract, this bertlab "
+            f"has version {CONTRACT}; {mend}"
+        )
+    return None
 
 
 def load_class(kind: Kind, name: str, base: type) -> type:
     """Import the class that a config names.
+
+    What it prints on import goes to standard error: standard output is for results.
 
     Args:
         kind: which group to look in.
@@ -60,32 +118,78 @@ def load_class(kind: Kind, name: str, base: type) -> type:
         base: the contract that the class must subclass.
 
     Raises:
-        PluginError: if the name is unknown (the nearest is named), its import fails, or it is not
-            a subclass of ``base``.
+        PluginError: if the name is unknown (the nearest is named), two packages have it, it was
+            written for another contract, its import fails, or the class does not keep the contract.
     """
     plugins = installed(kind)
     if name not in plugins:
         raise PluginError(
-            f"model.{_KEYS[kind]}: no {kind} is called {name!r}{nearest(name, plugins)} "
+            f"{KEYS[kind]}: no {kind} is called {name!r}{nearest(name, plugins)} "
             f"(installed: {', '.join(plugins) or 'none'})"
         )
     plugin = plugins[name]
-    where = f"{kind} {name!r} of {plugin.package} {plugin.version} ({plugin.target})"
-    try:
-        loaded = EntryPoint(name, plugin.target, GROUPS[kind]).load()
-    except Exception as error:
-        raise PluginError(f"{where} cannot be imported: {type(error).__name__}: {error}") from error
-    if not (isinstance(loaded, type) and issubclass(loaded, base)):
-        raise PluginError(f"{where} is not a subclass of {base.__module__}.{base.__name__}")
+    if (reason := hindrance(plugin)) is not None:
+        raise PluginError(f"{plugin} cannot be used: {reason}")
+    loaded, printed = import_class(plugin, base)
+    sys.stderr.write(printed)
     return loaded
 
 
-def _plugin(kind: Kind, entry: EntryPoint) -> Plugin:
+def import_class(plugin: Plugin, base: type) -> tuple[type, str]:
+    """Import a plugin's class; return it, and what the import printed.
+
+    Raises:
+        PluginError: if its import fails, or the class does not keep the contract.
+    """
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed):
+            loaded = EntryPoint(plugin.name, plugin.target, GROUPS[plugin.kind]).load()
+    except (Exception, SystemExit) as error:
+        raise PluginError(
+            f"{plugin} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    if not (isinstance(loaded, type) and issubclass(loaded, base)):
+        raise PluginError(f"{plugin} is not a subclass of {base.__module__}.{base.__name__}")
+    if plugin.package != OWN_PACKAGE:
+        from bertlab.plugin_signatures import broken_signature  # noqa: PLC0415  needs the class
+
+        if (broken := broken_signature(loaded, base)) is not None:
+            raise PluginError(f"{plugin}: {broken}")
+    return loaded, printed.getvalue()
+
+
+def entry_package(entry: EntryPoint) -> tuple[str, str]:
+    """Return the name and the version of the distribution that brings an entry point."""
     distribution = entry.dist
-    return Plugin(
-        kind=kind,
-        name=entry.name,
-        target=entry.value,
-        package=distribution.name if distribution else "unknown",
-        version=distribution.version if distribution else "unknown",
-    )
+    return (distribution.name, distribution.version) if distribution else ("unknown", "unknown")
+
+
+@cache
+def contract_of(package: str) -> int:
+    """Return the contract that an installed package was written for; 1 if it does not say.
+
+    It says so by an entry point that nothing imports::
+
+        [project.entry-points."bertlab.contract"]
+        contract = "v1"
+    """
+    if package == OWN_PACKAGE:
+        return CONTRACT
+    stated = [
+        entry.value
+        for entry in Distribution.from_name(package).entry_points
+        if entry.group == CONTRACT_GROUP
+    ]
+    numbers = [re.fullmatch(r"v(\d+)", value) for value in stated]
+    return max((int(number[1]) for number in numbers if number), default=1)
+
+
+def _plugin(kind: Kind, entry: EntryPoint) -> Plugin:
+    package, version = entry_package(entry)
+    contract = 1 if entry.dist is None else contract_of(package)
+    return Plugin(kind, entry.name, entry.value, package, version, contract)
+
+
+def _a(kind: Kind) -> str:
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"

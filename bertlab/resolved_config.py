@@ -58,6 +58,9 @@ def plain_config(parser: LightningArgumentParser, config: Namespace, plan: Compo
         content["model"]["objectives"] = {name: given.get(name) or {} for name in plan.objectives}
     else:
         content["model"]["head"]["name"] = plan.head
+    if plan.metrics:
+        given = content["model"].get("metrics") or {}
+        content["model"]["metrics"] = {name: given.get(name) or {} for name in plan.metrics}
     content["model"]["encoder"]["name"] = plan.encoder
     for key in _NOT_RECORDED:
         content.pop(key, None)

@@ -15,7 +15,7 @@ from bertlab.data.task_data import TaskData
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.errors import CheckpointError, TokenizerError
 from bertlab.labelled_rows import Labels
-from bertlab.model_building import restore_module
+from bertlab.model_building import build_metrics, restore_module
 from bertlab.module import BertModule
 from bertlab.tasks import Task
 
@@ -74,7 +74,8 @@ class StartingPoint:
                 f"{self.checkpoint.path}: the config describes another model (here, there):\n  "
                 + "\n  ".join(changed)
             )
-        return restore_module(self.checkpoint, tasks, data.evaluation_rows())
+        metrics = build_metrics(config["model"])
+        return restore_module(self.checkpoint, tasks, data.evaluation_rows(), metrics)
 
     def _check_same(self, tokenizer: WordPieceTokenizer, given: str | None) -> None:
         assert self.warm is not None
@@ -97,10 +98,31 @@ def find_starting_point(plan: Composition, command: str) -> StartingPoint:
         file = find_checkpoint(plan.ckpt_path, best=command != "fit")
         if file is None:
             raise CheckpointError(f"--ckpt_path: {plan.ckpt_path}: no such run or checkpoint")
-        return StartingPoint(checkpoint=read_run_checkpoint(file))
+        return StartingPoint(checkpoint=_read_or_offer(file))
     if plan.init_from is not None:
         return StartingPoint(warm=read_warm_start(plan.init_from))
     return StartingPoint()
+
+
+def _read_or_offer(file: Path) -> RunCheckpoint:
+    """Read a checkpoint; the error of a damaged one names the newest whole one beside it."""
+    try:
+        return read_run_checkpoint(file)
+    except CheckpointError as error:
+        others = [other for other in file.parent.glob("*.ckpt") if other != file]
+        newest_first = sorted(others, key=lambda each: each.stat().st_mtime, reverse=True)
+        whole = next(filter(_is_whole, newest_first), None)
+        if whole is None:
+            raise
+        raise CheckpointError(f"{error}; a whole one: --ckpt_path {whole}") from None
+
+
+def _is_whole(file: Path) -> bool:
+    try:
+        read_run_checkpoint(file)
+    except CheckpointError:
+        return False
+    return True
 
 
 def _structure(config: Config) -> Config:

@@ -94,12 +94,16 @@ class Objective(Task):
 
     Attributes:
         requires_pairs: the objective needs segments A and B (``nsp``).
-        corrupts_input: :meth:`prepare` overwrites ``input_ids``; one objective of a run may.
+        corrupts_input: :meth:`prepare` or :meth:`rewrite_input` overwrites ``input_ids``; one
+            objective of a run may.
+        rearranges_input: :meth:`prepare` moves the text of a sequence (sentence order); it is then
+            called before those of all others. One objective of a run may.
         requires_causal: True needs a left-to-right encoder, False a bidirectional one.
     """
 
     requires_pairs: ClassVar[bool] = False
     corrupts_input: ClassVar[bool] = False
+    rearranges_input: ClassVar[bool] = False
     requires_causal: ClassVar[bool | None] = None
 
     @abstractmethod
@@ -115,3 +119,11 @@ class Objective(Task):
         Returns:
             The number of predictions that :meth:`loss` will make on this batch.
         """
+
+    def rewrite_input(self, batch: PackedBatch) -> PackedBatch:
+        """Return the batch that the encoder reads instead, made on the device (ELECTRA).
+
+        Called in training and evaluation, not in prediction. ``dataclasses.replace(batch,
+        input_ids=…)`` keeps the rest.
+        """
+        return batch

@@ -18,7 +18,7 @@ from bertlab.data.task_data import TaskData
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.errors import ConfigError
 from bertlab.hooks import run_callbacks
-from bertlab.model_building import build_encoder, build_tasks, check_lengths
+from bertlab.model_building import build_encoder, build_metrics, build_tasks, check_lengths
 from bertlab.module import BertModule, check_tasks
 from bertlab.optimization import AdamWConfig, check_schedule, run_timer
 from bertlab.plugins import installed
@@ -166,7 +166,9 @@ class TrainingCLI(LightningCLI):
         counts = None if self.command == "predict" else self.datamodule.token_counts
         labels = self.datamodule.labels if self.command == "fit" else self.start.labels
         context = TaskContext(encoder, tokenizer, counts, labels)
-        return BertModule(encoder, tasks, context, optimizer, self.datamodule.evaluation_rows())
+        metrics = build_metrics(self.resolved["model"])
+        rows = self.datamodule.evaluation_rows()
+        return BertModule(encoder, tasks, context, optimizer, rows, metrics)
 
     def _prepare(self) -> None:
         """Read the data, which may take long; predictions bring their own."""
@@ -310,6 +312,7 @@ class TrainingCLI(LightningCLI):
     def _record(self, tokenizer: WordPieceTokenizer) -> RunRecord:
         named = [installed("encoder")[self.plan.encoder]]
         named += [installed("objective")[name] for name in self.plan.objectives]
+        named += [installed("metric")[name] for name in self.plan.metrics]
         named += [] if self.plan.head is None else [installed("head")[self.plan.head]]
         data = self.datamodule
         facts = {

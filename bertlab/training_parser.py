@@ -3,6 +3,7 @@
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser
+from torchmetrics import Metric
 
 from bertlab.checkpoints.warm_start import WarmStart
 from bertlab.config_files import Composition
@@ -64,6 +65,9 @@ def add_model(parser: LightningArgumentParser, plan: Composition, start: WarmSta
         )
         head = load_class("head", plan.head, Head)
         parser.add_class_arguments(head, "model.head", instantiate=False)
+    for name in plan.metrics:
+        metric = load_class("metric", name, Metric)
+        parser.add_class_arguments(metric, f"model.metrics.{name}", instantiate=False)
     parser.add_class_arguments(AdamWConfig, "model.optimizer", instantiate=False)
     parser.add_argument(
         "--model.init_from",

@@ -1,10 +1,12 @@
 """The module: losses against Hugging Face's, accumulation, and what does not go together."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 from transformers import BertConfig, BertForPreTraining
 
@@ -23,6 +25,7 @@ from bertlab.objectives.causal_lm import CausalLM
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.objectives.next_sentence import NextSentencePrediction
 from bertlab.optimization import AdamWConfig
+from bertlab.packed_batch import PackedBatch, PackedSequences
 from bertlab.tasks import Objective, TaskContext
 from tests.conftest import Command
 
@@ -168,11 +171,57 @@ def test_a_resumed_epoch_goes_on_where_it_stopped() -> None:
     assert list(StepSampler(5, lambda: 10)) == [10, 11, 12, 13, 14]
 
 
+class Swapped(NextSentencePrediction):
+    """Turns every text round, and notes what the masked LM had done by then."""
+
+    rearranges_input = True
+
+    def prepare(self, sequences: PackedSequences, rng: CounterRNG, training: bool) -> int:
+        self.masks_seen = int((sequences.input_ids == 4).sum())
+        sequences.input_ids[:] = sequences.input_ids[::-1]
+        return super().prepare(sequences, rng, training)
+
+
+class Rewritten(NextSentencePrediction):
+    """Gives the encoder other tokens than the data has."""
+
+    corrupts_input = True
+
+    def rewrite_input(self, batch: PackedBatch) -> PackedBatch:
+        return replace(batch, input_ids=torch.full_like(batch.input_ids, 7))
+
+
+def test_what_moves_text_is_prepared_first(store: TokenStore) -> None:
+    mlm, swapped = MaskedLM(), Swapped()
+    tasks: dict[str, Objective] = {"mlm": mlm, "swapped": swapped}
+    make_module(store, tasks)
+    stream = make_stream(store, tasks)
+    batch, counts = stream.batch(np.arange(12))
+    assert swapped.masks_seen == 0
+    assert int((batch.input_ids == store.tokenizer.mask_id).sum()) > 0
+    assert counts.keys() == {"mlm", "swapped"}
+
+
+def test_the_encoder_reads_what_an_objective_rewrites_but_not_in_prediction(
+    store: TokenStore,
+) -> None:
+    tasks: dict[str, Objective] = {"rewritten": Rewritten()}
+    module = make_module(store, tasks).eval()
+    batch, _ = make_stream(store, tasks).batch(np.arange(6))
+    seen: list[Tensor] = []
+    module.encoder.register_forward_pre_hook(lambda _, given: seen.append(given[0].input_ids))
+    module.validation_step(batch, 0)
+    module.predict_step(batch, 0)
+    assert (seen[0] == 7).all()
+    assert torch.equal(seen[1], batch.input_ids)
+
+
 @pytest.mark.parametrize(
     ("tasks", "causal", "words"),
     [
         ({}, False, "found none"),
         ({"mlm": MaskedLM(), "other": MaskedLM()}, False, "mlm and other both overwrite"),
+        ({"a": Swapped(), "b": Swapped()}, False, "a and b both move the text of the input"),
         ({"mlm": MaskedLM()}, True, "mlm needs a bidirectional encoder"),
         ({"clm": CausalLM()}, False, "clm needs a left-to-right encoder"),
     ],

@@ -1,15 +1,23 @@
-"""The callbacks that bertlab itself adds to every run."""
+"""The callbacks that bertlab itself adds to every run.
+
+Loaded for ``bertlab --help`` as all hooks are: Lightning is imported when a run asks for them.
+"""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lightning.pytorch import Callback
+from bertlab.hooks import hookimpl, inspects_batches
 
-from bertlab.callbacks.loss_curve import LossCurve
-from bertlab.callbacks.progress import EvaluationLines, TokenThroughput
-from bertlab.hooks import hookimpl
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback
 
 
 @hookimpl
-def bertlab_callbacks(run_dir: Path) -> list[Callback]:
-    """Return throughput, a line for each evaluation, and the loss curve."""
-    return [TokenThroughput(), EvaluationLines(), LossCurve(run_dir)]
+def bertlab_callbacks(run_dir: Path) -> "list[Callback]":
+    """Return throughput, a line for each evaluation, loss curve, and plugins' view of batches."""
+    from bertlab.callbacks.batch_inspection import BatchInspection  # noqa: PLC0415
+    from bertlab.callbacks.loss_curve import LossCurve  # noqa: PLC0415
+    from bertlab.callbacks.progress import EvaluationLines, TokenThroughput  # noqa: PLC0415
+
+    inspection = [BatchInspection()] if inspects_batches() else []
+    return [TokenThroughput(), EvaluationLines(), LossCurve(run_dir), *inspection]

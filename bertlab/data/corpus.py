@@ -18,25 +18,19 @@ import json
 import logging
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
 from bertlab.data.corpus_formats import READERS, Errors, detect_format, read_lines
-from bertlab.data.corpus_rows import (
-    HUB_PREFIX,
-    is_row_file,
-    load_hub_dataset,
-    read_hub_dataset,
-    read_row_file,
-)
+from bertlab.data.corpus_rows import is_row_file, read_row_file
 from bertlab.data.documents import Document, RawDocument, split_sentences
-from bertlab.data.python_english import python_english_documents
+from bertlab.data.source import DataSource, is_source, open_source
 from bertlab.errors import CorpusError, nearest
+from bertlab.plugins import installed
 
 __all__ = [
-    "PYTHON_ENGLISH",
     "Corpus",
     "Document",
     "RawDocument",
@@ -47,8 +41,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
-
-PYTHON_ENGLISH = "python-english"
 
 _NAMED_SOURCES = 3
 
@@ -62,9 +54,10 @@ class Corpus:
 
     Attributes:
         sources: files, folders (read with their sub-folders in sorted order, hidden files left
-            out), glob patterns for files, ``python-english`` (the English that ships with
-            Python), or ``hf:NAME[:CONFIG][:SPLIT]`` (a Hugging Face data set). Files may be gzip
-            (``.gz``). Rows of ``.json``, ``.jsonl``, ``.csv``, ``.parquet`` are a document each.
+            out), glob patterns for files, or installed sources: ``python-english`` (the English
+            that ships with Python), ``hf:NAME[:CONFIG][:SPLIT]`` (a Hugging Face data set), and
+            those of plugins. Files may be gzip (``.gz``). Rows of ``.json``, ``.jsonl``, ``.csv``,
+            ``.parquet`` are a document each.
         format: ``sentences`` (one sentence a line, blank lines between documents), ``document``
             (each file a document), ``wikiextractor`` (``<doc …>`` to ``</doc>``), or ``auto``,
             which looks at the start of each file. For rows only ``sentences`` matters: their text
@@ -108,11 +101,8 @@ class Corpus:
             if isinstance(entry, _File):
                 # A packed file gives other documents than a plain one with the same bytes.
                 add("file", "".join(entry.path.suffixes[-2:]), _file_digest(entry.path))
-            elif entry == PYTHON_ENGLISH:
-                for document in python_english_documents():
-                    add(PYTHON_ENGLISH, *document.sentences)
             else:
-                add("hub", load_hub_dataset(entry)._fingerprint)
+                add("source", entry.fingerprint())
         return digest.hexdigest()
 
 
@@ -156,7 +146,7 @@ def read_raw_documents(corpus: Corpus) -> Iterator[RawDocument]:
         if isinstance(entry, _File) and not entry.named:
             logger.warning("%s: holds no text, left out", entry.path)
             continue
-        name = entry.path if isinstance(entry, _File) else entry
+        name = entry.path if isinstance(entry, _File) else entry.name
         raise CorpusError(f"{name}: holds no text; leave it out of the corpus or fill it")
     if not found:
         raise CorpusError(f"corpus {corpus.name}: no file in it holds any text")
@@ -182,11 +172,11 @@ def _file_digest(path: Path) -> str:
         raise CorpusError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
-def _read_entry(entry: _File | str, corpus: Corpus) -> Iterator[RawDocument]:
-    if entry == PYTHON_ENGLISH:
-        for document in python_english_documents():
-            yield RawDocument("\n".join(document.sentences), True, document.source)
-    elif isinstance(entry, _File) and not is_row_file(entry.path):
+def _read_entry(entry: _File | DataSource, corpus: Corpus) -> Iterator[RawDocument]:
+    if isinstance(entry, DataSource):
+        for raw in entry.documents():
+            yield replace(raw, presplit=raw.presplit or corpus.format == "sentences")
+    elif not is_row_file(entry.path):
         path = entry.path
         form = corpus.format
         if form == "auto":
@@ -194,25 +184,23 @@ def _read_entry(entry: _File | str, corpus: Corpus) -> Iterator[RawDocument]:
             logger.info("%s: read as format %s", path, form)
         yield from READERS[form](path, read_lines(path, corpus.errors))
     else:
-        if isinstance(entry, _File):
-            rows = read_row_file(entry.path, corpus.text_column, corpus.errors)
-        else:
-            rows = read_hub_dataset(entry, corpus.text_column)
-        for source, text in rows:
+        for source, text in read_row_file(entry.path, corpus.text_column, corpus.errors):
             if text and not text.isspace():
                 yield RawDocument(text, corpus.format == "sentences", source)
 
 
-def _entries(corpus: Corpus) -> Iterator[_File | str]:
-    """Yield the files and the other sources (``python-english``, ``hf:…``) of a corpus in order."""
+def _entries(corpus: Corpus) -> Iterator[_File | DataSource]:
+    """Yield the files and the other sources of a corpus in order."""
     if not corpus.sources:
         raise CorpusError(
             "the corpus has no sources; name files, folders, python-english or hf:NAME "
             "(--corpus …, or data.corpus)"
         )
     for source in corpus.sources:
-        if source == PYTHON_ENGLISH or source.startswith(HUB_PREFIX):
-            yield source
+        if is_source(source):
+            opened = open_source(source)
+            opened.text_column = corpus.text_column
+            yield opened
             continue
         path = Path(source).expanduser()
         if path.is_dir():
@@ -254,7 +242,8 @@ def _missing(source: str, path: Path) -> CorpusError:
     parent = path.parent
     if not parent.is_dir():
         return CorpusError(f"{path}: no such file; the folder {parent} does not exist either")
-    hint = nearest(path.name, [*sorted(entry.name for entry in parent.iterdir()), PYTHON_ENGLISH])
+    sources = installed("source")
+    hint = nearest(path.name, [*sorted(entry.name for entry in parent.iterdir()), *sources])
     if not hint:
-        hint = f"; expected a file, a folder, a pattern, {PYTHON_ENGLISH} or hf:NAME"
+        hint = f"; expected a file, a folder, a pattern, or a source: {', '.join(sources)}"
     return CorpusError(f"{source}: no such file or folder in {parent.resolve()}{hint}")

@@ -37,6 +37,7 @@ class EncodedRows:
         truncated: ``(N,)`` int64 tokens cut off.
         sequence_fields: the head's fields ``(N,)``.
         token_fields: the head's fields ``(T,)``.
+        ragged_fields: the head's ragged fields, and where each sequence's begins ``(N + 1,)``.
         unit_offsets: ``(U + 1,)`` int64 first sequence of each unit.
         notes: what the head counted while encoding.
     """
@@ -51,6 +52,7 @@ class EncodedRows:
     sequence_fields: dict[str, Array]
     token_fields: dict[str, Array]
     unit_offsets: IntArray
+    ragged_fields: dict[str, tuple[Array, IntArray]] = field(default_factory=dict)
     notes: dict[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -73,10 +75,13 @@ class EncodedRows:
         starts, stops = self.offsets[sequences], self.offsets[sequences + 1]
         tokens = _ranges(starts, stops)
         lengths = stops - starts
-        cu_seqlens = np.concatenate([[0], np.cumsum(lengths)])
+        cu_seqlens = _offsets(lengths)
         fields = {"row": self.row_numbers[sequences], "sequence": sequences}
         fields |= {name: values[sequences] for name, values in self.sequence_fields.items()}
         fields |= {name: values[tokens] for name, values in self.token_fields.items()}
+        for name, (values, begins) in self.ragged_fields.items():
+            fields[name] = values[_ranges(begins[sequences], begins[sequences + 1])]
+            fields[f"{name}_cu_seqlens"] = _offsets(np.diff(begins)[sequences])
         counts = {task: int(self.counts[sequences].sum())}
         batch = PackedBatch(
             input_ids=torch.from_numpy(self.input_ids[tokens].astype(np.int64)),
@@ -189,7 +194,7 @@ def collate(
         rows=rows,
         input_ids=_flat([each.input_ids for each in features], np.int32),
         token_type_ids=_flat([each.token_type_ids for each in features], np.uint8),
-        offsets=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64),
+        offsets=_offsets(lengths),
         row_numbers=row_numbers,
         counts=np.array([each.count for each in features], np.int64),
         truncated=np.array([each.truncated for each in features], np.int64),
@@ -207,7 +212,15 @@ def collate(
             encoded.token_fields[name] = np.concatenate(values)
         else:
             encoded.sequence_fields[name] = _narrow(np.array(values))
+    for name in sorted(set.intersection(*(set(each.ragged) for each in features))):
+        parts = [each.ragged[name] for each in features]
+        encoded.ragged_fields[name] = np.concatenate(parts), _offsets([len(p) for p in parts])
     return encoded
+
+
+def _offsets(lengths: Sequence[int] | IntArray) -> IntArray:
+    """Return where each of N parts begins, and where the last ends, ``(N + 1,)``."""
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
 
 
 def _flat(parts: Sequence[Sequence[int]], dtype: type[np.generic]) -> Array:

@@ -27,6 +27,7 @@ def build_sampler(
     max_seq_length: int,
     short_sequence_probability: float,
     rng: CounterRNG,
+    random_pair_share: float = 0.5,
 ) -> SequenceSampler:
     """Return the sampler of an input format; arguments as in :class:`SequenceSampler`.
 
@@ -40,5 +41,11 @@ def build_sampler(
             f"{', '.join(get_args(InputFormat))}{nearest(input_format, SAMPLERS)}"
         )
     return SAMPLERS[input_format](
-        store, tokenizer, documents, max_seq_length, short_sequence_probability, rng
+        store,
+        tokenizer,
+        documents,
+        max_seq_length,
+        short_sequence_probability,
+        rng,
+        random_pair_share,
     )

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from bertlab.data.benchmark_formats import BENCHMARKS, Benchmark
 from bertlab.data.column_mapping import (
@@ -23,8 +23,7 @@ from bertlab.data.column_mapping import (
     read_mapping,
 )
 from bertlab.data.conll_columns import read_columns
-from bertlab.data.corpus_rows import HUB_PREFIX
-from bertlab.data.hub_rows import is_saved, read_hub, read_parquet, read_saved
+from bertlab.data.hub_rows import is_saved, read_parquet, read_saved
 from bertlab.data.row_checks import (
     EmptyTextError,
     LabelNames,
@@ -32,6 +31,7 @@ from bertlab.data.row_checks import (
     ordered_names,
     read_value,
 )
+from bertlab.data.source import is_source, open_source
 from bertlab.data.source_files import FORMATS, detect_format, ending_format, find_file
 from bertlab.data.squad_json import read_squad
 from bertlab.data.table_formats import (
@@ -45,11 +45,10 @@ from bertlab.data.table_formats import (
 from bertlab.errors import ConfigError, DataError, nearest
 from bertlab.labelled_rows import Column, LabelledRows, Row
 
-__all__ = ["FORMATS", "PYTHON_ENGLISH_PREFIX", "read_rows", "stream_rows"]
+__all__ = ["FORMATS", "read_rows", "stream_rows"]
 
 logger = logging.getLogger(__name__)
 
-PYTHON_ENGLISH_PREFIX = "python-english:"
 _PLAIN_FORMATS = ("auto", "tsv", "csv", "jsonl", "json", "parquet")
 
 
@@ -91,8 +90,8 @@ def read_rows(
         location: a file, perhaps ``.gz``; a folder with a file for each split (``train.tsv``,
             ``dev.*`` or ``validation.*``, official names), or one that ``save_to_disk`` of
             ``datasets`` wrote; ``hf:OWNER/NAME`` or ``hf:OWNER/NAME/CONFIG`` on the hub;
-            ``python-english:NAME``.
-        split: of a folder, a hub data set or ``python-english``; a file is read whole.
+            ``python-english:NAME``, or another installed source.
+        split: of a folder or a source; a file is read whole.
         columns: for a column of the head the source's column, its number from 0 in a TSV or CSV
             without a header, or a list of these for ``texts``. The others have the head's names. A
             named format has its own and takes no others, but for ``conll``'s numbers.
@@ -105,8 +104,6 @@ def read_rows(
         ConfigError: ``columns`` says otherwise than the format.
         DataError: anything is missing, unreadable or unfit; names the file and line or row.
     """
-    if location.startswith(PYTHON_ENGLISH_PREFIX):
-        return _python_english(location, split)
     opened = _open(location, split, columns, format, wanted, label_names, needs_truth=True)
     raw = opened.raw
     rows, skipped = [], Counter[str]()
@@ -154,19 +151,8 @@ def stream_rows(
         ConfigError: see :func:`read_rows`.
         DataError: see :func:`read_rows`.
     """
-    if path.startswith(PYTHON_ENGLISH_PREFIX):
-        return iter(_python_english(path, split).rows)
     opened = _open(path, split, columns, format, wanted, label_names, needs_truth=False)
     return (opened.read(where, values) for where, values in opened.raw.rows)
-
-
-def _python_english(location: str, split: str | None) -> LabelledRows:
-    from bertlab.data import python_english_rows  # noqa: PLC0415
-
-    if split is None:
-        raise DataError(f"{location}: which split is not said; give train or validation")
-    name = location.removeprefix(PYTHON_ENGLISH_PREFIX)
-    return python_english_rows.read(name, cast("python_english_rows.Split", split))  # checks it
 
 
 def _open(
@@ -240,9 +226,9 @@ def _own_columns(
 
 
 def _open_data_set(location: str, split: str | None) -> RawRows | None:
-    """Open what ``datasets`` knows; None for files and other folders."""
-    if location.startswith(HUB_PREFIX):
-        return read_hub(location, split)
+    """Open a source that is installed, or what ``datasets`` saved; None for other files."""
+    if is_source(location):
+        return open_source(location).raw_rows(split)
     folder = Path(location).expanduser()
     return read_saved(folder, split) if is_saved(folder) else None
 

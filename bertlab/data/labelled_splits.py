@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bertlab.data.corpus_rows import HUB_PREFIX
 from bertlab.data.counter_rng import CounterRNG
+from bertlab.data.source import is_source
 from bertlab.data.source_files import looks_like_path, no_such_file
 from bertlab.data.task_data import EVALUATION_SEED
 from bertlab.errors import ConfigError, DataError
@@ -61,7 +61,7 @@ def locate_split(split: str, source: str | None, role: str) -> tuple[str, str | 
     Raises:
         DataError: it is meant for a file, and there is none; names the nearest.
     """
-    if split == source or source is None or split.startswith(HUB_PREFIX):
+    if split == source or source is None or (":" in split and is_source(split)):
         return split, None
     if Path(split).expanduser().exists() and split not in _SPLIT_NAMES:
         return split, None

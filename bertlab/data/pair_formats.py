@@ -11,7 +11,7 @@ from bertlab.packed_batch import IntArray
 
 
 class PairSampler(SequenceSampler):
-    """Chooses for half of the sequences a B from another document.
+    """Chooses for ``random_pair_share`` of the sequences (BERT: half) a B from another document.
 
     The random B is the B of a random unit (chunk or sentence pair) of the other documents, so that
     it starts as true ones do and only its relation to A tells the two apart.
@@ -29,7 +29,9 @@ class PairSampler(SequenceSampler):
 
     def _random_units(self, epochs: IntArray, units: IntArray) -> tuple[IntArray, IntArray]:
         """Return the rows whose B is random ``(R,)``, and the units it comes from ``(R,)``."""
-        rows = np.flatnonzero(self.rng.child("label").uniform(epochs, units) < 0.5)
+        rows = np.flatnonzero(
+            self.rng.child("label").uniform(epochs, units) < self.random_pair_share
+        )
         document = np.searchsorted(self.first_units, units[rows], side="right") - 1
         first = self.first_units[document]
         own = self.first_units[document + 1] - first

@@ -50,6 +50,8 @@ class PretrainingData(TaskData):
         input_format: what a sequence is made of (RoBERTa's table 2): ``segment_pairs`` is BERT's.
         max_seq_length: longest sequence in tokens, special tokens included.
         short_sequence_probability: share of sequences that are shorter at random (app. A.2).
+        random_pair_share: share of pairs whose B is random (app. A.2: half); sentence-order
+            prediction wants 0.
         batch_size: sequences in an optimiser step, over all devices and accumulated batches.
         batch_tokens: instead of ``batch_size``: about so many tokens in an optimiser step.
         validation_fraction: share of the corpus, in whole documents, that is held out.
@@ -75,6 +77,7 @@ class PretrainingData(TaskData):
         input_format: InputFormat = "segment_pairs",
         max_seq_length: int = 128,
         short_sequence_probability: float = 0.1,
+        random_pair_share: float = 0.5,
         batch_size: int | None = None,
         batch_tokens: int | None = None,
         validation_fraction: float = 0.02,
@@ -100,6 +103,7 @@ class PretrainingData(TaskData):
         self.input_format: InputFormat = input_format
         self.max_seq_length = max_seq_length
         self.short_sequence_probability = short_sequence_probability
+        self.random_pair_share = random_pair_share
         self.batch_size = batch_size
         self.batch_tokens = batch_tokens
         self.validation_fraction = validation_fraction
@@ -280,6 +284,7 @@ class PretrainingData(TaskData):
             max_seq_length=self.max_seq_length,
             short_sequence_probability=self.short_sequence_probability,
             rng=CounterRNG(seed, "sampler"),
+            random_pair_share=self.random_pair_share,
         )
 
     def _check_sizes(self) -> None:
@@ -294,8 +299,6 @@ class PretrainingData(TaskData):
         check_at_least("validation_sequences", self.validation_sequences, 1)
         check_at_least("prepare_workers", self.prepare_workers, 1)
         check_fraction("validation_fraction", self.validation_fraction)
-        if not 0 <= self.short_sequence_probability <= 1:
-            raise ConfigError(
-                f"data.short_sequence_probability: found {self.short_sequence_probability}, "
-                "expected between 0 and 1"
-            )
+        for name in ("short_sequence_probability", "random_pair_share"):
+            if not 0 <= (found := getattr(self, name)) <= 1:
+                raise ConfigError(f"data.{name}: found {found}, expected between 0 and 1")

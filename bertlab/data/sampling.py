@@ -102,6 +102,7 @@ class SequenceSampler(ABC):
         max_seq_length: int,
         short_sequence_probability: float,
         rng: CounterRNG,
+        random_pair_share: float = 0.5,
     ) -> None:
         """Check the settings and index the documents.
 
@@ -112,9 +113,10 @@ class SequenceSampler(ABC):
             max_seq_length: longest sequence in tokens, special tokens included.
             short_sequence_probability: share of sequences with a random shorter target length.
             rng: source of every random choice.
+            random_pair_share: share of pairs whose B is random; no effect without pairs.
 
         Raises:
-            ConfigError: ``max_seq_length`` or ``short_sequence_probability`` is out of range.
+            ConfigError: a setting is out of range.
             CorpusError: the documents are too few or too short for the format.
         """
         check_max_seq_length(max_seq_length)
@@ -123,11 +125,17 @@ class SequenceSampler(ABC):
                 f"data.short_sequence_probability is {short_sequence_probability}, "
                 "expected a share from 0 to 1 (BERT: 0.1)"
             )
+        if not 0 <= random_pair_share <= 1:
+            raise ConfigError(
+                f"data.random_pair_share is {random_pair_share}, expected a share from 0 to 1 "
+                "(BERT: 0.5)"
+            )
         self.store = store
         self.tokenizer = tokenizer
         self.max_seq_length = max_seq_length
         self.short_sequence_probability = short_sequence_probability
         self.rng = rng
+        self.random_pair_share = random_pair_share
         self.documents_too_short = len(documents) - self._index(documents)
 
     @abstractmethod

@@ -8,9 +8,10 @@ import numpy as np
 from bertlab.data.counter_rng import CounterRNG
 from bertlab.data.input_formats import build_sampler
 from bertlab.data.sampling import SequenceSampler
+from bertlab.data.step_loader import prepare_sequences
 from bertlab.data.token_store import TokenStore
 from bertlab.objectives.masking import MaskingRecipe, TokenClasses, dynamic_draws, mask_tokens
-from bertlab.packed_batch import IntArray, PackedSequences
+from bertlab.packed_batch import PackedSequences
 from bertlab.tasks import Objective
 
 REPORT_SEQUENCES = 2000
@@ -82,10 +83,8 @@ def report_sampling(
         seed: of the objectives' draws.
     """
     sequences = _first_sequences(sampler)
-    original = sequences.input_ids.copy()
-    for name, objective in objectives.items():
-        objective.prepare(sequences, CounterRNG(seed, f"objective/{name}"), training=True)
-    return _count(sequences, original, sampler, mask_id)
+    prepare_sequences(sequences, objectives, seed, training=True)
+    return _count(sequences, sampler, mask_id)
 
 
 def paper_sampler(store: TokenStore, max_seq_length: int, seed: int) -> SequenceSampler:
@@ -106,11 +105,10 @@ def report_pretraining(store: TokenStore, max_seq_length: int) -> SamplingReport
     tokenizer = store.tokenizer
     sampler = paper_sampler(store, max_seq_length, seed=0)
     sequences = _first_sequences(sampler)
-    original = sequences.input_ids.copy()
     draws = dynamic_draws(sequences, CounterRNG(0, "objective/mlm"))
-    positions, _ = mask_tokens(sequences, MaskingRecipe(), TokenClasses.of(tokenizer), draws)
-    sequences.fields["mlm_positions"] = positions
-    return _count(sequences, original, sampler, tokenizer.mask_id)
+    positions, labels = mask_tokens(sequences, MaskingRecipe(), TokenClasses.of(tokenizer), draws)
+    sequences.fields |= {"mlm_positions": positions, "mlm_labels": labels}
+    return _count(sequences, sampler, tokenizer.mask_id)
 
 
 def _first_sequences(sampler: SequenceSampler) -> PackedSequences:
@@ -118,12 +116,7 @@ def _first_sequences(sampler: SequenceSampler) -> PackedSequences:
     return sampler.sample(np.zeros_like(indices), indices)
 
 
-def _count(
-    sequences: PackedSequences,
-    original: IntArray,
-    sampler: SequenceSampler,
-    mask_id: int,
-) -> SamplingReport:
+def _count(sequences: PackedSequences, sampler: SequenceSampler, mask_id: int) -> SamplingReport:
     size = len(sequences.indices)
     labels = sequences.fields.get("next_sentence_label")
     return SamplingReport(
@@ -131,19 +124,17 @@ def _count(
         sequences_per_epoch=len(sampler),
         documents_too_short=sampler.documents_too_short,
         mean_length=float(sequences.lengths.mean()),
-        padding_avoided=1 - len(original) / (size * sampler.max_seq_length),
+        padding_avoided=1 - len(sequences.input_ids) / (size * sampler.max_seq_length),
         next_sentence_share=None if labels is None else float((labels == 0).mean()),
-        **_masking_shares(sequences, original, mask_id),
+        **_masking_shares(sequences, mask_id),
     )
 
 
-def _masking_shares(
-    sequences: PackedSequences, original: IntArray, mask_id: int
-) -> dict[str, float]:
+def _masking_shares(sequences: PackedSequences, mask_id: int) -> dict[str, float]:
     selected = sequences.fields.get("mlm_positions")
     if selected is None or not len(selected):
         return {}
-    before, after = original[selected], sequences.input_ids[selected]
+    before, after = sequences.fields["mlm_labels"], sequences.input_ids[selected]
     masked = float((after == mask_id).mean())
     kept = float((after == before).mean())
     return {

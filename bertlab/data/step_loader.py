@@ -9,7 +9,7 @@ from torch.utils.data import Dataset, Sampler
 
 from bertlab.data.counter_rng import CounterRNG
 from bertlab.data.sampling import SequenceSampler
-from bertlab.packed_batch import IntArray, PackedBatch
+from bertlab.packed_batch import IntArray, PackedBatch, PackedSequences
 from bertlab.tasks import Objective
 
 
@@ -47,10 +47,25 @@ class SequenceStream:
         """Return the sequences at stream ``positions`` ``(B,)``, and the predictions by task."""
         epochs, indices = np.divmod(positions, len(self.sampler))
         sequences = self.sampler.sample(epochs, indices)
-        for name, objective in self.objectives.items():
-            rng = CounterRNG(self.seed, f"objective/{name}")
-            sequences.counts[name] = objective.prepare(sequences, rng, self.training)
+        prepare_sequences(sequences, self.objectives, self.seed, self.training)
         return sequences.to_batch(), sequences.counts
+
+
+def prepare_sequences(
+    sequences: PackedSequences, objectives: Mapping[str, Objective], seed: int, training: bool
+) -> None:
+    """Let every objective label (and corrupt) a batch; what moves text comes first.
+
+    Args:
+        sequences: written to.
+        objectives: by config name.
+        seed: of their draws.
+        training: False asks for evaluation labels.
+    """
+    in_order = sorted(objectives.items(), key=lambda item: not item[1].rearranges_input)
+    for name, objective in in_order:
+        rng = CounterRNG(seed, f"objective/{name}")
+        sequences.counts[name] = objective.prepare(sequences, rng, training)
 
 
 @dataclass

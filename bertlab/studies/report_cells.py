@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bertlab.config_files import yaml_inline
+from bertlab.hooks import ReportSection, report_sections
 from bertlab.studies import findings
 from bertlab.studies.report_columns import LOWER, Column, columns_of
 from bertlab.studies.scores import Cell, Measure, StudyScores
@@ -51,6 +52,7 @@ class Report:
         findings: sentences, the most important first.
         warnings: on what makes the figures less than they seem.
         comparisons: of each study.
+        sections: that plugins add.
     """
 
     studies: tuple[StudyScores, ...]
@@ -60,6 +62,7 @@ class Report:
     findings: tuple[str, ...]
     warnings: tuple[str, ...]
     comparisons: tuple[Comparisons, ...]
+    sections: tuple[ReportSection, ...] = ()
 
     @property
     def title(self) -> str:
@@ -101,7 +104,13 @@ def report_of(*studies: StudyScores) -> Report:
         findings=tuple(f"{name}: {line}" if joined else line for name, line in said),
         warnings=tuple(f"{name}: {line}" if joined else line for name, line in warned),
         comparisons=comparisons,
+        sections=tuple(section for study in studies for section in report_sections(study)),
     )
+
+
+def grid_of(section: ReportSection) -> Grid:
+    """Return the table of a section that a plugin adds."""
+    return Grid(tuple((heading,) for heading in section.headings), section.rows)
 
 
 def settings_of(scores: StudyScores) -> Grid:

@@ -13,6 +13,7 @@ from bertlab.studies.report_cells import (
     DIFFERENCES_LEGEND,
     Grid,
     Report,
+    grid_of,
     runs_of,
     settings_of,
 )
@@ -98,6 +99,12 @@ def html(report: Report, drawn: list[list[Picture]]) -> str:
             _table(report.differences),
             f'<p class="legend">{escape(DIFFERENCES_LEGEND)}</p>',
         ]
+    for section in report.sections:
+        body += [
+            f"<h2>{escape(section.title)}</h2>",
+            *(f"<p>{escape(p)}</p>" for p in section.text),
+        ]
+        body += [_table(grid_of(section))] if section.rows else []
     for study in report.studies:
         body += _details(study, f" of {escape(study.name)}" if len(report.studies) > 1 else "")
     return "\n".join(

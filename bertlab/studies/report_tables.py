@@ -7,7 +7,13 @@ from textwrap import fill, indent
 from rich.console import Console
 
 from bertlab.printed_tables import print_table
-from bertlab.studies.report_cells import DIFFERENCES_LEGEND, Grid, Report, settings_of
+from bertlab.studies.report_cells import (
+    DIFFERENCES_LEGEND,
+    Grid,
+    Report,
+    grid_of,
+    settings_of,
+)
 
 _MARKDOWN = re.compile(r"[\\`*{}\[\]<>|~$&#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _LATEX = {
@@ -50,6 +56,11 @@ def print_report(report: Report) -> None:
         margin = "  " if line.startswith("- ") else ""
         text = fill(line, console.width, subsequent_indent=margin, break_on_hyphens=False)
         console.print(text, markup=False, highlight=False, soft_wrap=True)
+    for section in report.sections:
+        for line in ("", section.title, *section.text[:-1]):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+        last = section.text[-1] if section.text else ""
+        print_table(last, section.rows, section.headings)
 
 
 def markdown(report: Report) -> str:
@@ -67,6 +78,9 @@ def markdown(report: Report) -> str:
         ]
     for heading, lines in _sentences(report):
         parts += [f"## {heading}", "\n".join(f"- {markdown_text(line)}" for line in lines)]
+    for section in report.sections:
+        parts += [f"## {markdown_text(section.title)}", *map(markdown_text, section.text)]
+        parts += [markdown_table(grid_of(section))] if section.rows else []
     for study in report.studies:
         settings = settings_of(study)
         if settings.rows:
@@ -94,6 +108,9 @@ def latex(report: Report) -> str:
         parts += [
             "\n".join([f"\\paragraph{{{heading}}}", "\\begin{itemize}", *items, "\\end{itemize}"])
         ]
+    for section in report.sections:
+        parts += [f"\\paragraph{{{latex_text(section.title)}}}", *map(latex_text, section.text)]
+        parts += [_latex_table(grid_of(section), section.title)] if section.rows else []
     return "\n\n".join(parts) + "\n"
 
 

@@ -53,10 +53,13 @@ def realistic_store(documents=400, seed=0):
     return make_store([rng.integers(3, 50, size) for size in sizes])
 
 
-def sampler_of(input_format, store, *, size=128, short=0.1, seed=1, documents=None):
+def sampler_of(
+    input_format, store, *, size=128, short=0.1, seed=1, documents=None, random_pair_share=0.5
+):
     documents = np.arange(len(store.document_offsets) - 1) if documents is None else documents
+    rng = CounterRNG(seed, "sampler")
     return build_sampler(
-        input_format, store, TOKENIZER, documents, size, short, CounterRNG(seed, "sampler")
+        input_format, store, TOKENIZER, documents, size, short, rng, random_pair_share
     )
 
 
@@ -263,6 +266,19 @@ def test_half_of_the_pairs_are_random_in_every_epoch(input_format):
     labels = np.stack([whole_epoch(sampler, e).fields["next_sentence_label"] for e in range(4)])
     assert stats.binomtest(int(labels.sum()), labels.size, 0.5).pvalue > ALPHA
     assert abs(np.corrcoef(labels)[np.triu_indices(4, 1)]).max() * np.sqrt(labels.shape[1]) < 4
+
+
+@pytest.mark.parametrize("input_format", ["segment_pairs", "sentence_pairs"])
+def test_the_share_of_random_pairs_is_what_is_asked_for(input_format):
+    store = realistic_store()
+    labels = {}
+    for share in (0, 0.2, 0.5, 1):
+        packed = whole_epoch(sampler_of(input_format, store, random_pair_share=share))
+        labels[share] = packed.fields["next_sentence_label"]
+        assert labels[share].mean() == pytest.approx(share, abs=0 if share in (0, 1) else 0.02)
+    assert (labels[0.2] <= labels[0.5]).all()  # the same draws: more of the same pairs
+    with pytest.raises(ConfigError, match=r"random_pair_share is 1.5, expected a share"):
+        sampler_of(input_format, store, random_pair_share=1.5)
 
 
 @pytest.mark.parametrize("input_format", PAIRS)

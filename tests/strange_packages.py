@@ -1,0 +1,32 @@
+"""Packages of strangers, installed as pip leaves them: metadata, entry points and modules."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def install(
+    folder: Path,
+    name: str,
+    entry_points: Mapping[str, Mapping[str, str]],
+    modules: Mapping[str, str],
+    version: str = "1.0",
+) -> None:
+    """Write a package into a folder that is on ``sys.path``.
+
+    Args:
+        folder: where it goes.
+        name: of the distribution.
+        entry_points: targets by group and name.
+        modules: code by module name.
+        version: of the distribution.
+    """
+    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    groups = [
+        "\n".join([f"[{group}]", *(f"{key} = {target}" for key, target in names.items())])
+        for group, names in entry_points.items()
+    ]
+    (info / "entry_points.txt").write_text("\n".join(groups) + "\n")
+    for module, code in modules.items():
+        (folder / f"{module}.py").write_text(code)
