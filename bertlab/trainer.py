@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning.fabric.plugins import CheckpointIO
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
 from bertlab.callbacks.progress import ProgressBar
+from bertlab.checkpoints.whole_checkpoints import WholeCheckpointIO
 from bertlab.errors import ConfigError
 
 _LEAST = {"accumulate_grad_batches": 1, "gradient_clip_val": 0, "log_every_n_steps": 0}
@@ -43,6 +45,11 @@ def make_trainer(
         arguments["enable_progress_bar"] = False
     if isinstance(arguments["val_check_interval"], int):
         arguments["check_val_every_n_epoch"] = None  # count batches across epochs
+    if directory is not None and not _writes_itself(arguments["strategy"]):
+        given = arguments["plugins"] or []
+        given = given if isinstance(given, list) else [given]
+        if not any(isinstance(each, CheckpointIO) for each in given):
+            arguments["plugins"] = [*given, WholeCheckpointIO()]
     arguments["default_root_dir"] = arguments["default_root_dir"] or directory
     _check_numbers(arguments)
     _check_interval(arguments["val_check_interval"], arguments["accumulate_grad_batches"])
@@ -52,6 +59,12 @@ def make_trainer(
         raise ConfigError(f"trainer: {' '.join(str(error).split())}") from error
     _warn_of_slow_bf16(trainer)
     return trainer
+
+
+def _writes_itself(strategy: object) -> bool:
+    """Whether a strategy writes checkpoints of its own form, one part a process."""
+    name = strategy if isinstance(strategy, str) else type(strategy).__name__
+    return name.lower().startswith(("fsdp", "deepspeed", "modelparallel"))
 
 
 def _check_numbers(arguments: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ import json
 import pickle
 import re
 import warnings
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -89,12 +90,33 @@ def load_torch_file(path: Path) -> object:
         CheckpointError: if the file is missing, empty, damaged, or holds pickled code.
     """
     mmap = _first_bytes(path).startswith(_ZIP_MAGIC)
+    if mmap:
+        _check_sums(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about old pickle protocols and storages
             return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except Exception as error:  # hostile bytes can raise any error
         raise CheckpointError(f"{path}: {_refusal(error)}") from None
+
+
+def _check_sums(path: Path) -> None:
+    """Raise CheckpointError if a record of a zip archive is not what its checksum says.
+
+    Torch does not look: a flipped bit would be a wrong weight.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+    except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError) as error:
+        raise CheckpointError(
+            f"{path}: not a whole checkpoint ({_first_line(error)}); it may be truncated, copy or "
+            "download it again"
+        ) from None
+    if damaged is not None:
+        raise CheckpointError(
+            f"{path}: damaged: {damaged} does not have its checksum; copy or download it again"
+        )
 
 
 def _read_torch(path: Path) -> dict[str, Tensor]:

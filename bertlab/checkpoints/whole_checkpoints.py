@@ -1,0 +1,69 @@
+"""Checkpoints that are whole or absent: written aside, synced to the disk, renamed."""
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.fabric.plugins import TorchCheckpointIO
+
+from bertlab.errors import CheckpointError
+
+PARTIAL = ".partial"  # what a killed run may leave; the next save of that name takes its place
+
+
+class WholeCheckpointIO(TorchCheckpointIO):
+    """Writes beside the target, so that neither a kill nor a power cut leaves half a file there.
+
+    Lightning writes to ``/tmp`` and moves, which is a copy where that is another file system. The
+    file is a zip archive whose records carry CRC-32 checksums; they are checked on load.
+    """
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: object | None = None
+    ) -> None:
+        """Write a checkpoint, or leave what stood there before.
+
+        Raises:
+            CheckpointError: the file cannot be written, as on a full disk.
+        """
+        del storage_options
+        path = Path(path)
+        partial = path.with_name(f".{path.name}{PARTIAL}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with partial.open("wb") as file:
+                torch.save(checkpoint, file)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+            _sync_folder(path.parent)
+        except (OSError, RuntimeError) as error:
+            with contextlib.suppress(OSError):  # of a mount that vanished
+                partial.unlink()
+            raise CheckpointError(
+                f"{path}: the checkpoint cannot be written: {_reason(error)}; those before it are "
+                "whole"
+            ) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename survive a power cut, where the system can."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _reason(error: BaseException) -> str:
+    """Return what the system says; torch hides it behind its own error."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, OSError):
+            return seen.strerror or str(seen)
+        seen = seen.__cause__ or seen.__context__
+    return str(error).splitlines()[0]
