@@ -40,6 +40,10 @@ class PluginError(BertlabError):
     """A plugin is unknown, broken or does not keep its contract."""
 
 
+class NumericalError(BertlabError):
+    """A loss or gradient is not finite; training on would ruin the weights."""
+
+
 def nearest(name: str, choices: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest of ``choices``, or an empty string."""
     matches = difflib.get_close_matches(name, list(choices), n=1, cutoff=0.5)

@@ -1,7 +1,8 @@
 """The core LightningModule: one encoder, its tasks, one optimiser. Nothing task-specific."""
 
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from lightning.pytorch import LightningModule
@@ -10,8 +11,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torchmetrics import Metric
 
+from bertlab.data.task_data import TaskData
 from bertlab.encoders.base import Encoder
-from bertlab.errors import ConfigError
+from bertlab.errors import ConfigError, NumericalError
 from bertlab.evaluation import EvaluationSet
 from bertlab.heads.base import Head
 from bertlab.labelled_rows import Row
@@ -76,6 +78,7 @@ class BertModule(LightningModule):
             EvaluationSet(tasks, name, rows, metrics or {})
             for name, rows in (evaluation_rows or {"": ()}).items()
         )
+        self.on_nonfinite: Literal["stop", "skip"] = "stop"  # a gradient of NaN or infinity
         self.evaluated_step = -1  # optimiser step of the last evaluation
         self.history: dict[int, dict[str, float]] = {}  # evaluations of training, by step
         self.complaints: list[str] = []  # of the last evaluation
@@ -193,15 +196,36 @@ class BertModule(LightningModule):
     ) -> None:
         """Clip by the global norm.
 
+        A step whose gradient is not finite is not taken: ``on_nonfinite`` says what follows.
         Lightning refuses to clip under bf16-mixed with a fused optimiser because of fp16's scaler;
         bf16 has none. FSDP needs its own norm, so there Lightning clips.
         """
         sharded = hasattr(self.trainer.strategy.model, "clip_grad_norm_")
         by_norm = gradient_clip_algorithm in (None, "norm")
-        if gradient_clip_val and by_norm and not sharded and self.trainer.precision != "16-mixed":
-            nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
-        else:
+        scaled = self.trainer.precision == "16-mixed"  # whose scaler skips such steps itself
+        if sharded or scaled:
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+            return
+        if gradient_clip_val and by_norm:
+            norm = nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
+        else:
+            gradients = [p.grad for p in self.parameters() if p.grad is not None]
+            norm = nn.utils.get_total_norm(gradients)
+            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+        if not norm.isfinite():
+            self._refuse_step(optimizer, float(norm))
+
+    def _refuse_step(self, optimizer: Optimizer, norm: float) -> None:
+        """Stop the run before the weights are ruined, or go on as if the step had not been."""
+        step = self.trainer.global_step
+        losses = ", ".join(f"{name} {float(loss):.4g}" for name, loss in self._step_loss.items())
+        data = getattr(self.trainer, "datamodule", None)
+        where = f" on {data.describe_step(step)}" if isinstance(data, TaskData) else ""
+        words = f"step {step + 1}: the gradient's norm is {norm} (loss: {losses}){where}"
+        if self.on_nonfinite == "stop":
+            raise NumericalError(f"{words}; the step was not taken")
+        optimizer.zero_grad(set_to_none=True)
+        sys.stderr.write(f"bertlab: warning: {words}; skipped\n")
 
     def _rewrite_input(self, batch: PackedBatch) -> PackedBatch:
         """Return the batch as the one objective that may rewrites it on the device."""

@@ -16,7 +16,7 @@ from bertlab.checkpoints.warm_start import apply_warm_start
 from bertlab.config_files import Composition, compose
 from bertlab.data.task_data import TaskData
 from bertlab.data.tokenizer import WordPieceTokenizer
-from bertlab.errors import ConfigError
+from bertlab.errors import ConfigError, NumericalError
 from bertlab.hooks import run_callbacks
 from bertlab.model_building import build_encoder, build_metrics, build_tasks, check_lengths
 from bertlab.module import BertModule, check_tasks
@@ -185,6 +185,7 @@ class TrainingCLI(LightningCLI):
         check_schedule(self.model.optimizer_config, endless, run_timer(trainer) is not None)
         self.datamodule.check_division(trainer.world_size, trainer.accumulate_grad_batches)
         self._choose_best_by()
+        self.model.on_nonfinite = self.config.on_nonfinite
 
     def fit(self) -> int:
         """Train, evaluate once more at the end, and print where everything is."""
@@ -193,6 +194,11 @@ class TrainingCLI(LightningCLI):
             self._introduce()
         try:
             self.trainer.fit(self.model, self.datamodule, ckpt_path=path, weights_only=True)
+        except NumericalError as error:
+            saved = self.record.saved_step >= 0 or self.checkpoint is not None
+            go_on = f"bertlab fit --ckpt_path {self.directory} --on_nonfinite skip"
+            hint = f". To leave such steps out from the last checkpoint on: {go_on}"
+            raise NumericalError(f"{error}{hint if saved else ''}") from error
         except SystemExit:  # what Lightning makes of Ctrl-C
             if not self.trainer.interrupted:
                 raise

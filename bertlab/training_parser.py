@@ -1,5 +1,7 @@
 """The arguments of ``fit``, ``validate`` and ``predict``, for the plugins that a config names."""
 
+from typing import Literal
+
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser
@@ -111,6 +113,12 @@ def add_run(parser: LightningArgumentParser, command: str) -> None:
             type=float | None,
             default=None,
             help="train on about so many tokens, instead of trainer.max_steps",
+        )
+        parser.add_argument(
+            "--on_nonfinite",
+            type=Literal["stop", "skip"],
+            default="stop",
+            help="what to do at a step whose gradient is NaN or infinite; it is never taken",
         )
         parser.add_argument(
             "--seeds",

@@ -17,6 +17,7 @@ from bertlab.labelled_rows import Features, Row
 from bertlab.packed_batch import IntArray, PackedBatch
 
 Array = npt.NDArray[Any]
+_NAMED_ROWS = 32
 _GROUPED_BATCHES = 50  # batches that are sorted by length together, as in Hugging Face's Trainer
 
 
@@ -124,6 +125,15 @@ class RowStream:
         """Return the units at stream ``positions`` ``(k,)``, all of one epoch."""
         epoch, start = divmod(int(positions[0]), len(self))
         return self.encoded.batch(self._order(epoch)[positions - positions[0] + start], self.task)
+
+    def describe(self, positions: IntArray) -> str:
+        """Return file and line of the rows, the first of many."""
+        epoch, start = divmod(int(positions[0]), len(self))
+        units = self._order(epoch)[positions - positions[0] + start]
+        numbers = self.encoded.row_numbers[self.encoded.unit_offsets[units]]
+        places = [self.encoded.rows[number].where for number in numbers]
+        more = f" and {len(places) - _NAMED_ROWS} more" if len(places) > _NAMED_ROWS else ""
+        return f"rows {', '.join(places[:_NAMED_ROWS])}{more}"
 
     def _order(self, epoch: int) -> IntArray:
         """``(U,)`` units in the order of an epoch, kept while the epoch lasts."""

@@ -22,6 +22,9 @@ class Stream(Protocol):
     def batch(self, positions: IntArray) -> tuple[PackedBatch, dict[str, int]]:
         """Return what stands at ``positions`` ``(k,)``, and the predictions by task."""
 
+    def describe(self, positions: IntArray) -> str:
+        """Return words by which what stands at ``positions`` ``(k,)`` can be found again."""
+
 
 @dataclass
 class SequenceStream:
@@ -49,6 +52,12 @@ class SequenceStream:
         sequences = self.sampler.sample(epochs, indices)
         prepare_sequences(sequences, self.objectives, self.seed, self.training)
         return sequences.to_batch(), sequences.counts
+
+    def describe(self, positions: IntArray) -> str:
+        """Return the sequences' numbers in their epoch; seed, epoch and number say all of one."""
+        epochs, indices = np.divmod(positions, len(self.sampler))
+        first, last = f"{indices[0]} (epoch {epochs[0]})", f"{indices[-1]} (epoch {epochs[-1]})"
+        return f"sequences {first} to {last} of seed {self.seed}"
 
 
 def prepare_sequences(
@@ -93,7 +102,7 @@ class StepDataset(Dataset[list[PackedBatch]]):
 
     def __getitem__(self, step: int) -> list[PackedBatch]:
         """Return the micro-batches of an optimiser step; each counts the predictions of all."""
-        parts = np.array_split(self._positions(step), self.world_size * self.accumulate)
+        parts = np.array_split(self.positions(step), self.world_size * self.accumulate)
         mine = parts[self.rank * self.accumulate : (self.rank + 1) * self.accumulate]
         made = [self.stream.batch(part) for part in mine if len(part)]
         names = made[0][1] if made else ()
@@ -102,7 +111,8 @@ class StepDataset(Dataset[list[PackedBatch]]):
             batch.window_counts = window
         return [batch for batch, _ in made]
 
-    def _positions(self, step: int) -> IntArray:
+    def positions(self, step: int) -> IntArray:
+        """Return the stream positions of an optimiser step, over all devices."""
         if self.steps_per_epoch is not None:
             epoch, step = divmod(step, self.steps_per_epoch)
             size, steps = len(self.stream), self.steps_per_epoch

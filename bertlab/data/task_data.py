@@ -36,6 +36,7 @@ class TaskData(LightningDataModule):
     tokenizer_path: str | None
     num_workers: int
     labels: Labels | None = None
+    _training_steps: StepDataset | None = None
 
     @abstractmethod
     def load_tokenizer(self) -> WordPieceTokenizer:
@@ -132,8 +133,14 @@ class TaskData(LightningDataModule):
             world_size=trainer.world_size,
             steps_per_epoch=None if crosses_epochs else steps,
         )
+        self._training_steps = dataset
         sampler = StepSampler(steps, lambda: trainer.global_step)
         return StepLoader(self._loader(dataset, sampler), trainer.accumulate_grad_batches)
+
+    def describe_step(self, step: int) -> str:
+        """Return words by which what an optimiser step trains on can be found again."""
+        assert self._training_steps is not None, "training_loader() comes first"
+        return self._training_steps.stream.describe(self._training_steps.positions(step))
 
     def evaluation_loader(self, stream: Stream, length: int) -> StepLoader:
         """Return a stream's first ``length`` sequences, in batches no larger than training's."""
