@@ -151,7 +151,7 @@ def arguments_of(plugin: Plugin, loaded: type) -> list[list[str]]:
     from jsonargparse import ArgumentParser  # noqa: PLC0415  slow, and not for the list
 
     parser: Any = ArgumentParser(exit_on_error=False)
-    parser.add_classarguments_of(loaded, "x", skip={"vocab_size"})
+    parser.add_class_arguments(loaded, "x", skip={"vocab_size"})
     return [
         [
             action.dest.removeprefix("x."),
