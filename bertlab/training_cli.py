@@ -9,9 +9,11 @@ import torch
 from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from bertlab.best_checkpoint import check_early_stopping, choose_monitor, record_best
 from bertlab.callbacks.run_record import RunRecord
+from bertlab.callbacks.stop_on_sigterm import StopOnSigterm
 from bertlab.checkpoints.warm_start import apply_warm_start
 from bertlab.config_files import Composition, compose
 from bertlab.data.task_data import TaskData
@@ -199,6 +201,10 @@ class TrainingCLI(LightningCLI):
             go_on = f"bertlab fit --ckpt_path {self.directory} --on_nonfinite skip"
             hint = f". To leave such steps out from the last checkpoint on: {go_on}"
             raise NumericalError(f"{error}{hint if saved else ''}") from error
+        except SIGTERMException:
+            done = f"SIGTERM: saved at step {self.trainer.global_step}"
+            _say(f"{done}; go on with: bertlab fit --ckpt_path {self.directory}")
+            return 128 + signal.SIGTERM
         except SystemExit:  # what Lightning makes of Ctrl-C
             if not self.trainer.interrupted:
                 raise
@@ -301,6 +307,7 @@ class TrainingCLI(LightningCLI):
         if settings["enable_checkpointing"] is not False:
             place = self.config.checkpoint.dirpath or self.directory / "checkpoints"
             settings_here = {**dict(self.config.checkpoint), "dirpath": place, "monitor": None}
+            callbacks.append(StopOnSigterm(Path(place) / "last.ckpt"))
             callbacks.append(ModelCheckpoint(**settings_here))  # the monitor is known later
         return make_trainer(settings, self.directory, callbacks)
 

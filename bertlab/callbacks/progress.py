@@ -15,20 +15,23 @@ from bertlab.results import show
 class TokenThroughput(Callback):
     """Counts tokens, and the padding that packing avoids; logs both with the training loss.
 
-    ``tokens_per_second`` counts tokens of this process since the last evaluation;
-    ``padding_avoided`` is the share of a padded batch that would have been padding.
+    ``tokens_per_second`` counts tokens of this process since the last evaluation, or since the
+    process started; ``padding_avoided`` is the share of a padded batch that would have been padding
+    since the last evaluation, also where the run was interrupted in between.
     """
 
     def __init__(self) -> None:
-        self._reset()
+        self._start_clock()
+        self._start_count()
 
-    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Start the clock."""
-        self._reset()
+        self._start_clock()
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Start the clock anew, so that evaluation is not counted."""
-        self._reset()
+        """Start both anew, so that evaluation is not counted."""
+        self._start_clock()
+        self._start_count()
 
     def on_train_batch_end(
         self,
@@ -39,14 +42,26 @@ class TokenThroughput(Callback):
         batch_idx: int,
     ) -> None:
         """Count a batch."""
+        self.timed_tokens += len(batch.input_ids)
         self.tokens += len(batch.input_ids)
         self.padded += len(batch) * batch.max_seqlen
         seconds = time.perf_counter() - self.started
-        pl_module.log("tokens_per_second", self.tokens / seconds, batch_size=len(batch))
+        pl_module.log("tokens_per_second", self.timed_tokens / seconds, batch_size=len(batch))
         pl_module.log("padding_avoided", 1 - self.tokens / self.padded, batch_size=len(batch))
 
-    def _reset(self) -> None:
+    def state_dict(self) -> dict[str, int]:
+        """Return the count, which a resumed run goes on with."""
+        return {"tokens": self.tokens, "padded": self.padded}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        """Take the count of the interrupted run over."""
+        self.tokens, self.padded = state_dict["tokens"], state_dict["padded"]
+
+    def _start_clock(self) -> None:
         self.started = time.perf_counter()
+        self.timed_tokens = 0
+
+    def _start_count(self) -> None:
         self.tokens = 0
         self.padded = 0
 

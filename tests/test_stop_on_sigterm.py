@@ -1,0 +1,85 @@
+"""SIGTERM saves between two steps; the run goes on from there as if nothing had been."""
+
+import csv
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from bertlab.callbacks.progress import TokenThroughput
+from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
+from tests.conftest import Command
+
+# 12 steps of two batches each; evaluations after steps 4, 8 and 12
+SETTINGS = (
+    "--trainer.max_steps", 12, "--trainer.accumulate_grad_batches", 2,
+    "--trainer.val_check_interval", 8, "--model.encoder.hidden_dropout_prob", 0.1,
+)  # fmt: skip
+
+
+def figures(run: Path) -> list[dict[str, str]]:
+    """Return what was logged, without what a clock says."""
+    texts = [path.read_text("utf-8") for path in sorted(run.glob("csv/*/metrics.csv"))]
+    rows = [row for text in texts for row in csv.DictReader(text.splitlines())]
+    timed = "tokens_per_second"
+    return [{key: value for key, value in row.items() if key != timed and value} for row in rows]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from bertlab.cli import main
+
+    run = tmp_path_factory.mktemp("undisturbed") / "run"
+    arguments = ["fit", "--config", str(tiny_config), "--run_dir", str(run), *map(str, SETTINGS)]
+    assert main(arguments) == 0
+    return run
+
+
+@pytest.mark.parametrize("batch", [1, 6, 7, 8, 9, 15])
+def test_a_stopped_run_goes_on_bit_by_bit(
+    undisturbed: Path,
+    tiny_config: Path,
+    bertlab: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    batch: int,
+) -> None:
+    seen = 0
+    count = TokenThroughput.on_train_batch_end
+
+    def count_and_signal(self: TokenThroughput, *arguments: object) -> None:
+        nonlocal seen
+        count(self, *arguments)
+        seen += 1
+        if seen == batch:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(TokenThroughput, "on_train_batch_end", count_and_signal)
+    run = tmp_path / "run"
+    code, printed, _ = bertlab("fit", "--config", tiny_config, "--run_dir", run, *SETTINGS)
+    assert code == 143
+    step = -(-batch // 2)  # the window is finished first
+    assert f"SIGTERM: saved at step {step}; go on with: bertlab fit --ckpt_path {run}" in printed
+    assert read_run_checkpoint(run / "checkpoints" / "last.ckpt").global_step == step
+    assert not (run / "results.json").exists()
+
+    code, _, error = bertlab("fit", "--ckpt_path", run)
+    assert code == 0, error
+    assert (run / "results.json").read_text() == (undisturbed / "results.json").read_text()
+    ours, theirs = (
+        torch.load(each / "checkpoints" / "last.ckpt", weights_only=True)
+        for each in (run, undisturbed)
+    )
+    for name, weight in theirs["state_dict"].items():
+        assert torch.equal(ours["state_dict"][name], weight), name
+    one, other = (each["optimizer_states"][0]["state"] for each in (ours, theirs))
+    for number, state in other.items():
+        assert all(torch.equal(one[number][key], state[key]) for key in state)
+    assert figures(run) == figures(undisturbed)
+
+
+def test_the_handler_is_given_back(undisturbed: Path) -> None:
+    assert undisturbed.is_dir()
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
