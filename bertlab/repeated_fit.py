@@ -14,7 +14,8 @@ from pathlib import Path
 
 import yaml
 
-from bertlab.config_files import Composition, split_arguments
+from bertlab.composition import Composition
+from bertlab.config_files import split_arguments
 from bertlab.errors import ConfigError
 from bertlab.printed_tables import print_table
 from bertlab.results import Results, read_results, show

@@ -8,7 +8,8 @@ from jsonargparse import Namespace
 from lightning.pytorch.cli import LightningArgumentParser
 
 from bertlab.arguments import parse_arguments, parse_config
-from bertlab.config_files import Composition, Config, compose
+from bertlab.composition import Composition, compose
+from bertlab.config_files import Config
 from bertlab.training_parser import add_data, add_model, add_run, add_trainer
 
 # of no concern to what a run computes

@@ -1,5 +1,6 @@
 """Where a command's weights, tokenizer and labels come from: a checkpoint, a warm start, or new."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +11,18 @@ from bertlab.checkpoints.run_checkpoint import (
     read_run_checkpoint,
 )
 from bertlab.checkpoints.warm_start import WarmStart, read_warm_start
-from bertlab.config_files import Composition, Config, differences
+from bertlab.composition import Composition
+from bertlab.config_files import Config, differences
 from bertlab.data.task_data import TaskData
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.errors import CheckpointError, TokenizerError
 from bertlab.labelled_rows import Labels
 from bertlab.model_building import build_metrics, restore_module
 from bertlab.module import BertModule
+from bertlab.run_directory import MANIFEST
 from bertlab.tasks import Task
+
+LAST = "last"  # a --ckpt_path: the config's own run
 
 
 @dataclass
@@ -94,6 +99,12 @@ def find_starting_point(plan: Composition, command: str) -> StartingPoint:
     Raises:
         CheckpointError: if it is not there, damaged or hostile.
     """
+    if plan.ckpt_path == LAST:
+        plan.ckpt_path = None if (run := last_run(plan)) is None else str(run)
+        if run is None and command != "fit":
+            raise CheckpointError(f"--ckpt_path {LAST}: no run of this config has a checkpoint")
+        if run is None and plan.run_dir is not None:  # ended before its first checkpoint
+            (Path(plan.run_dir) / MANIFEST).unlink(missing_ok=True)
     if plan.ckpt_path is not None:
         file = find_checkpoint(plan.ckpt_path, best=command != "fit")
         if file is None:
@@ -102,6 +113,19 @@ def find_starting_point(plan: Composition, command: str) -> StartingPoint:
     if plan.init_from is not None:
         return StartingPoint(warm=read_warm_start(plan.init_from))
     return StartingPoint()
+
+
+def last_run(plan: Composition) -> Path | None:
+    """Return the run of a config with the newest checkpoint; that in ``run_dir`` if it is given."""
+    name = plan.run_name
+    if plan.run_dir is not None:
+        runs = [Path(plan.run_dir)]
+    else:
+        numbered = re.compile(rf"{re.escape(name)}(-\d+)?")
+        runs = [each for each in Path("runs").glob(f"{name}*") if numbered.fullmatch(each.name)]
+    files = [file for run in runs for file in (run / "checkpoints").glob("last.ckpt")]
+    newest = max(files, key=lambda file: file.stat().st_mtime, default=None)
+    return None if newest is None else newest.parent.parent
 
 
 def _read_or_offer(file: Path) -> RunCheckpoint:

@@ -15,7 +15,7 @@ from bertlab.best_checkpoint import check_early_stopping, choose_monitor, record
 from bertlab.callbacks.run_record import RunRecord
 from bertlab.callbacks.stop_on_sigterm import StopOnSigterm
 from bertlab.checkpoints.warm_start import apply_warm_start
-from bertlab.config_files import Composition, compose
+from bertlab.composition import Composition, compose
 from bertlab.data.task_data import TaskData
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.errors import ConfigError, NumericalError
@@ -294,9 +294,11 @@ class TrainingCLI(LightningCLI):
 
     def _resumed_run(self) -> Path | None:
         """Return the run that goes on in its own directory; None for a new directory."""
-        if self.checkpoint is None or self.config.run_dir is not None:
+        if self.checkpoint is None:
             return None
         run = self.checkpoint.path.parent.parent
+        if self.config.run_dir is not None and Path(self.config.run_dir).resolve() != run.resolve():
+            return None
         return run if (run / MANIFEST).is_file() else None
 
     def _make_trainer(self) -> Trainer:

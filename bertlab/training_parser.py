@@ -8,7 +8,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 from torchmetrics import Metric
 
 from bertlab.checkpoints.warm_start import WarmStart
-from bertlab.config_files import Composition
+from bertlab.composition import Composition
 from bertlab.data.labelled_data import LabelledData
 from bertlab.data.pretraining_data import PretrainingData
 from bertlab.data.task_data import TaskData
@@ -142,7 +142,7 @@ def add_run(parser: LightningArgumentParser, command: str) -> None:
         "--ckpt_path",
         type=str | None,
         default=None,
-        help="a run directory or checkpoint to go on with (fit) or to use",
+        help="a run directory or checkpoint to go on with (fit) or to use; last: this config's",
     )
     if command == "predict":
         parser.add_argument(

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertlab.config_files import compose, differences, read_config, split_arguments
+from bertlab.composition import compose
+from bertlab.config_files import differences, read_config, split_arguments
 from bertlab.errors import ConfigError
 
 NAMES = st.text("abcdefghijklmnop_", min_size=1, max_size=8)

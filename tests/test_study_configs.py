@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from bertlab.config_files import Composition, Config
+from bertlab.composition import Composition
+from bertlab.config_files import Config
 from bertlab.objectives.masking import MaskingRecipe
 from bertlab.resolved_config import resolve_arguments
 from bertlab.studies import plan

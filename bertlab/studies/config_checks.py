@@ -3,7 +3,8 @@
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Timer
 
-from bertlab.config_files import Composition, Config
+from bertlab.composition import Composition
+from bertlab.config_files import Config
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.encoders.base import Encoder
 from bertlab.errors import ConfigError
