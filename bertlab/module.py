@@ -285,6 +285,11 @@ def check_tasks(tasks: Mapping[str, Task], encoder: Encoder) -> None:
     """Raise ConfigError if the tasks do not go together or with the encoder."""
     if not tasks:
         raise ConfigError("model.objectives: found none, expected at least one, e.g. [mlm, nsp]")
+    for name in tasks:
+        if hasattr(nn.ModuleDict, name) or "." in name:
+            raise ConfigError(
+                f"{name} cannot be the name of a task: torch uses it; rename the plugin"
+            )
     objectives = {name: task for name, task in tasks.items() if isinstance(task, Objective)}
     for does, words in (
         ("corrupts_input", "overwrite the input"),

@@ -95,7 +95,7 @@ class Objective(Task):
     Attributes:
         requires_pairs: the objective needs segments A and B (``nsp``).
         corrupts_input: :meth:`prepare` or :meth:`rewrite_input` overwrites ``input_ids``; one
-            objective of a run may.
+            objective of a run may. It is prepared after all others.
         rearranges_input: :meth:`prepare` moves the text of a sequence (sentence order); it is then
             called before those of all others. One objective of a run may.
         requires_causal: True needs a left-to-right encoder, False a bidirectional one.

@@ -202,6 +202,24 @@ def test_what_moves_text_is_prepared_first(store: TokenStore) -> None:
     assert counts.keys() == {"mlm", "swapped"}
 
 
+def test_what_overwrites_the_input_is_prepared_last(store: TokenStore) -> None:
+    class Sees(NextSentencePrediction):
+        def prepare(self, sequences: PackedSequences, rng: CounterRNG, training: bool) -> int:
+            sequences.fields["seen"] = sequences.input_ids.copy()
+            return super().prepare(sequences, rng, training)
+
+    seen = []
+    for names in (("mlm", "sees"), ("sees", "mlm")):
+        made: dict[str, Objective] = {"mlm": MaskedLM(), "sees": Sees()}
+        tasks = {name: made[name] for name in names}
+        make_module(store, tasks)
+        batch, _ = make_stream(store, tasks).batch(np.arange(6))
+        seen.append(batch)
+    assert torch.equal(seen[0].fields["seen"], seen[1].fields["seen"])
+    assert torch.equal(seen[0].input_ids, seen[1].input_ids)
+    assert not (seen[0].fields["seen"] == store.tokenizer.mask_id).any()
+
+
 def test_the_encoder_reads_what_an_objective_rewrites_but_not_in_prediction(
     store: TokenStore,
 ) -> None:
@@ -221,6 +239,7 @@ def test_the_encoder_reads_what_an_objective_rewrites_but_not_in_prediction(
     [
         ({}, False, "found none"),
         ({"mlm": MaskedLM(), "other": MaskedLM()}, False, "mlm and other both overwrite"),
+        ({"keys": MaskedLM()}, False, "keys cannot be the name of a task"),
         ({"a": Swapped(), "b": Swapped()}, False, "a and b both move the text of the input"),
         ({"mlm": MaskedLM()}, True, "mlm needs a bidirectional encoder"),
         ({"clm": CausalLM()}, False, "clm needs a left-to-right encoder"),

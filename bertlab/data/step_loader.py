@@ -63,7 +63,10 @@ class SequenceStream:
 def prepare_sequences(
     sequences: PackedSequences, objectives: Mapping[str, Objective], seed: int, training: bool
 ) -> None:
-    """Let every objective label (and corrupt) a batch; what moves text comes first.
+    """Let every objective label (and corrupt) a batch.
+
+    Whatever the order in the config, text is moved first and overwritten last: all others see the
+    words that the corpus has.
 
     Args:
         sequences: written to.
@@ -71,7 +74,10 @@ def prepare_sequences(
         seed: of their draws.
         training: False asks for evaluation labels.
     """
-    in_order = sorted(objectives.items(), key=lambda item: not item[1].rearranges_input)
+    in_order = sorted(
+        objectives.items(),
+        key=lambda item: (not item[1].rearranges_input, item[1].corrupts_input),
+    )
     for name, objective in in_order:
         rng = CounterRNG(seed, f"objective/{name}")
         sequences.counts[name] = objective.prepare(sequences, rng, training)
