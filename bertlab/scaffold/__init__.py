@@ -1,0 +1,1 @@
+"""Complete plugin packages from templates: what ``bertlab new-plugin`` writes."""
