@@ -27,6 +27,7 @@ class Composition:
         files: each config file's path and content, in the order given.
         arguments: command-line arguments that override them.
         encoder: entry-point name of the encoder.
+        encoder_named: whether a file or argument named it; else it is the default one.
         objectives: entry-point names of the objectives, in order.
         objectives_named: whether a file or argument named them; else they are the default ones.
         metrics: entry-point names of further metrics.
@@ -39,6 +40,7 @@ class Composition:
     files: list[tuple[Path, Config]] = field(default_factory=list)
     arguments: list[str] = field(default_factory=list)
     encoder: str = "bert"
+    encoder_named: bool = False
     objectives: list[str] = field(default_factory=lambda: list(DEFAULT_OBJECTIVES))
     objectives_named: bool = False
     metrics: list[str] = field(default_factory=list)
@@ -90,7 +92,7 @@ def _add_content(plan: Composition, path: Path, content: Config) -> None:
     model = content.get("model") or {}
     if not isinstance(model, dict):
         raise ConfigError(f"{path}: model: found {model!r}, expected a mapping")
-    plan.encoder = _named_plugin(path, model, "encoder") or plan.encoder
+    _name_encoder(plan, _named_plugin(path, model, "encoder"))
     plan.head = _named_plugin(path, model, "head") or plan.head
     if model.get("objectives") is not None:
         model["objectives"] = _name_objectives(plan, model["objectives"], f"{path}: ")
@@ -122,7 +124,7 @@ def _add_argument(plan: Composition, key: str, value: str | None, tokens: list[s
         for name, arguments in _name_metrics(plan, given, "").items():
             plan.arguments += _as_arguments(f"--model.metrics.{name}", arguments)
     elif key in ("--model.encoder", "--model.encoder.name"):
-        plan.encoder = needs_value(key, value)
+        _name_encoder(plan, needs_value(key, value))
     elif key in ("--model.head", "--model.head.name"):
         plan.head = needs_value(key, value)
     elif key == "--ckpt_path":
@@ -133,6 +135,11 @@ def _add_argument(plan: Composition, key: str, value: str | None, tokens: list[s
         elif key == "--run_dir":
             plan.run_dir = value
         plan.arguments += tokens
+
+
+def _name_encoder(plan: Composition, name: str | None) -> None:
+    if name is not None:
+        plan.encoder, plan.encoder_named = name, True
 
 
 def _add_objectives(plan: Composition, one: str | None, value: str) -> None:

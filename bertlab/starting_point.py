@@ -15,7 +15,7 @@ from bertlab.composition import Composition
 from bertlab.config_files import Config, differences
 from bertlab.data.task_data import TaskData
 from bertlab.data.tokenizer import WordPieceTokenizer
-from bertlab.errors import CheckpointError, TokenizerError
+from bertlab.errors import CheckpointError, ConfigError, TokenizerError
 from bertlab.labelled_rows import Labels
 from bertlab.model_building import build_metrics, restore_module
 from bertlab.module import BertModule
@@ -111,7 +111,15 @@ def find_starting_point(plan: Composition, command: str) -> StartingPoint:
             raise CheckpointError(f"--ckpt_path: {plan.ckpt_path}: no such run or checkpoint")
         return StartingPoint(checkpoint=_read_or_offer(file))
     if plan.init_from is not None:
-        return StartingPoint(warm=read_warm_start(plan.init_from))
+        warm = read_warm_start(plan.init_from)
+        if not plan.encoder_named:
+            plan.encoder = warm.encoder_name
+        elif plan.encoder != warm.encoder_name:
+            raise ConfigError(
+                f"model.encoder: found {plan.encoder}, but the encoder of model.init_from, "
+                f"{warm.source}, is {warm.encoder_name}; leave model.encoder.name out"
+            )
+        return StartingPoint(warm=warm)
     return StartingPoint()
 
 

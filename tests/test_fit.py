@@ -8,8 +8,10 @@ import torch
 import yaml
 from transformers import AutoTokenizer, BertForPreTraining
 
+from bertlab import plugins
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
 from tests.conftest import Command
+from tests.strange_packages import install
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
@@ -192,3 +194,31 @@ def test_warm_start_with_other_sizes_lists_the_tensors(
     assert code == 2
     assert "encoder.token_embedding.weight: checkpoint (300, 32), model (300, 64)" in error
     assert not (tmp_path / "x").exists()
+
+
+def test_a_warm_start_takes_the_encoders_name_over_and_refuses_another(
+    tiny_config: Path, bertlab: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = {"bertlab.encoders": {"copy": "encoder_of_stranger:Copy"}}
+    module = "from bertlab.encoders.bert import BertEncoder\nclass Copy(BertEncoder):\n    pass\n"
+    install(tmp_path, "stranger", groups, {"encoder_of_stranger": module})
+    monkeypatch.syspath_prepend(tmp_path)
+    plugins.forget_installed()
+    content = yaml.safe_load(tiny_config.read_text())
+    del content["model"]["encoder"]
+    unnamed = tmp_path / "unnamed.yaml"
+    unnamed.write_text(yaml.safe_dump(content))
+    settings = ("--trainer.max_steps", 2, "--trainer.val_check_interval", 2)
+    first = tmp_path / "first"
+    fit = ("fit", *settings, "--config")
+    named = ("--model.encoder.name", "copy", "--run_dir", first)
+    assert bertlab(*fit, tiny_config, *named)[0] == 0
+    warm = ("--model.init_from", first, "--run_dir", tmp_path / "second")
+    code, _, error = bertlab(*fit, unnamed, *warm)
+    assert code == 0, error
+    config = yaml.safe_load((tmp_path / "second" / "config.yaml").read_text())
+    assert config["model"]["encoder"]["name"] == "copy"
+    code, _, error = bertlab(*fit, tiny_config, "--model.init_from", first)
+    assert code == 2
+    assert "model.encoder: found bert, but the encoder of model.init_from" in error
+    plugins.forget_installed()
