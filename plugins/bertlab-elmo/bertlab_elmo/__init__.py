@@ -1,0 +1,1 @@
+"""ELMo for bertlab: a biLSTM language model as encoder, and its objective."""

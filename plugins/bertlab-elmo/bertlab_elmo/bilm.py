@@ -1,0 +1,117 @@
+"""Language models in both directions at once (Peters et al. 2018, sec. 3.1)."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bertlab.encoders.initialization import initialize
+from bertlab.errors import ConfigError
+from bertlab.objectives.classification import classification_loss
+from bertlab.objectives.token_prediction import TokenPrediction
+from bertlab.packed_batch import EncoderOutput, PackedBatch, PackedSequences
+from bertlab.tasks import TaskContext, TaskLoss
+from bertlab_elmo.encoder import ElmoEncoder
+
+if TYPE_CHECKING:
+    from bertlab.data.counter_rng import CounterRNG
+
+
+class BidirectionalLM(TokenPrediction):
+    """Predict each token of the text from those before it, and again from those behind it.
+
+    Both directions share one softmax layer, as in the paper; its weights are those of the token
+    embedding. Special tokens are read but never predicted. The loss is the mean over both
+    directions, so ``perplexity`` is the geometric mean of theirs. Not beside an objective that
+    corrupts the input, such as mlm: the text that is predicted would be the corrupted one.
+    """
+
+    name = "bilm"
+
+    def build(self, context: TaskContext) -> None:
+        """Create the head, which reads the states of one direction.
+
+        Raises:
+            ConfigError: if the encoder does not keep its two directions apart.
+        """
+        encoder = context.encoder
+        if not isinstance(encoder, ElmoEncoder):
+            raise ConfigError(
+                "model.objectives.bilm needs an encoder that reads the text from either end apart, "
+                f"but model.encoder is a {type(encoder).__name__}; set model.encoder.name: elmo, "
+                "or choose clm for a left-to-right and mlm for a bidirectional encoder"
+            )
+        super().build(context)
+        self.dense = nn.Linear(encoder.hidden_size // 2, encoder.hidden_size)
+        initialize(self, encoder.initializer_range)
+
+    def prepare(self, sequences: PackedSequences, rng: "CounterRNG", training: bool) -> int:
+        """Write ``bilm_positions`` of the tokens to predict, and ``bilm_labels``, ``(K,)`` int64.
+
+        Args:
+            sequences: ``fields`` are written to.
+            rng: not used.
+            training: not used.
+
+        Returns:
+            2 K, as each of the K text tokens between two others is predicted in both directions.
+        """
+        del rng, training
+        predicted = self.classes.countable(sequences)
+        predicted[sequences.cu_seqlens[:-1]] = False
+        predicted[sequences.cu_seqlens[1:] - 1] = False
+        targets = np.flatnonzero(predicted)
+        return 2 * self.write_labels(sequences, targets, sequences.input_ids[targets])
+
+    def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
+        """Return cross-entropy in nats, summed in float32 over the K tokens in both directions."""
+        labels = batch.fields["bilm_labels"]
+        logits = self.logits(neighbors(output.tokens, batch.fields["bilm_positions"]))
+        return classification_loss(logits, torch.cat([labels, labels]))
+
+    def derived_metrics(self, values: dict[str, float]) -> dict[str, float]:
+        """Return ``perplexity`` and, where the training text is known, ``unigram_perplexity``."""
+        derived = super().derived_metrics(values)
+        if "unigram_loss" in values:
+            unigram = super().derived_metrics({"loss": values["unigram_loss"]})
+            derived["unigram_perplexity"] = unigram["perplexity"]
+        return derived
+
+    def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
+        """Return what each language model expects at its end of the text, best first.
+
+        ``{"next": [{"token", "probability"}, …], "previous": […]}``: what follows the last token
+        that is not special, and what comes before the first; of a text without any, what follows
+        the first token and what comes before the last.
+        """
+        special = torch.from_numpy(self.classes.special).to(batch.input_ids.device)
+        is_special = special[batch.input_ids]
+        starts, sequence = batch.cu_seqlens[:-1].long(), torch.repeat_interleave(batch.lengths)
+        ends = (batch.lengths - 1)[sequence]
+        last = batch.position_ids.masked_fill(is_special, 0)
+        first = torch.where(is_special, ends, batch.position_ids)
+        final = starts.scatter_reduce(0, sequence, last, "amax", include_self=False)
+        initial = starts.scatter_reduce(0, sequence, first, "amin", include_self=False)
+        forward, backward = output.tokens.chunk(2, dim=-1)
+        expected = zip(
+            self.most_probable(forward[starts + final]),
+            self.most_probable(backward[starts + initial]),
+            strict=True,
+        )
+        return [{"next": following, "previous": before} for following, before in expected]
+
+
+def neighbors(tokens: Tensor, positions: Tensor) -> Tensor:
+    """Return what either direction has read when it comes to a token.
+
+    Args:
+        tokens: ``(T, H)`` forward and backward states, side by side.
+        positions: ``(K,)`` int64 flat positions, none at the border of a sequence.
+
+    Returns:
+        ``(2 K, H / 2)``: the forward states of the tokens before, then the backward states of those
+        behind.
+    """
+    forward, backward = tokens.chunk(2, dim=-1)
+    return torch.cat([forward[positions - 1], backward[positions + 1]])

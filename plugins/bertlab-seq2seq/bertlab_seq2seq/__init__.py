@@ -1,0 +1,1 @@
+"""A Transformer decoder over a bertlab encoder: from one text to another."""
