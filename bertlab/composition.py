@@ -83,6 +83,8 @@ def compose(argv: Sequence[str], base: Config | None = None) -> Composition:
             )
         plan.objectives = []
     for _, content in plan.files:
+        _drop_others(content, "head", plan.head)
+        _drop_others(content, "encoder", plan.encoder)
         _keep(content, "objectives", plan.objectives)
         _keep(content, "metrics", plan.metrics)
     return plan
@@ -202,6 +204,13 @@ def _name_objectives(plan: Composition, given: object, where: str) -> Config:
             plan.objectives.append(name)
         arguments[name] = setting
     return arguments
+
+
+def _drop_others(content: Config, key: str, name: str | None) -> None:
+    """Drop the arguments that a file gives to a head or encoder which is not the plan's."""
+    section = (content.get("model") or {}).get(key)
+    if isinstance(section, dict) and section.get("name", name) != name:
+        content["model"][key] = {"name": name}
 
 
 def _keep(content: Config, key: str, names: list[str]) -> None:

@@ -3,15 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from bertlab.errors import DataError, nearest
+from bertlab.errors import DataError, PluginError, nearest
 
-# what a column holds: a text; a class name or number; texts; a tag for each of the words;
-# {"text": [...], "answer_start": [...]} in characters, as SQuAD has it in `datasets`
 ColumnKind = Literal["text", "label", "texts", "tags", "answers"]
 
 
@@ -21,15 +19,28 @@ class Column:
 
     Attributes:
         name: in the head's terms, for example ``text_a``.
-        kind: what its values are.
+        kind: what its values are: ``text``, a text; ``label``, a class name or a number; ``texts``,
+            a list of texts, such as words; ``tags``, a list of class names, one for each of the
+            texts; ``answers``, ``{"text": [...], "answer_start": [...]}`` in characters.
         is_truth: what is to be predicted; absent from new text.
         required: False if rows may lack it.
+
+    Raises:
+        PluginError: there is no such kind.
     """
 
     name: str
     kind: ColumnKind = "text"
     is_truth: bool = False
     required: bool = True
+
+    def __post_init__(self) -> None:
+        known = get_args(ColumnKind)
+        if self.kind not in known:
+            raise PluginError(
+                f"Column({self.name!r}): found kind {self.kind!r}{nearest(str(self.kind), known)} "
+                f"(there are: {', '.join(known)})"
+            )
 
 
 @dataclass(frozen=True)

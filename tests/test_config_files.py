@@ -105,3 +105,13 @@ def test_differences_name_nested_keys() -> None:
         "d: 3 here, None there",
         "e: None here, 4 there",
     ]
+
+
+def test_another_head_or_encoder_does_not_get_the_arguments_of_the_files(tmp_path: Path) -> None:
+    path = tmp_path / "task.yaml"
+    path.write_text("model: {head: {name: span, threshold: 1}, encoder: {name: a, width: 2}}\n")
+    plan = compose(["--config", str(path), "--model.head", "tagging", "--model.encoder", "b"])
+    assert (plan.head, plan.encoder) == ("tagging", "b")
+    assert plan.files[0][1]["model"] == {"head": {"name": "tagging"}, "encoder": {"name": "b"}}
+    same = compose(["--config", str(path), "--model.head", "span"])
+    assert same.files[0][1]["model"]["head"] == {"name": "span", "threshold": 1}
