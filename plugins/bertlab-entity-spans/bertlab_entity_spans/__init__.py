@@ -1,0 +1,1 @@
+"""Entities as scored spans: a head for bertlab."""

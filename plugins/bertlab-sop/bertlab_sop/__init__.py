@@ -1,0 +1,1 @@
+"""Sentence-order prediction (ALBERT) for bertlab."""
