@@ -103,9 +103,7 @@ def test_a_name_of_the_tasks_own_is_refused() -> None:
 def test_a_metric_that_cannot_take_the_predictions_is_named() -> None:
     evaluation = EvaluationSet({"nsp": NextSentencePrediction()}, "", (), {"wrong": Wrong()})
     loss = TaskLoss(torch.tensor(1.0), 2, torch.zeros(2, 2), torch.zeros(2, 2))
-    words = (
-        r"'wrong' cannot take the predictions of nsp \(preds \(2, 2\).*expected classes; `tas"
-    )
+    words = r"'wrong' cannot take the predictions of nsp \(preds \(2, 2\).*expected classes; `tas"
     with pytest.raises(PluginError, match=words):
         evaluation.update("nsp", NextSentencePrediction(), None, pack([[1], [1]]), loss)
 

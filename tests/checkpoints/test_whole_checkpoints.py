@@ -38,9 +38,7 @@ def test_a_write_that_fails_leaves_the_one_before(
 
     module = torch if step == "save" else whole_checkpoints.os
     monkeypatch.setattr(module, step, fail)
-    with pytest.raises(
-        CheckpointError, match=r"last.ckpt: .*No space left on device; those"
-    ):
+    with pytest.raises(CheckpointError, match=r"last.ckpt: .*No space left on device; those"):
         WholeCheckpointIO().save_checkpoint({"step": 2}, path)
     monkeypatch.undo()
     assert names(tmp_path) == ["last.ckpt"]

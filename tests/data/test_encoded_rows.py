@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from bertlab.data.encoded_rows import collate
-from bertlab.labelled_rows import Features, Row
+from bertlab.errors import PluginError
+from bertlab.labelled_rows import Column, Features, Row
+from bertlab.testing import batch_of
 
 LENGTHS, TARGETS = [4, 3, 6, 3], [2, 0, 5, 1]
 
@@ -44,3 +46,17 @@ def test_truth_that_some_lack_is_left_out() -> None:
     batch, _ = encoded.batch(np.arange(4), "head")
     assert {"label", "target_ids", "target_ids_cu_seqlens"}.isdisjoint(batch.fields)
     assert "tags" in batch.fields
+
+
+def test_batch_of_is_what_a_run_makes_of_features() -> None:
+    batch = batch_of(features())
+    expected, _ = collate(features(), [Row({}, "r")] * 4, np.arange(4), together=False).batch(
+        np.arange(4), "head"
+    )
+    assert batch.input_ids.tolist() == expected.input_ids.tolist()
+    assert batch.fields.keys() == expected.fields.keys()
+
+
+def test_an_unknown_kind_of_column_is_refused() -> None:
+    with pytest.raises(PluginError, match=r"found kind 'text_s'; did you mean 'texts'"):
+        Column("words", "text_s")  # type: ignore[arg-type]

@@ -1,0 +1,105 @@
+"""What the checks of each kind work with: the class under test and data for it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from bertlab.data.source import DataSource
+from bertlab.encoders.base import Encoder
+from bertlab.testing.sample_corpus import SampleCorpus
+from bertlab.testing.sample_language import SampleLanguage
+
+SEED = 7
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the author of a plugin gives the kit beside the class.
+
+    Attributes:
+        arguments: of ``__init__``.
+        rows: of a head or metric.
+        vocabulary: tokens of the tokenizer; a small English one if None.
+        encoder: makes the encoder that a task is checked with from the vocabulary's size.
+    """
+
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    rows: Sequence[Mapping[str, Any]] | None = None
+    vocabulary: Sequence[str] | None = None
+    encoder: Callable[[int], Encoder] | None = None
+
+
+@cache
+def _corpus(vocabulary: tuple[str, ...] | None) -> SampleCorpus:
+    return SampleCorpus.of(SampleLanguage.of(vocabulary))
+
+
+@dataclass
+class Case:
+    """A class under test.
+
+    Attributes:
+        plugin: the class.
+        options: what its author gave.
+    """
+
+    plugin: type[Any]
+    options: Options
+
+    def new(self) -> Any:  # noqa: ANN401  an object of the plugin's class
+        """Return a new object with the author's arguments."""
+        return self.plugin(**self.options.arguments)
+
+    @cached_property
+    def corpus(self) -> SampleCorpus:
+        """Text of the vocabulary."""
+        given = self.options.vocabulary
+        return _corpus(None if given is None else tuple(given))
+
+    @property
+    def language(self) -> SampleLanguage:
+        """What the text is written in."""
+        return self.corpus.language
+
+    def ids(self, words: int, *seed: int) -> list[int]:
+        """Return the ids of a text, at most as many as words."""
+        return self.language.tokenizer.encode(self.language.text(words, *seed))[:words]
+
+
+class MetricCase(Case):
+    """A metric under test, with predictions and targets."""
+
+    @cached_property
+    def samples(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """``preds`` and ``target`` of three batches: given, or ids of three classes."""
+        if self.options.rows is not None:
+            return [
+                (torch.as_tensor(row["preds"]), torch.as_tensor(row["target"]))
+                for row in self.options.rows
+            ]
+        rng = np.random.default_rng(SEED)
+        sizes = (7, 1, 12)
+        return [
+            (torch.from_numpy(rng.integers(0, 3, n)), torch.from_numpy(rng.integers(0, 3, n)))
+            for n in sizes
+        ]
+
+
+class SourceCase(Case):
+    """A data source under test."""
+
+    plugin: type[DataSource]
+
+    @property
+    def split(self) -> str:
+        """The split that is read: ``train`` if none is given."""
+        return str(self.options.arguments.get("split", "train"))
+
+    def new(self) -> DataSource:
+        """Return a source for the given ``argument``."""
+        argument = str(self.options.arguments.get("argument", ""))
+        return self.plugin(f"conformance:{argument}" if argument else "conformance", argument)

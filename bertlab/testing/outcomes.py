@@ -1,0 +1,112 @@
+"""Running checks: each once, those that others build on first."""
+
+import random
+import traceback
+from collections.abc import Iterator, Mapping, Set
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bertlab.testing.cases import Case
+from bertlab.testing.check import Check
+from bertlab.testing.failures import ConformanceFailure, NotApplicable
+
+_KIT = Path(__file__).parent
+Outcome = ConformanceFailure | NotApplicable | None
+
+
+class CheckRunner:
+    """Runs the checks of a case and remembers what came of them.
+
+    Args:
+        case: the plugin.
+        checks: those of its kind by name.
+        skipped: names of checks that are taken for passed.
+    """
+
+    def __init__(self, case: Case, checks: Mapping[str, Check], skipped: Set[str]) -> None:
+        self._case = case
+        self._checks = checks
+        self._outcomes: dict[str, Outcome] = dict.fromkeys(skipped)
+        self._causes: dict[str, str] = {}  # by check that was not run
+
+    def run(self, name: str) -> None:
+        """Run a check, as a test does.
+
+        Raises:
+            ConformanceFailure: the plugin does not pass it.
+        """
+        __tracebackhide__ = True
+        outcome = self.outcome(name)
+        if isinstance(outcome, NotApplicable):
+            pytest.skip(str(outcome))
+        if outcome is not None:
+            raise outcome
+
+    def outcome(self, name: str) -> Outcome:
+        """Return why a check fails, or is not run; None if the plugin passes it."""
+        if name not in self._outcomes:
+            check = self._checks[name]
+            cause = self._cause(check)
+            if cause is None:
+                self._outcomes[name] = _outcome(check, self._case)
+            else:
+                self._causes[name] = cause
+                self._outcomes[name] = NotApplicable(f"{cause} fails; mend that first")
+        return self._outcomes[name]
+
+    def _cause(self, check: Check) -> str | None:
+        """Return the check that fails and that this one builds on, directly or not."""
+        for name in check.after:
+            if name not in self._checks:  # made for another kind
+                continue
+            if isinstance(self.outcome(name), ConformanceFailure):
+                return name
+            if name in self._causes:
+                return self._causes[name]
+        return None
+
+
+def _outcome(check: Check, case: Case) -> Outcome:
+    try:
+        with _own_random_state():
+            check.run(case)
+    except NotApplicable as reason:
+        return reason
+    except ConformanceFailure as failure:
+        failure.check = check.name
+        return failure
+    except Exception as error:  # whatever the plugin's code raises
+        crash = ConformanceFailure(
+            f"{type(error).__name__}: {error} ({_place(error)})",
+            f"it must hold that: {check.summary} BERTLAB_DEBUG=1 shows the traceback",
+        )
+        crash.check = check.name
+        crash.__cause__ = error
+        return crash
+    return None
+
+
+def _place(error: Exception) -> str:
+    """Return file, line and function of the plugin's code that an error came out of."""
+    frames = traceback.extract_tb(error.__traceback__)
+    installed = [frame for frame in frames if Path(frame.filename).parent != _KIT]
+    outside = [frame for frame in installed if "site-packages" not in frame.filename]
+    own = [frame for frame in outside if _KIT.parent not in Path(frame.filename).parents]
+    frame = (own or outside or installed or list(frames))[-1]
+    return f"{Path(frame.filename).name}, line {frame.lineno}, in {frame.name}"
+
+
+@contextmanager
+def _own_random_state() -> Iterator[None]:
+    """Leave the random numbers of other tests as they are."""
+    before = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])  # noqa: NPY002
+        torch.set_rng_state(before[2])

@@ -1,0 +1,220 @@
+"""What the checks of objectives and heads work with."""
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bertlab.data.encoded_rows import EncodedRows, encode_rows
+from bertlab.data.input_formats import InputFormat
+from bertlab.data.step_loader import prepare_sequences
+from bertlab.encoders.base import Encoder
+from bertlab.errors import BertlabError
+from bertlab.heads.base import Head
+from bertlab.labelled_rows import Labels, Row
+from bertlab.packed_batch import PackedBatch, PackedSequences
+from bertlab.tasks import Objective, Task, TaskContext
+from bertlab.testing.cases import SEED, Case
+from bertlab.testing.failures import ConformanceFailure
+from bertlab.testing.sample_rows import sample_rows, without_truth
+from bertlab.testing.stacks import MAX_LENGTH, Stack, disturb, seeded, tiny_encoder
+
+TASK = "plugin"  # the task's name in its run
+SEQUENCE_LENGTH = 32
+
+
+class TaskCase(Case, ABC):
+    """A task under test.
+
+    Attributes:
+        units: numbers of what a batch is made of: sequences, or rows of which several sequences
+            belong together.
+    """
+
+    units: range
+
+    @abstractmethod
+    def batch(self, stack: Stack, units: Sequence[int]) -> PackedBatch:
+        """Return a labelled batch of the units in the order given."""
+
+    @abstractmethod
+    def unlabelled(self, stack: Stack) -> PackedBatch:
+        """Return a batch to predict, without what is to be predicted."""
+
+    @abstractmethod
+    def twice(self, stack: Stack) -> PackedBatch:
+        """Return a batch that has every unit twice."""
+
+    @abstractmethod
+    def context(self, encoder: Encoder) -> TaskContext:
+        """Return what the task is built for."""
+
+    def all(self, stack: Stack) -> PackedBatch:
+        """Return the batch of all units."""
+        return self.batch(stack, self.units)
+
+    def each(self, stack: Stack) -> list[PackedBatch]:
+        """Return a batch of each unit alone."""
+        return [self.batch(stack, [unit]) for unit in self.units]
+
+    def encoder(self) -> Encoder:
+        """Return a new encoder of the kind that the task needs."""
+        vocab_size = self.language.tokenizer.vocab_size
+        if self.options.encoder is not None:
+            return self.options.encoder(vocab_size)
+        return tiny_encoder(vocab_size, getattr(self.plugin, "requires_causal", None) is True)
+
+    def stack(self, seed: int = SEED, disturbed: bool = True) -> Stack:
+        """Return encoder and task, built, in evaluation mode.
+
+        Args:
+            seed: of the weights.
+            disturbed: no weight is zero or too small to make a difference; False: as built.
+        """
+        with seeded(seed):
+            encoder = self.encoder()
+            task: Task = self.new()
+            task.build(self.context(encoder))
+            if disturbed:
+                disturb(encoder)
+                disturb(task)
+        stack = Stack(encoder, task)
+        encoder.requires_grad_(not stack.is_fixed)
+        return stack.train(False)
+
+
+class ObjectiveCase(TaskCase):
+    """An objective under test, with the sequences of a small corpus."""
+
+    units = range(8)
+    plugin: type[Objective]
+
+    @cached_property
+    def _sampled(self) -> dict[tuple[object, ...], PackedSequences]:
+        return {}
+
+    def context(self, encoder: Encoder) -> TaskContext:
+        """Return encoder, tokenizer and counts of the text."""
+        return TaskContext(encoder, self.language.tokenizer, self.corpus.token_counts)
+
+    def sequences(
+        self,
+        units: Sequence[int],
+        input_format: InputFormat = "segment_pairs",
+        max_seq_length: int = SEQUENCE_LENGTH,
+    ) -> PackedSequences:
+        """Return the sampler's sequences, as no objective has seen them."""
+        key = (tuple(units), input_format, max_seq_length)
+        if key not in self._sampled:
+            share = 0.0 if self.plugin.rearranges_input else 0.5
+            sampler = self.corpus.sampler(input_format, max_seq_length, share)
+            indices = np.asarray(units, np.int64) % len(sampler)
+            self._sampled[key] = sampler.sample(indices % 2, indices)
+        return copy.deepcopy(self._sampled[key])
+
+    def prepare(
+        self, task: Task, sequences: PackedSequences, training: bool = True
+    ) -> PackedSequences:
+        """Let the objective label sequences; return them."""
+        assert isinstance(task, Objective)
+        prepare_sequences(sequences, {TASK: task}, SEED, training)
+        return sequences
+
+    def batch(self, stack: Stack, units: Sequence[int]) -> PackedBatch:
+        """Return training sequences by number."""
+        return self.prepare(stack.task, self.sequences(units)).to_batch()
+
+    def unlabelled(self, stack: Stack) -> PackedBatch:
+        """Return the sequences as they are, without any field."""
+        sequences = self.sequences(self.units)
+        sequences.fields = {}
+        return sequences.to_batch()
+
+    def twice(self, stack: Stack) -> PackedBatch:
+        """Return every sequence twice."""
+        return self.batch(stack, [*self.units, *self.units])
+
+
+class HeadCase(TaskCase):
+    """A head under test, with rows that its author gave or that are made for its columns."""
+
+    plugin: type[Head]
+
+    @property
+    def rows(self) -> list[Row]:
+        """Labelled rows, new objects each time: a head may write into them."""
+        return [Row({**row.values, **_copied(row)}, row.where) for row in self._rows]
+
+    @rows.setter
+    def rows(self, rows: list[Row]) -> None:
+        self._rows = rows
+
+    @cached_property
+    def _rows(self) -> list[Row]:
+        if self.options.rows is None:
+            return sample_rows(self.plugin.columns, self.language, 12)
+        return [Row(row, f"rows:{number}") for number, row in enumerate(self.options.rows, 1)]
+
+    @cached_property
+    def units(self) -> range:  # type: ignore[override]
+        """Rows, or their sequences where the head does not keep them together."""
+        return range(len(self.encoded(self.stack(), self.rows)))
+
+    def labels(self, rows: Sequence[Row]) -> Labels | None:
+        """Return the classes of rows, as a run finds them."""
+        head: Head = self.new()
+        found = [name for row in rows for name in head.labels_of(row)]
+        return Labels.of(found) if found else None
+
+    def context(self, encoder: Encoder) -> TaskContext:
+        """Return encoder, tokenizer and labels."""
+        return TaskContext(encoder, self.language.tokenizer, labels=self.labels(self._rows))
+
+    def encoded(
+        self, stack: Stack, rows: Sequence[Row], max_seq_length: int = MAX_LENGTH
+    ) -> EncodedRows:
+        """Encode rows that should be fine."""
+        assert isinstance(stack.task, Head)
+        try:
+            return encode_rows(stack.task, rows, self.language.tokenizer, max_seq_length)
+        except BertlabError as error:
+            given = "the given rows" if self.options.rows else "rows made for the declared columns"
+            raise ConformanceFailure(
+                f"encode() refuses {given}: {error}",
+                "let encode() read them, or give the kit rows that suit the head: rows=[{…}, …]",
+            ) from error
+
+    def batch(self, stack: Stack, units: Sequence[int]) -> PackedBatch:
+        """Return labelled rows by number."""
+        encoded = self.encoded(stack, self.rows)
+        return encoded.batch(np.asarray(units, np.int64), TASK)[0]
+
+    def each(self, stack: Stack) -> list[PackedBatch]:
+        """Return a batch of each unit alone."""
+        encoded = self.encoded(stack, self.rows)
+        return [encoded.batch(np.array([unit]), TASK)[0] for unit in self.units]
+
+    def batch_of(self, stack: Stack, rows: Sequence[Row]) -> PackedBatch:
+        """Return all sequences of rows."""
+        encoded = self.encoded(stack, rows)
+        return encoded.batch(np.arange(len(encoded)), TASK)[0]
+
+    def unlabelled(self, stack: Stack) -> PackedBatch:
+        """Return the rows without their truth."""
+        return self.batch_of(stack, without_truth(self.plugin.columns, self.rows))
+
+    def twice(self, stack: Stack) -> PackedBatch:
+        """Return every row twice, the second time as another row."""
+        return self.batch_of(stack, [*self.rows, *self.rows])
+
+
+def _copied(row: Row) -> dict[str, Any]:
+    """Return copies of the lists and dicts in a row."""
+    return {
+        name: copy.deepcopy(value)
+        for name, value in row.values.items()
+        if isinstance(value, list | dict)
+    }

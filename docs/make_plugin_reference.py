@@ -1,0 +1,203 @@
+"""Writes docs/plugin-reference.md from the code.
+
+Usage::
+
+    python docs/make_plugin_reference.py          # after a change to a contract or an argument
+"""
+
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import MISSING, Field, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from bertlab import errors, hooks
+from bertlab.plugins import GROUPS, OWN_PACKAGE, listed
+from bertlab.plugins_cli import arguments_of
+from bertlab.testing import checks
+
+OUTPUT = Path(__file__).parent / "plugin-reference.md"
+CONTRACTS = (
+    "bertlab.tasks:Objective",
+    "bertlab.heads.base:Head",
+    "bertlab.tasks:Task",
+    "bertlab.tasks:TaskContext",
+    "bertlab.tasks:TaskLoss",
+    "bertlab.encoders.base:Encoder",
+    "bertlab.data.source:DataSource",
+    "bertlab.packed_batch:PackedBatch",
+    "bertlab.packed_batch:PackedSequences",
+    "bertlab.packed_batch:EncoderOutput",
+    "bertlab.labelled_rows:Column",
+    "bertlab.labelled_rows:Row",
+    "bertlab.labelled_rows:Labels",
+    "bertlab.labelled_rows:Features",
+    "bertlab.data.documents:RawDocument",
+    "bertlab.data.counter_rng:CounterRNG",
+    "bertlab.data.tokenizer:WordPieceTokenizer",
+    "bertlab.hooks:Subcommand",
+    "bertlab.hooks:ReportSection",
+)
+# what a plugin may use, beside the contracts
+FUNCTIONS = (
+    "bertlab.testing:conformance",
+    "bertlab.testing:batch_of",
+    "bertlab.objectives.classification:classification_loss",
+    "bertlab.objectives.classification:Accuracy",
+    "bertlab.objectives.classification:MajorityAccuracy",
+    "bertlab.encoders.initialization:initialize",
+    "bertlab.heads.classification:text_ids",
+    "bertlab.packed_batch:pack",
+    "bertlab.packed_batch:first_token",
+    "bertlab.packed_batch:last_token",
+    "bertlab.errors:nearest",
+)
+
+
+def reference() -> str:
+    """Return the text of the page."""
+    parts = [
+        "# Plugin reference",
+        "Made from the code by `python docs/make_plugin_reference.py`; a test fails if it is not "
+        "up to date. Start with [plugins.md](plugins.md).",
+        "## Contracts",
+        *(part for target in CONTRACTS for part in _class(target)),
+        "## Functions and metrics to build with",
+        *(part for target in FUNCTIONS for part in _function(target)),
+        "## Errors",
+        "What a user can mend. Each is one message: file or key, what was found, what was "
+        "expected. The command prints it and exits with code 2.",
+        *(part for name in _errors() for part in _class(f"bertlab.errors:{name}")),
+        "## Hooks",
+        *(part for name in _hooks() for part in _hook(name)),
+        "## Built-in plugins",
+        *_plugins(),
+        "## Checks of the conformance kit",
+        *_checks(),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _load(target: str) -> object:
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _class(target: str) -> Iterator[str]:
+    loaded = _load(target)
+    assert isinstance(loaded, type)
+    yield f"### `{target.replace(':', '.')}`"
+    yield _text(inspect.getdoc(loaded))
+    if is_dataclass(loaded):
+        yield "\n".join(["```text", *(_field(each) for each in fields(loaded)), "```"])
+    for name, member in vars(loaded).items():
+        if name.startswith("_") or not (doc := inspect.getdoc(member)):
+            continue
+        if inspect.isfunction(member) or isinstance(member, classmethod):
+            function = getattr(loaded, name)
+            yield f"#### `{name}{_signature(function)}`"
+            yield _text(doc)
+        elif isinstance(member, property) or type(member).__name__ == "cached_property":
+            yield f"#### `{name}`"
+            yield _text(doc)
+
+
+def _field(each: Field[Any]) -> str:
+    """Return a line ``name: type = default``."""
+    kind = each.type if isinstance(each.type, str) else inspect.formatannotation(each.type)
+    line = f"{each.name}: {_plain(kind)}"
+    if each.default is not MISSING:
+        return f"{line} = {getattr(each.default, '__name__', repr(each.default))}"
+    if each.default_factory is not MISSING:
+        return f"{line} = {each.default_factory()!r}"
+    return line
+
+
+def _function(target: str) -> Iterator[str]:
+    loaded = _load(target)
+    assert callable(loaded)
+    signature = "()" if isinstance(loaded, type) else _signature(loaded)
+    yield f"### `{target.replace(':', '.')}{signature}`"
+    yield _text(inspect.getdoc(loaded))
+
+
+def _errors() -> list[str]:
+    return [name for name, each in vars(errors).items() if isinstance(each, type)]
+
+
+def _hooks() -> list[str]:
+    return [name for name in vars(hooks) if name.startswith("bertlab_")]
+
+
+def _hook(name: str) -> Iterator[str]:
+    function = getattr(hooks, name)
+    yield f"### `{name}{_signature(function)}`"
+    yield _text(inspect.getdoc(function))
+
+
+def _plugins() -> Iterator[str]:
+    for kind in GROUPS:
+        for plugin in listed(kind):
+            if plugin.package != OWN_PACKAGE:
+                continue
+            loaded = _load(plugin.target)
+            assert isinstance(loaded, type)
+            yield f"### {kind} `{plugin.name}`"
+            yield _text(
+                (inspect.getdoc(loaded) or "").split("\nArgs:")[0].split("\nAttributes:")[0]
+            )
+            rows = arguments_of(plugin, loaded)
+            if rows:
+                lines = [
+                    f"| `{name}` | `{default}` | {_cell(text)} |" for name, default, text in rows
+                ]
+                yield "\n".join(["| argument | default | |", "| --- | --- | --- |", *lines])
+
+
+def _checks() -> Iterator[str]:
+    for kind in GROUPS:
+        rows = [f"| `{name}` | {_cell(doc)} |" for name, doc in checks(kind)]
+        yield f"### Of {kind}s"
+        yield "\n".join(["| check | |", "| --- | --- |", *rows])
+
+
+def _signature(function: object) -> str:
+    assert callable(function)
+    return _plain(str(inspect.signature(function)))
+
+
+def _plain(annotations: str) -> str:
+    """Return annotations without quotation marks and modules."""
+    text = re.sub(r"'([\w\[\]., |]+)'", r"\1", annotations)
+    return re.sub(r"\b(?:\w+\.)+(\w+)", r"\1", text)
+
+
+def _text(doc: str | None) -> str:
+    """Return a Google docstring as Markdown: sections in bold, their entries as lists."""
+    lines: list[str] = []
+    section = False
+    for line in (doc or "").replace("``", "`").splitlines():
+        if re.fullmatch(r"(Args|Attributes|Returns|Raises|Yields):", line):
+            lines += [f"**{line.removesuffix(':')}**", ""]
+            section = True
+        elif section and re.match(r"    \S", line):
+            name, colon, rest = line.strip().partition(": ")
+            named = colon and re.fullmatch(r"[\w ]+", name)
+            lines.append(f"- `{name}`: {rest}" if named else f"- {line.strip()}")
+        elif section and line.strip():
+            lines.append(f"  {line.strip()}")
+        else:
+            lines.append(line)
+    roles = re.sub(r":(?:class|meth|func|data|attr):`~?([^`]+)`", r"`\1`", "\n".join(lines))
+    return roles.strip()
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("``", "`").split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    OUTPUT.write_text(reference(), "utf-8")
+    print(f"{OUTPUT}: {len(OUTPUT.read_text('utf-8').splitlines())} lines")

@@ -1,0 +1,226 @@
+"""A plugin of each kind that keeps its contract; the broken ones differ from them in one thing."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torchmetrics import Metric
+
+from bertlab.data.counter_rng import CounterRNG
+from bertlab.data.documents import RawDocument
+from bertlab.data.source import DataSource
+from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.encoders.attention import packed_attention
+from bertlab.encoders.base import Encoder
+from bertlab.encoders.initialization import initialize
+from bertlab.errors import DataError
+from bertlab.heads.base import Head
+from bertlab.labelled_rows import Column, Features, Labels, Row
+from bertlab.objectives.classification import Accuracy, classification_loss
+from bertlab.packed_batch import EncoderOutput, PackedBatch, PackedSequences, last_token
+from bertlab.tasks import Objective, TaskContext, TaskLoss
+
+
+class GoodObjective(Objective):
+    """Predict the remainder of some tokens' ids.
+
+    Args:
+        rate: share of the tokens that are predicted.
+        classes: what the ids are divided by.
+    """
+
+    uses_pooled = False
+
+    def __init__(self, rate: float = 0.4, classes: int = 3) -> None:
+        super().__init__()
+        self.rate = rate
+        self.classes = classes
+
+    def build(self, context: TaskContext) -> None:
+        self.classifier = nn.Linear(context.encoder.hidden_size, self.classes)
+        initialize(self, context.encoder.initializer_range)
+
+    def prepare(self, sequences: PackedSequences, rng: CounterRNG, training: bool) -> int:
+        chosen = self.draw(sequences, rng) < self.rate
+        positions = np.flatnonzero(chosen & (sequences.corpus_offsets >= 0))
+        sequences.fields["remainder_positions"] = positions
+        sequences.fields["remainder_labels"] = sequences.input_ids[positions] % self.classes
+        return len(positions)
+
+    def draw(self, sequences: PackedSequences, rng: CounterRNG) -> Any:
+        keys = (np.repeat(key, sequences.lengths) for key in (sequences.epochs, sequences.indices))
+        return rng.uniform(*keys, sequences.position_ids)
+
+    def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
+        logits = self.logits(output.tokens[batch.fields["remainder_positions"]])
+        return classification_loss(logits, batch.fields["remainder_labels"])
+
+    def logits(self, states: Tensor) -> Tensor:
+        return self.classifier(states).float()
+
+    def metrics(self) -> dict[str, Metric]:
+        return {"accuracy": Accuracy()}
+
+    def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
+        best = self.logits(output.cls).argmax(-1)
+        return [{"remainder": number} for number in best.tolist()]
+
+
+class GoodHead(Head):
+    """Predict the label of a text from its first token.
+
+    Args:
+        threshold: least probability of an answer.
+    """
+
+    columns = (Column("text"), Column("label", "label", is_truth=True))
+    monitor = ("accuracy", "max")
+    uses_pooled = False
+
+    def __init__(self, threshold: float = 0.0) -> None:
+        super().__init__()
+        self.threshold = threshold
+
+    def add_layers(self, context: TaskContext) -> None:
+        self.classifier = nn.Linear(context.encoder.hidden_size, len(self.classes))
+        initialize(self, context.encoder.initializer_range)
+
+    @property
+    def classes(self) -> Labels:
+        assert self.labels is not None
+        return self.labels
+
+    def labels_of(self, row: Row) -> Iterable[str]:
+        return [str(row.values["label"])]
+
+    def encode(
+        self, row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int
+    ) -> list[Features]:
+        ids = tokenizer.encode(row.values["text"])
+        if not ids:
+            raise DataError(f"{row.where}: text: is empty")
+        features = Features(*tokenizer.build_inputs(ids[: max_seq_length - 2]))
+        features.fields |= self.truth(row)
+        return [features]
+
+    def truth(self, row: Row) -> dict[str, int]:
+        if "label" not in row.values:
+            return {}
+        return {"label": self.classes.id_of(row.values["label"], row.where)}
+
+    def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
+        return classification_loss(self.logits(output), batch.fields["label"])
+
+    def logits(self, output: EncoderOutput) -> Tensor:
+        return self.classifier(output.cls).float()
+
+    def metrics(self) -> dict[str, Metric]:
+        return {"accuracy": Accuracy()}
+
+    def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
+        scores, ids = self.logits(output).softmax(-1).max(-1)
+        return [
+            {"label": self.classes.names[number] if score >= self.threshold else None}
+            for score, number in zip(scores.tolist(), ids.tolist(), strict=True)
+        ]
+
+
+class GoodScoringHead(GoodHead):
+    """Score whole rows, with a threshold that is chosen on development data."""
+
+    monitor = ("coverage", "max")
+    chosen: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("chosen", torch.tensor(0.0))
+
+    def merge(self, row: Row, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        return parts[0] | {"threshold": self.chosen.item()}
+
+    def score_names(self) -> list[str]:
+        return ["coverage"]
+
+    def score(self, rows: Sequence[Row], predictions: Sequence[dict[str, Any]]) -> dict[str, float]:
+        return {"coverage": sum(p["label"] is not None for p in predictions) / len(predictions)}
+
+    def tune(self, rows: Sequence[Row], predictions: Sequence[dict[str, Any]]) -> None:
+        self.chosen.fill_(0.25)
+
+
+class GoodEncoder(Encoder):
+    """One layer of attention over token and position embeddings.
+
+    Args:
+        vocab_size: number of ids.
+        hidden_size: width of the states.
+        causal: see only what is to the left.
+    """
+
+    def __init__(self, vocab_size: int, hidden_size: int = 16, causal: bool = False) -> None:
+        super().__init__()
+        self.vocab_size = vocab_size
+        self.hidden_size = hidden_size
+        self.num_hidden_layers = 1
+        self.max_position_embeddings = 64
+        self.causal = causal
+        self.hidden_dropout_prob = 0.1
+        self.layer_norm_eps = 1e-12
+        self.initializer_range = 0.02
+        self.token_embedding = nn.Embedding(vocab_size, hidden_size)
+        self.position_embedding = nn.Embedding(64, hidden_size)
+        self.qkv = nn.Linear(hidden_size, 3 * hidden_size)
+        self.norm = nn.LayerNorm(hidden_size)
+        self.dropout = nn.Dropout(0.1)
+        self.pooler = nn.Linear(hidden_size, hidden_size)
+        initialize(self, 0.02)
+
+    def forward(self, batch: PackedBatch, all_layers: bool = False) -> EncoderOutput:
+        embedded = self.token_embedding(batch.input_ids) + self.embed_places(batch)
+        hidden = self.norm(embedded + self.attend(self.dropout(embedded), batch))
+        layers = [embedded, hidden] if all_layers else None
+        if self.causal:
+            return EncoderOutput(hidden, batch, self.pooler, layers, summary=last_token)
+        return EncoderOutput(hidden, batch, self.pooler, layers)
+
+    def embed_places(self, batch: PackedBatch) -> Tensor:
+        return self.position_embedding(batch.position_ids)
+
+    def attend(self, hidden: Tensor, batch: PackedBatch) -> Tensor:
+        return packed_attention(self.qkv(hidden), batch, 1, 0.0, self.causal)
+
+
+class GoodMetric(Metric):
+    """Share of predictions that are wrong."""
+
+    full_state_update = False
+    wrong: Tensor
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("wrong", torch.tensor(0), dist_reduce_fx="sum")
+        self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        self.wrong += (preds != target).sum()
+        self.count += target.numel()
+
+    def compute(self) -> Tensor:
+        return self.wrong / self.count
+
+
+class GoodSource(DataSource):
+    """Both documents and rows, three of each."""
+
+    def documents(self) -> Iterator[RawDocument]:
+        for number in range(3):
+            yield RawDocument(f"This is text {number}.\nIt has two lines.", True, f"text:{number}")
+
+    def rows(self, split: str | None) -> Iterator[Mapping[str, Any]]:
+        if split != "train":
+            raise DataError(f"{self.name}: found split {split!r}, expected train")
+        for number in range(3):
+            yield {"text": f"This is row {number}.", "label": number % 2}
