@@ -19,7 +19,7 @@ _LINKED = {"vocab_size"}  # given by the tokenizer, not by the config
 
 @check(*CONFIG_KINDS, after=("is_complete",))
 def arguments_have_names(case: Case) -> None:
-    """``__init__`` has neither *args nor **kwargs nor positional-only arguments."""
+    """``__init__`` has neither ``*args`` nor ``**kwargs`` nor positional-only arguments."""
     for parameter in _parameters(case.plugin):
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise ConformanceFailure(

@@ -82,7 +82,7 @@ def _outcome(check: Check, case: Case) -> Outcome:
     except Exception as error:  # whatever the plugin's code raises
         crash = ConformanceFailure(
             f"{type(error).__name__}: {error} ({_place(error)})",
-            f"it must hold that: {check.summary} BERTLAB_DEBUG=1 shows the traceback",
+            f"make this hold: {check.summary} BERTLAB_DEBUG=1 shows the traceback",
         )
         crash.check = check.name
         crash.__cause__ = error

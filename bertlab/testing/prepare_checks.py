@@ -37,7 +37,7 @@ def prepare_returns_a_count(case: ObjectiveCase) -> None:
 
 @check("objective", after=("prepare_returns_a_count",))
 def prepare_writes_arrays(case: ObjectiveCase) -> None:
-    """``fields`` holds NumPy arrays that become tensors, whole numbers as int64."""
+    """``fields`` holds NumPy arrays of numbers or booleans that torch can compute with."""
     sequences = case.prepare(case.stack().task, case.sequences(case.units))
     for name, values in sequences.fields.items():
         if not isinstance(values, np.ndarray) or values.dtype.kind not in "biuf":

@@ -1,17 +1,10 @@
 """What pytest shows of the kit: messages without tracebacks, reasons of skips, fixtures."""
 
-from importlib.metadata import entry_points
-
 import pytest
 
 from tests.testing import broken_objectives  # noqa: F401  pytester forgets what is imported inside
 
 pytest_plugins = "pytester"
-
-INSTALLED = any(
-    entry.value == "bertlab.testing.pytest_plugin" for entry in entry_points(group="pytest11")
-)
-LOADED = () if INSTALLED else ("-p", "bertlab.testing.pytest_plugin")
 
 FILE = """
 from bertlab.testing import conformance
@@ -38,7 +31,7 @@ def run(pytester, monkeypatch):
         pytester.makepyfile(test_plugin=text)
         # hypothesis and anyio would be imported anew in each run
         without = [f"-pno:{name}" for name in ("cacheprovider", "hypothesispytest", "anyio")]
-        return pytester.runpytest_inprocess(*LOADED, *without, *arguments)
+        return pytester.runpytest_inprocess(*without, *arguments)
 
     return run_pytest
 
