@@ -52,7 +52,7 @@ def parse_plan(parser: LightningArgumentParser, plan: Composition, arguments: An
 
 def plain_config(parser: LightningArgumentParser, config: Namespace, plan: Composition) -> Config:
     """Return a parsed config as plain data, with every plugin named."""
-    dumped = parser.dump(config, skip_none=False, skip_validation=True)
+    dumped = parser.dump(config, skip_unset=False, skip_validation=True)
     content: Config = yaml.safe_load(dumped)
     if plan.head is None:
         given = content["model"].get("objectives") or {}

@@ -2,7 +2,9 @@
 
 import pytest
 
-from tests.testing import broken_objectives  # noqa: F401  pytester forgets what is imported inside
+# pytester forgets what is imported inside
+from bertlab.testing import catalogue  # noqa: F401
+from tests.testing import broken_objectives  # noqa: F401
 
 pytest_plugins = "pytester"
 
