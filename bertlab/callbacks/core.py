@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 @hookimpl
 def bertlab_callbacks(run_dir: Path) -> "list[Callback]":
-    """Return throughput, a line for each evaluation, loss curve, and plugins' view of batches."""
+    """Return throughput, evaluation lines, loss curve, warnings, and plugins' view of batches."""
     from bertlab.callbacks.batch_inspection import BatchInspection  # noqa: PLC0415
     from bertlab.callbacks.loss_curve import LossCurve  # noqa: PLC0415
+    from bertlab.callbacks.loss_watch import LossWatch  # noqa: PLC0415
     from bertlab.callbacks.progress import EvaluationLines, TokenThroughput  # noqa: PLC0415
 
     inspection = [BatchInspection()] if inspects_batches() else []
-    return [TokenThroughput(), EvaluationLines(), LossCurve(run_dir), *inspection]
+    return [TokenThroughput(), EvaluationLines(), LossCurve(run_dir), LossWatch(), *inspection]
