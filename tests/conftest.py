@@ -5,6 +5,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # test workers share the cores; spinning threads wait
 
 import pydoc_data.topics
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from bertlab.cli import main
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 
 TINY = """
 seed_everything: 3
