@@ -17,6 +17,8 @@ from bertlab.studies.run_state import Outcome, State, is_locked, last_step, read
 from bertlab.studies.schedule import Change
 from tests.studies.fake_fit import FAKE, fake_run
 
+pytestmark = pytest.mark.xdist_group("ray")  # one after another: a test may find another's Ray
+
 SMALL = 80 * 2**20  # bytes of a node's object store: the least that Ray takes
 
 
