@@ -1,6 +1,7 @@
 """Errors that a user can cause: one clear message, exit code 2, no traceback."""
 
 import difflib
+import sys
 from collections.abc import Iterable
 
 
@@ -48,3 +49,8 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest of ``choices``, or an empty string."""
     matches = difflib.get_close_matches(name, list(choices), n=1, cutoff=0.5)
     return f"; did you mean {matches[0]!r}?" if matches else ""
+
+
+def warn(words: str) -> None:
+    """Tell the user, on standard error, of something that does not end the command."""
+    sys.stderr.write(f"bertlab: warning: {words}\n")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from bertlab.errors import BertlabError, PluginError, nearest
+from bertlab.errors import BertlabError, PluginError, nearest, warn
 from bertlab.plugins import CONTRACT, contract_of, entry_package
 
 if TYPE_CHECKING:
@@ -188,4 +188,4 @@ def _check_names(module: object) -> None:
 
 
 def _leave_out(name: str, error: BaseException) -> None:
-    sys.stderr.write(f"bertlab: warning: {name} is left out: {type(error).__name__}: {error}\n")
+    warn(f"{name} is left out: {type(error).__name__}: {error}")

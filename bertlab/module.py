@@ -1,6 +1,5 @@
 """The core LightningModule: one encoder, its tasks, one optimiser. Nothing task-specific."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -13,7 +12,7 @@ from torchmetrics import Metric
 
 from bertlab.data.task_data import TaskData
 from bertlab.encoders.base import Encoder
-from bertlab.errors import ConfigError, NumericalError
+from bertlab.errors import ConfigError, NumericalError, warn
 from bertlab.evaluation import EvaluationSet
 from bertlab.heads.base import Head
 from bertlab.labelled_rows import Row
@@ -225,7 +224,7 @@ class BertModule(LightningModule):
         if self.on_nonfinite == "stop":
             raise NumericalError(f"{words}; the step was not taken")
         optimizer.zero_grad(set_to_none=True)
-        sys.stderr.write(f"bertlab: warning: {words}; skipped\n")
+        warn(f"{words}; skipped")
 
     def _rewrite_input(self, batch: PackedBatch) -> PackedBatch:
         """Return the batch as the one objective that may rewrites it on the device."""

@@ -1,7 +1,6 @@
 """Warnings about a training that goes wrong without an error: jumps of the loss, idle heads."""
 
 import statistics
-import sys
 from collections import deque
 from itertools import pairwise
 
@@ -10,6 +9,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import nn
 from torch.optim import Optimizer
 
+from bertlab.errors import warn
 from bertlab.module import BertModule
 
 WINDOW = 50  # logged losses that say how noisy they are
@@ -43,7 +43,7 @@ class LossWatch(Callback):
         for name, task in pl_module.named_tasks().items():
             self.resting[name] = self.resting.get(name, 0) + 1 if _rests(task) else 0
             if self.resting[name] == _CHECKS:
-                _warn(
+                warn(
                     f"{name} has had no gradient at {_CHECKS} logged steps: its layers do not learn"
                 )
         loss = trainer.callback_metrics.get("train/loss")
@@ -57,7 +57,7 @@ class LossWatch(Callback):
             was_high, above = self.is_high, loss - middle
             self.is_high = above > max(_SPIKE * noise, _SHARE * abs(middle), _NATS)
             if self.is_high and not was_high:
-                _warn(
+                warn(
                     f"step {step}: train loss {loss:.3f} jumped above {middle:.3f}, the median of "
                     f"the last {_RECENT} logged"
                 )
@@ -69,7 +69,3 @@ def _rests(task: nn.Module) -> bool:
     trained = [each for each in task.parameters() if each.requires_grad]
     found = [each.grad for each in trained if each.grad is not None]
     return bool(trained) and not any(bool(torch.count_nonzero(each)) for each in found)
-
-
-def _warn(words: str) -> None:
-    sys.stderr.write(f"bertlab: warning: {words}\n")

@@ -1,7 +1,5 @@
 """Checks of an encoder below tasks: learning, saving, going on, and what stands in its way."""
 
-import pickle
-
 import torch
 
 from bertlab.heads.feature_tagging import FeatureTagging
@@ -13,6 +11,7 @@ from bertlab.testing.comparisons import tensor_difference
 from bertlab.testing.device_watch import DeviceWatch
 from bertlab.testing.encoder_case import EncoderCase
 from bertlab.testing.failures import ConformanceFailure, NotApplicable
+from bertlab.testing.pickling import pickled
 from bertlab.testing.training_checks import refused_output
 
 _AFTER = ("shapes_are_right", "evaluation_repeats")
@@ -73,13 +72,7 @@ def state_is_complete_after_init(case: EncoderCase) -> None:
 def pickles(case: EncoderCase) -> None:
     """The encoder can be pickled, and its copy gives the same."""
     encoder, batch = case.encoder(), case.batch()
-    try:
-        copy = pickle.loads(pickle.dumps(encoder))  # noqa: S301  our own bytes
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise ConformanceFailure(
-            f"pickle refuses the encoder: {error}",
-            "use functions of a module instead of lambdas and local functions",
-        ) from error
+    copy = pickled(encoder, "encoder")
     found = tensor_difference(encoder(batch).tokens, copy(batch).tokens)
     if found:
         raise ConformanceFailure(

@@ -10,6 +10,7 @@ from bertlab.testing.cases import SEED
 from bertlab.testing.check import TASK_KINDS, check
 from bertlab.testing.comparisons import changed_tensor, difference
 from bertlab.testing.failures import ConformanceFailure
+from bertlab.testing.pickling import PLAIN_FUNCTIONS, pickled
 from bertlab.testing.stacks import Stack, seeded
 from bertlab.testing.task_cases import ObjectiveCase, TaskCase
 
@@ -142,14 +143,10 @@ def _through_a_file(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pickled(value: Any) -> Any:  # noqa: ANN401  a task
-    try:
-        return pickle.loads(pickle.dumps(value))  # noqa: S301  our own bytes
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise ConformanceFailure(
-            f"pickle refuses the task: {error}",
-            "data workers need it pickled: use functions of a module instead of lambdas and local "
-            "functions, and no open files, locks or generators",
-        ) from error
+    advice = (
+        f"data workers need it pickled: {PLAIN_FUNCTIONS}, and no open files, locks or generators"
+    )
+    return pickled(value, "task", advice)
 
 
 def _lists(fields: dict[str, Any]) -> dict[str, Any]:

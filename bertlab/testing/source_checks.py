@@ -1,7 +1,6 @@
 """Checks of a data source: documents, labelled rows, or both."""
 
 import inspect
-import pickle
 from collections.abc import Mapping
 from itertools import islice
 
@@ -11,6 +10,7 @@ from bertlab.errors import BertlabError, CorpusError, DataError
 from bertlab.testing.cases import SourceCase
 from bertlab.testing.check import check
 from bertlab.testing.failures import ConformanceFailure, NotApplicable
+from bertlab.testing.pickling import pickled
 from bertlab.testing.training_checks import refused_output
 
 _SOME = 200  # documents or rows that are looked at
@@ -179,13 +179,8 @@ def wrong_argument_is_no_traceback(case: SourceCase) -> None:
 @check("source", after=("gives_documents_or_rows",))
 def pickles(case: SourceCase) -> None:
     """The source can be pickled before it was read."""
-    try:
-        pickle.loads(pickle.dumps(case.new()))  # noqa: S301  our own bytes
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise ConformanceFailure(
-            f"pickle refuses the source: {error}",
-            "open files and connections in documents() and rows(), not in __init__",
-        ) from error
+    advice = "open files and connections in documents() and rows(), not in __init__"
+    pickled(case.new(), "source", advice)
 
 
 @check("source", after=("gives_documents_or_rows",))

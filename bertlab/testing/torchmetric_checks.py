@@ -1,6 +1,5 @@
 """Checks of metrics that a config names."""
 
-import pickle
 import warnings
 
 import torch
@@ -11,6 +10,7 @@ from bertlab.testing.cases import MetricCase
 from bertlab.testing.check import check
 from bertlab.testing.comparisons import difference
 from bertlab.testing.failures import ConformanceFailure
+from bertlab.testing.pickling import pickled
 from bertlab.testing.task_metric_checks import metric_values
 from bertlab.testing.training_checks import refused_output
 
@@ -113,13 +113,7 @@ def pickles(case: MetricCase) -> None:
     """It can be pickled and copied with what it has seen."""
     metric: Metric = case.new()
     values = metric_values({_NAME: metric}, case.samples)
-    try:
-        copy = pickle.loads(pickle.dumps(metric))  # noqa: S301  our own bytes
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise ConformanceFailure(
-            f"pickle refuses the metric: {error}",
-            "use functions of a module instead of lambdas and local functions",
-        ) from error
+    copy = pickled(metric, "metric")
     found = difference(values, {_NAME: float(copy.compute())})
     if found:
         raise ConformanceFailure(f"the copy differs: {found.strip()}", _STATES)
