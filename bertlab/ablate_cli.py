@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.config_files import Config, take_options
-from bertlab.errors import ConfigError
+from bertlab.errors import CommandError
 from bertlab.studies.overrides import parse_settings, parse_value
 from bertlab.studies.study_folder import study_folder
 from bertlab.study_cli import parse_options, run
@@ -42,12 +42,12 @@ def main(command: str, argv: list[str]) -> int:
 def _study(given: dict[str, list[str]]) -> Config:
     """Return the content of the study file."""
     if len(given["--config"]) != 1 or not given["--vary"]:
-        raise ConfigError("ablate: expected one --config and --vary; see bertlab ablate --help")
+        raise CommandError("ablate: expected one --config and --vary; see bertlab ablate --help")
     base = Path(given["--config"][0]).resolve()
     axes: dict[str, list[Any]] = {}
     for name, values in map(_axis, given["--vary"]):
         if name in axes:
-            raise ConfigError(f"--vary: {name} is there twice; give its values in one --vary")
+            raise CommandError(f"--vary: {name} is there twice; give its values in one --vary")
         axes[name] = values
     content: Config = {
         "name": "-".join(["ablate", base.stem, *(name.rpartition(".")[2] for name in axes)]),
@@ -67,7 +67,7 @@ def _axis(given: str) -> tuple[str, list[Any]]:
     name, equals, text = given.partition("=")
     values = parse_value(f"[{text}]", "--vary") if equals else []
     if not name or len(values) < 2:
-        raise ConfigError(
+        raise CommandError(
             f"--vary: found {given!r}, expected KEY=VALUE,VALUE, as in 'objectives=[mlm],[mlm,nsp]'"
         )
     return name, values

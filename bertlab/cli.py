@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from bertlab import __version__
-from bertlab.errors import BertlabError, ConfigError, nearest
+from bertlab.errors import BertlabError, CommandError, OutputError, TrainerError, nearest
 
 # subcommand: (module with a function ``main(command, argv)``, one line of help)
 COMMANDS = {
@@ -23,6 +23,7 @@ COMMANDS = {
     "plugins": ("bertlab.plugins_cli", "what is installed, what it takes, and what is broken"),
     "new-plugin": ("bertlab.new_plugin_cli", "write a package with a plugin of your own"),
     "export": ("bertlab.export_cli", "write a Hugging Face folder"),
+    "explain": ("bertlab.explain_cli", "what the code of an error means, and what to do"),
 }
 
 # what the file system says when it is the user's to mend
@@ -38,7 +39,11 @@ REFUSALS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand; return its exit code: 2 for the user's mistakes, 130 for Ctrl-C."""
+    """Run one subcommand.
+
+    Returns:
+        The exit code: 2 for the user's mistakes, 1 for a bug, 130 for Ctrl-C, 143 for SIGTERM.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         exit_code = run(arguments)
@@ -51,22 +56,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more
         return 141
     except Exception as error:
-        message = explain_mistake(error)
-        if message is None or os.environ.get("BERTLAB_DEBUG") == "1":
+        if os.environ.get("BERTLAB_DEBUG") == "1":
             raise
-        sys.stderr.write(f"bertlab: error: {message}\n")
-        return 2
+        mistake = mistake_in(error)
+        if mistake is not None:
+            sys.stderr.write(f"bertlab: error {mistake.code}: {mistake}\n")
+            return 2
+        from bertlab.crash_report import explain_bug  # noqa: PLC0415  for bugs only
+
+        sys.stderr.write(f"bertlab: internal error: {explain_bug(error, arguments)}\n")
+        return 1
 
 
-def explain_mistake(error: Exception) -> str | None:
-    """Return what to tell the user about an error of theirs; None if it is a bug of ours."""
+def mistake_in(error: Exception) -> BertlabError | None:
+    """Return the user's mistake that an error tells of; None if it is a bug of ours."""
     if isinstance(error, BertlabError):
-        return str(error)
+        return error
     if isinstance(error, OSError) and error.errno in REFUSALS:
         place = f"{error.filename}: " if error.filename else ""
-        return f"{place}{error.strerror}"
+        return OutputError(f"{place}{error.strerror}")
     if type(error).__name__ == "MisconfigurationException":  # Lightning's, which is not imported
-        return " ".join(str(error).split())
+        return TrainerError(" ".join(str(error).split()))
     return None
 
 
@@ -74,7 +84,7 @@ def run(arguments: list[str]) -> int:
     """Dispatch to a subcommand.
 
     Raises:
-        ConfigError: if there is no such subcommand.
+        CommandError: if there is no such subcommand.
     """
     if not arguments or arguments[0] in ("-h", "--help"):
         sys.stdout.write(usage())
@@ -94,14 +104,14 @@ def run_added(command: str, arguments: list[str]) -> int:
     """Run a subcommand that a plugin adds.
 
     Raises:
-        ConfigError: if there is no such subcommand.
+        CommandError: if there is no such subcommand.
     """
     from bertlab.hooks import subcommands  # noqa: PLC0415  imports the plugins' modules
 
     added = subcommands()
     if command not in added:
         known = [*COMMANDS, *added]
-        raise ConfigError(
+        raise CommandError(
             f"no subcommand is called {command!r}{nearest(command, known)} "
             f"(there are: {', '.join(known)})"
         )

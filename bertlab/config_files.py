@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from bertlab.errors import ConfigError
+from bertlab.errors import CommandError, ConfigFileError
 
 Config = dict[str, Any]
 
@@ -28,23 +28,23 @@ def read_config(path: Path) -> Config:
     """Read a YAML config file; no tags, no repeated keys.
 
     Raises:
-        ConfigError: if the file is missing, is not UTF-8 or not YAML, or holds no mapping.
+        ConfigFileError: if the file is missing, is not UTF-8 or not YAML, or holds no mapping.
     """
     try:
         content = yaml.load(path.read_text("utf-8"), _StrictLoader)  # noqa: S506  a SafeLoader
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such config file") from None
+        raise ConfigFileError(f"{path}: no such config file") from None
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        raise ConfigFileError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: invalid UTF-8 at byte {error.start}") from None
+        raise ConfigFileError(f"{path}: invalid UTF-8 at byte {error.start}") from None
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+        raise ConfigFileError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
     if content is None:
         return {}
     if not isinstance(content, dict):
         found = type(content).__name__
-        raise ConfigError(f"{path}: found a {found}, expected a mapping of keys to values")
+        raise ConfigFileError(f"{path}: found a {found}, expected a mapping of keys to values")
     return content
 
 
@@ -72,7 +72,7 @@ def take_options(
     """Return the values given for each of ``keys``, and the other arguments as they are.
 
     Raises:
-        ConfigError: if one of them has no value.
+        CommandError: if one of them has no value.
     """
     taken: dict[str, list[str]] = {key: [] for key in keys}
     rest: list[str] = []
@@ -100,10 +100,10 @@ def needs_value(key: str, value: str | None) -> str:
     """Return the value of an argument.
 
     Raises:
-        ConfigError: if it has none.
+        CommandError: if it has none.
     """
     if value is None:
-        raise ConfigError(f"{key}: expected a value after it")
+        raise CommandError(f"{key}: expected a value after it")
     return value
 
 

@@ -26,7 +26,7 @@ from bertlab.embedding import (
     write_embeddings,
 )
 from bertlab.encoders.base import Encoder
-from bertlab.errors import CheckpointError, ConfigError, DataError
+from bertlab.errors import CheckpointError, ConfigError, DataError, OutputError
 from bertlab.heads.layer_combination import Combination
 from bertlab.model_building import build_encoder
 from bertlab.packed_batch import pack
@@ -116,7 +116,7 @@ def embed_file(
             shape = write_embeddings(file, encoder, sequences, choice, shown, dtype, metadata)
         partial.replace(target)
     except OSError as error:
-        raise ConfigError(f"output: {output} cannot be written: {error.strerror}") from None
+        raise OutputError(f"output: {output} cannot be written: {error.strerror}") from None
     finally:
         partial.unlink(missing_ok=True)
     empty = sum(sequence == bare for sequence in sequences)
@@ -125,13 +125,13 @@ def embed_file(
 
 def _check_output(target: Path, text: str, overwrite: bool) -> None:
     if target.suffix != SUFFIX:
-        raise ConfigError(f"output: found {str(target)!r}, expected a name that ends in {SUFFIX}")
+        raise OutputError(f"output: found {str(target)!r}, expected a name that ends in {SUFFIX}")
     if target.is_dir():
-        raise ConfigError(f"output: {target} is a folder, expected a file to write")
+        raise OutputError(f"output: {target} is a folder, expected a file to write")
     if target.exists() and text != STANDARD_INPUT and target.resolve() == Path(text).resolve():
-        raise ConfigError(f"output: {target} is the text file itself")
+        raise OutputError(f"output: {target} is the text file itself")
     if target.exists() and not overwrite:
-        raise ConfigError(
+        raise OutputError(
             f"output: {target} exists; choose another name, or replace it by --overwrite true"
         )
 
@@ -140,7 +140,7 @@ def _make_parent(target: Path) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"output: {target.parent} cannot be made: {error.strerror}") from None
+        raise OutputError(f"output: {target.parent} cannot be made: {error.strerror}") from None
 
 
 def _fixed_encoder(start: WarmStart, tokenizer: WordPieceTokenizer) -> Encoder:

@@ -1,48 +1,226 @@
-"""Errors that a user can cause: one clear message, exit code 2, no traceback."""
+"""Errors that a user can cause: one clear message with a code, exit code 2, no traceback.
+
+Each kind of mistake is a class. Its ``code`` stands in front of the message; ``bertlab explain
+CODE`` prints its docstring and its ``remedy``, and docs/errors.md is made of them.
+"""
 
 import difflib
 import sys
 from collections.abc import Iterable
+from typing import ClassVar
 
 
 class BertlabError(Exception):
-    """A mistake in what the user gave: config, data, tokenizer, checkpoint or plugin.
+    """Something that was given cannot be used: config, data, tokenizer, checkpoint or plugin.
 
     The message says which file and key, what was found, what was expected and the nearest valid
     choice. The command line prints it on its own and exits with code 2.
     """
 
+    code: ClassVar[str] = "E100"
+    remedy: ClassVar[str] = "Change what the message names, and start the same command again."
+
 
 class ConfigError(BertlabError):
-    """A config file, a key of it, or a command-line argument is wrong."""
+    """A key in a config file or on the command line is unknown, or its value is wrong.
+
+    The message names the key as it is written on the command line, `data.batch_size` for
+    example, with the file if it stands in one. Keys of a plugin exist only where the plugin is
+    named: `model.objectives.mlm.rate` needs `mlm` among the objectives.
+    """
+
+    code = "E101"
+    remedy = (
+        "Take the key that is proposed, or the value that is expected, in the file or on the "
+        "command line, which wins. `bertlab fit --help` lists all keys with their types."
+    )
+
+
+class ConfigFileError(ConfigError):
+    """A config file is missing, cannot be read, or is not a YAML mapping."""
+
+    code = "E102"
+    remedy = "Check the path, and the indentation and quotes at the line that the message names."
+
+
+class CommandError(ConfigError):
+    """A command is unknown, incomplete, or has arguments that exclude each other."""
+
+    code = "E103"
+    remedy = "`bertlab --help` lists the commands, and `bertlab COMMAND --help` what each takes."
+
+
+class OutputError(ConfigError):
+    """A file or directory to be written is in the way, or cannot be written.
+
+    Nothing is overwritten without being asked. A full disk, a quota, a read-only directory and a
+    vanished mount end here as well; checkpoints that were whole before still are.
+    """
+
+    code = "E104"
+    remedy = (
+        "Choose another place, make room or get the right to write there. A run that was stopped "
+        "goes on with `bertlab fit --ckpt_path RUN`."
+    )
+
+
+class TrainerError(ConfigError):
+    """The Trainer cannot be made of its settings: devices, strategy, precision, lengths.
+
+    Lightning's own words stand in the message where Lightning refuses.
+    """
+
+    code = "E105"
+    remedy = (
+        "Set `trainer.accelerator`, `trainer.devices`, `trainer.strategy` and `trainer.precision` "
+        "to what this machine has; left out, they are chosen for it."
+    )
+
+
+class StudyError(ConfigError):
+    """A study's file, a variant or an evaluation of it, or its directory is wrong."""
+
+    code = "E201"
+    remedy = (
+        "Correct the study's file; `bertlab study plan FILE` checks all of it, and what every run "
+        "of it would be, without any compute."
+    )
+
+
+class StudyChangedError(StudyError):
+    """A study's file was changed in a way that leaves out runs that were begun."""
+
+    code = "E202"
+    remedy = (
+        "Take the change back, or begin another study with `--study_dir`, or leave the runs that "
+        "are not asked any more out of the report with `--accept_changes true`."
+    )
+
+
+class ExecutorError(StudyError):
+    """The workers of a study cannot be had: Ray, its cluster, cores, devices, or file locks."""
+
+    code = "E203"
+    remedy = (
+        "Give what the message names, or run on this machine with `--executor local`. Runs that "
+        "are done are not run again."
+    )
 
 
 class CorpusError(BertlabError):
     """A corpus is missing, empty, unreadable or unfit for pre-training."""
 
+    code = "E301"
+    remedy = (
+        "See docs/data-formats.md for what is read. `bertlab prepare --corpus …` reads a corpus "
+        "and prints its report without training."
+    )
+
 
 class DataError(BertlabError):
-    """Labelled rows are missing, unreadable, or unfit for the task."""
+    """Labelled rows are missing, unreadable, or unfit for the task.
+
+    The message names the file, the row or line, and the column.
+    """
+
+    code = "E302"
+    remedy = (
+        "Correct or remove the row, or name other columns (`data.columns`). See "
+        "docs/data-formats.md for the formats and docs/finetuning.md for the columns of each task."
+    )
+
+
+class EmptyTextError(DataError):
+    """A row has an empty text where the task needs one."""
+
+    code = "E303"
+    remedy = "Fill in the text, or remove the row."
 
 
 class TokenizerError(BertlabError):
     """A vocabulary or tokenizer file is missing, damaged or does not fit."""
 
+    code = "E304"
+    remedy = (
+        "Give a `vocab.txt`, a `tokenizer.json` of WordPiece, or the folder that has one; "
+        "`bertlab tokenizer` trains one. A pre-trained model needs the tokenizer that it came with."
+    )
+
 
 class TokenStoreError(BertlabError):
-    """A token store is incomplete, damaged or was made by something else."""
+    """A prepared corpus (token store) is incomplete, damaged or was made by something else."""
+
+    code = "E305"
+    remedy = "Prepare the corpus again: `bertlab prepare --corpus … --output …`."
 
 
 class CheckpointError(BertlabError):
-    """A checkpoint is missing, damaged, hostile or of another shape."""
+    """A checkpoint or model folder is missing, hostile, or of another kind or shape.
+
+    Checkpoints are read as data: what would run code on loading is refused.
+    """
+
+    code = "E401"
+    remedy = (
+        "Give a run's directory, a checkpoint of it, or a Hugging Face folder with `config.json` "
+        "and `model.safetensors`."
+    )
+
+
+class DamagedCheckpointError(CheckpointError):
+    """A checkpoint is cut short, or its content does not have its checksum."""
+
+    code = "E402"
+    remedy = (
+        "Copy or download it again. In a run's directory, go on from the checkpoint before it: the "
+        "message names the newest one that is whole."
+    )
+
+
+class ResumeError(CheckpointError):
+    """A run cannot be resumed exactly, because its config, data or labels have changed since.
+
+    What changes nothing in the result (paths, workers, logging) may be changed.
+    """
+
+    code = "E403"
+    remedy = (
+        "Leave out what was changed, or begin another run from these weights with "
+        "`--model.init_from RUN`."
+    )
 
 
 class PluginError(BertlabError):
-    """A plugin is unknown, broken or does not keep its contract."""
+    """A plugin is broken, or does not keep its contract."""
+
+    code = "E501"
+    remedy = (
+        "`bertlab plugins check` imports all plugins and says what is wrong with each; update or "
+        "uninstall the package that the message names."
+    )
+
+
+class UnknownPluginError(PluginError):
+    """No installed package has a plugin of this name and kind."""
+
+    code = "E502"
+    remedy = (
+        "`bertlab plugins list` prints the names that are installed, with their packages; install "
+        "the package that has yours into this environment."
+    )
 
 
 class NumericalError(BertlabError):
-    """A loss or gradient is not finite; training on would ruin the weights."""
+    """A loss or gradient is not finite; training on would ruin the weights.
+
+    The step was not taken. The message names the step and the sequences or rows of the batch.
+    """
+
+    code = "E601"
+    remedy = (
+        "Lower `model.optimizer.learning_rate`, set `trainer.gradient_clip_val`, look at the rows, "
+        "or leave such steps out with `--on_nonfinite skip`."
+    )
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:

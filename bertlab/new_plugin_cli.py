@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from bertlab.config_files import take_options
-from bertlab.errors import ConfigError
+from bertlab.errors import CommandError
 from bertlab.scaffold.package_files import demonstration, package_files, write_package
 from bertlab.scaffold.plugin_names import GROUP_OF_KIND, plugin_names
 
@@ -27,7 +27,7 @@ def main(command: str, argv: list[str]) -> int:
         return 0
     given, rest = take_options(argv, ("--output",))
     if len(rest) != 2 or rest[0].startswith("-") or rest[1].startswith("-"):
-        raise ConfigError(
+        raise CommandError(
             f"{command}: found {shlex.join(argv)!r}, expected KIND NAME, as in "
             f"bertlab {command} objective my-objective; see bertlab {command} --help"
         )

@@ -1,5 +1,6 @@
 """AdamW and the learning-rate schedule of the paper (app. A.2), and what fine-tuning may vary."""
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ class AdamWConfig:
     frozen_layers: int | Literal["all"] | None = None
 
     def __post_init__(self) -> None:
-        if not self.learning_rate > 0:
+        if not 0 < self.learning_rate < math.inf:
             raise ConfigError(
                 f"model.optimizer.learning_rate: found {self.learning_rate}, expected above 0"
             )
@@ -54,8 +55,14 @@ class AdamWConfig:
             raise ConfigError(
                 f"model.optimizer.betas: found {list(self.betas)}, expected each in [0, 1)"
             )
-        whole = self.warmup_steps < 1 or self.warmup_steps == int(self.warmup_steps)
-        if self.warmup_steps < 0 or not whole:
+        if not self.eps >= 0:
+            raise ConfigError(f"model.optimizer.eps: found {self.eps}, expected 0 or more")
+        if not 0 <= self.weight_decay < math.inf:
+            raise ConfigError(
+                f"model.optimizer.weight_decay: found {self.weight_decay}, expected 0 or more"
+            )
+        share = 0 <= self.warmup_steps < 1
+        if not share and not (self.warmup_steps >= 1 and float(self.warmup_steps).is_integer()):
             raise ConfigError(
                 f"model.optimizer.warmup_steps: found {self.warmup_steps}, expected a whole number "
                 "of steps, or a share of all steps below 1"

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
 from typing import Literal
 
-from bertlab.errors import PluginError, nearest
+from bertlab.errors import PluginError, UnknownPluginError, nearest
 
 Kind = Literal["encoder", "objective", "head", "source", "metric"]
 GROUPS: dict[Kind, str] = {
@@ -123,7 +123,7 @@ def load_class(kind: Kind, name: str, base: type) -> type:
     """
     plugins = installed(kind)
     if name not in plugins:
-        raise PluginError(
+        raise UnknownPluginError(
             f"{KEYS[kind]}: no {kind} is called {name!r}{nearest(name, plugins)} "
             f"(installed: {', '.join(plugins) or 'none'})"
         )

@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from bertlab import hooks
-from bertlab.errors import ConfigError, PluginError, nearest
+from bertlab.errors import CommandError, PluginError, nearest
 from bertlab.plugins import (
     CONTRACT,
     GROUPS,
@@ -79,12 +79,12 @@ def main(command: str, argv: list[str]) -> int:
         return show_plugins(names)
     actions = {"list": list_plugins, "check": check_plugins}
     if action not in actions:
-        raise ConfigError(
+        raise CommandError(
             f"plugins: there is no {action!r}{nearest(action, (*actions, 'show'))} "
             "(there are: list, show, check)"
         )
     if names:
-        raise ConfigError(f"plugins {action}: found {names[0]!r}, expected nothing after it")
+        raise CommandError(f"plugins {action}: found {names[0]!r}, expected nothing after it")
     return actions[action]()
 
 
@@ -107,16 +107,16 @@ def show_plugins(names: list[str]) -> int:
     """Print what each named plugin is and takes.
 
     Raises:
-        ConfigError: no plugin has the name.
+        CommandError: no plugin has the name.
         PluginError: it cannot be used.
     """
     if not names:
-        raise ConfigError("plugins show: found no name, expected one, for example: mlm")
+        raise CommandError("plugins show: found no name, expected one, for example: mlm")
     for name in names:
         found = [plugin for plugin in _all() if plugin.name == name]
         if not found:
             known = {plugin.name for plugin in _all()}
-            raise ConfigError(
+            raise CommandError(
                 f"plugins show: no plugin is called {name!r}{nearest(name, known)} "
                 f"(bertlab plugins list has all)"
             )

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from bertlab.errors import ConfigError
+from bertlab.errors import OutputError
 
 RUN_ENVIRONMENT = "BERTLAB_RUN_DIR"  # rank 0 tells the ranks that it starts
 MANIFEST = "manifest.json"
@@ -39,7 +39,7 @@ def choose_run_directory(requested: str | None, name: str) -> Path:
         name: what the run is called by default.
 
     Raises:
-        ConfigError: if the requested directory already holds a run, or cannot be written.
+        OutputError: if the requested directory already holds a run, or cannot be written.
     """
     inherited = os.environ.get(RUN_ENVIRONMENT)
     if inherited and os.environ.get("LOCAL_RANK", "0") != "0":
@@ -47,9 +47,9 @@ def choose_run_directory(requested: str | None, name: str) -> Path:
     if requested is not None:
         directory = Path(requested)
         if directory.is_file():
-            raise ConfigError(f"run_dir: {directory} is a file, expected a directory")
+            raise OutputError(f"run_dir: {directory} is a file, expected a directory")
         if (directory / MANIFEST).is_file():
-            raise ConfigError(
+            raise OutputError(
                 f"run_dir: {directory} already holds a run; choose another --run_dir, or go on "
                 f"with that run by --ckpt_path {directory}"
             )
@@ -70,14 +70,14 @@ def claim(directory: Path, content: Mapping[str, Any]) -> None:
     Of several processes that chose the same directory, one gets it.
 
     Raises:
-        ConfigError: if another run has it.
+        OutputError: if another run has it.
     """
     directory.mkdir(parents=True, exist_ok=True)
     try:
         with (directory / MANIFEST).open("x", encoding="utf-8") as file:
             file.write(_json(content))
     except FileExistsError:
-        raise ConfigError(
+        raise OutputError(
             f"run_dir: another run has taken {directory} since this one started; start again, or "
             "choose another --run_dir"
         ) from None
@@ -90,7 +90,7 @@ def _check_writable(directory: Path) -> None:
         with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:
-        raise ConfigError(
+        raise OutputError(
             f"run_dir: {directory} cannot be written: {error.strerror}; choose another --run_dir"
         ) from error
 

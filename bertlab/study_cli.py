@@ -11,7 +11,7 @@ from jsonargparse import ArgumentParser
 
 from bertlab.arguments import parse_arguments
 from bertlab.config_files import take_options
-from bertlab.errors import ConfigError, nearest
+from bertlab.errors import CommandError, nearest
 from bertlab.seeding import seed_list
 from bertlab.studies.execution import execute
 from bertlab.studies.live_table import watch
@@ -63,7 +63,7 @@ def main(command: str, argv: list[str]) -> int:
         return 0
     action, rest = argv[0], argv[1:]
     if action not in _ACTIONS:
-        raise ConfigError(
+        raise CommandError(
             f"study: no action is called {action!r}{nearest(action, _ACTIONS)} "
             f"(there are: {', '.join(_ACTIONS)})"
         )
@@ -72,9 +72,9 @@ def main(command: str, argv: list[str]) -> int:
         return 0
     names = list(takewhile(lambda token: not token.startswith("-"), rest))
     if not names:
-        raise ConfigError(f"study {action}: found no study, expected its file or directory")
+        raise CommandError(f"study {action}: found no study, expected its file or directory")
     if len(names) > 1 and action != "compare":
-        raise ConfigError(f"study {action}: found {' '.join(names)}, expected one study")
+        raise CommandError(f"study {action}: found {' '.join(names)}, expected one study")
     common, own = take_options(rest[len(names) :], _COMMON)
     options = parse_options(action, own)
     study_dir = common["--study_dir"][-1] if common["--study_dir"] else None
@@ -88,7 +88,7 @@ def parse_options(action: str, argv: Sequence[str]) -> dict[str, Any]:
     """Return the options of an action.
 
     Raises:
-        ConfigError: if one is unknown or has a wrong value.
+        CommandError: if one is unknown or has a wrong value.
     """
     return vars(parse_arguments(_parser(action), argv))
 
@@ -135,7 +135,7 @@ def run(
         ("gpus", gpus, 0),
     ):
         if given is not None and not given >= least:  # NaN is not either
-            raise ConfigError(f"{name}: found {given}, expected {least} or more")
+            raise CommandError(f"{name}: found {given}, expected {least} or more")
     folder = folders[0]
     for change in claim_study(folder, accept_changes):
         sys.stdout.write(f"changed: {change}\n")
@@ -197,7 +197,7 @@ def compare(folders: Sequence[StudyFolder], output: str = "runs/studies/comparis
         output: folder of the report.
     """
     if len(folders) < 2:
-        raise ConfigError("study compare: found one study, expected two or more")
+        raise CommandError("study compare: found one study, expected two or more")
     joined = report_of(*(folder.scores() for folder in folders))
     print_report(joined)
     _say_where(write_report(joined, Path(output)))
@@ -213,9 +213,9 @@ def add_seeds(folders: Sequence[StudyFolder], seeds: int | list[int]) -> int:
     """
     folder, wanted = folders[0], seed_list(seeds)
     if not (folder.path / STUDY_FILE).is_file():
-        raise ConfigError(f"{folder.path}: no study was run there yet; set seeds in its file")
+        raise CommandError(f"{folder.path}: no study was run there yet; set seeds in its file")
     if set(folder.study.seeds) - set(wanted):
-        raise ConfigError(
+        raise CommandError(
             f"--seeds: found {seeds}, expected the study's own "
             f"({', '.join(map(str, folder.study.seeds))}) and more"
         )
@@ -234,7 +234,7 @@ def run_one(folders: Sequence[StudyFolder], number: int, threads: int | None = N
     """
     folder = folders[0]
     if not 0 <= number < len(folder.runs):
-        raise ConfigError(f"--number: found {number}, expected 0 to {len(folder.runs) - 1}")
+        raise CommandError(f"--number: found {number}, expected 0 to {len(folder.runs) - 1}")
     environment = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
     return execute(folder.runs[number], folder.path, environment=environment)
 

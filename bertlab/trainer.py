@@ -15,7 +15,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
 from bertlab.callbacks.progress import ProgressBar
 from bertlab.checkpoints.whole_checkpoints import WholeCheckpointIO
-from bertlab.errors import ConfigError
+from bertlab.errors import TrainerError
 
 _LEAST = {"accumulate_grad_batches": 1, "gradient_clip_val": 0, "log_every_n_steps": 0}
 
@@ -56,7 +56,7 @@ def make_trainer(
     try:
         trainer = Trainer(**arguments)
     except (MisconfigurationException, ValueError, TypeError) as error:
-        raise ConfigError(f"trainer: {' '.join(str(error).split())}") from error
+        raise TrainerError(f"trainer: {' '.join(str(error).split())}") from error
     _warn_of_slow_bf16(trainer)
     return trainer
 
@@ -72,20 +72,20 @@ def _check_numbers(arguments: Mapping[str, Any]) -> None:
     for key, least in _LEAST.items():
         found = arguments[key]
         if found is not None and not found >= least:  # NaN is not either
-            raise ConfigError(f"trainer.{key}: found {found}, expected {least} or more")
+            raise TrainerError(f"trainer.{key}: found {found}, expected {least} or more")
     for key in ("max_steps", "max_epochs"):
         if arguments[key] == 0:
-            raise ConfigError(f"trainer.{key}: found 0, expected 1 or more, or -1 for no limit")
+            raise TrainerError(f"trainer.{key}: found 0, expected 1 or more, or -1 for no limit")
 
 
 def _check_interval(val_check_interval: int | float | None, accumulate: int) -> None:
     if val_check_interval is not None and val_check_interval <= 0:
-        raise ConfigError(
+        raise TrainerError(
             f"trainer.val_check_interval: found {val_check_interval}, expected 1 or more batches, "
             "or a share of an epoch"
         )
     if isinstance(val_check_interval, int) and val_check_interval % accumulate:
-        raise ConfigError(
+        raise TrainerError(
             f"trainer.val_check_interval: found {val_check_interval} batches, expected a multiple "
             f"of trainer.accumulate_grad_batches, {accumulate}: evaluations and checkpoints fall "
             "between optimiser steps"

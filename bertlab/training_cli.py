@@ -18,7 +18,7 @@ from bertlab.checkpoints.warm_start import apply_warm_start
 from bertlab.composition import Composition, compose
 from bertlab.data.task_data import TaskData
 from bertlab.data.tokenizer import WordPieceTokenizer
-from bertlab.errors import ConfigError, NumericalError
+from bertlab.errors import CommandError, NumericalError
 from bertlab.hooks import run_callbacks
 from bertlab.model_building import build_encoder, build_metrics, build_tasks, check_lengths
 from bertlab.module import BertModule, check_tasks
@@ -62,7 +62,7 @@ def main(command: str, argv: list[str]) -> int:
         return fit_repeatedly(repetition)
     helping = "-h" in argv or "--help" in argv
     if command != "fit" and plan.ckpt_path is None and plan.init_from is None and not helping:
-        raise ConfigError(
+        raise CommandError(
             f"{command}: no weights; expected --ckpt_path with a run or checkpoint, or "
             "--model.init_from with a Hugging Face model"
         )

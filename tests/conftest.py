@@ -83,3 +83,13 @@ def bertlab(capsys: pytest.CaptureFixture[str]) -> Command:
         return code, captured.out, captured.err
 
     return run
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the slow ones, so that no worker is left with one at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the long form of tests/reliability be one command."""
+    parser.addoption("--rounds", default=12, help="inputs that each test of reliability generates")

@@ -119,7 +119,7 @@ def test_a_wrong_line_gets_one_line_and_leaves_nothing(
     before = set(tmp_path.rglob("*"))
     code, _, err = bertlab("ablate", *arguments)
     assert code == 2
-    assert err.startswith("bertlab: error: ")
+    assert err.startswith("bertlab: error E")
     assert err.count("\n") == 1
     for word in words:
         assert word in err

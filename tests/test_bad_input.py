@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -36,8 +37,8 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bertlab: Command) -
         code, _, error = bertlab(*arguments)
         assert code == 2, error
         assert "Traceback" not in error
-        assert error.count("bertlab: error: ") == 1
-        message = error[error.index("bertlab: error: ") :]
+        assert len(re.findall("bertlab: error E[1-6]0[1-9]: ", error)) == 1
+        message = error[error.index("bertlab: error E") :]
         assert len(message.splitlines()) <= lines, message
         for word in words:
             assert word in message

@@ -4,6 +4,7 @@ import errno
 import json
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -40,7 +41,7 @@ def test_an_unknown_command(bertlab: Command, argument: str, words: str) -> None
     code, output, error = bertlab(argument)
     assert code == 2
     assert not output
-    assert error.startswith("bertlab: error: ")
+    assert error.startswith("bertlab: error E103: ")
     assert repr(argument) in error
     assert words in error
     assert error.count("\n") == 1
@@ -72,29 +73,55 @@ class MisconfigurationException(Exception):  # noqa: N818  Lightning's name for 
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (ConfigError("data.x: no such key"), "data.x: no such key"),
-        (OSError(errno.ENOSPC, "No space left on device", "a/b"), "a/b: No space left on device"),
-        (PermissionError(errno.EACCES, "Permission denied"), "Permission denied"),
-        (MisconfigurationException("No gpu\n found"), "No gpu found"),
+        (ConfigError("data.x: no such key"), "E101: data.x: no such key"),
+        (OSError(errno.ENOSPC, "No space left", "a/b"), "E104: a/b: No space left"),
+        (PermissionError(errno.EACCES, "Permission denied"), "E104: Permission denied"),
+        (MisconfigurationException("No gpu\n found"), "E105: No gpu found"),
     ],
 )
 def test_mistakes_are_one_message_unless_debugging(
     bertlab: Command, monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
 ) -> None:
     fail_with(error, monkeypatch)
-    assert bertlab("fit") == (2, "", f"bertlab: error: {message}\n")
+    assert bertlab("fit") == (2, "", f"bertlab: error {message}\n")
     monkeypatch.setenv("BERTLAB_DEBUG", "1")
     with pytest.raises(type(error)):
         bertlab("fit")
 
 
-@pytest.mark.parametrize("error", [ValueError("x"), FileNotFoundError(errno.ENOENT, "x")])
-def test_bugs_keep_their_traceback(
-    bertlab: Command, monkeypatch: pytest.MonkeyPatch, error: Exception
+@pytest.mark.parametrize("error", [ValueError("x\ny"), FileNotFoundError(errno.ENOENT, "x")])
+def test_a_bug_is_reported_to_a_file(
+    bertlab: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     fail_with(error, monkeypatch)
+    code, output, message = bertlab("fit", "--config", "my config.yaml")
+    (report,) = tmp_path.iterdir()
+    assert (code, output) == (1, "")
+    said = " ".join(str(error).split())
+    bug = "this is a bug of bertlab's or a plugin's, please report it"
+    kind = type(error).__name__
+    assert message == f"bertlab: internal error: {kind}: {said}: {bug} with {report}\n"
+    text = report.read_text("utf-8")
+    for part in (__version__, "bertlab fit --config 'my config.yaml'", "\ntorch 2", "Traceback"):
+        assert part in text
+    monkeypatch.setenv("BERTLAB_DEBUG", "1")
     with pytest.raises(type(error)):
         bertlab("fit")
+
+
+def test_a_bug_where_nothing_can_be_written(
+    bertlab: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(*arguments: object, **settings: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("tempfile.NamedTemporaryFile", refuse)
+    fail_with(ValueError("x"), monkeypatch)
+    code, _, message = bertlab("fit")
+    assert code == 1
+    assert "Traceback" in message
+    assert message.endswith("please report it\n")
 
 
 @pytest.mark.parametrize("argument", ["--version", "--help"])

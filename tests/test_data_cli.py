@@ -18,7 +18,10 @@ def tokenizer(bertlab: Command, corpus_file: Path, tmp_path: Path) -> Path:
 def test_a_frequency_of_nought(bertlab: Command, corpus_file: Path, tmp_path: Path) -> None:
     options = ["--corpus", corpus_file, "--output", tmp_path / "out", "--min_frequency", 0]
     code, _, error = bertlab("tokenizer", *options)
-    assert (code, error) == (2, "bertlab: error: min_frequency: found 0, expected at least 1\n")
+    assert (code, error) == (
+        2,
+        "bertlab: error E101: min_frequency: found 0, expected at least 1\n",
+    )
     assert not (tmp_path / "out").exists()
 
 

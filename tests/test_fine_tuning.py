@@ -186,6 +186,7 @@ def test_an_unknown_label_in_the_validation_rows_is_named(
     assert "did you mean 'blue'?" in err
 
 
+@pytest.mark.slow
 def test_seeds_give_mean_and_deviation_and_each_its_best_checkpoint(
     files: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -206,6 +207,7 @@ def test_seeds_give_mean_and_deviation_and_each_its_best_checkpoint(
         assert (run / "checkpoints" / best["checkpoint"]).is_file()
 
 
+@pytest.mark.slow
 def test_a_config_file_can_ask_for_the_run_from_scratch_beside_its_own(
     files: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:

@@ -211,7 +211,7 @@ def test_a_warm_start_takes_the_encoders_name_over_and_refuses_another(
     settings = ("--trainer.max_steps", 2, "--trainer.val_check_interval", 2)
     first = tmp_path / "first"
     fit = ("fit", *settings, "--config")
-    named = ("--model.encoder.name", "copy", "--run_dir", first)
+    named = ("--model.encoder.name", "copy", "--model.encoder.preset", "tiny", "--run_dir", first)
     assert bertlab(*fit, tiny_config, *named)[0] == 0
     warm = ("--model.init_from", first, "--run_dir", tmp_path / "second")
     code, _, error = bertlab(*fit, unnamed, *warm)

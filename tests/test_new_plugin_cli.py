@@ -138,7 +138,7 @@ def test_what_is_refused(
 ) -> None:
     code, output, error = bertlab("new-plugin", *arguments)
     assert (code, output) == (2, "")
-    assert error.startswith("bertlab: error: ")
+    assert error.startswith("bertlab: error E103: ")
     assert error.count("\n") == 1
     assert re.search(words, error.strip())
     assert not list(tmp_path.iterdir())
@@ -159,7 +159,7 @@ def test_a_folder_that_is_there_is_left_alone(bertlab: Command, tmp_path: Path) 
     (tmp_path / "my-task/notes.txt").write_text("mine")
     code, _, error = bertlab("new-plugin", "objective", "my-task")
     assert code == 2
-    assert error == "bertlab: error: my-task: is there already; choose another --output\n"
+    assert error == "bertlab: error E104: my-task: is there already; choose another --output\n"
     assert files_of(tmp_path) == {"my-task/notes.txt"}
 
 
@@ -213,14 +213,15 @@ def test_code_is_formatted_and_has_nothing_for_ruff(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # mypy reads torch anew
+@pytest.mark.timeout(900)  # where nobody checked bertlab before, mypy reads torch anew
 def test_code_has_nothing_for_mypy(bertlab: Command, tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     for kind in KINDS:
         assert bertlab("new-plugin", kind, f"my-{kind}")[0] == 0
     folders = [str(folder / folder.name.replace("-", "_")) for folder in tmp_path.iterdir()]
+    ours = ["--config-file", str(OUR_RULES), "--cache-dir", str(OUR_RULES.parent / ".mypy_cache")]
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / ".m"), *folders],
+        [sys.executable, "-m", "mypy", "--strict", *ours, *folders],
         capture_output=True,
         text=True,
         check=False,
@@ -234,29 +235,38 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> PluginEnvironment:
     environment = PluginEnvironment.create(tmp_path_factory.mktemp("new-plugins"))
     folder = environment.folder.parent
     for kind in KINDS:
-        environment.expect(f"bertlab new-plugin {kind} my-{kind}", folder)
+        assert main(["new-plugin", kind, f"my-{kind}", "--output", str(folder / f"my-{kind}")]) == 0
     environment.expect(f"pip install {' '.join(f'-e my-{kind}' for kind in KINDS)}", folder)
-    environment.expect(
-        "bertlab tokenizer --corpus python-english --vocab_size 2000 --output vocabulary", folder
-    )
     return environment
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_its_tests_pass_at_once(environment: PluginEnvironment, kind: str) -> None:
-    printed = environment.expect(f"pytest my-{kind}", environment.folder.parent)
+def test_their_tests_pass_at_once(environment: PluginEnvironment) -> None:
+    folders = " ".join(f"my-{kind}" for kind in KINDS)
+    printed = environment.expect(f"pytest {folders}", environment.folder.parent)
     assert re.search(r"\d+ passed", printed)
     assert "warning" not in printed
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_its_config_runs(environment: PluginEnvironment, kind: str) -> None:
+def test_their_configs_run(environment: PluginEnvironment) -> None:
+    """All in one process, which imports torch and Lightning once."""
     folder = environment.folder.parent
     few = "--trainer.max_steps 4 --trainer.val_check_interval 2 --trainer.log_every_n_steps 1"
-    environment.expect(f"bertlab fit --config my-{kind}/configs/my-{kind}.yaml {few}", folder)
-    (metrics,) = (folder / "runs").glob(f"*my-{kind}/csv/**/metrics.csv")
-    logged = metrics.read_text().split("\n")[0]
-    shown = {"hooks": "gradient_norm", "metric": "my_metric", "objective": "val/my_objective/loss"}
-    assert shown.get(kind, "train/loss") in logged
+    commands = ["tokenizer --corpus python-english --vocab_size 2000 --output vocabulary"]
+    commands += [f"fit --config my-{kind}/configs/my-{kind}.yaml {few}" for kind in KINDS]
+    (folder / "commands.py").write_text(
+        "from bertlab.cli import main\n"
+        f"for command in {commands!r}:\n"
+        "    assert main(command.split()) == 0, command\n"
+    )
+    environment.expect("python commands.py", folder)
+    for kind in KINDS:
+        (metrics,) = (folder / "runs").glob(f"*my-{kind}/csv/**/metrics.csv")
+        logged = metrics.read_text().split("\n")[0]
+        shown = {
+            "hooks": "gradient_norm",
+            "metric": "my_metric",
+            "objective": "val/my_objective/loss",
+        }
+        assert shown.get(kind, "train/loss") in logged

@@ -88,7 +88,7 @@ def test_a_wrong_command_gets_one_line_and_leaves_nothing(
     before = files(tmp_path)
     code, _, err = bertlab("study", *(study if a == "STUDY" else a for a in arguments))
     assert code == 2
-    assert err.startswith("bertlab: error: ")
+    assert err.startswith("bertlab: error E")
     assert err.count("\n") == 1
     for word in words:
         assert word in err

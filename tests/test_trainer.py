@@ -24,5 +24,5 @@ def test_numbers_out_of_range(
     key, value = argument.split()
     command = ["fit", "--config", tiny_config, "--run_dir", tmp_path / "run"]
     code, _, error = bertlab(*command, f"--trainer.{key}={value}")
-    assert (code, error) == (2, f"bertlab: error: trainer.{message}\n")
+    assert (code, error) == (2, f"bertlab: error E105: trainer.{message}\n")
     assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,7 @@ from torch import Tensor
 from bertlab.checkpoints.run_checkpoint import RUN_KEY
 from bertlab.config_files import differences
 from bertlab.data.tokenizer import WordPieceTokenizer
-from bertlab.errors import CheckpointError
+from bertlab.errors import ResumeError
 from bertlab.labelled_rows import Labels
 from bertlab.module import BertModule
 from bertlab.run_directory import claim
@@ -108,18 +108,18 @@ class RunRecord(Callback):
         """Compare the config with the checkpoint's; keep its random state for the first step.
 
         Raises:
-            CheckpointError: if they differ in what the run computes; the differences are listed.
+            ResumeError: if they differ in what the run computes; the differences are listed.
         """
         assert isinstance(pl_module, BertModule)
         theirs = checkpoint[RUN_KEY].get("labels")
         if theirs != self.labels:
-            raise CheckpointError(
+            raise ResumeError(
                 "--ckpt_path resumes a run exactly, but the labels of the training data differ "
                 f"from the checkpoint's: {self.labels} here, {theirs} there"
             )
         changed = differences(_computed(self.config), _computed(checkpoint[RUN_KEY]["config"]))
         if changed:
-            raise CheckpointError(
+            raise ResumeError(
                 "--ckpt_path resumes a run exactly, but the config differs from the "
                 "checkpoint's (here, there):\n  "
                 + "\n  ".join(changed)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bertlab.checkpoints.tensor_files import load_torch_file
 from bertlab.data.tokenizer import WordPieceTokenizer
-from bertlab.errors import CheckpointError
+from bertlab.errors import CheckpointError, DamagedCheckpointError
 from bertlab.labelled_rows import Labels
 
 BEST = "best.json"
@@ -80,9 +80,13 @@ def _best_checkpoint(run: Path) -> Path:
         name = json.loads((run / BEST).read_text("utf-8"))["checkpoint"]
         file = run / "checkpoints" / Path(name).name
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{run / BEST}: damaged: {error}; name a checkpoint file") from None
+        raise DamagedCheckpointError(
+            f"{run / BEST}: damaged: {error}; name a checkpoint file"
+        ) from None
     if not file.is_file():
-        raise CheckpointError(f"{run / BEST}: names {name}, which is not there; name another file")
+        raise DamagedCheckpointError(
+            f"{run / BEST}: names {name}, which is not there; name another file"
+        )
     return file
 
 
@@ -102,7 +106,7 @@ def read_run_checkpoint(path: Path) -> RunCheckpoint:
     missing = [key for key in ("config", "tokenizer", "token_counts") if key not in ours]
     missing += [key for key in ("state_dict", "global_step") if key not in content]
     if missing or "model" not in ours["config"]:
-        raise CheckpointError(
+        raise DamagedCheckpointError(
             f"{path}: a damaged bertlab checkpoint: it lacks {', '.join(missing or ['model'])}"
         )
     return RunCheckpoint(
@@ -126,7 +130,7 @@ def _labels(found: object, path: Path) -> Labels | None:
         counted = isinstance(counts, list) and all(isinstance(count, int) for count in counts)
         if named and counted and len(names) == len(counts):
             return Labels.from_dict(found)
-    raise CheckpointError(
+    raise DamagedCheckpointError(
         f"{path}: a damaged bertlab checkpoint: its labels are {str(found)[:80]}, expected equally "
         "many names and counts"
     )

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from bertlab.errors import CheckpointError
+from bertlab.errors import CheckpointError, DamagedCheckpointError
 
 TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
 INDEX_SUFFIX = ".index.json"
@@ -59,7 +59,7 @@ def _first_bytes(path: Path) -> bytes:
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from None
     if not head:
-        raise CheckpointError(f"{path}: the file is empty; copy or download it again")
+        raise DamagedCheckpointError(f"{path}: the file is empty; copy or download it again")
     if head.startswith(b"version https://git-lfs"):
         raise CheckpointError(
             f"{path}: found a Git LFS pointer in place of the tensors; run `git lfs pull` in its "
@@ -77,7 +77,7 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except (SafetensorError, OSError, ValueError, KeyError) as error:
-        raise CheckpointError(
+        raise DamagedCheckpointError(
             f"{path}: not a whole safetensors file ({_first_line(error)}); it may be truncated, "
             "copy or download it again"
         ) from None
@@ -109,12 +109,12 @@ def _check_sums(path: Path) -> None:
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()
     except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError) as error:
-        raise CheckpointError(
+        raise DamagedCheckpointError(
             f"{path}: not a whole checkpoint ({_first_line(error)}); it may be truncated, copy or "
             "download it again"
         ) from None
     if damaged is not None:
-        raise CheckpointError(
+        raise DamagedCheckpointError(
             f"{path}: damaged: {damaged} does not have its checksum; copy or download it again"
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from lightning.fabric.plugins import TorchCheckpointIO
 
-from bertlab.errors import CheckpointError
+from bertlab.errors import OutputError
 
 PARTIAL = ".partial"  # what a killed run may leave; the next save of that name takes its place
 
@@ -26,7 +26,7 @@ class WholeCheckpointIO(TorchCheckpointIO):
         """Write a checkpoint, or leave what stood there before.
 
         Raises:
-            CheckpointError: the file cannot be written, as on a full disk.
+            OutputError: the file cannot be written, as on a full disk.
         """
         del storage_options
         path = Path(path)
@@ -42,7 +42,7 @@ class WholeCheckpointIO(TorchCheckpointIO):
         except (OSError, RuntimeError) as error:
             with contextlib.suppress(OSError):  # of a mount that vanished
                 partial.unlink()
-            raise CheckpointError(
+            raise OutputError(
                 f"{path}: the checkpoint cannot be written: {_reason(error)}; those before it are "
                 "whole"
             ) from error

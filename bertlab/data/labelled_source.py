@@ -25,7 +25,6 @@ from bertlab.data.column_mapping import (
 from bertlab.data.conll_columns import read_columns
 from bertlab.data.hub_rows import is_saved, read_parquet, read_saved
 from bertlab.data.row_checks import (
-    EmptyTextError,
     LabelNames,
     names_by_raw,
     ordered_names,
@@ -42,7 +41,7 @@ from bertlab.data.table_formats import (
     read_text,
     read_tsv,
 )
-from bertlab.errors import ConfigError, DataError, nearest
+from bertlab.errors import ConfigError, DataError, EmptyTextError, nearest
 from bertlab.labelled_rows import Column, LabelledRows, Row
 
 __all__ = ["FORMATS", "read_rows", "stream_rows"]

@@ -5,14 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bertlab.data.column_mapping import Mapped
-from bertlab.errors import DataError, nearest
+from bertlab.errors import DataError, EmptyTextError, nearest
 
 LabelNames = Sequence[str] | Mapping[Any, str]
 """Names of the classes by the number that the source has for them, or by its own names."""
-
-
-class EmptyTextError(DataError):
-    """A text is empty."""
 
 
 def ordered_names(names: LabelNames) -> tuple[str, ...]:

@@ -203,6 +203,15 @@ class BertEncoder(Encoder):
                 raise ConfigError(
                     f"model.encoder.{name}: found {getattr(self, name)}, expected 0 to 1"
                 )
+        if not 0 < self.layer_norm_eps < math.inf:
+            raise ConfigError(
+                f"model.encoder.layer_norm_eps: found {self.layer_norm_eps}, expected above 0"
+            )
+        if not 0 <= self.initializer_range < math.inf:
+            raise ConfigError(
+                f"model.encoder.initializer_range: found {self.initializer_range}, expected a "
+                "standard deviation of 0 or more"
+            )
         if self.hidden_size % self.num_attention_heads:
             raise ConfigError(
                 f"model.encoder.num_attention_heads: {self.num_attention_heads} heads do not "

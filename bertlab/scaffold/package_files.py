@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
-from bertlab.errors import ConfigError
+from bertlab.errors import CommandError, OutputError
 from bertlab.plugins import CONTRACT
 from bertlab.scaffold.plugin_names import GROUP_OF_KIND, PluginNames
 
@@ -40,7 +40,7 @@ def package_files(names: PluginNames) -> dict[str, str]:
     """Return the content of each file by its path in the package.
 
     Raises:
-        ConfigError: the plugin's class would have the name of something that it imports.
+        CommandError: the plugin's class would have the name of something that it imports.
     """
     paths = {
         "pyproject.toml": "common/pyproject.toml",
@@ -55,7 +55,7 @@ def package_files(names: PluginNames) -> dict[str, str]:
     templates = {path: _read(template) for path, template in paths.items()}
     imports = re.findall(r"^(?:from|import) .*", "\n".join(templates.values()), re.MULTILINE)
     if any(re.search(rf"\b{names.class_name}\b", line) for line in imports):
-        raise ConfigError(
+        raise CommandError(
             f"NAME: found {names.package!r}: its class would be called {names.class_name}, as "
             "something that it imports is; choose another name"
         )
@@ -67,11 +67,11 @@ def write_package(folder: Path, content: Mapping[str, str]) -> None:
     """Write files by their path in a new folder; if one fails, there is no folder.
 
     Raises:
-        ConfigError: the folder is there already.
+        OutputError: the folder is there already.
         OSError: it cannot be written.
     """
     if os.path.lexists(folder):
-        raise ConfigError(f"{folder}: is there already; choose another --output")
+        raise OutputError(f"{folder}: is there already; choose another --output")
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
     try:

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import yaml
 
 from bertlab import hooks
-from bertlab.errors import ConfigError, nearest
+from bertlab.errors import CommandError, nearest
 from bertlab.plugins import GROUPS, entry_package
 
 GROUP_OF_KIND: dict[str, str] = {str(kind): group for kind, group in GROUPS.items()} | {
@@ -61,18 +61,18 @@ def plugin_names(kind: str, package: str) -> PluginNames:
     The name in configs is the package's, without ``bertlab-`` before it, and with underscores.
 
     Raises:
-        ConfigError: there is no such kind, or the name is badly formed, or taken: by an installed
+        CommandError: there is no such kind, or the name is badly formed, or taken: by an installed
             plugin of the kind, package or module, by Python or by YAML.
     """
     if kind not in GROUP_OF_KIND:
-        raise ConfigError(
+        raise CommandError(
             f"KIND: found {kind!r}{nearest(kind, GROUP_OF_KIND)} "
             f"(there are: {', '.join(GROUP_OF_KIND)})"
         )
     _check_form(package)
     names = PluginNames(kind, package, package.removeprefix(_PREFIX).replace("-", "_"))
     if reason := _taken(names):
-        raise ConfigError(f"NAME: found {package!r}: {reason}; choose another name")
+        raise CommandError(f"NAME: found {package!r}: {reason}; choose another name")
     return names
 
 
@@ -82,7 +82,7 @@ def _check_form(package: str) -> None:
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", package).lower()
     better = "-".join(re.findall(r"[a-z0-9]+", parted.lstrip("0123456789")))[:_LONGEST].rstrip("-")
     hint = f"; did you mean {better!r}?" if better else ""
-    raise ConfigError(
+    raise CommandError(
         f"NAME: found {package!r}, expected at most {_LONGEST} small letters and digits, a "
         f"letter first, with hyphens between words, as in my-objective{hint}"
     )

@@ -4,7 +4,7 @@ import re
 from datetime import timedelta
 from math import isfinite
 
-from bertlab.errors import ConfigError
+from bertlab.errors import StudyError
 from bertlab.studies.overrides import Overrides
 
 _KEYS = {"steps": "trainer.max_steps", "tokens": "max_tokens", "time": "trainer.max_time"}
@@ -26,12 +26,12 @@ def budget_settings(given: object, where: str) -> Overrides:
         where: file and key, for messages.
 
     Raises:
-        ConfigError: if it is another key, several, or no amount.
+        StudyError: if it is another key, several, or no amount.
     """
     if given is None:
         return {}
     if not isinstance(given, dict) or len(given) != 1 or next(iter(given)) not in _KEYS:
-        raise ConfigError(f"{where}: found {given!r}, expected one of steps, tokens, time")
+        raise StudyError(f"{where}: found {given!r}, expected one of steps, tokens, time")
     ((kind, amount),) = given.items()
     read = {"steps": _steps, "tokens": _tokens, "time": _time}[kind]
     return {**_NO_END, _KEYS[kind]: read(amount, f"{where}.{kind}")}
@@ -39,7 +39,7 @@ def budget_settings(given: object, where: str) -> Overrides:
 
 def _steps(given: object, where: str) -> int:
     if type(given) is not int or given < 1:
-        raise ConfigError(f"{where}: found {given!r}, expected a whole number above 0")
+        raise StudyError(f"{where}: found {given!r}, expected a whole number above 0")
     return given
 
 
@@ -49,7 +49,7 @@ def _tokens(given: object, where: str) -> float:
     except ValueError:
         tokens = 0.0
     if isinstance(given, bool) or not (isfinite(tokens) and tokens > 0):
-        raise ConfigError(f"{where}: found {given!r}, expected a number of tokens above 0")
+        raise StudyError(f"{where}: found {given!r}, expected a number of tokens above 0")
     return tokens
 
 
@@ -65,7 +65,7 @@ def _time(given: object, where: str) -> str:
         except (TypeError, OverflowError):
             seconds = 0
     if seconds < 1:
-        raise ConfigError(
+        raise StudyError(
             f"{where}: found {given!r}, expected a text as in '00:02:30:00' (days, hours, minutes, "
             "seconds) or a mapping as in {hours: 2, minutes: 30}"
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 from bertlab.callbacks.loss_curve import read_curves
 from bertlab.config_files import Config, read_config
-from bertlab.errors import ConfigError, nearest
+from bertlab.errors import StudyError, nearest
 from bertlab.heads.base import Head
 from bertlab.model_building import build_tasks
 from bertlab.results import is_share, read_results
@@ -136,7 +136,7 @@ def _cell(study: Study, plan: Plan, folder: Path, variant: Variant, measure: Mea
 
 def _refuse_metric(measure: Measure, results: Mapping[str, float], study: Study) -> None:
     known = [name.partition("/")[2] for name in results if "/" in name]
-    raise ConfigError(
+    raise StudyError(
         f"study {study.name}: evaluate.{measure.task}.metric: found {measure.metric!r}"
         f"{nearest(measure.metric, known)} (its runs have: {', '.join(known)}); runs that are done "
         "can be kept"

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from bertlab.errors import ConfigError
+from bertlab.errors import ExecutorError, StudyError
 from bertlab.studies.planned_run import WEIGHTS, PlannedRun
 from bertlab.studies.run_state import (
     LOG_HEAD,
@@ -111,7 +111,7 @@ def execute(
         signal if this process was told to stop.
 
     Raises:
-        ConfigError: if the run whose weights it needs is not done, or files cannot be locked.
+        StudyError: if the run whose weights it needs is not done, or files cannot be locked.
     """
     with StopSignals() as stop:
         work: Work | State = State.RUNNING
@@ -148,7 +148,7 @@ def start(
         The attempt; ``State.RUNNING`` if somebody works at the run, ``State.DONE`` if it is done.
 
     Raises:
-        ConfigError: if the run whose weights it needs is not done, or files cannot be locked.
+        StudyError: if the run whose weights it needs is not done, or files cannot be locked.
     """
     lock = _take_lock(lock_file(run, study))
     if lock is None:
@@ -175,7 +175,7 @@ def fit_arguments(run: PlannedRun, study: Path) -> list[str]:
     """Return the arguments of ``fit`` that start a run, or go on with it.
 
     Raises:
-        ConfigError: if the run whose weights it needs is not done.
+        StudyError: if the run whose weights it needs is not done.
     """
     directory = str(run.directory(study))
     if is_resumable(run, study):
@@ -184,7 +184,7 @@ def fit_arguments(run: PlannedRun, study: Path) -> list[str]:
     if run.parent is not None:
         before = study / "runs" / run.parent
         if not is_done(before):
-            raise ConfigError(
+            raise StudyError(
                 f"{run.id}: needs the weights of {run.parent}, which is not done; finish that run "
                 "first"
             )
@@ -232,7 +232,7 @@ def _take_lock(path: Path) -> int | None:
         return None
     except OSError as error:
         os.close(descriptor)
-        raise ConfigError(
+        raise ExecutorError(
             f"{path}: cannot be locked: {error.strerror}; put the study on a file system with "
             "flock (local, NFS version 4, Lustre mounted with -o flock)"
         ) from None

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertlab.errors import ConfigError
+from bertlab.errors import ExecutorError
 from bertlab.studies.execution import FIT, POLL, Work, start, stop_all, stop_orphan
 from bertlab.studies.planned_run import PlannedRun
 from bertlab.studies.run_state import (
@@ -46,7 +46,7 @@ def run_local(
         program: the command that takes the arguments of ``fit``.
 
     Raises:
-        ConfigError: if there are fewer devices than asked for, or files cannot be locked.
+        ExecutorError: if there are fewer devices than asked for, or files cannot be locked.
     """
     environments = worker_environments(workers, threads, devices)
     schedule = Schedule(plan, study, retries, on_change)
@@ -117,18 +117,18 @@ def worker_environments(
         devices: CUDA devices of each; by default those that are visible, shared.
 
     Raises:
-        ConfigError: if there are fewer devices than asked for, or a number is below 1.
+        ExecutorError: if there are fewer devices than asked for, or a number is below 1.
     """
     for name, value in (("workers", workers), ("threads", threads), ("devices", devices)):
         if value is not None and value < 1:
-            raise ConfigError(f"--{name}: found {value}, expected 1 or more")
+            raise ExecutorError(f"--{name}: found {value}, expected 1 or more")
     each = threads or max(1, _cores() // workers)
     environments = [dict.fromkeys(THREADS, str(each)) for _ in range(workers)]
     if workers == 1 and devices is None:
         return environments
     visible = _visible_devices()
     if devices is not None and workers * devices > len(visible):
-        raise ConfigError(
+        raise ExecutorError(
             f"--devices: {workers} workers with {devices} each need {workers * devices}, but there "
             f"are {len(visible)} CUDA devices; give fewer --workers or --devices, or leave "
             "--devices out"

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from bertlab.config_files import yaml_inline
-from bertlab.errors import ConfigError
+from bertlab.errors import StudyError
 
 Overrides = dict[str, Any]
 # sections whose own keys may be nested below them; anything else keeps a mapping as its value
@@ -36,16 +36,16 @@ def as_overrides(given: object, where: str) -> Overrides:
     """Return dotted keys and values; ``encoder.causal`` is short for ``model.encoder.causal``.
 
     Raises:
-        ConfigError: if it is not a mapping of keys.
+        StudyError: if it is not a mapping of keys.
     """
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise ConfigError(f"{where}: found {given!r}, expected config keys and values")
+        raise StudyError(f"{where}: found {given!r}, expected config keys and values")
     overrides: Overrides = {}
     for key, value in given.items():
         if not isinstance(key, str):
-            raise ConfigError(f"{where}: found the key {key!r}, expected a config key")
+            raise StudyError(f"{where}: found the key {key!r}, expected a config key")
         prefix = "evaluate." if key.startswith("evaluate.") else ""
         name = key.removeprefix(prefix)
         if name.split(".")[0] in _OF_MODEL:
@@ -54,7 +54,7 @@ def as_overrides(given: object, where: str) -> Overrides:
             below = {f"{prefix}{name}.{each}": more for each, more in value.items()}
             overrides |= as_overrides(below, where)
         elif name in _TAKEN:
-            raise ConfigError(f"{where}: {key}: cannot be set here; {_TAKEN[name]}")
+            raise StudyError(f"{where}: {key}: cannot be set here; {_TAKEN[name]}")
         else:
             overrides[prefix + name] = value
     return overrides
@@ -69,13 +69,13 @@ def parse_settings(given: Sequence[str], option: str) -> Overrides:
     """Return what ``KEY=VALUE`` arguments of an option say; values are YAML.
 
     Raises:
-        ConfigError: if one is of another form.
+        StudyError: if one is of another form.
     """
     settings: Overrides = {}
     for each in given:
         name, equals, text = each.partition("=")
         if not name or not equals:
-            raise ConfigError(f"{option}: found {each!r}, expected KEY=VALUE")
+            raise StudyError(f"{option}: found {each!r}, expected KEY=VALUE")
         settings[name] = parse_value(text, option)
     return as_overrides(settings, option)
 
@@ -84,9 +84,9 @@ def parse_value(text: str, option: str) -> Any:  # noqa: ANN401
     """Return a value that is written as YAML.
 
     Raises:
-        ConfigError: if it is not.
+        StudyError: if it is not.
     """
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError:
-        raise ConfigError(f"{option}: cannot read {text!r} as YAML") from None
+        raise StudyError(f"{option}: cannot read {text!r} as YAML") from None

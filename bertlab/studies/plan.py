@@ -9,7 +9,7 @@ from typing import Any
 
 from bertlab.config_files import Config
 from bertlab.encoders.base import Encoder
-from bertlab.errors import BertlabError, ConfigError
+from bertlab.errors import BertlabError, StudyError
 from bertlab.resolved_config import resolve_arguments
 from bertlab.studies.config_checks import check_config, known_encoder
 from bertlab.studies.overrides import to_arguments
@@ -57,13 +57,13 @@ def make_plan(study: Study, begun: Iterable[str] = ()) -> Plan:
         begun: ids of runs that are there already.
 
     Raises:
-        ConfigError: if an override names no key, a variant's parts do not go together, or two
+        StudyError: if an override names no key, a variant's parts do not go together, or two
             variants are the same.
     """
     plan = Plan(begun={run[-_HASH:]: run for run in sorted(begun)})
     for variant in study.variants:
         if not study.evaluations and (variant.evaluate or variant.from_step is not None):
-            raise ConfigError(
+            raise StudyError(
                 f"study {study.name}: variant {variant.name}: evaluate: found overrides of "
                 "evaluations, but the study has none; expected evaluate with config files"
             )
@@ -159,9 +159,9 @@ def _resolve(study: Study, variant: Variant) -> tuple[Config, Encoder | None]:
         if variant.from_step is not None:
             _check_checkpoint(config, variant.from_step)
     except BertlabError as error:
-        raise ConfigError(f"{where}: {error}") from None
+        raise StudyError(f"{where}: {error}") from None
     if plan.head is not None and study.evaluations:
-        raise ConfigError(
+        raise StudyError(
             f"study {study.name}: base: {study.base} fine-tunes {plan.head}; expected a "
             "pre-training config, or no evaluate"
         )
@@ -171,7 +171,7 @@ def _resolve(study: Study, variant: Variant) -> tuple[Config, Encoder | None]:
 def _check_checkpoint(config: Config, step: int) -> None:
     """Raise ConfigError if a run will not keep the checkpoint of a step."""
     if config["checkpoint"]["save_top_k"] != -1:
-        raise ConfigError(
+        raise StudyError(
             "evaluate.from_step needs the checkpoints of all steps; set checkpoint.save_top_k: -1, "
             "and trainer.val_check_interval so that one is written then"
         )
@@ -179,12 +179,12 @@ def _check_checkpoint(config: Config, step: int) -> None:
     interval, accumulate = trainer["val_check_interval"], trainer["accumulate_grad_batches"]
     every = interval // accumulate if isinstance(interval, int) else 1
     if step % every:
-        raise ConfigError(
+        raise StudyError(
             f"evaluate.from_step: found {step}, expected a multiple of {every}, the steps from a "
             "checkpoint to the next (trainer.val_check_interval)"
         )
     if 0 < trainer["max_steps"] < step:
-        raise ConfigError(
+        raise StudyError(
             f"evaluate.from_step: found {step}, expected at most trainer.max_steps, which is "
             f"{trainer['max_steps']}"
         )
@@ -196,16 +196,16 @@ def _resolve_evaluation(
     """Return the config of an evaluation, checked as far as it can be before it is run."""
     try:
         if _INIT_FROM in evaluation.settings | variant.evaluate:
-            raise ConfigError(f"{_INIT_FROM}: cannot be set here; it is the variant's pre-training")
+            raise StudyError(f"{_INIT_FROM}: cannot be set here; it is the variant's pre-training")
         arguments = [*_evaluation_arguments(evaluation, variant), f"--{_INIT_FROM}=null"]
         plan, config = resolve_arguments(arguments)
         check_config(plan, config, encoder)
     except BertlabError as error:
-        raise ConfigError(
+        raise StudyError(
             f"study {study.name}: evaluation {evaluation.name} of {variant.name}: {error}"
         ) from None
     if plan.head is None:
-        raise ConfigError(
+        raise StudyError(
             f"study {study.name}: evaluate.{evaluation.name}: {evaluation.config} has no "
             "model.head, expected a fine-tuning config"
         )
@@ -217,7 +217,7 @@ def _refuse_equal(plan: Plan, study: Study) -> None:
     for variant in study.variants:
         ids = tuple(plan.cells[variant.name, stage, study.seeds[0]] for stage in study.stages)
         if ids in seen:
-            raise ConfigError(
+            raise StudyError(
                 f"study {study.name}: the variants {seen[ids]!r} and {variant.name!r} are the same "
                 "config; change one or take it out"
             )

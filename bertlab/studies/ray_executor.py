@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from bertlab.errors import ConfigError
+from bertlab.errors import ConfigError, ExecutorError
 from bertlab.studies.execution import FIT, GRACE, execute
 from bertlab.studies.local_executor import THREADS
 from bertlab.studies.planned_run import PlannedRun
@@ -54,7 +54,7 @@ def run_on_ray(
         program: the command that takes the arguments of ``fit``.
 
     Raises:
-        ConfigError: if Ray is not installed, the cluster cannot be reached, none of its nodes has
+        ExecutorError: if Ray is not installed, the cluster cannot be reached, none of its nodes has
             what a run needs, or a node does not see the study.
     """
     study = study.resolve()
@@ -94,7 +94,7 @@ def _attempt(
     """Make one attempt at a run, on whatever node this is."""
     for place in (study, working_directory):
         if not place.is_dir():
-            raise ConfigError(
+            raise ExecutorError(
                 f"{place} is not on the node {socket.gethostname()}; put the study on a file "
                 "system that all nodes share, and start it from a folder there"
             )
@@ -131,7 +131,7 @@ def connection(address: str | None) -> Iterator[ModuleType]:
     """Start Ray on this machine, or join a cluster; leave it at the end.
 
     Raises:
-        ConfigError: if Ray is not installed or the cluster cannot be reached.
+        ExecutorError: if Ray is not installed or the cluster cannot be reached.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
     # a run without GPUs sees those that the machine shows it, as Ray will have it in future
@@ -139,7 +139,7 @@ def connection(address: str | None) -> Iterator[ModuleType]:
     try:
         ray = importlib.import_module("ray")
     except ImportError:
-        raise ConfigError(
+        raise ExecutorError(
             "--executor ray: Ray is not installed; install it: pip install 'bertlab[ray]'"
         ) from None
     if address is not None:
@@ -153,7 +153,7 @@ def connection(address: str | None) -> Iterator[ModuleType]:
             **(local if address is None else {}),
         )
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise ConfigError(_unreachable(address, " ".join(str(error).split()))) from None
+        raise ExecutorError(_unreachable(address, " ".join(str(error).split()))) from None
     try:
         yield ray
     finally:
@@ -164,7 +164,7 @@ def check_resources(nodes: Sequence[dict[str, Any]], cpus: float, gpus: float) -
     """Refuse what no node has, as Ray would wait for such a node for ever.
 
     Raises:
-        ConfigError: if a run fits no node.
+        ExecutorError: if a run fits no node.
     """
     found = [
         (each["Resources"].get("CPU", 0.0), each["Resources"].get("GPU", 0.0))
@@ -173,7 +173,7 @@ def check_resources(nodes: Sequence[dict[str, Any]], cpus: float, gpus: float) -
     ]
     if not any(cpus <= here and gpus <= there for here, there in found):
         have = ", ".join(sorted({f"{here:g} CPUs and {there:g} GPUs" for here, there in found}))
-        raise ConfigError(
+        raise ExecutorError(
             f"--executor ray: no node has the {cpus:g} CPUs and {gpus:g} GPUs of a run; there are "
             f"nodes of {have}; give fewer --cpus or --gpus"
         )
@@ -185,13 +185,13 @@ def _check_address(address: str) -> None:
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
-        raise ConfigError(
+        raise ExecutorError(
             f"--address: found {address!r}, expected HOST:PORT of a Ray cluster, or auto"
         )
     try:
         socket.create_connection((host, int(port)), timeout=_CONNECT).close()
     except (OSError, OverflowError) as error:
-        raise ConfigError(_unreachable(address, str(error))) from None
+        raise ExecutorError(_unreachable(address, str(error))) from None
     if address.startswith("ray://"):
         return
     command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
@@ -202,7 +202,7 @@ def _check_address(address: str) -> None:
     except subprocess.TimeoutExpired:
         code = 1
     if code:
-        raise ConfigError(_unreachable(address, "what answers there is not Ray, or another one"))
+        raise ExecutorError(_unreachable(address, "what answers there is not Ray, or another one"))
 
 
 def _unreachable(address: str | None, reason: str) -> str:

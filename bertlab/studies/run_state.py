@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from bertlab.errors import ConfigError
+from bertlab.errors import StudyError
 from bertlab.run_directory import MANIFEST, RESULTS, write_json
 from bertlab.studies.planned_run import PlannedRun
 
@@ -94,7 +94,7 @@ def read_states(plan: Sequence[PlannedRun], study: Path) -> dict[str, State]:
         study: its directory.
 
     Raises:
-        ConfigError: if a list of attempts is damaged.
+        StudyError: if a list of attempts is damaged.
     """
     states: dict[str, State] = {}
     for run in plan:
@@ -194,7 +194,7 @@ def read_attempts(run: PlannedRun, study: Path) -> list[Attempt]:
     """Return the attempts at a run, the first one first.
 
     Raises:
-        ConfigError: if the file is damaged.
+        StudyError: if the file is damaged.
     """
     path = attempts_file(run, study)
     try:
@@ -203,7 +203,7 @@ def read_attempts(run: PlannedRun, study: Path) -> list[Attempt]:
     except FileNotFoundError:
         return []
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(
+        raise StudyError(
             f"{path}: damaged: {error}; expected the attempts at the run; remove the file, and "
             "they are counted from none"
         ) from None

@@ -76,13 +76,17 @@ class Summary:
         return lines
 
 
+_MISTAKE = 2  # of the user's: the exit code of bertlab's commands
+
+
 class Schedule:
     """Which run is next: parents before children, those with the longest chain after them first.
 
     Args:
         plan: the runs, parents before their children.
         study: its directory.
-        retries: how often a run that fails is tried again; earlier calls do not count.
+        retries: how often a run that fails is tried again; earlier calls do not count. A mistake
+            of the user's (exit code 2) is none that another try could mend.
         on_change: told of what :meth:`ended` finds.
     """
 
@@ -143,7 +147,8 @@ class Schedule:
         if attempts and not problem:
             told = last_line(run.log(self.study))
             text = f"exit code {attempts[-1].exit_code}" + (f": {told}" if told else "")
-        if self.failures[run.id] <= self.retries:
+        mistaken = bool(attempts) and attempts[-1].exit_code == _MISTAKE and not problem
+        if self.failures[run.id] <= self.retries and not mistaken:
             again = f"failed, {text}; retry {self.failures[run.id]} of {self.retries}"
             self.on_change(Change(run, State.RESUMABLE, again))
             return

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.config_files import Config
-from bertlab.errors import ConfigError, nearest
+from bertlab.errors import ConfigError, StudyError, nearest
 from bertlab.seeding import choose_seed, seed_list
 from bertlab.studies.budget import budget_settings
 from bertlab.studies.overrides import Overrides, as_overrides
@@ -103,14 +103,14 @@ def make_study(content: Config, where: str, folder: Path) -> Study:
         folder: that the config files are relative to.
 
     Raises:
-        ConfigError: if a key is unknown, missing or of another kind.
+        StudyError: if a key is unknown, missing or of another kind.
     """
     _check_keys(content, KEYS, where)
     base = _text(content.get("base"), f"{where}: base", "the config file that variants change")
     settings = as_overrides(content.get("settings"), f"{where}: settings")
     budget = budget_settings(content.get("budget"), f"{where}: budget")
     for key in settings.keys() & budget.keys():
-        raise ConfigError(
+        raise StudyError(
             f"{where}: settings: found {key} beside budget, expected one of them "
             "(on the command line: --set budget.steps=N)"
         )
@@ -119,7 +119,7 @@ def make_study(content: Config, where: str, folder: Path) -> Study:
     names = [variant.name for variant in variants]
     baseline = str(content.get("baseline", names[0]))
     if baseline not in names:
-        raise ConfigError(
+        raise StudyError(
             f"{where}: baseline: found {baseline!r}{nearest(baseline, names)} "
             f"(there are: {', '.join(names)})"
         )
@@ -160,7 +160,7 @@ def _variants(content: Config, where: str) -> list[Variant]:
     named = _mapping({"": {}} if given is None else given, f"{where}: variants")
     axes = _mapping(content.get("axes") or {}, f"{where}: axes")
     if given is None and not axes:
-        raise ConfigError(f"{where}: variants: found none, expected names with overrides, or axes")
+        raise StudyError(f"{where}: variants: found none, expected names with overrides, or axes")
     points = [_axis(name, values, f"{where}: axes.{name}") for name, values in axes.items()]
     variants = []
     for name, overrides in named.items():
@@ -172,7 +172,7 @@ def _variants(content: Config, where: str) -> list[Variant]:
             variants.append(_variant(" ".join(filter(None, [str(name), *labels])), merged, where))
     if len(variants) < 2:
         found = "one" if variants else "none"
-        raise ConfigError(f"{where}: variants: found {found}, expected two or more to compare")
+        raise StudyError(f"{where}: variants: found {found}, expected two or more to compare")
     _refuse_repeated([variant.name for variant in variants], f"{where}: variants")
     return variants
 
@@ -186,7 +186,7 @@ def _variant(name: str, overrides: Overrides, where: str) -> Variant:
     }
     step = evaluate.pop(_FROM_STEP, None)
     if step is not None and (type(step) is not int or step < 1):
-        raise ConfigError(
+        raise StudyError(
             f"{where}: {name}: evaluate.from_step: found {step!r}, expected a number of steps"
         )
     return Variant(name, settings, as_overrides(evaluate, f"{where}: {name}: evaluate"), step)
@@ -201,7 +201,7 @@ def _axis(name: str, values: object, where: str) -> list[tuple[str, Overrides]]:
         return [
             (f"{short}={_label(value)}", as_overrides({name: value}, where)) for value in values
         ]
-    raise ConfigError(f"{where}: found {values!r}, expected a list of values, or labels with them")
+    raise StudyError(f"{where}: found {values!r}, expected a list of values, or labels with them")
 
 
 def _label(value: object) -> str:
@@ -215,11 +215,11 @@ def _evaluations(given: object, common: Overrides, where: str, folder: Path) -> 
     elif isinstance(given, dict):
         named = [(str(name), entry) for name, entry in given.items()]
     else:
-        raise ConfigError(f"{place}: found {given!r}, expected config files, or names with them")
+        raise StudyError(f"{place}: found {given!r}, expected config files, or names with them")
     names = [name for name, _ in named]
     _refuse_repeated(names, place)
     if BASE in names:
-        raise ConfigError(f"{place}: {BASE!r} is the name of the pre-training; choose another")
+        raise StudyError(f"{place}: {BASE!r} is the name of the pre-training; choose another")
     return [_evaluation(name, entry, common, f"{place}.{name}", folder) for name, entry in named]
 
 
@@ -233,7 +233,7 @@ def _evaluation(
     if metric is not None:
         metric = _text(metric, f"{where}.metric", "the name of a metric")
     if step not in ("last", "best"):
-        raise ConfigError(f"{where}.step: found {step!r}, expected last or best")
+        raise StudyError(f"{where}.step: found {step!r}, expected last or best")
     settings = common | as_overrides(fields.get("settings"), f"{where}.settings")
     return Evaluation(name, _file(folder, config, where), settings, metric, step)
 
@@ -241,7 +241,7 @@ def _evaluation(
 def _refuse_repeated(names: list[str], where: str) -> None:
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError(
+            raise StudyError(
                 f"{where}: {name!r} is there twice; expected names that differ (give them as a "
                 "mapping: {name: …})"
             )
@@ -251,13 +251,13 @@ def _seeds(given: object, where: str) -> list[int]:
     try:
         return [choose_seed(seed) for seed in seed_list(given)]
     except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
+        raise StudyError(f"{where}: {error}") from None
 
 
 def _check_keys(given: Config, known: Sequence[str], where: str) -> None:
     for key in given:
         if key not in known:
-            raise ConfigError(
+            raise StudyError(
                 f"{where}: no key is called {key!r}{nearest(str(key), known)} "
                 f"(there are: {', '.join(known)})"
             )
@@ -265,13 +265,13 @@ def _check_keys(given: Config, known: Sequence[str], where: str) -> None:
 
 def _mapping(given: object, where: str) -> dict[str, Any]:
     if not isinstance(given, dict):
-        raise ConfigError(f"{where}: found {given!r}, expected a mapping")
+        raise StudyError(f"{where}: found {given!r}, expected a mapping")
     return given
 
 
 def _text(given: object, where: str, expected: str) -> str:
     if not isinstance(given, str) or not given:
-        raise ConfigError(f"{where}: found {given!r}, expected {expected}")
+        raise StudyError(f"{where}: found {given!r}, expected {expected}")
     return given
 
 
@@ -279,7 +279,7 @@ def _folder_name(given: object, where: str) -> str:
     """Return the name of a study, which is that of its directory."""
     name = _text(given, where, "a name")
     if name in (".", "..") or "/" in name or "\\" in name:
-        raise ConfigError(f"{where}: found {name!r}, expected a name without slashes")
+        raise StudyError(f"{where}: found {name!r}, expected a name without slashes")
     return name
 
 
@@ -287,5 +287,5 @@ def _file(folder: Path, name: str, where: str) -> Path:
     path = folder / name
     if not path.is_file():
         near = nearest(path.name, [each.name for each in path.parent.glob("*.yaml")])
-        raise ConfigError(f"{where}: {path}: no such config file{near}")
+        raise StudyError(f"{where}: {path}: no such config file{near}")
     return path.resolve()

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from bertlab.config_files import Config, differences, read_config
-from bertlab.errors import ConfigError
+from bertlab.errors import StudyChangedError, StudyError
 from bertlab.run_directory import manifest, write_json
 from bertlab.studies.collect import collect
 from bertlab.studies.overrides import Overrides, as_overrides
@@ -74,16 +74,16 @@ def open_study(
             a key begins with.
 
     Raises:
-        ConfigError: if there is none, or it is not one.
+        StudyError: if there is none, or it is not one.
     """
     path = Path(given)
     if path.is_dir():
         if not (path / STUDY_FILE).is_file():
-            raise ConfigError(f"{path}: not the directory of a study (it has no {STUDY_FILE})")
+            raise StudyError(f"{path}: not the directory of a study (it has no {STUDY_FILE})")
         if study_dir is not None:
-            raise ConfigError(f"--study_dir: {path} is the directory of a study already")
+            raise StudyError(f"--study_dir: {path} is the directory of a study already")
         if settings or evaluate_settings:
-            raise ConfigError(f"--set: {path} was begun without it; give the study's file")
+            raise StudyError(f"--set: {path} was begun without it; give the study's file")
         return study_folder(read_config(path / STUDY_FILE), path / STUDY_FILE, path)
     content = {"name": path.stem, **read_config(path)}
     own = dict(settings or {})
@@ -122,7 +122,7 @@ def study_folder(content: Config, file: Path, folder: Path | None) -> StudyFolde
         folder: of the study; ``runs/studies/NAME`` if None.
 
     Raises:
-        ConfigError: if the content is not a study.
+        StudyError: if the content is not a study.
     """
     study = make_study(content, str(file), file.parent)
     absolute = with_absolute_paths(content, study)
@@ -142,7 +142,7 @@ def claim_study(folder: StudyFolder, accept_changes: bool) -> list[str]:
         What changed since the study was begun, a line each.
 
     Raises:
-        ConfigError: if runs would be left out; says what changed and what can be kept.
+        StudyChangedError: if runs would be left out; says what changed and what can be kept.
     """
     asked = _asked(folder)
     before = _read_plan(folder.path / _PLAN_FILE)
@@ -152,7 +152,7 @@ def claim_study(folder: StudyFolder, accept_changes: bool) -> list[str]:
         begun = [run for run in before["runs"] if (folder.path / "runs" / run).exists()]
         lost = [run for run in begun if run not in folder.plan.runs]
         if lost and not accept_changes:
-            raise ConfigError(_explain(folder, changes, begun, lost))
+            raise StudyChangedError(_explain(folder, changes, begun, lost))
     folder.path.mkdir(parents=True, exist_ok=True)
     keep_content(folder.path, folder.content)
     write_json(folder.path / _PLAN_FILE, asked)
@@ -168,7 +168,7 @@ def _read_plan(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(
+        raise StudyError(
             f"{path}: damaged: {error}; expected the plan of the study; remove the file, and what "
             "changed since the study was begun is not looked for"
         ) from None

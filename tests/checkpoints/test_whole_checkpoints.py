@@ -10,7 +10,7 @@ import torch
 from bertlab.checkpoints import whole_checkpoints
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
 from bertlab.checkpoints.whole_checkpoints import WholeCheckpointIO
-from bertlab.errors import CheckpointError
+from bertlab.errors import CheckpointError, OutputError
 from tests.conftest import Command
 
 
@@ -38,7 +38,7 @@ def test_a_write_that_fails_leaves_the_one_before(
 
     module = torch if step == "save" else whole_checkpoints.os
     monkeypatch.setattr(module, step, fail)
-    with pytest.raises(CheckpointError, match=r"last.ckpt: .*No space left on device; those"):
+    with pytest.raises(OutputError, match=r"last.ckpt: .*No space left on device; those"):
         WholeCheckpointIO().save_checkpoint({"step": 2}, path)
     monkeypatch.undo()
     assert names(tmp_path) == ["last.ckpt"]
@@ -47,7 +47,7 @@ def test_a_write_that_fails_leaves_the_one_before(
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(CheckpointError, match=r"Not a directory|File exists"):
+    with pytest.raises(OutputError, match=r"Not a directory|File exists"):
         WholeCheckpointIO().save_checkpoint({}, tmp_path / "file" / "last.ckpt")
 
 

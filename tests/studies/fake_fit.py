@@ -26,13 +26,18 @@ def fake_run(
     seconds: float = 0.01,
     fail_at: int = -1,
     failures: int = 0,
+    exit_code: int = 7,
     stubborn: bool = False,
 ) -> "PlannedRun":
     """Return a run of the fake program: it fails at a step, as often as said."""
     from bertlab.studies.plan import PlannedRun  # slow to import, of no use to the program
 
     arguments = [f"--steps={steps}", f"--seconds={seconds}", f"--fail_at={fail_at}"]
-    arguments += [f"--failures={failures}", f"--stubborn={int(stubborn)}"]
+    arguments += [
+        f"--failures={failures}",
+        f"--exit_code={exit_code}",
+        f"--stubborn={int(stubborn)}",
+    ]
     arguments += ["--weights={weights}"] if parent else []
     return PlannedRun(name, "base", name, 1, tuple(arguments), parent, steps)
 
@@ -56,7 +61,8 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     for name in ("run_dir", "ckpt_path", "weights"):
         parser.add_argument(f"--{name}", type=Path)
-    for name in ("steps", "fail_at", "failures", "stubborn"):
+    numbers = ("steps", "fail_at", "failures", "exit_code", "stubborn")
+    for name in numbers:
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--seconds", type=float)
     given = vars(parser.parse_args())
@@ -67,7 +73,7 @@ def main() -> int:
             state = json.loads(archive.read("state"))
     else:
         checkpoint.parent.mkdir(parents=True)
-        state = {key: given[key] for key in ("steps", "fail_at", "failures", "stubborn", "seconds")}
+        state = {key: given[key] for key in (*numbers, "seconds")}
         weights = given["weights"]
         state |= {"step": 0, "value": (weights / "results.json").read_text() if weights else ""}
         facts = {"weights": str(weights), "threads": os.environ.get("OMP_NUM_THREADS")}
@@ -87,7 +93,7 @@ def main() -> int:
             if state["step"] == state["fail_at"] and len(before) < state["failures"] and not mended:
                 attempts.write_text(before + "x")
                 print("out of paper\n")
-                return 7
+                return int(state["exit_code"])
             state["step"] += 1
             state["value"] = hashlib.sha256(
                 f"{state['value']}/{state['step']}".encode()

@@ -145,6 +145,13 @@ def test_a_failed_run_is_retried_from_its_checkpoint(tmp_path: Path) -> None:
     assert results([run], tmp_path) == results([undisturbed], tmp_path / "other")
 
 
+def test_a_mistake_is_not_tried_again(tmp_path: Path) -> None:
+    run = fake_run("a", steps=4, fail_at=3, failures=1, exit_code=2)
+    summary, _ = run_all([run], tmp_path, retries=3)
+    assert list(summary.failed) == ["a"]
+    assert [attempt.exit_code for attempt in read_attempts(run, tmp_path)] == [2]
+
+
 def test_a_run_that_fails_for_good_blocks_what_needs_it_and_nothing_else(tmp_path: Path) -> None:
     plan = [
         fake_run("a", steps=2, fail_at=1, failures=9),
@@ -236,6 +243,7 @@ def test_a_process_that_does_not_stop_is_killed(
     assert own_state(run, tmp_path) is State.RESUMABLE
 
 
+@pytest.mark.slow
 def test_a_runner_that_was_killed_leaves_runs_at_work_which_the_next_one_waits_for(
     tmp_path: Path, runner: Callable[[str], "subprocess.Popen[str]"]
 ) -> None:
@@ -253,6 +261,7 @@ def test_a_runner_that_was_killed_leaves_runs_at_work_which_the_next_one_waits_f
     assert seen[:2] == [("a", State.RUNNING), ("a", State.DONE)]
 
 
+@pytest.mark.slow
 def test_a_run_killed_with_its_runner_goes_on_from_its_checkpoint(
     tmp_path: Path, runner: Callable[[str], "subprocess.Popen[str]"]
 ) -> None:
@@ -272,6 +281,7 @@ def test_a_run_killed_with_its_runner_goes_on_from_its_checkpoint(
     assert results(plan, tmp_path) == results(plan, tmp_path / "other")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_the_runs_and_the_runner_says_how_to_go_on(
     number: signal.Signals,
@@ -291,6 +301,7 @@ def test_a_signal_stops_the_runs_and_the_runner_says_how_to_go_on(
     assert plan[0].log(tmp_path).read_text().count("told to stop") == 1  # once each
 
 
+@pytest.mark.slow
 def test_an_orphan_is_told_to_stop_as_well(
     tmp_path: Path, runner: Callable[[str], "subprocess.Popen[str]"]
 ) -> None:

@@ -215,7 +215,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
         ],
     ),
     (variant(objective={"nsp": None}), ["wrong: objective", "no such key"]),
-    (variant(objectives=["mlm", "sop"]), ["wrong: ", "no objective is called 'sop'", "'nsp'"]),
+    (variant(objectives=["mlm", "nps"]), ["wrong: ", "no objective is called 'nps'", "'nsp'"]),
     (variant(objectives={"mlm": None, "nsp": None}), ["wrong: model.objectives: found none"]),
     (variant(encoder__causal=True), ["wrong: model.objectives.mlm needs a bidirectional encoder"]),
     (variant(data__input_format="full_sentences"), ["wrong: model.objectives.nsp needs pairs"]),

@@ -1,0 +1,83 @@
+"""What a bug of ours leaves behind: a file that can be sent to us as it is."""
+
+import datetime
+import platform
+import shlex
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+from bertlab import __version__
+
+_PACKAGES = ("torch", "lightning", "torchmetrics", "jsonargparse", "tokenizers", "datasets")
+
+
+def write_crash_report(error: BaseException, arguments: Sequence[str]) -> Path:
+    """Write the traceback, the command and the versions; nothing of the user's data.
+
+    Args:
+        error: what was raised.
+        arguments: of the command line.
+
+    Returns:
+        The file, in the working directory, or in the temporary one if that cannot be written.
+    """
+    now = datetime.datetime.now(datetime.UTC)
+    text = "\n".join(
+        [
+            f"bertlab {__version__}, {now:%Y-%m-%d %H:%M:%S} UTC",
+            f"command: bertlab {shlex.join(arguments)}",
+            f"python {platform.python_version()} on {platform.platform()}",
+            *(f"{name} {_version(name)}" for name in _PACKAGES),
+            *(f"plugins of {package}" for package in _plugin_packages()),
+            "",
+            "".join(traceback.format_exception(error)),
+        ]
+    )
+    name = f"bertlab-crash-{now:%Y%m%d-%H%M%S}-"
+    try:
+        return _write(text, name, Path.cwd())
+    except OSError:
+        return _write(text, name, None)
+
+
+def explain_bug(error: BaseException, arguments: Sequence[str]) -> str:
+    """Write the report, and return the line that says so."""
+    words = " ".join(str(error).split())
+    said = f"{type(error).__name__}: {words}" if words else type(error).__name__
+    try:
+        where = f" with {write_crash_report(error, arguments)}"
+    except OSError:  # no place left at all
+        traceback.print_exception(error, file=sys.stderr)
+        where = ""
+    return f"{said}: this is a bug of bertlab's or a plugin's, please report it{where}"
+
+
+def _write(text: str, prefix: str, folder: Path | None) -> Path:
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", prefix=prefix, suffix=".txt", dir=folder, delete=False
+    ) as file:
+        file.write(text)
+    return Path(file.name)
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "is not installed"
+
+
+def _plugin_packages() -> list[str]:
+    """Return the other packages that have plugins, with their versions."""
+    try:
+        from bertlab.plugins import GROUPS, OWN_PACKAGE, listed  # noqa: PLC0415  may be what is broken
+
+        found = [plugin for kind in GROUPS for plugin in listed(kind)]
+    except Exception:  # a report without them is better than none
+        return ["unknown"]
+    names = {f"{each.package} {each.version}" for each in found if each.package != OWN_PACKAGE}
+    return sorted(names)
