@@ -92,4 +92,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let the long form of tests/reliability be one command."""
-    parser.addoption("--rounds", default=12, help="inputs that each test of reliability generates")
+    parser.addoption("--rounds", default=6, help="inputs that each test of reliability generates")

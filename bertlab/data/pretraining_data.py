@@ -193,10 +193,8 @@ class PretrainingData(TaskData):
         """``(vocab_size,)`` occurrences of each token in the training part of the corpus."""
         assert self.store is not None
         counts = np.array(self.store.token_counts, dtype=np.int64)
-        offsets = self.store.document_token_offsets
         for document in self.held_out_documents:
-            tokens = self.store.tokens[offsets[document] : offsets[document + 1]]
-            counts -= np.bincount(tokens, minlength=len(counts))
+            counts -= self.store.counts_of(document)
         return counts
 
     def report_tables(self) -> list[tuple[str, list[ReportRow]]]:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bertlab.data.counter_rng import CounterRNG
-from bertlab.errors import ConfigError, CorpusError
+from bertlab.errors import ConfigError, CorpusError, TokenStoreError
 from bertlab.packed_batch import IntArray, PackedSequences
 
 MIN_SEQUENCE_LENGTH = 8
@@ -163,11 +163,16 @@ class SequenceSampler(ABC):
 
         Raises:
             IndexError: an index is outside [0, N).
+            TokenStoreError: the store holds an id that the vocabulary has not.
         """
         if indices.size and not 0 <= indices.min() <= indices.max() < len(self):
             raise IndexError(f"sequence index outside [0, {len(self)})")
         units = self.rng.child("order").permute(indices, len(self), epochs)
-        pieces, fields = self._pieces(epochs, units)
+        try:
+            pieces, fields = self._pieces(epochs, units)
+        except IndexError:
+            self._check_ids(np.asarray(self.store.tokens), None)  # it may be the store's fault
+            raise
         piece_first = np.zeros(len(pieces.starts), dtype=np.int64)  # 1: [CLS] stands before it
         piece_first[np.cumsum(pieces.counts) - pieces.counts] = 1
         widths = pieces.lengths + 1 + piece_first  # + 1: [SEP] stands behind it
@@ -178,6 +183,7 @@ class SequenceSampler(ABC):
         offsets[cu_seqlens[:-1]] = -1
         offsets[ends - 1] = -1
         input_ids = np.asarray(self.store.tokens)[offsets].astype(np.int64)
+        self._check_ids(input_ids, offsets)
         input_ids[cu_seqlens[:-1]] = self.tokenizer.cls_id
         input_ids[ends - 1] = self.tokenizer.sep_id
         return PackedSequences(
@@ -190,6 +196,16 @@ class SequenceSampler(ABC):
             indices=np.array(indices, dtype=np.int64),
             fields=fields,
         )
+
+    def _check_ids(self, ids: npt.NDArray[np.integer[Any]], offsets: IntArray | None) -> None:
+        """Refuse ids that the vocabulary has not; ``offsets`` say where they stand."""
+        vocab_size = len(self.tokenizer.continuation_mask)
+        if ids.size and ids.max() >= vocab_size:
+            place = ids.argmax() if offsets is None else offsets[ids.argmax()]
+            raise TokenStoreError(
+                f"tokens.npy of the corpus: damaged: id {ids.max()} at token {place}, but "
+                f"the vocabulary ends at {vocab_size - 1}; prepare the corpus again"
+            )
 
     def _target_lengths(self, text_length: int, *key: IntArray) -> IntArray:
         """Return ``text_length``, or for some sequences uniform in [2, text_length]."""

@@ -26,6 +26,7 @@ from bertlab.errors import TokenizerError, TokenStoreError
 FORMAT_VERSION = 1
 ARRAYS = ("tokens", "sentence_offsets", "document_offsets", "token_counts")
 _CHECKED_TOKENS = 2**16
+_CHECKED_OFFSETS = 1 << 20  # at a time
 
 IntArray = npt.NDArray[np.int64]
 
@@ -114,8 +115,20 @@ class TokenStore:
         offsets: IntArray = self.sentence_offsets[self.document_offsets]
         return offsets
 
+    def counts_of(self, document: int) -> IntArray:
+        """Return ``(vocab_size,)`` int64 occurrences of each id in a document.
+
+        Raises:
+            TokenStoreError: it holds an id that the vocabulary has not.
+        """
+        start, end = self.document_token_offsets[document : document + 2]
+        counts = np.bincount(self.tokens[start:end], minlength=self.metadata.vocab_size)
+        if len(counts) > self.metadata.vocab_size:
+            raise _damaged(self.path, f"tokens.npy holds id {len(counts) - 1} in {start}:{end}")
+        return counts
+
     def _check_arrays(self) -> None:
-        # Ends and edges only: a check of everything would read the whole store at each start.
+        # Of the tokens only the edges: a start would read all of them. The sampler looks on.
         meta = self.metadata
         expected = {
             "tokens": (np.dtype(meta.dtype), (meta.tokens,)),
@@ -133,6 +146,10 @@ class TokenStore:
             if offsets[0] != 0 or offsets[-1] != end:
                 found = f"from {offsets[0]} to {offsets[-1]}, expected 0 to {end}"
                 raise _damaged(self.path, f"{name}.npy goes {found}")
+            for start in range(0, len(offsets), _CHECKED_OFFSETS):
+                part = offsets[start : start + _CHECKED_OFFSETS + 1]
+                if not (part[1:] > part[:-1]).all():
+                    raise _damaged(self.path, f"{name}.npy goes back from {start} on")
         if int(self.token_counts.sum()) != meta.tokens:
             raise _damaged(self.path, f"token_counts.npy does not add up to {meta.tokens}")
         for edge in (self.tokens[:_CHECKED_TOKENS], self.tokens[-_CHECKED_TOKENS:]):

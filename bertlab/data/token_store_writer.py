@@ -17,7 +17,7 @@ import numpy.typing as npt
 import bertlab
 from bertlab.data.token_store import ARRAYS, FORMAT_VERSION, IntArray, StoreMetadata
 from bertlab.data.tokenizer import TokenArray, WordPieceTokenizer
-from bertlab.errors import TokenStoreError
+from bertlab.errors import OutputError
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -91,7 +91,7 @@ class TokenStoreWriter:
 
         Raises:
             ValueError: the lengths do not add up or an id is outside the vocabulary.
-            OSError: from the disk; the ``with`` block turns a full one into TokenStoreError.
+            OSError: from the disk; the ``with`` block turns a full one into OutputError.
         """
         ids: TokenArray = np.asarray(tokens)
         lengths, counts = (
@@ -157,15 +157,15 @@ class TokenStoreWriter:
         # Gone already if it was renamed.
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _failed(self, error: OSError) -> TokenStoreError:
+    def _failed(self, error: OSError) -> OutputError:
         if error.errno not in _DISK_FULL:
-            return TokenStoreError(
+            return OutputError(
                 f"{self.path}: cannot write the token store: {error.strerror or error}; nothing "
                 "was left behind"
             )
         written = self.tokens * self.tokenizer.dtype.itemsize + 8 * self.sentences
         free = shutil.disk_usage(self.path.parent).free
-        return TokenStoreError(
+        return OutputError(
             f"{self.path}: the disk is full: {self.documents:,} documents took "
             f"{written / 1e6:,.1f} MB and there are more; {free / 1e6:,.1f} MB are free in "
             f"{self.path.parent} now that the unfinished store is removed; free more space or put "
@@ -219,12 +219,12 @@ def publish_folder(folder: Path, target: Path) -> None:
 
 
 def check_free(path: Path) -> None:
-    """Raise TokenStoreError if ``path`` exists and is not an empty folder."""
+    """Raise OutputError if ``path`` exists and is not an empty folder."""
     if path.is_dir() and not any(path.iterdir()):
         return
     if path.exists():
         what = "a token store" if (path / "store.json").is_file() else "something else"
-        raise TokenStoreError(
+        raise OutputError(
             f"{path}: holds {what} already; delete it or choose another output folder"
         )
 

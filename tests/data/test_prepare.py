@@ -27,7 +27,7 @@ from bertlab.data.prepare import (
 from bertlab.data.token_store import TokenStore
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.data.tokenizer_files import SPECIAL_TOKENS
-from bertlab.errors import BertlabError, ConfigError, CorpusError, TokenStoreError
+from bertlab.errors import BertlabError, ConfigError, CorpusError, OutputError, TokenStoreError
 from bertlab.printed_tables import print_table
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,"
@@ -155,7 +155,7 @@ def test_wrong_arguments(corpus, tmp_path):
         prepare(corpus, TOKENIZER, tmp_path / "store", workers=0, progress=False)
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "file").touch()
-    with pytest.raises(TokenStoreError, match="holds something else already"):
+    with pytest.raises(OutputError, match="holds something else already"):
         prepare(corpus, TOKENIZER, tmp_path / "store", progress=False)
 
 

@@ -14,7 +14,7 @@ from bertlab.data.token_store import TokenStore
 from bertlab.data.token_store_writer import TokenStoreWriter
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.data.tokenizer_files import SPECIAL_TOKENS
-from bertlab.errors import TokenStoreError
+from bertlab.errors import OutputError, TokenStoreError
 
 TOKENIZER = WordPieceTokenizer.from_vocabulary([*SPECIAL_TOKENS, *"abcdefghijklmno"])
 DOCUMENTS = [[[5, 6, 7], [8]], [[9, 9]], [[10], [11, 12], [13]]]
@@ -121,7 +121,7 @@ def test_a_full_disk_is_one_clear_error(tmp_path):
         writer._columns["tokens"]._file = Path("/dev/full").open("wb")  # noqa: SIM115
         writer.add_documents([5] * 100_000, [100_000], [1])
 
-    with pytest.raises(TokenStoreError, match=r"the disk is full: 1 documents .* MB are free"):
+    with pytest.raises(OutputError, match=r"the disk is full: 1 documents .* MB are free"):
         write_and_then(tmp_path / "store", fill_disk)
     assert list(tmp_path.iterdir()) == []
 
@@ -130,17 +130,17 @@ def test_a_disk_that_fills_up_at_the_end_is_the_same(tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.raises(TokenStoreError, match="the disk is full"):
+    with pytest.raises(OutputError, match="the disk is full"):
         write_and_then(tmp_path / "store", lambda _: monkeypatch.setattr("os.fsync", full))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_existing_folder_is_not_overwritten(tmp_path):
     write(tmp_path / "store")
-    with pytest.raises(TokenStoreError, match="holds a token store already"):
+    with pytest.raises(OutputError, match="holds a token store already"):
         write(tmp_path / "store")
     (tmp_path / "file").touch()
-    with pytest.raises(TokenStoreError, match="holds something else already"):
+    with pytest.raises(OutputError, match="holds something else already"):
         write(tmp_path / "file")
     (tmp_path / "empty").mkdir()
     assert read(write(tmp_path / "empty")) == DOCUMENTS
@@ -148,7 +148,7 @@ def test_an_existing_folder_is_not_overwritten(tmp_path):
 
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(TokenStoreError, match="cannot write the token store"):
+    with pytest.raises(OutputError, match="cannot write the token store"):
         write(tmp_path / "file" / "store")
 
 
@@ -204,6 +204,8 @@ DAMAGE = {
     "tokens.npy holds id 20 but the vocabulary ends at 19": overwrite("tokens", 3, 20),
     "sentence_offsets.npy goes from 0 to 9, expected": overwrite("sentence_offsets", -1, 9),
     "document_offsets.npy goes from 1": overwrite("document_offsets", 0, 1),
+    "sentence_offsets.npy goes back from 0 on": overwrite("sentence_offsets", 1, 1 << 40),
+    "document_offsets.npy goes back from 0 on": overwrite("document_offsets", 1, -3),
     "token_counts.npy does not add up": overwrite("token_counts", 0, 1),
     "tokenizer.json: damaged JSON": cut("tokenizer/tokenizer.json"),
     "its tokenizer/ is not the one": lambda store: edit(store, tokenizer_fingerprint="0"),
