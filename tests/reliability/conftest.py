@@ -1,13 +1,19 @@
 """How much is generated, and what is said about it at the end."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-Search = Callable[[st.SearchStrategy[Any], Callable[[Any], None]], None]
+
+class Search(Protocol):
+    """Checks inputs that a strategy generates, ``times`` as many as ``--rounds`` says."""
+
+    def __call__(
+        self, strategy: st.SearchStrategy[Any], check: Callable[[Any], None], times: int = 1
+    ) -> None: ...
 
 
 @pytest.fixture
@@ -20,11 +26,11 @@ def rounds(request: pytest.FixtureRequest) -> int:
 def search(rounds: int, record_property: Callable[[str, object], None]) -> Search:
     """Check generated inputs, the same ones each time."""
 
-    def run(strategy: st.SearchStrategy[Any], check: Callable[[Any], None]) -> None:
+    def run(strategy: st.SearchStrategy[Any], check: Callable[[Any], None], times: int = 1) -> None:
         seen = 0
 
         @settings(
-            max_examples=rounds,
+            max_examples=times * rounds,
             deadline=None,
             derandomize=True,
             database=None,
