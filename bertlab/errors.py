@@ -223,6 +223,20 @@ class NumericalError(BertlabError):
     )
 
 
+class LostProcessError(BertlabError):
+    """A process that the run needs is gone: a data worker, or another rank.
+
+    Mostly the kernel killed it because memory ran out (`dmesg` tells), or somebody did, or its
+    machine went away. No checkpoint is lost.
+    """
+
+    code = "E602"
+    remedy = (
+        "Go on from the last checkpoint, as the message says; if memory ran out, with fewer "
+        "`data.num_workers` or a smaller `data.batch_size`."
+    )
+
+
 def nearest(name: str, choices: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest of ``choices``, or an empty string."""
     matches = difflib.get_close_matches(name, list(choices), n=1, cutoff=0.5)

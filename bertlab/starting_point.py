@@ -38,6 +38,16 @@ class StartingPoint:
     warm: WarmStart | None = None
 
     @property
+    def encoder(self) -> Config | None:
+        """The encoder that the weights are of, with its ``name``; a config need not repeat it."""
+        if self.checkpoint is not None:
+            found: Config = self.checkpoint.config["model"]["encoder"]
+            return found
+        if self.warm is None:
+            return None
+        return {**self.warm.encoder_config, "name": self.warm.encoder_name}
+
+    @property
     def labels(self) -> Labels | None:
         """The classes that its head was trained for."""
         if self.checkpoint is not None:
@@ -109,7 +119,10 @@ def find_starting_point(plan: Composition, command: str) -> StartingPoint:
         file = find_checkpoint(plan.ckpt_path, best=command != "fit")
         if file is None:
             raise CheckpointError(f"--ckpt_path: {plan.ckpt_path}: no such run or checkpoint")
-        return StartingPoint(checkpoint=_read_or_offer(file))
+        start = StartingPoint(checkpoint=_read_or_offer(file))
+        if plan.init_from is not None and not plan.encoder_named and start.encoder is not None:
+            plan.encoder = start.encoder["name"]
+        return start
     if plan.init_from is not None:
         warm = read_warm_start(plan.init_from)
         if not plan.encoder_named:

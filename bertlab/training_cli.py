@@ -1,7 +1,7 @@
 """``bertlab fit``, ``validate`` and ``predict``: LightningCLI with plugins named in the config."""
 
-import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +9,15 @@ import torch
 from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
-from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from bertlab.best_checkpoint import check_early_stopping, choose_monitor, record_best
-from bertlab.callbacks.run_record import RunRecord
+from bertlab.callbacks.run_record import RunRecord, check_same_computation
 from bertlab.callbacks.stop_on_sigterm import StopOnSigterm
 from bertlab.checkpoints.warm_start import apply_warm_start
 from bertlab.composition import Composition, compose
 from bertlab.data.task_data import TaskData
 from bertlab.data.tokenizer import WordPieceTokenizer
-from bertlab.errors import CommandError, NumericalError
+from bertlab.errors import CommandError
 from bertlab.hooks import run_callbacks
 from bertlab.model_building import build_encoder, build_metrics, build_tasks, check_lengths
 from bertlab.module import BertModule, check_tasks
@@ -42,6 +41,7 @@ from bertlab.seeding import choose_seed
 from bertlab.starting_point import StartingPoint, find_starting_point
 from bertlab.tasks import Task, TaskContext
 from bertlab.trainer import make_trainer, quiet_lightning
+from bertlab.training_end import train
 from bertlab.training_length import is_endless, steps_for_tokens, training_size
 from bertlab.training_parser import (
     TRAINER_DEFAULTS,
@@ -108,7 +108,8 @@ class TrainingCLI(LightningCLI):
     def add_core_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Add the trainer, the named encoder and tasks, the optimiser and the data."""
         add_trainer(parser)
-        add_model(parser, self.plan, self.start.warm)
+        sized = self.plan.init_from is not None  # what it brought once is in the checkpoint
+        add_model(parser, self.plan, self.start.encoder if sized else None)
         add_data(parser, self.plan)
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
@@ -132,6 +133,8 @@ class TrainingCLI(LightningCLI):
         """Make data and tasks, the trainer, which checks its settings, and then the module."""
         self.config_init = self.parser.instantiate_classes(self.config)
         self.resolved = plain_config(self.parser, self.config, self.plan)
+        if self.checkpoint is not None and self.command == "fit":
+            check_same_computation(self.resolved, self.checkpoint.config)
         self.directory = self._choose_directory()
         settings = {**self.resolved["data"], "seed": self.config.seed_everything}
         self.datamodule = self.data_class(**settings)
@@ -194,28 +197,13 @@ class TrainingCLI(LightningCLI):
         path = None if self.checkpoint is None else str(self.checkpoint.path)
         if self.trainer.is_global_zero:
             self._introduce()
-        try:
-            self.trainer.fit(self.model, self.datamodule, ckpt_path=path, weights_only=True)
-        except NumericalError as error:
-            saved = self.record.saved_step >= 0 or self.checkpoint is not None
-            go_on = f"bertlab fit --ckpt_path {self.directory} --on_nonfinite skip"
-            hint = f". To leave such steps out from the last checkpoint on: {go_on}"
-            raise NumericalError(f"{error}{hint if saved else ''}") from error
-        except SIGTERMException:
-            done = f"SIGTERM: saved at step {self.trainer.global_step}"
-            _say(f"{done}; go on with: bertlab fit --ckpt_path {self.directory}")
-            return 128 + signal.SIGTERM
-        except SystemExit:  # what Lightning makes of Ctrl-C
-            if not self.trainer.interrupted:
-                raise
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            if self.record.saved_step < 0 and self.checkpoint is None:
-                _say("interrupted before the first checkpoint")
-            else:
-                _say(f"interrupted; go on with: bertlab fit --ckpt_path {self.directory}")
-            return 130
-        self._finish()
-        return 0
+        fit = partial(
+            self.trainer.fit, self.model, self.datamodule, ckpt_path=path, weights_only=True
+        )
+        code = train(fit, self.trainer, self.directory, self._is_saved)
+        if code == 0:
+            self._finish()
+        return code
 
     def score(self) -> int:
         """Score the model on the held-out text, or on the validation or test sets."""
@@ -233,6 +221,9 @@ class TrainingCLI(LightningCLI):
         sink = open_sink(self.config.output, self.config.output_format, self.model.head)
         write_predictions(self.trainer, self.model, self.datamodule, sink)
         return 0
+
+    def _is_saved(self) -> bool:
+        return self.record.saved_step >= 0 or self.checkpoint is not None
 
     def _note(self, line: str) -> None:
         """Say where weights come from; predictions have the standard output for themselves."""

@@ -7,8 +7,8 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser
 from torchmetrics import Metric
 
-from bertlab.checkpoints.warm_start import WarmStart
 from bertlab.composition import Composition
+from bertlab.config_files import Config
 from bertlab.data.labelled_data import LabelledData
 from bertlab.data.pretraining_data import PretrainingData
 from bertlab.data.task_data import TaskData
@@ -40,13 +40,13 @@ def add_trainer(parser: LightningArgumentParser) -> None:
     parser.set_defaults({f"trainer.{key}": value for key, value in TRAINER_DEFAULTS.items()})
 
 
-def add_model(parser: LightningArgumentParser, plan: Composition, start: WarmStart | None) -> None:
+def add_model(parser: LightningArgumentParser, plan: Composition, given: Config | None) -> None:
     """Add the named encoder, its objectives or head, and the optimiser.
 
     Args:
         parser: added to.
         plan: names the plugins, which are imported here.
-        start: its encoder's sizes become the defaults.
+        given: the encoder that the weights are of, with its ``name``: it becomes the default.
     """
     encoder = load_class("encoder", plan.encoder, Encoder)
     parser.add_argument(
@@ -55,9 +55,8 @@ def add_model(parser: LightningArgumentParser, plan: Composition, start: WarmSta
         help=f"encoder: {', '.join(installed('encoder'))}",
     )
     parser.add_class_arguments(encoder, "model.encoder", instantiate=False, skip={"vocab_size"})
-    if start is not None and start.encoder_name == plan.encoder:
-        sizes = start.encoder_config.items()
-        parser.set_defaults({f"model.encoder.{key}": value for key, value in sizes})
+    if given is not None and given["name"] == plan.encoder:
+        parser.set_defaults({f"model.encoder.{key}": value for key, value in given.items()})
     for name in plan.objectives:
         objective = load_class("objective", name, Objective)
         parser.add_class_arguments(objective, f"model.objectives.{name}", instantiate=False)

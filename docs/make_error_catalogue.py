@@ -38,7 +38,7 @@ GROUPS = {
     "3": "Texts, rows and tokenizers",
     "4": "Checkpoints and models",
     "5": "Plugins",
-    "6": "Numbers",
+    "6": "While training",
 }
 
 

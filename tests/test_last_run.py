@@ -60,3 +60,38 @@ def test_what_needs_weights_says_that_there_are_none(
     code, _, error = bertlab("validate", "--config", tiny_config, "--ckpt_path", "last")
     assert code == 2
     assert "--ckpt_path last: no run of this config has a checkpoint" in error
+
+
+def test_a_fine_tuning_goes_on_with_the_sizes_that_it_began_with(
+    place: Path, tiny_run: Path, bertlab: Command
+) -> None:
+    """They came with ``model.init_from``, which is not read again."""
+    rows = "".join(f"the value {n} is {'red' if n % 2 else 'blue'},{n % 2}\n" for n in range(20))
+    (place / "rows.csv").write_text(f"text,label\n{rows}")
+    (place / "weights").symlink_to(tiny_run)
+    (place / "task.yaml").write_text(
+        "{seed_everything: 1, model: {init_from: weights, head: single_sentence},"
+        "data: {source: rows.csv, validation_fraction: 0.3, max_seq_length: 32, batch_size: 4},"
+        "trainer: {max_steps: 4, val_check_interval: 2, accelerator: cpu},"
+        "checkpoint: {save_top_k: -1}}"
+    )
+    command = ("fit", "--config", "task.yaml", "--ckpt_path", "last")
+    assert bertlab(*command)[0] == 0
+    undisturbed = (place / "runs/finetune-task/results.json").read_bytes()
+    checkpoints = place / "runs/finetune-task/checkpoints"
+    shutil.copy(checkpoints / "step-2.ckpt", checkpoints / "last.ckpt")
+    (place / "runs/finetune-task/results.json").unlink()
+    (place / "weights").unlink()
+    code, _, error = bertlab(*command)
+    assert code == 0, error
+    assert (place / "runs/finetune-task/results.json").read_bytes() == undisturbed
+
+
+def test_other_sizes_are_a_changed_config(
+    place: Path, tiny_config: Path, tiny_run: Path, bertlab: Command
+) -> None:
+    size = ("--model.encoder.hidden_size", 64)
+    code, _, error = bertlab("fit", "--config", tiny_config, "--ckpt_path", tiny_run, *size)
+    assert code == 2
+    assert error.startswith("bertlab: error E403: --ckpt_path resumes a run exactly")
+    assert "model.encoder.hidden_size" in error

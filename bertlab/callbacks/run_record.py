@@ -105,10 +105,10 @@ class RunRecord(Callback):
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Compare the config with the checkpoint's; keep its random state for the first step.
+        """Compare the labels with the checkpoint's; keep its random state for the first step.
 
         Raises:
-            ResumeError: if they differ in what the run computes; the differences are listed.
+            ResumeError: if they differ.
         """
         assert isinstance(pl_module, BertModule)
         theirs = checkpoint[RUN_KEY].get("labels")
@@ -116,15 +116,6 @@ class RunRecord(Callback):
             raise ResumeError(
                 "--ckpt_path resumes a run exactly, but the labels of the training data differ "
                 f"from the checkpoint's: {self.labels} here, {theirs} there"
-            )
-        changed = differences(_computed(self.config), _computed(checkpoint[RUN_KEY]["config"]))
-        if changed:
-            raise ResumeError(
-                "--ckpt_path resumes a run exactly, but the config differs from the "
-                "checkpoint's (here, there):\n  "
-                + "\n  ".join(changed)
-                + "\nGo on with the checkpoint's config, or start a new run from its weights by "
-                "--model.init_from"
             )
         self._random_state = checkpoint[RUN_KEY]["random_state"]
         pl_module.history = dict(checkpoint[RUN_KEY].get("history", {}))
@@ -135,6 +126,27 @@ class RunRecord(Callback):
             torch.set_rng_state(self._random_state["cpu"])
             if torch.cuda.is_available():
                 torch.cuda.set_rng_state_all(self._random_state["cuda"])
+
+
+def check_same_computation(config: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """Refuse to go on with a run whose config is another.
+
+    Args:
+        config: the resolved config.
+        theirs: of the checkpoint.
+
+    Raises:
+        ResumeError: if they differ in what the run computes; the differences are listed.
+    """
+    changed = differences(_computed(config), _computed(theirs))
+    if changed:
+        raise ResumeError(
+            "--ckpt_path resumes a run exactly, but the config differs from the checkpoint's "
+            "(here, there):\n  "
+            + "\n  ".join(changed)
+            + "\nGo on with the checkpoint's config, or start a new run from its weights by "
+            "--model.init_from"
+        )
 
 
 def _computed(config: dict[str, Any]) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 import contextlib
 import errno
+import glob
 import json
 import os
+import platform
 import secrets
 import shutil
 from collections import Counter
@@ -206,8 +208,26 @@ class _Column:
 
 
 def partial_folder(target: Path) -> Path:
-    """Return an unused temporary name beside ``target``."""
-    return target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.partial")
+    """Return an unused temporary name beside ``target``; remove what killed processes left there.
+
+    A name tells host and process; what another host's processes left is not touched.
+    """
+    own = f".{target.name}.{platform.node()}."
+    for left in target.parent.glob(f"{glob.escape(own)}*.partial"):
+        process = left.name.removeprefix(own).split(".")[0]
+        if process.isdecimal() and not _is_alive(int(process)):
+            shutil.rmtree(left, ignore_errors=True)
+    return target.with_name(f"{own}{os.getpid()}.{secrets.token_hex(4)}.partial")
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's
+        return True
+    return True
 
 
 def publish_folder(folder: Path, target: Path) -> None:

@@ -1,0 +1,70 @@
+"""How training ends: at its last step, by a signal, by a number, or by the loss of a process."""
+
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from lightning.pytorch import Trainer
+from lightning.pytorch.utilities.exceptions import SIGTERMException
+from torch.distributed import DistError
+
+from bertlab.errors import LostProcessError, NumericalError
+
+# how PyTorch tells of processes that are gone, in errors of no class of their own
+_LOST_WORKER = "DataLoader worker"
+_LOST_RANK = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "NCCL")
+
+
+def train(fit: Callable[[], None], trainer: Trainer, run: Path, saved: Callable[[], bool]) -> int:
+    """Train; where it does not come to its end, say what happened and how to go on.
+
+    Args:
+        fit: trains, and validates.
+        trainer: that does it.
+        run: the run's directory.
+        saved: whether there is a checkpoint to go on from.
+
+    Returns:
+        The exit code: 0 at the end, 130 for Ctrl-C, 143 for SIGTERM.
+
+    Raises:
+        NumericalError: a gradient is not finite; with how to leave such steps out.
+        LostProcessError: a data worker or another rank was killed; with how to go on.
+    """
+    go_on = f"go on with: bertlab fit --ckpt_path {run}"
+    try:
+        fit()
+    except NumericalError as error:
+        skip = f"bertlab fit --ckpt_path {run} --on_nonfinite skip"
+        hint = f". To leave such steps out from the last checkpoint on: {skip}"
+        raise NumericalError(f"{error}{hint if saved() else ''}") from error
+    except SIGTERMException:
+        sys.stdout.write(f"SIGTERM: saved at step {trainer.global_step}; {go_on}\n")
+        return 128 + signal.SIGTERM
+    except SystemExit:  # what Lightning makes of Ctrl-C
+        if not trainer.interrupted:
+            raise
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        none = "interrupted before the first checkpoint"
+        sys.stdout.write(f"interrupted; {go_on}\n" if saved() else f"{none}\n")
+        return 130
+    except RuntimeError as error:
+        lost = lost_process(error, trainer.world_size)
+        if lost is None:
+            raise
+        hint = f"; {go_on}" if saved() else " before the first checkpoint"
+        raise LostProcessError(f"{lost}{hint}") from error
+    return 0
+
+
+def lost_process(error: RuntimeError, world_size: int) -> str | None:
+    """Return which process an error tells the loss of; None if it tells of something else."""
+    words = " ".join(str(error).split())
+    if words.startswith(_LOST_WORKER):
+        return f"a data worker is gone ({words.rstrip('.')})"
+    if world_size > 1 and (
+        isinstance(error, DistError) or any(part in words for part in _LOST_RANK)
+    ):
+        return f"another process of the {world_size} is gone ({words.partition('. ')[0]})"
+    return None

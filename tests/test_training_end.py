@@ -1,0 +1,89 @@
+"""Training that loses a process: what is said, and that the run goes on from its checkpoint."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from torch.distributed import DistNetworkError
+
+from bertlab.training_end import lost_process
+from tests.conftest import Command
+
+GLOO = (
+    "[/gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:22: Connection reset by peer. "
+    "This is typically caused by a remote worker hanging or bugs in the application."
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "world_size", "said"),
+    [
+        (
+            RuntimeError("DataLoader worker (pid 8) is killed by signal: Killed. "),
+            1,
+            "a data worker",
+        ),
+        (RuntimeError("DataLoader worker (pid(s) 8) exited unexpectedly"), 1, "a data worker"),
+        (RuntimeError(GLOO), 2, "another process of the 2 is gone"),
+        (RuntimeError(GLOO), 1, None),
+        (DistNetworkError("The client socket has timed out"), 2, "another process"),
+        (RuntimeError("shape mismatch"), 2, None),
+    ],
+)
+def test_errors_that_tell_of_a_lost_process(
+    error: RuntimeError, world_size: int, said: str | None
+) -> None:
+    found = lost_process(error, world_size)
+    assert (found is None) == (said is None)
+    assert said is None or (found is not None and said in found and "\n" not in found)
+
+
+def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
+    for _ in range(1200):
+        if path.exists():
+            return
+        assert process.poll() is None
+        time.sleep(0.1)
+    raise AssertionError(f"{path} did not appear")
+
+
+def children(process: int) -> list[int]:
+    listed = Path(f"/proc/{process}/task/{process}/children").read_text()
+    return [int(each) for each in listed.split()]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["--data.num_workers=1"], "a data worker is gone (DataLoader worker (pid"),
+        (["--trainer.devices=2", "--trainer.strategy=ddp"], "another process of the 2 is gone ("),
+    ],
+)
+def test_a_killed_process_ends_the_run_which_goes_on(
+    settings: list[str], said: str, tiny_config: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "bertlab", "fit", "--config", str(tiny_config)]
+    steps = ["--trainer.max_steps=3000", "--run_dir", str(run), *settings]
+    with subprocess.Popen(
+        [*command, *steps],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    ) as process:
+        wait_for(run / "checkpoints" / "last.ckpt", process)
+        os.kill(children(process.pid)[0], signal.SIGKILL)
+        _, error = process.communicate(timeout=120)
+    assert process.returncode == 2, error
+    assert f"bertlab: error E602: {said}" in error
+    assert error.strip().splitlines()[-1].endswith(f"go on with: bertlab fit --ckpt_path {run}")
+    alone = ("--trainer.devices=1", "--trainer.strategy=auto")
+    code, _, error = bertlab("validate", "--ckpt_path", run, *alone)
+    assert code == 0, error
