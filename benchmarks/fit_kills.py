@@ -208,6 +208,8 @@ def disturb(
 
 def compare_runs(one: Path, two: Path) -> list[str]:
     """Return what differs between two runs, a line each."""
+    if not (two / "results.json").is_file():
+        return [f"{two}: has no results.json; see {two}.log"]
     faults = []
     if (one / "results.json").read_bytes() != (two / "results.json").read_bytes():
         faults.append(f"{two}: results.json differs")

@@ -14,9 +14,11 @@ from bertlab import __version__
 
 _PACKAGES = ("torch", "lightning", "torchmetrics", "jsonargparse", "tokenizers", "datasets")
 
+_MAX_SHOWN = 300  # characters of the message; the report has all
+
 
 def write_crash_report(error: BaseException, arguments: Sequence[str]) -> Path:
-    """Write the traceback, the command and the versions; nothing of the user's data.
+    """Write the traceback, the command and the versions, to be read before it is sent.
 
     Args:
         error: what was raised.
@@ -46,7 +48,7 @@ def write_crash_report(error: BaseException, arguments: Sequence[str]) -> Path:
 
 def explain_bug(error: BaseException, arguments: Sequence[str]) -> str:
     """Write the report, and return the line that says so."""
-    words = " ".join(str(error).split())
+    words = " ".join(str(error).split())[:_MAX_SHOWN]
     said = f"{type(error).__name__}: {words}" if words else type(error).__name__
     try:
         where = f" with {write_crash_report(error, arguments)}"

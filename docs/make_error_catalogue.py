@@ -26,7 +26,7 @@ expected, and the nearest valid choice.
 | exit code | what happened |
 | ---: | --- |
 | 0 | all is well |
-| 1 | a bug in bertlab or in a plugin; `bertlab-crash-….txt` in the working directory is the report to send: command, versions and traceback, none of your data |
+| 1 | a bug in bertlab or in a plugin; `bertlab-crash-….txt` in the working directory is the report to send: command, versions and traceback |
 | 2 | something to mend, with a code; nothing half-written is left |
 | 130 | Ctrl-C; the line names the run that goes on from its last checkpoint |
 | 141 | the reader of the output went away, as in <code>bertlab … &#124; head</code> |
