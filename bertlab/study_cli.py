@@ -11,7 +11,7 @@ from jsonargparse import ArgumentParser
 
 from bertlab.arguments import parse_arguments
 from bertlab.config_files import take_options
-from bertlab.errors import CommandError, nearest
+from bertlab.errors import CommandError, nearest, warn
 from bertlab.seeding import seed_list
 from bertlab.studies.execution import execute
 from bertlab.studies.live_table import watch
@@ -176,6 +176,7 @@ def status(folders: Sequence[StudyFolder]) -> int:
         folders: the study.
     """
     print_status(folders[0].runs, folders[0].path)
+    _name_others(folders[0])
     return 0
 
 
@@ -186,6 +187,7 @@ def report(folders: Sequence[StudyFolder]) -> int:
         folders: the study.
     """
     _report(folders[0])
+    _name_others(folders[0])
     return 0
 
 
@@ -237,6 +239,17 @@ def run_one(folders: Sequence[StudyFolder], number: int, threads: int | None = N
         raise CommandError(f"--number: found {number}, expected 0 to {len(folder.runs) - 1}")
     environment = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
     return execute(folder.runs[number], folder.path, environment=environment)
+
+
+def _name_others(folder: StudyFolder) -> None:
+    """Warn of runs that are there and not in the study as it is now: they are left out."""
+    there = {path.name for path in (folder.path / "runs").glob("*") if path.is_dir()}
+    others = sorted(there - set(folder.plan.runs))
+    if others:
+        warn(
+            f"{folder.path}: {len(others)} runs are not of the study as it is now "
+            f"({others[0]}, …); its file has changed, or bertlab has (manifest.json of a run names the version)"
+        )
 
 
 def _report(folder: StudyFolder) -> None:

@@ -138,8 +138,13 @@ def test_status_and_report(
     assert code == 0, err
     assert "x accuracy" in out
     assert (study.path / "report" / "report.html").is_file()
-    code, again, _ = bertlab("study", "report", study.path)
-    assert (code, again) == (0, out)
+    code, again, err = bertlab("study", "report", study.path)
+    assert (code, again, err) == (0, out, "")
+    shutil.copytree(study.runs[0].directory(study.path), study.path / "runs" / "mlm-base-old")
+    for action in ("status", "report"):
+        code, _, err = bertlab("study", action, study.path)
+        assert code == 0
+        assert "1 runs are not of the study as it is now (mlm-base-old, …)" in err
 
 
 def test_a_report_of_nothing(tmp_path: Path, bertlab: Command) -> None:

@@ -87,3 +87,24 @@ def test_a_killed_process_ends_the_run_which_goes_on(
     alone = ("--trainer.devices=1", "--trainer.strategy=auto")
     code, _, error = bertlab("validate", "--ckpt_path", run, *alone)
     assert code == 0, error
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="signals as schedulers send them")
+def test_sigterm_to_all_processes_at_once_still_saves(tiny_config: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    command = [sys.executable, "-m", "bertlab", "fit", "--config", str(tiny_config)]
+    steps = ["--trainer.max_steps=3000", "--run_dir", str(run), "--data.num_workers=2"]
+    with subprocess.Popen(
+        [*command, *steps],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        start_new_session=True,
+    ) as process:
+        wait_for(run / "checkpoints" / "last.ckpt", process)
+        os.killpg(process.pid, signal.SIGTERM)
+        output, _ = process.communicate(timeout=120)
+    assert process.returncode == 143, output
+    assert f"go on with: bertlab fit --ckpt_path {run}" in output

@@ -1,7 +1,9 @@
 """From stateless samples to the batches of each optimiser step."""
 
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
+from types import FrameType
 from typing import Protocol
 
 import numpy as np
@@ -11,6 +13,8 @@ from bertlab.data.counter_rng import CounterRNG
 from bertlab.data.sampling import SequenceSampler
 from bertlab.packed_batch import IntArray, PackedBatch, PackedSequences
 from bertlab.tasks import Objective
+
+_SECONDS_TO_SAVE = 30
 
 
 class Stream(Protocol):
@@ -149,6 +153,22 @@ class StepSampler(Sampler[int]):
 
     def __len__(self) -> int:
         return self.steps_per_epoch
+
+
+def outlive_sigterm(worker: int) -> None:
+    """Let a data worker go on for half a minute after a SIGTERM.
+
+    Schedulers send it to all processes at once, and the one that trains has a step to finish and a
+    checkpoint to write.
+    """
+    del worker
+    if hasattr(signal, "alarm"):
+        signal.signal(signal.SIGTERM, _die_later)
+
+
+def _die_later(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    signal.alarm(_SECONDS_TO_SAVE)
 
 
 class StepLoader:

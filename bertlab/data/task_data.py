@@ -9,7 +9,7 @@ import torch
 from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
 
-from bertlab.data.step_loader import StepDataset, StepLoader, StepSampler, Stream
+from bertlab.data.step_loader import StepDataset, StepLoader, StepSampler, Stream, outlive_sigterm
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.errors import ConfigError
 from bertlab.labelled_rows import Labels, Row
@@ -166,6 +166,7 @@ class TaskData(LightningDataModule):
             sampler=sampler,
             batch_size=None,
             num_workers=self.num_workers,
+            worker_init_fn=outlive_sigterm,
             pin_memory=self.trainer is not None
             and self.trainer.strategy.root_device.type == "cuda",
             generator=torch.Generator(),  # leaves the global one, which dropout draws from, alone
