@@ -248,7 +248,8 @@ def _name_others(folder: StudyFolder) -> None:
     if others:
         warn(
             f"{folder.path}: {len(others)} runs are not of the study as it is now "
-            f"({others[0]}, …); its file has changed, or bertlab has (manifest.json of a run names the version)"
+            f"({others[0]}, …); its file has changed, or bertlab has (a run's manifest.json names "
+            "the version)"
         )
 
 
