@@ -135,7 +135,8 @@ def _is_squad(path: str) -> bool:
     """Tell SQuAD's one object from an array of objects and from an object a line."""
     first = next((line for line in read_lines(path) if line.strip()), "")
     try:
-        return "data" in json.loads(first)
+        content = json.loads(first)
+        return isinstance(content, dict) and "data" in content
     except (ValueError, RecursionError):  # goes on in the next line
         return first.lstrip().startswith("{")
 

@@ -137,3 +137,9 @@ def test_bad_answers_of_rows(tmp_path, answers):
     row = {"question": "What?", "context": CONTEXT, "answers": answers}
     path = write(tmp_path / "a.jsonl", json.dumps(row))
     fails(read, path, SPAN, matches=["a.jsonl:1: column 'answers': found", "of the same length"])
+
+
+@pytest.mark.parametrize("text", ["0 ", "null", '"data"', "[1]"])
+def test_json_that_is_no_object_is_refused(text, tmp_path):
+    path = write(tmp_path / "file.json", text)
+    fails(read, path, SPAN, matches=["file.json"])
