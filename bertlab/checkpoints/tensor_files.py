@@ -108,7 +108,7 @@ def _check_sums(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()
-    except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError) as error:
         raise DamagedCheckpointError(
             f"{path}: not a whole checkpoint ({_first_line(error)}); it may be truncated, copy or "
             "download it again"

@@ -223,3 +223,14 @@ def test_every_truncation_is_refused(tmp_path: Path, form: str) -> None:
     for length in range(0, len(whole) - 1, 7):
         path.write_bytes(whole[:length])
         refused(path)
+
+
+def test_an_archive_that_says_it_is_encrypted_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.bin"
+    torch.save({"a": torch.arange(3.0)}, path)
+    content = bytearray(path.read_bytes())
+    content[content.find(b"PK\x03\x04") + 6] |= 1
+    content[content.find(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match="encrypted"):
+        read_tensors(path)
