@@ -1,18 +1,15 @@
 """What a bug of ours leaves behind: a file that can be sent to us as it is."""
 
 import datetime
-import platform
 import shlex
 import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 
 from bertlab import __version__
-
-_PACKAGES = ("torch", "lightning", "torchmetrics", "jsonargparse", "tokenizers", "datasets")
+from bertlab.run_directory import manifest
 
 _MAX_SHOWN = 300  # characters of the message; the report has all
 
@@ -27,19 +24,19 @@ def write_crash_report(error: BaseException, arguments: Sequence[str]) -> Path:
     Returns:
         The file, in the working directory, or in the temporary one if that cannot be written.
     """
-    now = datetime.datetime.now(datetime.UTC)
+    seen = manifest(_plugin_packages(), {})
     text = "\n".join(
         [
-            f"bertlab {__version__}, {now:%Y-%m-%d %H:%M:%S} UTC",
+            f"bertlab {__version__}, {seen['started']}",
             f"command: bertlab {shlex.join(arguments)}",
-            f"python {platform.python_version()} on {platform.platform()}",
-            *(f"{name} {_version(name)}" for name in _PACKAGES),
-            *(f"plugins of {package}" for package in _plugin_packages()),
+            f"python {seen['python']} on {seen['platform']}",
+            *(f"{name} {version}" for name, version in seen["packages"].items()),
+            *(f"plugins of {name} {version}" for name, version in seen["plugins"].items()),
             "",
             "".join(traceback.format_exception(error)),
         ]
     )
-    name = f"bertlab-crash-{now:%Y%m%d-%H%M%S}-"
+    name = f"bertlab-crash-{datetime.datetime.now(datetime.UTC):%Y%m%d-%H%M%S}-"
     try:
         return _write(text, name, Path.cwd())
     except OSError:
@@ -66,20 +63,12 @@ def _write(text: str, prefix: str, folder: Path | None) -> Path:
     return Path(file.name)
 
 
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "is not installed"
-
-
-def _plugin_packages() -> list[str]:
+def _plugin_packages() -> dict[str, str]:
     """Return the other packages that have plugins, with their versions."""
     try:
         from bertlab.plugins import GROUPS, OWN_PACKAGE, listed  # noqa: PLC0415  may be what is broken
 
         found = [plugin for kind in GROUPS for plugin in listed(kind)]
     except Exception:  # a report without them is better than none
-        return ["unknown"]
-    names = {f"{each.package} {each.version}" for each in found if each.package != OWN_PACKAGE}
-    return sorted(names)
+        return {"unknown": "packages"}
+    return {each.package: each.version for each in found if each.package != OWN_PACKAGE}

@@ -28,13 +28,19 @@ def resolve_arguments(argv: Sequence[str]) -> tuple[Composition, Config]:
         ConfigError: as ``bertlab fit`` would.
     """
     plan = compose(argv)
+    parser = fit_parser(plan)
+    return plan, plain_config(parser, parse_plan(parser, plan, plan.arguments), plan)
+
+
+def fit_parser(plan: Composition) -> LightningArgumentParser:
+    """Return a parser of all keys that ``bertlab fit`` takes with these plugins."""
     parser = LightningArgumentParser(exit_on_error=False)
     parser.add_argument("--seed_everything", type=bool | int, default=True)
     add_trainer(parser)
     add_model(parser, plan, None)
     add_data(parser, plan)
     add_run(parser, "fit")
-    return plan, plain_config(parser, parse_plan(parser, plan, plan.arguments), plan)
+    return parser
 
 
 def parse_plan(parser: LightningArgumentParser, plan: Composition, arguments: Any) -> Namespace:  # noqa: ANN401  LightningCLI's

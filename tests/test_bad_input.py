@@ -11,19 +11,12 @@ import pytest
 import torch
 
 from tests.conftest import Command
+from tests.reliability.commands import contents
 
 Refused = Callable[..., str]
 
 # not refused yet, or too late, or by a poor message
 PENDING = pytest.mark.xfail(strict=True, reason="has to be refused in the module concerned")
-
-
-def tree(folder: Path) -> dict[str, bytes | None]:
-    """Return all that lies in a folder, with the content of its files."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
-        for path in folder.rglob("*")
-    }
 
 
 @pytest.fixture
@@ -33,7 +26,7 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bertlab: Command) -
     monkeypatch.delenv("BERTLAB_RUN_DIR", raising=False)
 
     def run(arguments: list[object], words: list[str], lines: int = 3) -> str:
-        before = tree(tmp_path)
+        before = contents(tmp_path)
         code, _, error = bertlab(*arguments)
         assert code == 2, error
         assert "Traceback" not in error
@@ -42,7 +35,7 @@ def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bertlab: Command) -
         assert len(message.splitlines()) <= lines, message
         for word in words:
             assert word in message
-        assert tree(tmp_path) == before
+        assert contents(tmp_path) == before
         return message
 
     return run
@@ -455,10 +448,10 @@ def test_new_weights_are_not_scored(refused: Refused, tiny_config: Path, command
 def test_a_run_directory_in_use_or_a_file(
     refused: Refused, tiny_config: Path, tiny_run: Path, tmp_path: Path
 ) -> None:
-    before = tree(tiny_run)
+    before = contents(tiny_run)
     arguments = ["fit", "--config", tiny_config, "--run_dir"]
     refused([*arguments, tiny_run], ["already holds a run", f"--ckpt_path {tiny_run}"])
-    assert tree(tiny_run) == before
+    assert contents(tiny_run) == before
     (tmp_path / "file").touch()
     refused([*arguments, tmp_path / "file"], ["run_dir", "is a file, expected a directory"])
     refused([*arguments, tmp_path / "file" / "below"], ["file/below", "ot a directory"])

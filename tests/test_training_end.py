@@ -1,10 +1,12 @@
 """Training that loses a process: what is said, and that the run goes on from its checkpoint."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,22 @@ def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
     raise AssertionError(f"{path} did not appear")
 
 
+@contextlib.contextmanager
+def fitting(config: Path, run: Path, *settings: str) -> Iterator["subprocess.Popen[str]"]:
+    """A long run in a session of its own, that has a checkpoint."""
+    command = [sys.executable, "-m", "bertlab", "fit", "--config", str(config)]
+    with subprocess.Popen(
+        [*command, "--trainer.max_steps=3000", "--run_dir", str(run), *settings],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        start_new_session=True,
+    ) as process:
+        wait_for(run / "checkpoints" / "last.ckpt", process)
+        yield process
+
+
 def children(process: int) -> list[int]:
     listed = Path(f"/proc/{process}/task/{process}/children").read_text()
     return [int(each) for each in listed.split()]
@@ -69,16 +87,7 @@ def test_a_killed_process_ends_the_run_which_goes_on(
     settings: list[str], said: str, tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:
     run = tmp_path / "run"
-    command = [sys.executable, "-m", "bertlab", "fit", "--config", str(tiny_config)]
-    steps = ["--trainer.max_steps=3000", "--run_dir", str(run), *settings]
-    with subprocess.Popen(
-        [*command, *steps],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    ) as process:
-        wait_for(run / "checkpoints" / "last.ckpt", process)
+    with fitting(tiny_config, run, *settings) as process:
         os.kill(children(process.pid)[0], signal.SIGKILL)
         _, error = process.communicate(timeout=120)
     assert process.returncode == 2, error
@@ -93,18 +102,8 @@ def test_a_killed_process_ends_the_run_which_goes_on(
 @pytest.mark.skipif(sys.platform != "linux", reason="signals as schedulers send them")
 def test_sigterm_to_all_processes_at_once_still_saves(tiny_config: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    command = [sys.executable, "-m", "bertlab", "fit", "--config", str(tiny_config)]
-    steps = ["--trainer.max_steps=3000", "--run_dir", str(run), "--data.num_workers=2"]
-    with subprocess.Popen(
-        [*command, *steps],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        start_new_session=True,
-    ) as process:
-        wait_for(run / "checkpoints" / "last.ckpt", process)
+    with fitting(tiny_config, run, "--data.num_workers=2") as process:
         os.killpg(process.pid, signal.SIGTERM)
-        output, _ = process.communicate(timeout=120)
-    assert process.returncode == 143, output
+        output, error = process.communicate(timeout=120)
+    assert process.returncode == 143, error
     assert f"go on with: bertlab fit --ckpt_path {run}" in output

@@ -61,6 +61,7 @@ class TokenStoreWriter:
 
     def __enter__(self) -> "TokenStoreWriter":
         check_free(self.path)
+        _remove_abandoned(self.path)
         self.folder = partial_folder(self.path)
         self._columns: dict[str, _Column] = {}
         try:
@@ -208,16 +209,21 @@ class _Column:
 
 
 def partial_folder(target: Path) -> Path:
-    """Return an unused temporary name beside ``target``; remove what killed processes left there.
+    """Return an unused temporary name beside ``target``; it tells host and process."""
+    return target.with_name(f"{_own_prefix(target)}{os.getpid()}.{secrets.token_hex(4)}.partial")
 
-    A name tells host and process; what another host's processes left is not touched.
-    """
-    own = f".{target.name}.{platform.node()}."
+
+def _own_prefix(target: Path) -> str:
+    return f".{target.name}.{platform.node()}."
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Remove what killed processes of this host left beside ``target``."""
+    own = _own_prefix(target)
     for left in target.parent.glob(f"{glob.escape(own)}*.partial"):
         process = left.name.removeprefix(own).split(".")[0]
         if process.isdecimal() and not _is_alive(int(process)):
             shutil.rmtree(left, ignore_errors=True)
-    return target.with_name(f"{own}{os.getpid()}.{secrets.token_hex(4)}.partial")
 
 
 def _is_alive(process: int) -> bool:

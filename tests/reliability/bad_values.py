@@ -11,7 +11,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 from bertlab.argument_types import _members, takes_null
 from bertlab.arguments import _hint
 from bertlab.composition import compose
-from bertlab.training_parser import add_data, add_model, add_run, add_trainer
+from bertlab.resolved_config import fit_parser
 
 WORDS = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=12)
 # numbers that no value of these keys can be
@@ -37,6 +37,7 @@ BELOW_NOUGHT = tuple(
     }.items()
     for name in names.split()
 )
+_NOT_SPOILT = ("ckpt_path", "config", "seed_everything")
 
 
 @dataclass(frozen=True)
@@ -56,13 +57,7 @@ class BadValue:
 @cache
 def parser() -> LightningArgumentParser:
     """Return a parser of all keys of a pre-training config."""
-    plan = compose(["--model.objectives=[mlm,nsp]"])
-    made = LightningArgumentParser(exit_on_error=False)
-    add_trainer(made)
-    add_model(made, plan, None)
-    add_data(made, plan)
-    add_run(made, "fit")
-    return made
+    return fit_parser(compose(["--model.objectives=[mlm,nsp]"]))
 
 
 @cache
@@ -72,7 +67,7 @@ def typed_keys() -> dict[str, Any]:
     return {
         key: hint
         for key, hint in hints.items()
-        if hint is not None and not key.endswith(".help") and key not in ("ckpt_path", "config")
+        if hint is not None and not key.endswith(".help") and key not in _NOT_SPOILT
     }
 
 

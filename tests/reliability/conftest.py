@@ -1,6 +1,7 @@
 """How much is generated, and what is said about it at the end."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
@@ -14,6 +15,14 @@ class Search(Protocol):
     def __call__(
         self, strategy: st.SearchStrategy[Any], check: Callable[[Any], None], times: int = 1
     ) -> None: ...
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, empty, of no run."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BERTLAB_RUN_DIR", raising=False)
+    return tmp_path
 
 
 @pytest.fixture

@@ -14,13 +14,6 @@ from tests.reliability.commands import check_answered, check_refused, contents, 
 from tests.reliability.conftest import Search
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("BERTLAB_RUN_DIR", raising=False)
-    return tmp_path
-
-
 @pytest.mark.parametrize("kind", ["wrong_types", "out_of_range", "unknown_keys"])
 def test_a_value(kind: str, search: Search, folder: Path, tiny_config: Path) -> None:
     base = yaml.safe_load(tiny_config.read_text("utf-8"))

@@ -19,13 +19,6 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ONE_STEP = ("--trainer.max_steps=1", "--trainer.val_check_interval=1", "--trainer.accelerator=cpu")
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("BERTLAB_RUN_DIR", raising=False)
-    return tmp_path
-
-
 def fine_tune(file: Path, form: Format, run: Path, name: str) -> list[str]:
     return [
         *("fit", "--model.init_from", str(run), "--run_dir", name, *ONE_STEP),
