@@ -1,8 +1,9 @@
 """How training ends: at its last step, by a signal, by a number, or by the loss of a process."""
 
+import contextlib
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from lightning.pytorch import Trainer
@@ -30,7 +31,6 @@ def train(fit: Callable[[], None], trainer: Trainer, run: Path, saved: Callable[
 
     Raises:
         NumericalError: a gradient is not finite; with how to leave such steps out.
-        LostProcessError: a data worker or another rank was killed; with how to go on.
     """
     go_on = f"go on with: bertlab fit --ckpt_path {run}"
     try:
@@ -49,13 +49,29 @@ def train(fit: Callable[[], None], trainer: Trainer, run: Path, saved: Callable[
         none = "interrupted before the first checkpoint"
         sys.stdout.write(f"interrupted; {go_on}\n" if saved() else f"{none}\n")
         return 130
+    return 0
+
+
+@contextlib.contextmanager
+def naming_lost_processes(world_size: int, hint: Callable[[], str]) -> Iterator[None]:
+    """Say of errors of what goes on inside that a process is gone, if that is their cause.
+
+    Args:
+        world_size: processes that compute together.
+        hint: returns what is said after it.
+
+    Raises:
+        LostProcessError: a data worker or another rank was killed.
+    """
+    try:
+        yield
+    except LostProcessError as error:
+        raise LostProcessError(f"{error}{hint()}") from error
     except RuntimeError as error:
-        lost = lost_process(error, trainer.world_size)
+        lost = lost_process(error, world_size)
         if lost is None:
             raise
-        hint = f"; {go_on}" if saved() else " before the first checkpoint"
-        raise LostProcessError(f"{lost}{hint}") from error
-    return 0
+        raise LostProcessError(f"{lost}{hint()}") from error
 
 
 def lost_process(error: RuntimeError, world_size: int) -> str | None:

@@ -11,7 +11,11 @@ from pathlib import Path
 
 import pytest
 from torch.distributed import DistNetworkError
+from torch.utils.data import DataLoader, Dataset
 
+from bertlab.data.step_loader import StepLoader
+from bertlab.errors import LostProcessError
+from bertlab.packed_batch import PackedBatch
 from bertlab.training_end import lost_process
 from tests.conftest import Command
 
@@ -42,6 +46,39 @@ def test_errors_that_tell_of_a_lost_process(
     found = lost_process(error, world_size)
     assert (found is None) == (said is None)
     assert said is None or (found is not None and said in found and "\n" not in found)
+
+
+class Raising(Dataset[list[PackedBatch]]):
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def __getitem__(self, step: int) -> list[PackedBatch]:
+        raise self.error
+
+    def __len__(self) -> int:
+        return 1
+
+
+class CutOff(DataLoader[list[PackedBatch]]):
+    """Fails in the process that reads, as where the worker goes while it hands over a batch."""
+
+    def __iter__(self) -> Iterator[list[PackedBatch]]:  # type: ignore[override]
+        yield self.dataset[0]
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError(104, "reset by peer"), EOFError()])
+def test_a_worker_that_goes_while_it_hands_over_is_lost(error: Exception) -> None:
+    rows = Raising(error)
+    with pytest.raises(LostProcessError, match="a data worker is gone"):
+        list(StepLoader(CutOff(rows, batch_size=None, num_workers=1), 1))
+    with pytest.raises(type(error)):
+        list(StepLoader(CutOff(rows, batch_size=None, num_workers=0), 1))
+
+
+def test_what_a_worker_itself_raises_is_not_its_loss() -> None:
+    rows = Raising(ConnectionResetError("the hub went away"))
+    with pytest.raises(ConnectionResetError, match="the hub went away"):
+        list(StepLoader(DataLoader(rows, batch_size=None, num_workers=1), 1))
 
 
 def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
@@ -79,7 +116,7 @@ def children(process: int) -> list[int]:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (["--data.num_workers=1"], "a data worker is gone (DataLoader worker (pid"),
+        (["--data.num_workers=1"], "a data worker is gone ("),
         (["--trainer.devices=2", "--trainer.strategy=ddp"], "another process of the 2 is gone ("),
     ],
 )

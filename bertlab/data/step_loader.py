@@ -7,10 +7,11 @@ from types import FrameType
 from typing import Protocol
 
 import numpy as np
-from torch.utils.data import Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 from bertlab.data.counter_rng import CounterRNG
 from bertlab.data.sampling import SequenceSampler
+from bertlab.errors import LostProcessError
 from bertlab.packed_batch import IntArray, PackedBatch, PackedSequences
 from bertlab.tasks import Objective
 
@@ -188,8 +189,25 @@ class StepLoader:
         self.batches_per_step = batches_per_step
 
     def __iter__(self) -> Iterator[PackedBatch]:
-        for batches in self.loader:
+        steps = iter(self.loader)
+        while (batches := self._next(steps)) is not None:
             yield from batches
+
+    def _next(self, steps: Iterator[list[PackedBatch]]) -> list[PackedBatch] | None:
+        """Return the next step's micro-batches, None at the end.
+
+        Raises:
+            LostProcessError: a worker went while it handed over a batch. (If it went at another
+                moment, PyTorch raises a RuntimeError that says so.)
+        """
+        try:
+            return next(steps, None)
+        except (ConnectionError, EOFError) as error:
+            workers = self.loader.num_workers if isinstance(self.loader, DataLoader) else 0
+            if workers == 0 or "in DataLoader worker process" in str(error):  # raised in there
+                raise
+            said = str(error) or "its pipe is closed"
+            raise LostProcessError(f"a data worker is gone ({said})") from error
 
     def __len__(self) -> int:
         if not isinstance(self.loader, Sized):
