@@ -30,11 +30,15 @@ COMMANDS = {
 REFUSALS = {
     errno.EACCES,
     errno.EDQUOT,
+    errno.EFBIG,
+    errno.EIO,
     errno.EISDIR,
     errno.ENOSPC,
+    errno.ENOTCONN,  # a mount by FUSE whose other end is gone
     errno.ENOTDIR,
     errno.EPERM,
     errno.EROFS,
+    errno.ESTALE,  # the same by NFS
 }
 
 

@@ -17,9 +17,10 @@ from bertlab.data.sampling import check_max_seq_length
 from bertlab.data.sampling_report import report_pretraining
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.data.wordpiece_training import train_wordpiece
-from bertlab.errors import CorpusError, TokenizerError
+from bertlab.errors import CorpusError, OutputError
 from bertlab.printed_tables import print_table
 from bertlab.run_directory import write_json
+from bertlab.whole_folder import whole_folder
 
 Format = Literal["auto", "sentences", "document", "wikiextractor"]
 Errors = Literal["strict", "replace"]
@@ -79,12 +80,13 @@ def make_tokenizer(
     """
     folder = Path(output)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise TokenizerError(f"--output: {folder} exists and is not an empty folder")
+        raise OutputError(f"--output: {folder} exists and is not an empty folder")
     texts = (sentence for document in read_documents(source) for sentence in document.sentences)
     tokenizer = train_wordpiece(
         texts, vocab_size, lowercase, min_frequency, show_progress=sys.stderr.isatty()
     )
-    tokenizer.save(folder)
+    with whole_folder(folder) as partial:
+        tokenizer.save(partial)
     sys.stdout.write(f"{folder}: {tokenizer.vocab_size} word pieces\n")
 
 

@@ -49,7 +49,7 @@ def make_trainer(
         given = arguments["plugins"] or []
         given = given if isinstance(given, list) else [given]
         if not any(isinstance(each, CheckpointIO) for each in given):
-            arguments["plugins"] = [*given, WholeCheckpointIO()]
+            arguments["plugins"] = [*given, WholeCheckpointIO(directory)]
     arguments["default_root_dir"] = arguments["default_root_dir"] or directory
     _check_numbers(arguments)
     _check_interval(arguments["val_check_interval"], arguments["accumulate_grad_batches"])

@@ -41,7 +41,7 @@ from bertlab.seeding import choose_seed
 from bertlab.starting_point import StartingPoint, find_starting_point
 from bertlab.tasks import Task, TaskContext
 from bertlab.trainer import make_trainer, quiet_lightning
-from bertlab.training_end import naming_lost_processes, train
+from bertlab.training_end import naming_losses, train
 from bertlab.training_length import is_endless, steps_for_tokens, training_size
 from bertlab.training_parser import (
     TRAINER_DEFAULTS,
@@ -71,7 +71,7 @@ def main(command: str, argv: list[str]) -> int:
         plan = compose(argv, base=start.checkpoint.config)
     cli = TrainingCLI(command, plan, start)
     run = {"fit": cli.fit, "validate": cli.score, "test": cli.score, "predict": cli.predict}
-    with naming_lost_processes(cli.trainer.world_size, cli.how_to_go_on):
+    with naming_losses(cli.trainer.world_size, cli.directory, cli.how_to_go_on):
         return run[command]()
 
 
@@ -224,7 +224,7 @@ class TrainingCLI(LightningCLI):
         return 0
 
     def how_to_go_on(self) -> str:
-        """Return what is said to a user whose command lost one of its processes."""
+        """Return what is said to a user whose command lost a process or its disk."""
         if self.command != "fit":
             return ""
         if not self._is_saved():

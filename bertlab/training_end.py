@@ -10,7 +10,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from torch.distributed import DistError
 
-from bertlab.errors import LostProcessError, NumericalError
+from bertlab.errors import LostProcessError, NumericalError, OutputError
 
 # how PyTorch tells of processes that are gone, in errors of no class of their own
 _LOST_WORKER = "DataLoader worker"
@@ -53,20 +53,26 @@ def train(fit: Callable[[], None], trainer: Trainer, run: Path, saved: Callable[
 
 
 @contextlib.contextmanager
-def naming_lost_processes(world_size: int, hint: Callable[[], str]) -> Iterator[None]:
-    """Say of errors of what goes on inside that a process is gone, if that is their cause.
+def naming_losses(world_size: int, directory: Path, hint: Callable[[], str]) -> Iterator[None]:
+    """Say of errors of what goes on inside that a process or a disk is gone, if that is the cause.
 
     Args:
         world_size: processes that compute together.
+        directory: where they write.
         hint: returns what is said after it.
 
     Raises:
         LostProcessError: a data worker or another rank was killed.
+        OutputError: the directory is not there any more.
     """
     try:
         yield
     except LostProcessError as error:
         raise LostProcessError(f"{error}{hint()}") from error
+    except FileNotFoundError as error:
+        if directory.is_dir():
+            raise
+        raise OutputError(f"{directory}: is gone (its disk?){hint()}") from error
     except RuntimeError as error:
         lost = lost_process(error, world_size)
         if lost is None:

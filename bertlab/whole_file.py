@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import IO
 
-from bertlab.errors import DataError
+from bertlab.errors import OutputError
 
 
 class WholeFile:
@@ -15,7 +15,7 @@ class WholeFile:
         path: its place; folders on the way are made.
 
     Raises:
-        DataError: here and in the methods, if it cannot be written.
+        OutputError: here and in the methods, if it cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -28,14 +28,14 @@ class WholeFile:
             self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
             self._file: IO[str] = self._partial.open("w", encoding="utf-8", newline="")
         except OSError as error:
-            raise DataError(f"{self._failed}: {error.strerror}") from None
+            raise OutputError(f"{self._failed}: {error.strerror}") from None
 
     def write(self, text: str) -> None:
         """Add text."""
         try:
             self._file.write(text)
         except OSError as error:
-            raise DataError(f"{self._failed}: {error.strerror}") from None
+            raise OutputError(f"{self._failed}: {error.strerror}") from None
 
     def close(self) -> None:
         """Put the file in its place, over what was there."""
@@ -43,7 +43,7 @@ class WholeFile:
             self._file.close()
             self._partial.replace(self.path)
         except OSError as error:
-            raise DataError(f"{self._failed}: {error.strerror}") from None
+            raise OutputError(f"{self._failed}: {error.strerror}") from None
 
     def discard(self) -> None:
         """Leave no file."""
@@ -56,7 +56,7 @@ def write_whole(path: Path, text: str) -> Path:
     """Write a file, or leave none behind, and return its path.
 
     Raises:
-        DataError: if it cannot be written.
+        OutputError: if it cannot be written.
     """
     file = WholeFile(path)
     try:

@@ -14,9 +14,9 @@ from torch.distributed import DistNetworkError
 from torch.utils.data import DataLoader, Dataset
 
 from bertlab.data.step_loader import StepLoader
-from bertlab.errors import LostProcessError
+from bertlab.errors import LostProcessError, OutputError
 from bertlab.packed_batch import PackedBatch
-from bertlab.training_end import lost_process
+from bertlab.training_end import lost_process, naming_losses
 from tests.conftest import Command
 
 GLOO = (
@@ -46,6 +46,15 @@ def test_errors_that_tell_of_a_lost_process(
     found = lost_process(error, world_size)
     assert (found is None) == (said is None)
     assert said is None or (found is not None and said in found and "\n" not in found)
+
+
+def test_a_run_whose_directory_is_gone_says_so(tmp_path: Path) -> None:
+    gone = FileNotFoundError(2, "No such file or directory", "metrics.csv")
+    said = pytest.raises(OutputError, match=r"run: is gone \(its disk\?\); go on")
+    with said, naming_losses(1, tmp_path / "run", lambda: "; go on"):
+        raise gone
+    with pytest.raises(FileNotFoundError), naming_losses(1, tmp_path, lambda: ""):
+        raise gone
 
 
 class Raising(Dataset[list[PackedBatch]]):

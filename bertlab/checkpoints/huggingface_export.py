@@ -16,7 +16,7 @@ from bertlab.checkpoints.huggingface_config import config_of
 from bertlab.checkpoints.huggingface_heads import HuggingFaceHead, head_config
 from bertlab.checkpoints.huggingface_names import encoder_names, head_names
 from bertlab.encoders.bert import BertEncoder
-from bertlab.errors import CheckpointError
+from bertlab.errors import CheckpointError, OutputError
 
 if TYPE_CHECKING:
     from bertlab.data.tokenizer import WordPieceTokenizer
@@ -66,10 +66,11 @@ def export_huggingface(
         head: of a fine-tuned model, written in place of pre-training's heads.
 
     Raises:
-        CheckpointError: if ``output`` is in the way or cannot be written, a head's tensors are
-            not all there, the tokenizer has ids that the encoder lacks, or ``transformers`` would
-            compute something else from these weights: a BiLSTM, or the pooled output of a causal
-            encoder under a head.
+        OutputError: if ``output`` cannot be written.
+        CheckpointError: if ``output`` is in the way, a head's tensors are not all there, the
+            tokenizer has ids that the encoder lacks, or ``transformers`` would compute something
+            else from these weights: a BiLSTM, or the pooled output of a causal encoder under a
+            head.
     """
     _check_computes_the_same(encoder, head, output)
     if tokenizer.vocab_size > encoder.vocab_size:
@@ -118,7 +119,7 @@ def export_huggingface(
             _move_into_place(folder, output, Path(scratch) / "old")
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise CheckpointError(
+        raise OutputError(
             f"{output}: cannot be written ({reason}); nothing was changed there"
         ) from None
     return report

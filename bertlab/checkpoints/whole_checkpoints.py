@@ -1,6 +1,7 @@
 """Checkpoints that are whole or absent: written aside, synced to the disk, renamed."""
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,15 @@ class WholeCheckpointIO(TorchCheckpointIO):
 
     Lightning writes to ``/tmp`` and moves, which is a copy where that is another file system. The
     file is a zip archive whose records carry CRC-32 checksums; they are checked on load.
+
+    Args:
+        home: folder without which nothing is written: where its disk has vanished, a checkpoint
+            would go to the one below, and be missed. None: folders are made as need be.
     """
+
+    def __init__(self, home: Path | None = None) -> None:
+        super().__init__()
+        self.home = home
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: object | None = None
@@ -32,6 +41,8 @@ class WholeCheckpointIO(TorchCheckpointIO):
         path = Path(path)
         partial = path.with_name(f".{path.name}{PARTIAL}")
         try:
+            if self.home is not None and not self.home.is_dir():
+                raise FileNotFoundError(errno.ENOENT, f"{self.home} is gone")
             path.parent.mkdir(parents=True, exist_ok=True)
             with partial.open("wb") as file:
                 torch.save(checkpoint, file)

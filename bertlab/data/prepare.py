@@ -29,12 +29,11 @@ from bertlab.data.token_store import FORMAT_VERSION, TokenStore
 from bertlab.data.token_store_writer import (
     TokenStoreWriter,
     check_free,
-    partial_folder,
-    publish_folder,
 )
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.data.wordpiece_training import TRAINING_VERSION, train_wordpiece
 from bertlab.errors import ConfigError, TokenStoreError
+from bertlab.whole_folder import whole_folder
 
 logger = logging.getLogger(__name__)
 
@@ -238,12 +237,8 @@ def tokenizer_cached(
         if missing:
             texts = (document.text for document in read_raw_documents(corpus))
             tokenizer = train_wordpiece(texts, vocab_size, lowercase)
-            partial = partial_folder(folder)
-            try:
+            with whole_folder(folder) as partial:
                 tokenizer.save(partial)
-                publish_folder(partial, folder)
-            finally:
-                shutil.rmtree(partial, ignore_errors=True)
     return WordPieceTokenizer.load(folder)
 
 

@@ -2,11 +2,7 @@
 
 import contextlib
 import errno
-import glob
 import json
-import os
-import platform
-import secrets
 import shutil
 from collections import Counter
 from dataclasses import asdict
@@ -20,6 +16,7 @@ import bertlab
 from bertlab.data.token_store import ARRAYS, FORMAT_VERSION, IntArray, StoreMetadata
 from bertlab.data.tokenizer import TokenArray, WordPieceTokenizer
 from bertlab.errors import OutputError
+from bertlab.whole_folder import partial_folder, publish_folder, remove_abandoned
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -61,7 +58,7 @@ class TokenStoreWriter:
 
     def __enter__(self) -> "TokenStoreWriter":
         check_free(self.path)
-        _remove_abandoned(self.path)
+        remove_abandoned(self.path)
         self.folder = partial_folder(self.path)
         self._columns: dict[str, _Column] = {}
         try:
@@ -208,42 +205,6 @@ class _Column:
         np.lib.format.write_array_header_1_0(self._file, header)
 
 
-def partial_folder(target: Path) -> Path:
-    """Return an unused temporary name beside ``target``; it tells host and process."""
-    return target.with_name(f"{_own_prefix(target)}{os.getpid()}.{secrets.token_hex(4)}.partial")
-
-
-def _own_prefix(target: Path) -> str:
-    return f".{target.name}.{platform.node()}."
-
-
-def _remove_abandoned(target: Path) -> None:
-    """Remove what killed processes of this host left beside ``target``."""
-    own = _own_prefix(target)
-    for left in target.parent.glob(f"{glob.escape(own)}*.partial"):
-        process = left.name.removeprefix(own).split(".")[0]
-        if process.isdecimal() and not _is_alive(int(process)):
-            shutil.rmtree(left, ignore_errors=True)
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # somebody else's
-        return True
-    return True
-
-
-def publish_folder(folder: Path, target: Path) -> None:
-    """Make everything in ``folder`` durable, then rename it to ``target`` in one step."""
-    for path in [*folder.rglob("*"), folder]:
-        _fsync(path)
-    folder.rename(target)
-    _fsync(target.parent)
-
-
 def check_free(path: Path) -> None:
     """Raise OutputError if ``path`` exists and is not an empty folder."""
     if path.is_dir() and not any(path.iterdir()):
@@ -269,11 +230,3 @@ def _check_documents(
             raise ValueError("expected no empty sentence and no empty document")
     if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < vocab_size:
         raise ValueError(f"expected ids from 0 to {vocab_size - 1}, got up to {ids.max()}")
-
-
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

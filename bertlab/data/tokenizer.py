@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -236,7 +235,7 @@ class WordPieceTokenizer:
         ``special_tokens_map.json``. The folder is made if need be.
 
         Raises:
-            TokenizerError: the folder cannot be written.
+            OSError: the folder cannot be written.
         """
         folder = Path(folder)
         state = json.loads(self._json)
@@ -249,26 +248,16 @@ class WordPieceTokenizer:
             "strip_accents": normalizer.get("strip_accents", self.lowercase),
             "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True),
         }
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            _write(folder / "vocab.txt", "".join(f"{token}\n" for token in self._tokens))
-            _write(folder / "special_tokens_map.json", _dump(special))
-            _write(folder / "tokenizer_config.json", _dump(config | special))
-            _write(folder / "tokenizer.json", _dump(state))
-        except OSError as error:
-            raise TokenizerError(
-                f"{folder}: cannot save the tokenizer: {error.strerror}"
-            ) from error
+        texts = {
+            "vocab.txt": "".join(f"{token}\n" for token in self._tokens),
+            "special_tokens_map.json": _dump(special),
+            "tokenizer_config.json": _dump(config | special),
+            "tokenizer.json": _dump(state),
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in texts.items():
+            (folder / name).write_text(content, encoding="utf-8", newline="\n")
 
 
 def _dump(value: dict[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
-
-
-def _write(path: Path, text: str) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8", newline="\n")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -51,6 +51,15 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         WholeCheckpointIO().save_checkpoint({}, tmp_path / "file" / "last.ckpt")
 
 
+def test_nothing_is_written_where_the_run_has_gone_with_its_disk(tmp_path: Path) -> None:
+    home = tmp_path / "mount" / "run"
+    with pytest.raises(OutputError, match="run is gone; those before it are whole"):
+        WholeCheckpointIO(home).save_checkpoint({}, home / "checkpoints" / "last.ckpt")
+    assert not (tmp_path / "mount").exists()
+    home.mkdir(parents=True)
+    WholeCheckpointIO(home).save_checkpoint({}, home / "checkpoints" / "last.ckpt")
+
+
 @pytest.fixture
 def run(tiny_run: Path, tmp_path: Path) -> Path:
     """Return a copy of a run with two checkpoints and ``last.ckpt``."""

@@ -1,0 +1,127 @@
+"""Speed of pre-training: Hugging Face's ``Trainer``, stock and best, against ``bertlab fit``.
+
+    python benchmarks/pretrain_speed.py --corpus PATH… --size mini --rounds 5
+
+MLM and NSP on the same sequences of the same prepared text, as many in a step, in fp32. Each run is
+a fresh process; what is compared is the time of a step after ``--warm_up`` steps.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from alternating_runs import HERE, KEEP_MEMORY, Arm, alternate, print_comparison
+from datasets import Dataset
+from speed_sizes import SIZES
+
+from bertlab.cli import main as bertlab
+from bertlab.data.pretraining_data import PretrainingData
+from bertlab.encoders.bert import BertEncoder
+from bertlab.studies.cost import encoder_flops
+
+FIT = """
+seed_everything: 1
+model:
+  encoder: {{name: bert, num_hidden_layers: {layers}, hidden_size: {width},
+            num_attention_heads: {heads}}}
+  objectives: [mlm, nsp]
+  optimizer: {{learning_rate: 1.0e-4, warmup_steps: 10}}
+data: {{corpus: {store}, max_seq_length: {length}, batch_size: {batch}, validation_sequences: 8}}
+trainer: {{max_steps: {steps}, accelerator: cpu, callbacks: [{{class_path: step_clock.StepClock}}]}}
+"""
+
+
+def main() -> None:
+    """Prepare the text, run all sides in turn, print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--corpus", nargs="+", default=["python-english"])
+    parser.add_argument("--vocab_size", type=int, default=30_522)
+    parser.add_argument("--size", default="mini", choices=list(SIZES))
+    parser.add_argument("--max_seq_length", type=int, default=128)
+    parser.add_argument("--batch_size", type=int, default=32)
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--warm_up", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="pretrain-speed-"))
+    length, vocab_size = prepare(given, folder)
+    layers, width, heads = SIZES[given.size]
+    fit = folder / "fit.yaml"
+    fit.write_text(
+        FIT.format(
+            layers=layers,
+            width=width,
+            heads=heads,
+            store=folder / "store",
+            length=given.max_seq_length,
+            batch=given.batch_size,
+            steps=given.steps,
+        )
+    )
+    peer = [sys.executable, str(HERE / "speed_peer.py"), "pretrain", "--data", str(folder)]
+    peer += ["--size", given.size, "--steps", str(given.steps)]
+    peer += ["--batch_size", str(given.batch_size), "--max_seq_length", str(given.max_seq_length)]
+    ours = [sys.executable, "-m", "bertlab", "fit", "--config", str(fit), "--run_dir", "{run}"]
+    arms = [
+        Arm("stock", peer),
+        Arm("stock, allocator as bertlab's", peer, KEEP_MEMORY),
+        Arm("best", [*peer, "--best"], KEEP_MEMORY),
+        Arm("bertlab", ours),
+    ]
+    found = alternate(arms, given.rounds, given.warm_up)
+    tokens = length * given.batch_size
+    flops = tokens * flops_of_a_token(given.size, vocab_size, length)
+    title = (
+        f"pre-training {given.size}, MLM + NSP, {given.batch_size} sequences of {length:.0f} "
+        f"tokens (at most {given.max_seq_length}), vocabulary {vocab_size:,}, fp32"
+    )
+    print_comparison(title, found, lambda run: run.steady, "step", flops)
+    rate = tokens / statistics.median(run.steady for run in found["bertlab"])
+    print(f"bertlab: {rate:,.0f} tokens a second, {flops / 1e9:,.0f} GFLOP a step")
+
+
+def prepare(given: argparse.Namespace, folder: Path) -> tuple[float, int]:
+    """Write vocabulary, store and the peers' rows; return their mean length, and the vocabulary."""
+    corpus = ["--corpus", f"[{','.join(given.corpus)}]"]
+    vocabulary, store = str(folder / "tokenizer"), str(folder / "store")
+    named = ["--vocab_size", str(given.vocab_size), "--output", vocabulary]
+    if bertlab(["tokenizer", *corpus, *named]):
+        raise SystemExit("no vocabulary")
+    if bertlab(["prepare", *corpus, "--tokenizer", vocabulary, "--output", store]):
+        raise SystemExit("no store")
+    data = PretrainingData(corpus=store, max_seq_length=given.max_seq_length, seed=1)
+    tokenizer = data.load_tokenizer()
+    data.connect(tokenizer, {})
+    data.prepare("fit")
+    assert data.train_sampler is not None
+    indices = np.arange(given.batch_size * given.steps) % len(data.train_sampler)
+    made = data.train_sampler.sample(np.zeros_like(indices), indices)
+    borders = made.cu_seqlens[1:-1]
+    columns = {
+        "input_ids": np.split(made.input_ids, borders),
+        "token_type_ids": np.split(made.token_type_ids, borders),
+        "attention_mask": [np.ones(length, np.int64) for length in made.lengths],
+        "next_sentence_label": made.fields["next_sentence_label"],
+        "length": made.lengths,
+    }
+    Dataset.from_dict(columns).save_to_disk(str(folder / "rows"))
+    return float(made.lengths.mean()), tokenizer.vocab_size
+
+
+def flops_of_a_token(size: str, vocab_size: int, length: float) -> float:
+    """Return what the algorithm needs for a token: no padding, logits of 15 % of the tokens."""
+    layers, width, heads = SIZES[size]
+    with torch.device("meta"):
+        encoder = BertEncoder(
+            vocab_size, num_hidden_layers=layers, hidden_size=width, num_attention_heads=heads
+        )
+    head = 0.15 * 2 * width * (width + vocab_size)
+    return 3 * (encoder_flops(encoder, length) + head)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""The peers of the speed comparisons: Hugging Face's ``Trainer`` on the same sequences.
+
+    python benchmarks/speed_peer.py pretrain --data FOLDER --size mini --steps 30 [--best]
+
+Stock is what the documentation of transformers shows: fp32, SDPA, rows padded to the longest that
+there may be. ``--best`` pads to the longest row of a batch and puts rows of about one length into a
+batch. Allocator settings come from the environment.
+"""
+
+import argparse
+import tempfile
+import time
+from typing import Any
+
+import step_clock
+import torch
+import transformers
+from datasets import load_from_disk
+from speed_sizes import SIZES
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertForPreTraining,
+    BertForSequenceClassification,
+    DataCollatorForLanguageModeling,
+    DataCollatorWithPadding,
+    PreTrainedTokenizerBase,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+
+class Ticking(TrainerCallback):
+    """Ticks after each optimiser step."""
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:  # noqa: ANN401
+        """Tick."""
+        del args, state, control, rest
+        step_clock.tick()
+
+
+def model_of(
+    task: str, size: str, tokenizer: PreTrainedTokenizerBase, attention: str
+) -> torch.nn.Module:
+    """Return a model with new weights."""
+    layers, width, heads = SIZES[size]
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        num_hidden_layers=layers,
+        hidden_size=width,
+        num_attention_heads=heads,
+        intermediate_size=4 * width,
+        attn_implementation=attention,
+    )
+    return (BertForPreTraining if task == "pretrain" else BertForSequenceClassification)(config)
+
+
+def main() -> None:
+    """Train some steps, or predict."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("task", choices=["pretrain", "finetune", "predict"])
+    parser.add_argument("--data", required=True, help="folder of a dataset and a tokenizer")
+    parser.add_argument("--size", required=True, choices=list(SIZES))
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--batch_size", type=int, default=32)
+    parser.add_argument("--max_seq_length", type=int, default=128)
+    parser.add_argument("--best", action="store_true")
+    parser.add_argument("--attention", default="sdpa", choices=["sdpa", "eager"])
+    given = parser.parse_args()
+    transformers.set_seed(1)
+    rows = load_from_disk(f"{given.data}/rows")
+    tokenizer = AutoTokenizer.from_pretrained(f"{given.data}/tokenizer")
+    if not given.best:
+        rows = rows.map(
+            lambda row: tokenizer.pad(row, "max_length", given.max_seq_length),
+            remove_columns=["length"],
+        )
+    if given.task == "pretrain":
+        collator: Any = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
+    else:
+        collator = DataCollatorWithPadding(tokenizer)
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = TrainingArguments(
+            folder,
+            max_steps=given.steps,
+            per_device_train_batch_size=given.batch_size,
+            per_device_eval_batch_size=given.batch_size,
+            learning_rate=1e-4,
+            warmup_steps=10,
+            weight_decay=0.01,
+            save_strategy="no",
+            report_to="none",
+            dataloader_pin_memory=False,
+            train_sampling_strategy="group_by_length" if given.best else "random",
+            seed=1,
+        )
+        trainer = Trainer(
+            model=model_of(given.task, given.size, tokenizer, given.attention),
+            args=arguments,
+            data_collator=collator,
+            train_dataset=rows,
+            processing_class=tokenizer,
+            callbacks=[Ticking()],
+        )
+        if given.task == "predict":
+            began = time.monotonic()
+            trainer.predict(rows.sort("length") if given.best else rows)
+            print(f"predicted in {time.monotonic() - began:.2f} s")
+        else:
+            trainer.train()
+
+
+if __name__ == "__main__":
+    main()
