@@ -12,7 +12,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from bertlab.data.submission_formats import open_submission
 from bertlab.data.task_data import TaskData
-from bertlab.errors import ConfigError, DataError
+from bertlab.errors import ConfigError, OutputError
 from bertlab.heads.base import Head
 from bertlab.labelled_rows import Row
 from bertlab.module import BertModule
@@ -41,15 +41,15 @@ class JsonLines:
         truth: names of the columns that hold the truth.
 
     Raises:
-        DataError: if the file cannot be written.
+        OutputError: if the file cannot be written.
     """
 
     def __init__(self, output: str | None, truth: Iterable[str] = ()) -> None:
         self.truth = frozenset(truth)
         try:
             self.file = None if output is None else WholeFile(Path(output))
-        except DataError as error:
-            raise DataError(f"--output: {error}") from None
+        except OutputError as error:
+            raise OutputError(f"--output: {error}") from None
 
     def write(self, row: Row, prediction: Mapping[str, Any]) -> None:
         """Write a line."""
@@ -144,7 +144,8 @@ def open_sink(output: str | None, form: str, head: Head | None) -> PredictionSin
 
     Raises:
         ConfigError: if a submission has no file to be written to.
-        DataError: if the file cannot be written, or there is no such form.
+        OutputError: if the file cannot be written.
+        DataError: if there is no such form.
     """
     if form == "jsonl":
         columns = () if head is None else head.columns

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from bertlab.data.benchmark_formats import BENCHMARKS, Benchmark
 from bertlab.data.row_checks import ordered_names
-from bertlab.errors import DataError, nearest
+from bertlab.errors import DataError, OutputError, nearest
 from bertlab.labelled_rows import Row
 from bertlab.whole_file import WholeFile
 
@@ -43,14 +43,15 @@ class Submission(ABC):
         """Write the prediction of the next row.
 
         Raises:
-            DataError: the prediction or the row does not suit the form, or the disk is full.
+            DataError: the prediction or the row does not suit the form.
+            OutputError: the disk is full.
         """
 
     def close(self) -> None:
         """Finish the file and put it in its place.
 
         Raises:
-            DataError: if it cannot be written.
+            OutputError: if it cannot be written.
         """
         self._file.close()
 
@@ -190,7 +191,8 @@ def open_submission(form: str, path: str | Path) -> Submission:
         path: the file; or a folder, in which GLUE's files get the names that its server wants.
 
     Raises:
-        DataError: unknown form, or the file cannot be written.
+        DataError: unknown form.
+        OutputError: the file cannot be written.
     """
     if form not in SUBMISSION_FORMS:
         raise DataError(
@@ -201,7 +203,7 @@ def open_submission(form: str, path: str | Path) -> Submission:
     place = Path(path).expanduser()
     if place.is_dir() or str(path).endswith("/"):
         if benchmark.submission_file is None:
-            raise DataError(f"{path}: is a folder, expected the name of a file for {form}")
+            raise OutputError(f"{path}: is a folder, expected the name of a file for {form}")
         place /= benchmark.submission_file
     match benchmark.submission:
         case "squad":

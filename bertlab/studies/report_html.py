@@ -56,7 +56,7 @@ def write_report(report: Report, folder: Path) -> list[Path]:
         The files; the page comes first.
 
     Raises:
-        DataError: if one cannot be written; each is then whole, as it was before, or not there.
+        OutputError: if one cannot be written; each is then whole, as it was before, or not there.
     """
     drawn = [_pictures(report, number) for number in range(len(report.studies))]
     every = [picture for of_study in drawn for picture in of_study]

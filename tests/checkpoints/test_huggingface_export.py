@@ -21,7 +21,7 @@ from bertlab.checkpoints.huggingface_export import ExportReport, export_huggingf
 from bertlab.checkpoints.loading import load_matching
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.encoders.bert import BertEncoder
-from bertlab.errors import CheckpointError
+from bertlab.errors import CheckpointError, OutputError
 from bertlab.tasks import Task
 from tests.checkpoints.peers import (
     SIZES,
@@ -195,7 +195,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(WordPieceTokenizer, "save", full)
-    with pytest.raises(CheckpointError, match="No space left on device"):
+    with pytest.raises(OutputError, match="No space left on device"):
         export(*model(), tmp_path / "new")
 
 
