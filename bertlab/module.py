@@ -25,6 +25,7 @@ from bertlab.optimization import (
     run_timer,
 )
 from bertlab.packed_batch import EncoderOutput, PackedBatch
+from bertlab.sharding import shard
 from bertlab.tasks import Objective, Task, TaskContext
 
 
@@ -101,6 +102,11 @@ class BertModule(LightningModule):
                 keys = evaluation.names(name, task)
                 names += [metric_name("val", name, evaluation.name, key) for key in keys]
         return names
+
+    def configure_model(self) -> None:
+        """Divide the weights among the processes, where the strategy is to."""
+        if self.device_mesh is not None:
+            shard(self, self.encoder, self.device_mesh["data_parallel"])
 
     def forward(self, batch: PackedBatch) -> EncoderOutput:
         """Encode a batch."""
@@ -197,12 +203,10 @@ class BertModule(LightningModule):
 
         A step whose gradient is not finite is not taken: ``on_nonfinite`` says what follows.
         Lightning refuses to clip under bf16-mixed with a fused optimiser because of fp16's scaler;
-        bf16 has none. FSDP needs its own norm, so there Lightning clips.
+        bf16 has none.
         """
-        sharded = hasattr(self.trainer.strategy.model, "clip_grad_norm_")
         by_norm = gradient_clip_algorithm in (None, "norm")
-        scaled = self.trainer.precision == "16-mixed"  # whose scaler skips such steps itself
-        if sharded or scaled:
+        if self.trainer.precision == "16-mixed":  # whose scaler skips such steps itself
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
             return
         if gradient_clip_val and by_norm:

@@ -16,6 +16,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from bertlab.callbacks.progress import ProgressBar
 from bertlab.checkpoints.whole_checkpoints import WholeCheckpointIO
 from bertlab.errors import TrainerError
+from bertlab.sharding import FullyShardedStrategy
 
 _LEAST = {"accumulate_grad_batches": 1, "gradient_clip_val": 0, "log_every_n_steps": 0}
 
@@ -50,6 +51,8 @@ def make_trainer(
         given = given if isinstance(given, list) else [given]
         if not any(isinstance(each, CheckpointIO) for each in given):
             arguments["plugins"] = [*given, WholeCheckpointIO(directory)]
+    if arguments["strategy"] == "fsdp":
+        arguments["strategy"] = FullyShardedStrategy()
     arguments["default_root_dir"] = arguments["default_root_dir"] or directory
     _check_numbers(arguments)
     _check_interval(arguments["val_check_interval"], arguments["accumulate_grad_batches"])

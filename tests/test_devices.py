@@ -8,21 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
 from tests.conftest import Command
 
+TWO = ("--trainer.devices", "2", "--trainer.strategy")
+ONE = ("--trainer.devices", "1", "--trainer.strategy", "auto")
 
-@pytest.mark.slow
-@pytest.mark.parametrize("objectives", ["[mlm, nsp]", "[mlm]"])
-def test_two_processes_equal_one(
-    objectives: str, tiny_config: Path, tmp_path: Path, bertlab: Command
-) -> None:
-    common = ["fit", "--config", str(tiny_config), "--model.objectives", objectives]
-    code, _, error = bertlab(*common, "--run_dir", tmp_path / "one")
-    assert code == 0, error
-    two = ["--trainer.devices", "2", "--trainer.strategy", "ddp"]
+
+def fit_by_two(strategy: str, run: Path, *arguments: object) -> None:
+    named = [*map(str, arguments), *TWO, strategy, "--run_dir", str(run)]
     done = subprocess.run(
-        [sys.executable, "-m", "bertlab", *common, *two, "--run_dir", str(tmp_path / "two")],
+        [sys.executable, "-m", "bertlab", "fit", *named],
         capture_output=True,
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
@@ -30,8 +25,52 @@ def test_two_processes_equal_one(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    one, other = (
-        read_run_checkpoint(tmp_path / name / "checkpoints" / "last.ckpt").state
-        for name in ("one", "two")
-    )
-    assert all(torch.allclose(one[name], other[name], atol=1e-5) for name in one)
+
+
+def assert_same_end(one: Path, other: Path) -> None:
+    """Assert that two runs have the same weights and moments at the end."""
+    ends = [
+        torch.load(run / "checkpoints" / "last.ckpt", weights_only=True) for run in (one, other)
+    ]
+    weights, others = (end["state_dict"] for end in ends)
+    assert weights.keys() == others.keys()
+    assert all(torch.allclose(weights[name], others[name], atol=1e-5) for name in weights)
+    state, others = (end["optimizer_states"][0] for end in ends)
+    groups = [[(g["params"], g["lr"]) for g in each["param_groups"]] for each in (state, others)]
+    assert groups[0] == groups[1]
+    assert state["state"].keys() == others["state"].keys()
+    for number, moments in state["state"].items():
+        for name in ("exp_avg", "exp_avg_sq", "step"):
+            assert torch.allclose(moments[name], others["state"][number][name], atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objectives", ["[mlm, nsp]", "[mlm]"])
+def test_two_processes_equal_one(
+    objectives: str, tiny_config: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    common = ["--config", tiny_config, "--model.objectives", objectives]
+    code, _, error = bertlab("fit", *common, "--run_dir", tmp_path / "one")
+    assert code == 0, error
+    fit_by_two("ddp", tmp_path / "two", *common)
+    assert_same_end(tmp_path / "one", tmp_path / "two")
+
+
+@pytest.mark.slow
+def test_divided_weights_equal_whole_ones_and_go_on_from_each_other(
+    tiny_config: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    whole, divided = tmp_path / "whole", tmp_path / "divided"
+    common = ["--config", tiny_config, "--trainer.gradient_clip_val", "0.5"]
+    code, _, error = bertlab("fit", *common, "--run_dir", whole)
+    assert code == 0, error
+    fit_by_two("fsdp", divided, *common)
+    assert_same_end(whole, divided)
+
+    third = Path("checkpoints", "step-3.ckpt")
+    fit_by_two("fsdp", tmp_path / "from whole", "--ckpt_path", whole / third)
+    assert_same_end(whole, tmp_path / "from whole")
+    again = ["--ckpt_path", divided / third, "--run_dir", tmp_path / "from divided", *ONE]
+    code, _, error = bertlab("fit", *again)
+    assert code == 0, error
+    assert_same_end(whole, tmp_path / "from divided")

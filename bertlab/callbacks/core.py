@@ -14,11 +14,16 @@ if TYPE_CHECKING:
 
 @hookimpl
 def bertlab_callbacks(run_dir: Path) -> "list[Callback]":
-    """Return throughput, evaluation lines, loss curve, warnings, and plugins' view of batches."""
+    """Return throughput, evaluation lines, loss curve, warnings, and plugins' view of batches.
+
+    And what keeps memory flat.
+    """
     from bertlab.callbacks.batch_inspection import BatchInspection  # noqa: PLC0415
     from bertlab.callbacks.loss_curve import LossCurve  # noqa: PLC0415
     from bertlab.callbacks.loss_watch import LossWatch  # noqa: PLC0415
+    from bertlab.callbacks.memory_return import ReturnMemory  # noqa: PLC0415
     from bertlab.callbacks.progress import EvaluationLines, TokenThroughput  # noqa: PLC0415
 
     inspection = [BatchInspection()] if inspects_batches() else []
-    return [TokenThroughput(), EvaluationLines(), LossCurve(run_dir), LossWatch(), *inspection]
+    reports = [TokenThroughput(), EvaluationLines(), LossCurve(run_dir), LossWatch()]
+    return [*reports, ReturnMemory(), *inspection]
