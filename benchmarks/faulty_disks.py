@@ -66,12 +66,11 @@ class Disk:
                 subprocess.run(["umount", "-l", place], check=True)
             shutil.rmtree(place)
 
-    def fail(self, fault: str) -> None:
-        """Turn read-only, or vanish."""
-        if fault == "vanished":
-            subprocess.run(["umount", "-l", self.seen], check=True)
-        else:
-            mount("-o", "remount,bind,ro", self.seen)
+    def fail(self, fault: str) -> bool:
+        """Turn read-only, or vanish; return False if that is not possible now."""
+        turn = ["umount", "-l"] if fault == "vanished" else ["mount", "-o", "remount,bind,ro"]
+        done = subprocess.run([*turn, self.seen], capture_output=True, check=False)
+        return done.returncode == 0
 
     def mend(self) -> None:
         """Be there again, writable, with room."""
@@ -99,8 +98,9 @@ class Job:
         compare: what differs between two places.
         disk: where it writes.
         undisturbed: a copy of its output.
+        is_run: it trains; output of other commands is whole or absent.
         used: bytes it took.
-        seconds: time it took.
+        seconds: time from the first file it wrote to its end.
         log: what it printed last.
     """
 
@@ -108,6 +108,7 @@ class Job:
     compare: Compare
     disk: Disk
     undisturbed: Path
+    is_run: bool
     used: int
     seconds: float
     log: Path
@@ -142,7 +143,7 @@ def main() -> int:
             code = hurt(job, given.fault, share * job.seconds)
         job.faults += [f"{name}: {fault}" for fault in judge(job, given.fault, code)]
         job.disk.mend()
-        job.faults += [f"{name}, mended: {fault}" for fault in go_on(job)]
+        job.faults += [f"{name}, mended: {fault}" for fault in go_on(job, is_done=code == 0)]
         job.disk.detach()
         shutil.copy(job.log, folder / f"{name.replace(' ', '-')}.log")
         job.log.unlink()
@@ -162,9 +163,12 @@ def first_job(kind: str, folder: Path) -> Job:
     disk.detach()
     disk.attach()
     log = folder / "log"
-    job = Job(command, compare, disk, folder / "output", 0, 0.0, log)
+    is_run = kind in ("pretrain", "finetune")
+    job = Job(command, compare, disk, folder / "output", is_run, 0, 0.0, log)
+    process = start(command(job.place, 0), log)
+    code = wait_for_output(job, process)
     began = time.monotonic()
-    if wait(start(command(job.place, 0), log)) != 0:
+    if (wait(process) if code is None else code) != 0:
         raise SystemExit(f"the undisturbed job failed; see {log}")
     job.seconds, job.used = time.monotonic() - began, disk.used()
     for path in disk.seen.glob("output*"):
@@ -178,14 +182,18 @@ def first_job(kind: str, folder: Path) -> Job:
 def hurt(job: Job, fault: str, seconds: float) -> int | None:
     """Start a job; let its disk fail so long after it began to write; return the exit code."""
     process = start(job.command(job.place, 0), job.log)
-    while not any(job.disk.seen.iterdir()):
+    code = wait_for_output(job, process)
+    code = wait(process, seconds) if code is None else code
+    while code is None and not job.disk.fail(fault):  # busy: a file is open
         code = wait(process, 0.01)
-        if code is not None:
-            return code
-    code = wait(process, seconds)
-    if code is None:
-        job.disk.fail(fault)
-        code = wait(process)
+    return wait(process) if code is None else code
+
+
+def wait_for_output(job: Job, process: int) -> int | None:
+    """Wait until a job has written something; return its exit code if it ends before."""
+    code = None
+    while code is None and not any(job.disk.seen.iterdir()):
+        code = wait(process, 0.01)
     return code
 
 
@@ -206,8 +214,7 @@ def judge(job: Job, fault: str, code: int | None) -> list[str]:
             torch.load(path, weights_only=True)
         except (RuntimeError, EOFError, OSError) as error:
             faults.append(f"{path.name} is damaged: {error}")
-    is_run = (place / "config.yaml").exists() or (place / "checkpoints").exists()
-    if not is_run and any(path.name in OUTPUTS for path in job.disk.store.iterdir()):
+    if not job.is_run and any(path.name in OUTPUTS for path in job.disk.store.iterdir()):
         faults += job.compare(job.undisturbed, place)
     if fault == "full":  # of a disk that is gone nothing can be removed
         left = [path.name for path in job.disk.store.rglob("*.partial")]
@@ -215,9 +222,9 @@ def judge(job: Job, fault: str, code: int | None) -> list[str]:
     return faults
 
 
-def go_on(job: Job) -> list[str]:
+def go_on(job: Job, is_done: bool) -> list[str]:
     """Start the same line again on the mended disk; return what is wrong with how it ended."""
-    code = wait(start(job.command(job.place, 0), job.log))
+    code = 0 if is_done else wait(start(job.command(job.place, 0), job.log))
     if code != 0:
         return [f"exit code {code}: {job.log.read_text().splitlines()[-1]}"]
     return job.compare(job.undisturbed, job.place)

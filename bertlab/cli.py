@@ -4,6 +4,7 @@ import errno
 import importlib
 import os
 import sys
+import threading
 from collections.abc import Sequence
 
 from bertlab import __version__
@@ -49,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 2 for the user's mistakes, 1 for a bug, 130 for Ctrl-C, 143 for SIGTERM.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    threads_hook, threading.excepthook = threading.excepthook, _say_of_thread
     try:
         exit_code = run(arguments)
         sys.stdout.flush()
@@ -70,6 +72,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         sys.stderr.write(f"bertlab: internal error: {explain_bug(error, arguments)}\n")
         return 1
+    finally:
+        threading.excepthook = threads_hook
+
+
+def _say_of_thread(failed: threading.ExceptHookArgs) -> None:
+    """Leave what the disk refused a writing thread to the next write, by the main one."""
+    error = failed.exc_value
+    if not (isinstance(error, OSError) and error.errno in REFUSALS):
+        threading.__excepthook__(failed)
 
 
 def mistake_in(error: Exception) -> BertlabError | None:
@@ -77,7 +88,8 @@ def mistake_in(error: Exception) -> BertlabError | None:
     if isinstance(error, BertlabError):
         return error
     if isinstance(error, OSError) and error.errno in REFUSALS:
-        place = f"{error.filename}: " if error.filename else ""
+        name = error.filename
+        place = f"{os.fsdecode(name)}: " if isinstance(name, str | bytes) and name else ""
         return OutputError(f"{place}{error.strerror}")
     if type(error).__name__ == "MisconfigurationException":  # Lightning's, which is not imported
         return TrainerError(" ".join(str(error).split()))

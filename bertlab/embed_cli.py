@@ -1,7 +1,6 @@
 """``bertlab embed``: lines of text to features of a fixed encoder (paper sec. 5.3)."""
 
 import json
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -30,6 +29,7 @@ from bertlab.errors import CheckpointError, ConfigError, DataError, OutputError
 from bertlab.heads.layer_combination import Combination
 from bertlab.model_building import build_encoder
 from bertlab.packed_batch import pack
+from bertlab.whole_folder import partial_path, remove_abandoned
 
 SUFFIX = ".safetensors"
 
@@ -110,7 +110,8 @@ def embed_file(
     _make_parent(target)
     batches = batches_by_length([len(sequence) for sequence in sequences], batch_size)
     shown = _with_progress(batches)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    remove_abandoned(target)
+    partial = partial_path(target)
     try:
         with partial.open("wb") as file:
             shape = write_embeddings(file, encoder, sequences, choice, shown, dtype, metadata)

@@ -251,6 +251,8 @@ class TrainingCLI(LightningCLI):
         if not saved and self.resolved["trainer"]["enable_checkpointing"] is not False:
             self.trainer.save_checkpoint(self.directory / "checkpoints" / "last.ckpt")
         if self.model.evaluated_step != step:
+            if step in self.model.history:  # logged before the run was resumed
+                self.trainer.loggers = []
             self.trainer.validate(self.model, self.datamodule, verbose=False)
         results = held_out_results(self.trainer, "val")
         if self.config.keep_predictions:

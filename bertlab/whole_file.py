@@ -1,11 +1,11 @@
 """A text file that is there when it is whole, or not at all."""
 
 import contextlib
-import os
 from pathlib import Path
 from typing import IO
 
 from bertlab.errors import OutputError
+from bertlab.whole_folder import partial_path, remove_abandoned
 
 
 class WholeFile:
@@ -25,7 +25,8 @@ class WholeFile:
             if path.is_dir():
                 raise IsADirectoryError(0, "it is a folder")
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+            remove_abandoned(path)
+            self._partial = partial_path(path)
             self._file: IO[str] = self._partial.open("w", encoding="utf-8", newline="")
         except OSError as error:
             raise OutputError(f"{self._failed}: {error.strerror}") from None

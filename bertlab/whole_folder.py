@@ -1,4 +1,7 @@
-"""A folder that is there when it is whole, or not at all: made beside its place, then renamed."""
+"""A folder that is there when it is whole, or not at all: made beside its place, then renamed.
+
+What a kill or a vanished disk leaves beside it is removed when the same is written again.
+"""
 
 import contextlib
 import glob
@@ -22,7 +25,7 @@ def whole_folder(target: Path) -> Iterator[Path]:
     Raises:
         OutputError: it cannot be written, as on a full disk.
     """
-    folder = partial_folder(target)
+    folder = partial_path(target)
     try:
         remove_abandoned(target)
         folder.mkdir(parents=True)
@@ -35,7 +38,7 @@ def whole_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)  # gone already if it was renamed
 
 
-def partial_folder(target: Path) -> Path:
+def partial_path(target: Path) -> Path:
     """Return an unused temporary name beside ``target``; it tells host and process."""
     return target.with_name(f"{_own_prefix(target)}{os.getpid()}.{secrets.token_hex(4)}.partial")
 
@@ -50,7 +53,15 @@ def remove_abandoned(target: Path) -> None:
     for left in target.parent.glob(f"{glob.escape(own)}*.partial"):
         process = left.name.removeprefix(own).split(".")[0]
         if process.isdecimal() and not _is_alive(int(process)):
-            shutil.rmtree(left, ignore_errors=True)
+            _remove(left)
+
+
+def _remove(left: Path) -> None:
+    if left.is_dir():
+        shutil.rmtree(left, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            left.unlink()
 
 
 def _is_alive(process: int) -> bool:

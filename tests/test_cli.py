@@ -4,6 +4,7 @@ import errno
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -122,6 +123,29 @@ def test_a_bug_where_nothing_can_be_written(
     assert code == 1
     assert "Traceback" in message
     assert message.endswith("please report it\n")
+
+
+def test_a_thread_that_cannot_write_leaves_it_to_the_main_one(
+    bertlab: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(error: Exception) -> None:
+        raise error
+
+    def write(arguments: list[str]) -> int:
+        for error in (OSError(errno.EROFS, "Read-only file system"), ValueError("a bug")):
+            thread = threading.Thread(target=fail, args=[error])
+            thread.start()
+            thread.join()
+        raise OSError(errno.EROFS, "Read-only file system", b"events.out")
+
+    monkeypatch.setattr("bertlab.cli.run", write)
+    before = threading.excepthook
+    code, _, message = bertlab("fit")
+    assert code == 2
+    assert message.count("Traceback") == 1
+    assert "ValueError: a bug" in message
+    assert message.endswith("bertlab: error E104: events.out: Read-only file system\n")
+    assert threading.excepthook is before
 
 
 @pytest.mark.parametrize("argument", ["--version", "--help"])

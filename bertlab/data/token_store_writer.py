@@ -16,7 +16,7 @@ import bertlab
 from bertlab.data.token_store import ARRAYS, FORMAT_VERSION, IntArray, StoreMetadata
 from bertlab.data.tokenizer import TokenArray, WordPieceTokenizer
 from bertlab.errors import OutputError
-from bertlab.whole_folder import partial_folder, publish_folder, remove_abandoned
+from bertlab.whole_folder import partial_path, publish_folder, remove_abandoned
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -59,7 +59,7 @@ class TokenStoreWriter:
     def __enter__(self) -> "TokenStoreWriter":
         check_free(self.path)
         remove_abandoned(self.path)
-        self.folder = partial_folder(self.path)
+        self.folder = partial_path(self.path)
         self._columns: dict[str, _Column] = {}
         try:
             self.folder.mkdir(parents=True)
