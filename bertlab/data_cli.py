@@ -15,6 +15,7 @@ from bertlab.data.data_report import StoreReport
 from bertlab.data.prepare import prepare
 from bertlab.data.sampling import check_max_seq_length
 from bertlab.data.sampling_report import report_pretraining
+from bertlab.data.token_store import TokenStore
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.data.wordpiece_training import train_wordpiece
 from bertlab.errors import CorpusError, OutputError
@@ -98,12 +99,14 @@ def make_store(
     Args:
         source: text to tokenise.
         tokenizer: ``vocab.txt``, ``tokenizer.json`` or a folder with one.
-        output: folder to write; must not exist. ``data.corpus`` of a config may name it.
+        output: folder to write, which ``data.corpus`` of a config may name. It must not exist; the
+            store of the same text and tokenizer stays, and is reported on again.
         workers: processes that split sentences and tokenise.
         max_seq_length: for the report only: how BERT's sampling and masking would come out.
     """
     check_max_seq_length(max_seq_length)
-    store = prepare(source, WordPieceTokenizer.load(Path(tokenizer)), Path(output), workers)
+    loaded, folder = WordPieceTokenizer.load(Path(tokenizer)), Path(output)
+    store = _made_before(folder, source, loaded) or prepare(source, loaded, folder, workers)
     report = StoreReport.from_json((store.path / "report.json").read_text("utf-8"))
     rows = report.rows()
     try:
@@ -114,3 +117,15 @@ def make_store(
         write_json(store.path / "sampling.json", asdict(sampling))
         rows += sampling.rows()
     print_table(output, rows)
+
+
+def _made_before(folder: Path, source: Corpus, tokenizer: WordPieceTokenizer) -> TokenStore | None:
+    """Return the store that is there, if it is of this text and tokenizer."""
+    if not (folder / "store.json").is_file():
+        return None
+    store = TokenStore.open(folder)
+    there = store.metadata.corpus_fingerprint, store.metadata.tokenizer_fingerprint
+    if there != (source.fingerprint, tokenizer.fingerprint):
+        return None
+    sys.stdout.write(f"{folder}: holds this text already\n")
+    return store

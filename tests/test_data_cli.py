@@ -58,3 +58,24 @@ def test_lengths_are_refused_before_the_work(
     assert code == 2
     assert "max_seq_length is 3, expected at least 8" in error
     assert not (tmp_path / "store").exists()
+
+
+def test_the_same_text_is_reported_on_again_and_another_refused(
+    bertlab: Command, corpus_file: Path, tokenizer: Path, tmp_path: Path
+) -> None:
+    corpus, store = tmp_path / "corpus.txt", tmp_path / "store"
+    corpus.write_bytes(corpus_file.read_bytes())
+    options = ["--corpus", corpus, "--corpus_format", "sentences", "--tokenizer", tokenizer]
+    command = ["prepare", *options, "--output", store]
+    first = bertlab(*command)[1]
+    (store / "sampling.json").unlink()  # as where it was killed before the report
+    files = {path: path.stat().st_mtime_ns for path in store.iterdir()}
+    code, out, error = bertlab(*command)
+    assert code == 0, error
+    assert out == f"{store}: holds this text already\n{first}"
+    assert (store / "sampling.json").is_file()
+    assert {path: path.stat().st_mtime_ns for path in files} == files
+    corpus.write_text("Another text.\n\n" * 20, "utf-8")
+    code, _, error = bertlab(*command)
+    assert code == 2
+    assert f"{store}: holds a token store already" in error
