@@ -190,8 +190,16 @@ class StepLoader:
 
     def __iter__(self) -> Iterator[PackedBatch]:
         steps = iter(self.loader)
-        while (batches := self._next(steps)) is not None:
+        batches = self._next(steps)
+        while batches is not None:
+            # Who reads no further than the last batch would leave workers waiting: they end here.
+            following = self._next(steps) if self._workers else None
             yield from batches
+            batches = following if self._workers else self._next(steps)
+
+    @property
+    def _workers(self) -> int:
+        return self.loader.num_workers if isinstance(self.loader, DataLoader) else 0
 
     def _next(self, steps: Iterator[list[PackedBatch]]) -> list[PackedBatch] | None:
         """Return the next step's micro-batches, None at the end.
@@ -203,8 +211,7 @@ class StepLoader:
         try:
             return next(steps, None)
         except (ConnectionError, EOFError) as error:
-            workers = self.loader.num_workers if isinstance(self.loader, DataLoader) else 0
-            if workers == 0 or "in DataLoader worker process" in str(error):  # raised in there
+            if not self._workers or "in DataLoader worker process" in str(error):  # raised in there
                 raise
             said = str(error) or "its pipe is closed"
             raise LostProcessError(f"a data worker is gone ({said})") from error
