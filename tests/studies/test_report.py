@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from bertlab.errors import DataError
+from bertlab.errors import OutputError
 from bertlab.studies.plots import Picture, pictures
 from bertlab.studies.report_cells import Grid, Report, report_of, runs_of, settings_of
 from bertlab.studies.report_html import html, write_report
@@ -419,7 +419,7 @@ def test_what_cannot_be_written_is_named_and_nothing_is_half_there(tmp_path: Pat
     for variant in study.variants.values():
         variant.cells, variant.curves = {}, {}
     (tmp_path / "report.md").mkdir()
-    with pytest.raises(DataError, match=r"report\.md"):
+    with pytest.raises(OutputError, match=r"report\.md"):
         write_report(report_of(study), tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.md"]
 
