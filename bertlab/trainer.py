@@ -46,13 +46,13 @@ def make_trainer(
         arguments["enable_progress_bar"] = False
     if isinstance(arguments["val_check_interval"], int):
         arguments["check_val_every_n_epoch"] = None  # count batches across epochs
+    if arguments["strategy"] == "fsdp":
+        arguments["strategy"] = FullyShardedStrategy()
     if directory is not None and not _writes_itself(arguments["strategy"]):
         given = arguments["plugins"] or []
         given = given if isinstance(given, list) else [given]
         if not any(isinstance(each, CheckpointIO) for each in given):
             arguments["plugins"] = [*given, WholeCheckpointIO(directory)]
-    if arguments["strategy"] == "fsdp":
-        arguments["strategy"] = FullyShardedStrategy()
     arguments["default_root_dir"] = arguments["default_root_dir"] or directory
     _check_numbers(arguments)
     _check_interval(arguments["val_check_interval"], arguments["accumulate_grad_batches"])

@@ -26,10 +26,7 @@ from bertlab.data.data_report import StoreReport, check_store, length_quantiles
 from bertlab.data.documents import RawDocument
 from bertlab.data.prepare_worker import EncodedBatch, encode_all
 from bertlab.data.token_store import FORMAT_VERSION, TokenStore
-from bertlab.data.token_store_writer import (
-    TokenStoreWriter,
-    check_free,
-)
+from bertlab.data.token_store_writer import TokenStoreWriter, check_free
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.data.wordpiece_training import TRAINING_VERSION, train_wordpiece
 from bertlab.errors import ConfigError, TokenStoreError
