@@ -18,6 +18,7 @@ from bertlab.composition import Composition, compose
 from bertlab.data.task_data import TaskData
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.errors import CommandError
+from bertlab.heap import keep_freed_memory
 from bertlab.hooks import run_callbacks
 from bertlab.model_building import build_encoder, build_metrics, build_tasks, check_lengths
 from bertlab.module import BertModule, check_tasks
@@ -56,6 +57,7 @@ from bertlab.training_parser import (
 def main(command: str, argv: list[str]) -> int:
     """Run ``fit``, ``validate``, ``test`` or ``predict``; return the exit code."""
     quiet_lightning()
+    keep_freed_memory()
     plan = compose(argv)
     repetition = find_repetition(argv, plan) if command == "fit" else None
     if repetition is not None:

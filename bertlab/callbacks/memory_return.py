@@ -1,10 +1,8 @@
 """Memory that is free but scattered goes back to the system from time to time."""
 
-import ctypes
-import sys
-from functools import cache
-
 from lightning.pytorch import Callback, LightningModule, Trainer
+
+from bertlab.heap import return_free_memory
 
 
 class ReturnMemory(Callback):
@@ -26,18 +24,3 @@ class ReturnMemory(Callback):
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Return it."""
         return_free_memory()
-
-
-def return_free_memory() -> None:
-    """Return free pages in the middle of the heap, too; does nothing where there is no glibc."""
-    library = _glibc()
-    if library is not None:
-        library.malloc_trim(0)
-
-
-@cache
-def _glibc() -> ctypes.CDLL | None:
-    if sys.platform != "linux":
-        return None
-    library = ctypes.CDLL(None)
-    return library if hasattr(library, "malloc_trim") else None

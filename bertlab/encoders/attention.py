@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention.varlen import varlen_attn
 
+from bertlab.encoders.dropout import dropout as drop
 from bertlab.packed_batch import PackedBatch
 
 
@@ -57,11 +58,25 @@ def _padded_attention(
     # (B, S, 3, A, d) -> three of (B, A, S, d)
     query, key, value = padded.view(rows, longest, 3, num_heads, -1).permute(2, 0, 3, 1, 4)
     mask = None if equal_lengths else batch.attention_mask[:, None, None, :]
-    if mask is not None and causal:
+    by_products = dropout > 0.0 and qkv.device.type == "cpu"
+    if causal and (by_products or mask is not None):
         left = torch.ones(longest, longest, dtype=torch.bool, device=qkv.device).tril()
-        mask = mask & left
-    attended = F.scaled_dot_product_attention(
-        query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal and equal_lengths
-    )
+        mask = left if mask is None else mask & left
+    if by_products:
+        attended = _matmul_attention(query, key, value, mask, dropout)
+    else:
+        attended = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal and mask is None
+        )
     attended = attended.transpose(1, 2).reshape(rows * longest, -1)
     return attended if equal_lengths else attended[batch.padded_index]
+
+
+def _matmul_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float
+) -> Tensor:
+    # torch's kernel for CPUs has no dropout, and what it does instead takes 1.6 times as long
+    scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
+    if mask is not None:
+        scores = scores + torch.zeros_like(mask, dtype=scores.dtype).masked_fill(~mask, -torch.inf)
+    return drop(scores.softmax(-1), dropout) @ value

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from bertlab.encoders.attention import packed_attention
 from bertlab.encoders.base import Encoder
+from bertlab.encoders.dropout import Dropout
 from bertlab.encoders.initialization import initialize
 from bertlab.encoders.packed_lstm import final_states, packed_lstm
 from bertlab.errors import ConfigError
@@ -135,7 +136,7 @@ class BertEncoder(Encoder):
             self.register_buffer("sinusoidal_table", table, persistent=False)
         self.token_type_embedding = nn.Embedding(type_vocab_size, width)
         self.embedding_norm = nn.LayerNorm(width, eps=layer_norm_eps)
-        self.dropout = nn.Dropout(hidden_dropout_prob)
+        self.dropout = Dropout(hidden_dropout_prob)
         self.layers = nn.ModuleList(
             BertLayer(
                 hidden_size=width,
@@ -250,7 +251,7 @@ class BertLayer(nn.Module):
         self.intermediate = nn.Linear(hidden_size, intermediate_size)
         self.output = nn.Linear(intermediate_size, hidden_size)
         self.output_norm = nn.LayerNorm(hidden_size, eps=layer_norm_eps)
-        self.dropout = nn.Dropout(hidden_dropout_prob)
+        self.dropout = Dropout(hidden_dropout_prob)
 
     def forward(self, hidden: Tensor, batch: PackedBatch) -> Tensor:
         """Map ``(T, H)`` to ``(T, H)``."""

@@ -3,6 +3,7 @@
 from torch import Tensor, nn
 
 from bertlab.encoders.base import Encoder
+from bertlab.encoders.dropout import Dropout
 from bertlab.encoders.initialization import initialize
 from bertlab.errors import ConfigError
 from bertlab.heads.base import Head
@@ -31,7 +32,7 @@ class ClassifierHead(Head):
     def add_classifier(self, encoder: Encoder, outputs: int) -> None:
         """Create both layers, for hidden states or the pooled output; all weights are new."""
         given = self.dropout_prob
-        self.dropout = nn.Dropout(encoder.hidden_dropout_prob if given is None else given)
+        self.dropout = Dropout(encoder.hidden_dropout_prob if given is None else given)
         self.classifier = nn.Linear(encoder.hidden_size, outputs)
         initialize(self, encoder.initializer_range)
 

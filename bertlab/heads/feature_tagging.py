@@ -6,6 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from bertlab.encoders.dropout import Dropout
 from bertlab.encoders.initialization import initialize
 from bertlab.encoders.packed_lstm import packed_lstm
 from bertlab.errors import ConfigError
@@ -83,7 +84,7 @@ class FeatureTagging(Tagging):
         if self.combine == "weighted_sum":
             self.weighted_sum = WeightedSum(len(self.layers))
         width = encoder.hidden_size * (len(self.layers) if self.combine == "concat" else 1)
-        self.dropout = nn.Dropout(self.lstm_dropout)
+        self.dropout = Dropout(self.lstm_dropout)
         self.lstm = nn.LSTM(
             width,
             self.hidden_size,

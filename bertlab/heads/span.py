@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.encoders.dropout import Dropout
 from bertlab.encoders.initialization import initialize
 from bertlab.errors import ConfigError, DataError
 from bertlab.heads.base import Head
@@ -112,7 +113,7 @@ class Span(Head):
         self.max_answer_length = max_answer_length
         self.n_best_size = n_best_size
         self.answer_start = answer_start
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.register_buffer("null_threshold", torch.tensor(0.0))
 
     def add_layers(self, context: TaskContext) -> None:

@@ -1,0 +1,71 @@
+"""What is freed is kept for the next step, and goes back to the system at intervals."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bertlab.callbacks.memory_return import ReturnMemory
+from bertlab.hooks import run_callbacks
+
+SCATTER = """
+import ctypes
+from bertlab import heap
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+blocks = [libc.malloc(ctypes.c_size_t(100_000)) for _ in range(2000)]
+for block in blocks:
+    ctypes.memset(ctypes.c_void_p(block), 1, 100_000)
+for block in blocks[:-1]:  # the last pins the heap
+    libc.free(ctypes.c_void_p(block))
+before = resident()
+heap.return_free_memory()
+print(before - resident())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc")
+def test_pages_that_nothing_uses_are_returned() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCATTER], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) > 150_000_000
+
+
+REUSE = """
+import ctypes, resource
+from bertlab import heap
+
+heap.keep_freed_memory()
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+for turn in range(50):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    block = libc.malloc(ctypes.c_size_t(40_000_000))
+    ctypes.memset(ctypes.c_void_p(block), 1, 40_000_000)
+    libc.free(ctypes.c_void_p(block))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc")
+@pytest.mark.parametrize(("variables", "kept"), [({}, True), ({"MALLOC_ARENA_MAX": "8"}, False)])
+def test_a_large_block_is_not_asked_for_anew(variables: dict[str, str], kept: bool) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", REUSE],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={name: value for name, value in os.environ.items() if "MALLOC" not in name} | variables,
+    )
+    assert (int(done.stdout) < 100) is kept  # pages of 4 KB: 40 MB are 10,000
+
+
+def test_every_run_does_it(tmp_path: Path) -> None:
+    assert [each for each in run_callbacks(tmp_path) if isinstance(each, ReturnMemory)]
