@@ -8,14 +8,17 @@ batch. Allocator settings come from the environment.
 """
 
 import argparse
+import json
 import tempfile
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import step_clock
 import torch
 import transformers
-from datasets import load_from_disk
+from datasets import Dataset, load_from_disk
 from speed_sizes import SIZES
 from transformers import (
     AutoTokenizer,
@@ -67,10 +70,19 @@ def main() -> None:
     parser.add_argument("--max_seq_length", type=int, default=128)
     parser.add_argument("--best", action="store_true")
     parser.add_argument("--attention", default="sdpa", choices=["sdpa", "eager"])
+    parser.add_argument("--output", type=Path, help="file of predictions")
     given = parser.parse_args()
     transformers.set_seed(1)
-    rows = load_from_disk(f"{given.data}/rows")
     tokenizer = AutoTokenizer.from_pretrained(f"{given.data}/tokenizer")
+    if given.task == "predict":
+        predict(given, tokenizer)
+    else:
+        train(given, tokenizer)
+
+
+def train(given: argparse.Namespace, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Train some steps on the rows that are in the folder."""
+    rows = load_from_disk(f"{given.data}/rows")
     if not given.best:
         rows = rows.map(
             lambda row: tokenizer.pad(row, "max_length", given.max_seq_length),
@@ -80,6 +92,51 @@ def main() -> None:
         collator: Any = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
     else:
         collator = DataCollatorWithPadding(tokenizer)
+    with trainer_of(given, tokenizer, rows, collator) as trainer:
+        trainer.train()
+
+
+def predict(given: argparse.Namespace, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Predict the texts that are in the folder, and write what was predicted in their order."""
+    with trainer_of(given, tokenizer, None, DataCollatorWithPadding(tokenizer)) as trainer:
+        step_clock.tick()
+        lines = Path(given.data, "texts.jsonl").read_text("utf-8").splitlines()
+        texts = [json.loads(line)["text"] for line in lines]
+        padding = False if given.best else "max_length"
+        rows = Dataset.from_dict({"text": texts}).map(
+            lambda batch: tokenizer(
+                batch["text"],
+                truncation=True,
+                max_length=given.max_seq_length,
+                padding=padding,
+                return_length=True,
+            ),
+            batched=True,
+            remove_columns=["text"],
+        )
+        order = list(range(len(texts)))
+        if given.best:
+            lengths = rows["length"]
+            order.sort(key=lambda number: lengths[number])
+            rows = rows.select(order)
+        logits = trainer.predict(rows.remove_columns("length")).predictions
+        scores = torch.tensor(logits).softmax(-1).tolist()
+        with given.output.open("w", encoding="utf-8") as file:
+            for _, text, score in sorted(
+                zip(order, (texts[n] for n in order), scores, strict=True)
+            ):
+                file.write(json.dumps({"text": text, "scores": score}) + "\n")
+        step_clock.tick()
+
+
+@contextmanager
+def trainer_of(
+    given: argparse.Namespace,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Dataset | None,
+    collator: Any,  # noqa: ANN401
+) -> Iterator[Trainer]:
+    """Make a Trainer with a new model; its folder goes with it."""
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             folder,
@@ -95,7 +152,7 @@ def main() -> None:
             train_sampling_strategy="group_by_length" if given.best else "random",
             seed=1,
         )
-        trainer = Trainer(
+        yield Trainer(
             model=model_of(given.task, given.size, tokenizer, given.attention),
             args=arguments,
             data_collator=collator,
@@ -103,12 +160,6 @@ def main() -> None:
             processing_class=tokenizer,
             callbacks=[Ticking()],
         )
-        if given.task == "predict":
-            began = time.monotonic()
-            trainer.predict(rows.sort("length") if given.best else rows)
-            print(f"predicted in {time.monotonic() - began:.2f} s")
-        else:
-            trainer.train()
 
 
 if __name__ == "__main__":

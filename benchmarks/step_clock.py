@@ -30,3 +30,17 @@ class StepClock(Callback):
         """Tick."""
         del trainer, pl_module, outputs, batch, batch_idx
         tick()
+
+
+class PredictClock(Callback):
+    """Ticks when prediction begins and when it has ended."""
+
+    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Tick."""
+        del trainer, pl_module
+        tick()
+
+    def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Tick."""
+        del trainer, pl_module
+        tick()

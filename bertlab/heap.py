@@ -6,19 +6,21 @@ import sys
 from functools import cache
 
 # parameters of mallopt(3)
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
 
 
 def keep_freed_memory() -> None:
     """Have freed memory kept for what is allocated next.
 
     glibc asks the system for every large tensor anew, which clears its pages: a tenth of a training
-    step on a CPU. Does nothing where there is no glibc, and where the user has set one of its
-    variables (``MALLOC_…``).
+    step on a CPU. All threads share one heap, so that the backward pass takes what the forward pass
+    freed; with a heap for each, as is glibc's way, memory was twice as large. Does nothing where
+    there is no glibc, and where the user has set one of its variables (``MALLOC_…``).
     """
     library = _glibc()
     if library is None or any(name.startswith("MALLOC_") for name in os.environ):
         return
+    library.mallopt(_ARENA_MAX, 1)
     library.mallopt(_MMAP_MAX, 0)
     library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
     library.mallopt(_TOP_PAD, 2**26)
