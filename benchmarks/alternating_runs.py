@@ -2,6 +2,8 @@
 
 import itertools
 import os
+import re
+import resource
 import statistics
 import subprocess
 import sys
@@ -50,7 +52,7 @@ class Measured:
         first_step: seconds from the start of the process to the end of the first step.
         wall: seconds of the whole process.
         cpu: user and system seconds of the whole process.
-        peak_mb: largest resident memory of the process itself.
+        peak_mb: largest resident memory of the process itself; on a GPU, largest of its own.
         gemm: the GEMM peak of the same round, in FLOP/s.
     """
 
@@ -63,20 +65,22 @@ class Measured:
     gemm: float
 
 
-def alternate(arms: Sequence[Arm], rounds: int, warm_up: int) -> dict[str, list[Measured]]:
+def alternate(
+    arms: Sequence[Arm], rounds: int, warm_up: int, peak_arguments: Sequence[str] = ()
+) -> dict[str, list[Measured]]:
     """Run all arms in turn, ``rounds`` times; the GEMM peak is measured before each round."""
     print(f"load average {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores, {rounds} rounds")
     found: dict[str, list[Measured]] = {arm.name: [] for arm in arms}
     for _ in range(rounds):
-        gemm = measured_gemm_peak()
+        gemm = measured_gemm_peak(peak_arguments)
         for arm in arms:
             found[arm.name].append(run_once(arm, warm_up, gemm))
     return found
 
 
-def measured_gemm_peak() -> float:
+def measured_gemm_peak(arguments: Sequence[str]) -> float:
     """Return the FLOP/s of matrix products in a fresh process."""
-    command = [sys.executable, HERE / "gemm_peak.py"]
+    command = [sys.executable, HERE / "gemm_peak.py", *arguments]
     return 1e9 * float(subprocess.run(command, check=True, capture_output=True).stdout)
 
 
@@ -93,11 +97,13 @@ def run_once(arm: Arm, warm_up: int, gemm: float) -> Measured:
             process = subprocess.Popen(
                 command, env=os.environ | extra, stdout=file, stderr=subprocess.STDOUT
             )
-            _, status, usage = os.wait4(process.pid, 0)
+            peak_kb, status, usage = watch(process.pid)
         wall = time.monotonic() - began
         if status:
             raise SystemExit(f"{arm.name} failed:\n{log.read_text()[-3000:]}")
-        times = [float(line) for line in ticks.read_text().split()]
+        lines = [line.split() for line in ticks.read_text().splitlines()]
+    times = [float(seconds) for seconds, _ in lines]
+    gpu_peak = max((int(memory) for _, memory in lines), default=0)
     steady = times[warm_up - 1 :] if times else []
     steps = [after - before for before, after in itertools.pairwise(steady)]
     nothing = float("nan")
@@ -107,9 +113,24 @@ def run_once(arm: Arm, warm_up: int, gemm: float) -> Measured:
         first_step=times[0] - began if times else nothing,
         wall=wall,
         cpu=usage.ru_utime + usage.ru_stime,
-        peak_mb=usage.ru_maxrss / 1024,
+        peak_mb=gpu_peak / 2**20 if gpu_peak else peak_kb / 1024,
         gemm=gemm,
     )
+
+
+def watch(process: int) -> tuple[int, int, resource.struct_rusage]:
+    """Wait for the end of a process; return its largest resident memory in KB, status and usage.
+
+    The kernel's ``ru_maxrss`` begins with what this process has, so it cannot be used.
+    """
+    peak = 0
+    while True:
+        ended, status, usage = os.wait4(process, os.WNOHANG)
+        if ended:
+            return peak, status, usage
+        found = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{process}/status").read_text())
+        peak = int(found[1]) if found else peak
+        time.sleep(0.1)
 
 
 def print_comparison(

@@ -15,7 +15,7 @@ from bertlab.training_parser import add_data, add_model, add_run, add_trainer
 # of no concern to what a run computes
 _RUN_KEYS = ("run_dir", "seeds", "against_scratch", "keep_predictions")
 _NOT_RECORDED = (*_RUN_KEYS, "ckpt_path", "config", "output", "output_format")
-_FIT_ONLY = ("checkpoint", "max_tokens", "on_nonfinite", *_RUN_KEYS)
+_FIT_ONLY = ("checkpoint", "max_tokens", "on_nonfinite", "compile", *_RUN_KEYS)
 
 
 def resolve_arguments(argv: Sequence[str]) -> tuple[Composition, Config]:

@@ -17,6 +17,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.optim import Optimizer
 
+from bertlab.encoders.base import layers_of
+
 _STEPS = ("training_step", "validation_step", "test_step", "predict_step")
 
 
@@ -90,10 +92,8 @@ def shard(module: LightningModule, encoder: nn.Module, mesh: DeviceMesh) -> None
     """
     if isinstance(module, FSDPModule):
         return
-    for layers in encoder.modules():
-        if isinstance(layers, nn.ModuleList):
-            for layer in layers:
-                fully_shard(layer, mesh=mesh)
+    for layer in layers_of(encoder):
+        fully_shard(layer, mesh=mesh)
     fully_shard(module, mesh=mesh)
     for name in _STEPS:
         register_fsdp_forward_method(module, name)

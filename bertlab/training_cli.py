@@ -14,6 +14,7 @@ from bertlab.best_checkpoint import check_early_stopping, choose_monitor, record
 from bertlab.callbacks.run_record import RunRecord, check_same_computation
 from bertlab.callbacks.stop_on_sigterm import StopOnSigterm
 from bertlab.checkpoints.warm_start import apply_warm_start
+from bertlab.compilation import compile_layers
 from bertlab.composition import Composition, compose
 from bertlab.data.task_data import TaskData
 from bertlab.data.tokenizer import WordPieceTokenizer
@@ -194,6 +195,8 @@ class TrainingCLI(LightningCLI):
         self.datamodule.check_division(trainer.world_size, trainer.accumulate_grad_batches)
         self._choose_best_by()
         self.model.on_nonfinite = self.config.on_nonfinite
+        if self.config.compile:
+            compile_layers(self.model.encoder)
 
     def fit(self) -> int:
         """Train, evaluate once more at the end, and print where everything is."""

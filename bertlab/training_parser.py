@@ -120,6 +120,12 @@ def add_run(parser: LightningArgumentParser, command: str) -> None:
             help="what to do at a step whose gradient is NaN or infinite; it is never taken",
         )
         parser.add_argument(
+            "--compile",
+            type=bool,
+            default=False,
+            help="compile the encoder's layers with torch.compile; needs a C++ compiler or a GPU",
+        )
+        parser.add_argument(
             "--seeds",
             type=int | list[int] | None,
             default=None,

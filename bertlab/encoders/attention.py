@@ -11,6 +11,7 @@ from bertlab.encoders.dropout import dropout as drop
 from bertlab.packed_batch import PackedBatch
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # kernels of varying shape, as they are
 def packed_attention(
     qkv: Tensor, batch: PackedBatch, num_heads: int, dropout: float, causal: bool
 ) -> Tensor:

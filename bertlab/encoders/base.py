@@ -43,3 +43,9 @@ class Encoder(nn.Module, ABC):
             batch: T tokens of B sequences, laid end to end; no sequence sees another.
             all_layers: also return the hidden states of every layer.
         """
+
+
+def layers_of(encoder: nn.Module) -> list[nn.Module]:
+    """Return what an encoder calls one after the other: the members of its ``nn.ModuleList``s."""
+    lists = [each for each in encoder.modules() if isinstance(each, nn.ModuleList)]
+    return [layer for each in lists for layer in each]

@@ -28,9 +28,11 @@ def dropout(values: Tensor, probability: float) -> Tensor:
     """
     if values.device.type != "cpu" or not 0 < probability < 1:
         return F.dropout(values, probability)
-    return values * dropout_noise(values, probability)
+    noise: Tensor = dropout_noise(values, probability)
+    return values * noise
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # NumPy draws the bits
 def dropout_noise(values: Tensor, probability: float) -> Tensor:
     """Return what dropout multiplies CPU ``values`` by: 0, or 1 over the share that is kept."""
     dropped = min(max(round(probability * LEVELS), 1), LEVELS - 1)
