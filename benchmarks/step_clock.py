@@ -38,8 +38,9 @@ class StepClock(Callback):
         batch_idx: int,
     ) -> None:
         """Tick."""
-        del trainer, pl_module, outputs, batch, batch_idx
-        tick()
+        del pl_module, outputs, batch, batch_idx
+        if trainer.is_global_zero:
+            tick()
 
 
 class PredictClock(Callback):
