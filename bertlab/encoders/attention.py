@@ -18,15 +18,18 @@ def packed_attention(
     """Scaled dot-product attention; a token sees the tokens of its own sequence only.
 
     Args:
-        qkv: ``(T, 3 * H)`` queries, keys and values side by side.
+        qkv: ``(T, 3 * H)`` queries, keys and values side by side; more rows may follow.
         batch: gives the borders of the B sequences.
         num_heads: A; H / A is the size of a head.
         dropout: probability of dropping an attention weight; 0 in evaluation.
         causal: mask what is to the right.
 
     Returns:
-        ``(T, H)``, in the dtype of ``qkv``.
+        ``(T, H)``, in the dtype of ``qkv``; any finite values in the rows that followed.
     """
+    tokens = len(batch.input_ids)
+    if len(qkv) > tokens:
+        return _padded_attention(qkv[:tokens], batch, num_heads, dropout, causal, filled=True)
     if qkv.is_cuda and dropout == 0.0 and _has_flash(qkv.dtype):
         return _varlen_attention(qkv, batch, num_heads, causal)
     return _padded_attention(qkv, batch, num_heads, dropout, causal)
@@ -51,7 +54,12 @@ def _varlen_attention(qkv: Tensor, batch: PackedBatch, num_heads: int, causal: b
 
 
 def _padded_attention(
-    qkv: Tensor, batch: PackedBatch, num_heads: int, dropout: float, causal: bool
+    qkv: Tensor,
+    batch: PackedBatch,
+    num_heads: int,
+    dropout: float,
+    causal: bool,
+    filled: bool = False,
 ) -> Tensor:
     rows, longest = len(batch), batch.max_seqlen
     equal_lengths = rows * longest == len(qkv)
@@ -70,6 +78,8 @@ def _padded_attention(
             query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal and mask is None
         )
     attended = attended.transpose(1, 2).reshape(rows * longest, -1)
+    if filled:
+        return attended[batch.filled_index]
     return attended if equal_lengths else attended[batch.padded_index]
 
 

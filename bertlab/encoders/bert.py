@@ -14,7 +14,7 @@ from bertlab.encoders.dropout import Dropout
 from bertlab.encoders.initialization import initialize
 from bertlab.encoders.packed_lstm import final_states, packed_lstm
 from bertlab.errors import ConfigError
-from bertlab.packed_batch import EncoderOutput, PackedBatch, first_token, last_token
+from bertlab.packed_batch import EncoderOutput, PackedBatch, filled, first_token, last_token
 
 Preset = Literal["tiny", "mini", "small", "medium", "base", "large"]
 
@@ -165,12 +165,17 @@ class BertEncoder(Encoder):
 
     def forward(self, batch: PackedBatch, all_layers: bool = False) -> EncoderOutput:
         """Encode T packed tokens into ``(T, H)`` hidden states."""
-        hidden = self.dropout(self.embedding_norm(self._embed(batch)))
-        layers = [hidden]
+        hidden = self._embed(batch)
+        tokens = len(hidden)
+        if hidden.device.type == "cpu":
+            hidden = filled(hidden)
+        hidden = self.dropout(self.embedding_norm(hidden))
+        layers = [hidden[:tokens]]
         for layer in self.layers:
             hidden = layer(hidden, batch)
             if all_layers:
-                layers.append(hidden)
+                layers.append(hidden[:tokens])
+        hidden = hidden[:tokens]
         if self.bilstm_layers:
             hidden = packed_lstm(self.bilstm, hidden, batch.lengths)
         return EncoderOutput(

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import BertConfig, BertModel
 
+from bertlab import packed_batch
 from bertlab.encoders.bert import BertEncoder, sinusoidal_positions
 from bertlab.errors import ConfigError
 from bertlab.packed_batch import PackedBatch, pack
@@ -210,3 +211,26 @@ def test_bfloat16_autocast_stays_close() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         rounded = ours(batch).tokens
     assert torch.allclose(rounded.float(), exact, atol=0.15)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("lengths", [[64], [5, 5], [20, 30, 14], [70, 3], [1]])
+def test_rows_that_fill_a_batch_change_nothing(lengths: list[int], causal: bool) -> None:
+    torch.manual_seed(0)
+    batch = pack([list(range(1, n + 1)) for n in lengths])
+    encoder = BertEncoder(100, "tiny", causal=causal, hidden_dropout_prob=0.0)
+    results = []
+    for fill in (1, 64):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(packed_batch, "FILL", fill)
+            vars(batch).pop("filled_index", None)
+            encoder.zero_grad()
+            encoder.eval()
+            output = encoder(batch, all_layers=True)
+            assert output.all_layers is not None
+            assert [len(layer) for layer in output.all_layers] == [sum(lengths)] * 3
+            (output.tokens.square().sum() + output.pooled.sum()).backward()
+            gradients = [p.grad.clone() for p in encoder.parameters() if p.grad is not None]
+            results.append([output.tokens.detach(), *output.all_layers, *gradients])
+    for one, other in zip(*results, strict=True):
+        assert torch.allclose(one, other, rtol=1e-4, atol=1e-5)
