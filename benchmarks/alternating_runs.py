@@ -71,10 +71,12 @@ def alternate(
     """Run all arms in turn, ``rounds`` times; the GEMM peak is measured before each round."""
     print(f"load average {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores, {rounds} rounds")
     found: dict[str, list[Measured]] = {arm.name: [] for arm in arms}
-    for _ in range(rounds):
+    for number in range(rounds):
         gemm = measured_gemm_peak(peak_arguments)
         for arm in arms:
-            found[arm.name].append(run_once(arm, warm_up, gemm))
+            run = run_once(arm, warm_up, gemm)
+            found[arm.name].append(run)
+            print(f"round {number + 1}: {arm.name}: {run.steady:.3f} s", flush=True)
     return found
 
 

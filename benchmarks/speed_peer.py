@@ -158,7 +158,6 @@ def trainer_of(
             use_cpu=not on_gpu,
             bf16=given.bf16 or (given.best and on_gpu),
             torch_compile=given.best and on_gpu,
-            optim="adamw_torch_fused" if given.best and on_gpu else "adamw_torch",
             train_sampling_strategy="group_by_length" if given.best else "random",
             seed=1,
         )

@@ -12,7 +12,7 @@ from bertlab.errors import ConfigError
 
 Match = re.Match[str]
 _MAX_SHOWN = 80
-_MAX_LISTED = 8
+_MAX_LISTED = 10
 
 
 def parse_arguments(

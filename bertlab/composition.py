@@ -33,6 +33,7 @@ class Composition:
         metrics: entry-point names of further metrics.
         head: entry-point name of the head, for fine-tuning; there are no objectives then.
         init_from: ``model.init_from``, if given anywhere.
+        init_optimizer: ``model.init_optimizer``.
         ckpt_path: ``--ckpt_path``, if given.
         run_dir: ``run_dir``, if given anywhere.
     """
@@ -46,6 +47,7 @@ class Composition:
     metrics: list[str] = field(default_factory=list)
     head: str | None = None
     init_from: str | None = None
+    init_optimizer: bool = False
     ckpt_path: str | None = None
     run_dir: str | None = None
 
@@ -101,6 +103,7 @@ def _add_content(plan: Composition, path: Path, content: Config) -> None:
     if model.get("metrics") is not None:
         model["metrics"] = _name_metrics(plan, model["metrics"], f"{path}: ")
     plan.init_from = model.get("init_from", plan.init_from)
+    plan.init_optimizer = model.get("init_optimizer", plan.init_optimizer) is True
     plan.run_dir = content.get("run_dir", plan.run_dir)
     plan.files.append((path, content))
 
@@ -134,6 +137,8 @@ def _add_argument(plan: Composition, key: str, value: str | None, tokens: list[s
     else:
         if key == "--model.init_from":
             plan.init_from = None if value == "null" else value
+        elif key == "--model.init_optimizer":
+            plan.init_optimizer = (value or "").lower() == "true"
         elif key == "--run_dir":
             plan.run_dir = value
         plan.arguments += tokens

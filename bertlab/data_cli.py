@@ -19,6 +19,7 @@ from bertlab.data.token_store import TokenStore
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.data.wordpiece_training import train_wordpiece
 from bertlab.errors import CorpusError, OutputError
+from bertlab.gone_folder import naming_gone_folder
 from bertlab.printed_tables import print_table
 from bertlab.run_directory import write_json
 from bertlab.whole_folder import whole_folder
@@ -107,16 +108,21 @@ def make_store(
     check_max_seq_length(max_seq_length)
     loaded, folder = WordPieceTokenizer.load(Path(tokenizer)), Path(output)
     store = _made_before(folder, source, loaded) or prepare(source, loaded, folder, workers)
+    with naming_gone_folder(folder):
+        rows = _report(store, max_seq_length)
+    print_table(output, rows)
+
+
+def _report(store: TokenStore, max_seq_length: int) -> list[tuple[str, str]]:
+    """Return the data report; write what BERT's sampling makes of the store beside it."""
     report = StoreReport.from_json((store.path / "report.json").read_text("utf-8"))
     rows = report.rows()
     try:
         sampling = report_pretraining(store, max_seq_length)
     except CorpusError as error:  # the store is good for other input formats
-        rows.append(("BERT's sampling", f"not possible: {error}"))
-    else:
-        write_json(store.path / "sampling.json", asdict(sampling))
-        rows += sampling.rows()
-    print_table(output, rows)
+        return [*rows, ("BERT's sampling", f"not possible: {error}")]
+    write_json(store.path / "sampling.json", asdict(sampling))
+    return [*rows, *sampling.rows()]
 
 
 def _made_before(folder: Path, source: Corpus, tokenizer: WordPieceTokenizer) -> TokenStore | None:

@@ -12,14 +12,14 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pluggy
 
 from bertlab.errors import BertlabError, PluginError, nearest, warn
-from bertlab.plugins import CONTRACT, contract_of, entry_package
+from bertlab.plugins import CONTRACT, contract_of, entry_package, entry_points_of
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
@@ -106,7 +106,7 @@ def hook_modules() -> HookModules:
     """Load every installed hook module, one by one; one that fails is left out with a warning."""
     loaded = HookModules(pluggy.PluginManager("bertlab"))
     loaded.manager.add_hookspecs(sys.modules[__name__])
-    for entry in entry_points(group=GROUP):
+    for entry in entry_points_of(GROUP):
         try:
             if entry.dist is not None and (contract := contract_of(entry.dist.name)) != CONTRACT:
                 raise PluginError(

@@ -12,21 +12,16 @@ from torchmetrics import Metric
 
 from bertlab.data.task_data import TaskData
 from bertlab.encoders.base import Encoder
-from bertlab.errors import ConfigError, NumericalError, warn
+from bertlab.errors import NumericalError, warn
 from bertlab.evaluation import EvaluationSet
 from bertlab.heads.base import Head
 from bertlab.labelled_rows import Row
-from bertlab.optimization import (
-    AdamWConfig,
-    build_optimizer,
-    build_schedule,
-    build_timed_schedule,
-    freeze_layers,
-    run_timer,
-)
+from bertlab.learning_rate_schedule import build_schedule, build_timed_schedule, run_timer
+from bertlab.optimization import AdamWConfig, build_optimizer, freeze_layers
+from bertlab.optimizer_state import OptimizerState
 from bertlab.packed_batch import EncoderOutput, PackedBatch
 from bertlab.sharding import shard
-from bertlab.tasks import Objective, Task, TaskContext
+from bertlab.tasks import Objective, Task, TaskContext, check_tasks
 
 
 class BertModule(LightningModule):
@@ -74,6 +69,7 @@ class BertModule(LightningModule):
         if not any(task.uses_pooled for task in tasks.values()):
             encoder.pooler.requires_grad_(False)  # DDP waits for the gradient of what may have one
         self.optimizer_config = optimizer
+        self.continued: OptimizerState | None = None  # of an earlier phase
         self.evaluations = nn.ModuleList(
             EvaluationSet(tasks, name, rows, metrics or {})
             for name, rows in (evaluation_rows or {"": ()}).items()
@@ -186,11 +182,16 @@ class BertModule(LightningModule):
         """Return AdamW and its schedule, stepped once an optimiser step."""
         fused = self.trainer.precision != "16-mixed"  # Lightning cannot clip a fused fp16 step
         optimizer = build_optimizer(self.optimizer_config, self, fused)
-        steps, timer = self.trainer.estimated_stepping_batches, run_timer(self.trainer)
-        if steps == float("inf") and timer is not None:
-            schedule = build_timed_schedule(self.optimizer_config, optimizer, timer)
+        done = 0
+        if self.continued is not None:
+            self.continued.load(self, optimizer)
+            done, self.continued = self.continued.steps, None  # twice the size of the weights
+        config, timer = self.optimizer_config, run_timer(self.trainer)
+        steps = self.trainer.estimated_stepping_batches
+        if steps == float("inf") and timer is not None and config.schedule_steps is None:
+            schedule = build_timed_schedule(config, optimizer, timer)
         else:
-            schedule = build_schedule(self.optimizer_config, optimizer, steps)
+            schedule = build_schedule(config, optimizer, steps, done)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def configure_gradient_clipping(
@@ -282,35 +283,6 @@ class BertModule(LightningModule):
             self.log("train/loss", values.sum(), prog_bar=True, batch_size=len(batch))
             for name, value in zip(self._step_loss, values, strict=True):
                 self.log(f"train/{name}/loss", value, batch_size=len(batch))
-
-
-def check_tasks(tasks: Mapping[str, Task], encoder: Encoder) -> None:
-    """Raise ConfigError if the tasks do not go together or with the encoder."""
-    if not tasks:
-        raise ConfigError("model.objectives: found none, expected at least one, e.g. [mlm, nsp]")
-    for name in tasks:
-        if hasattr(nn.ModuleDict, name) or "." in name:
-            raise ConfigError(
-                f"{name} cannot be the name of a task: torch uses it; rename the plugin"
-            )
-    objectives = {name: task for name, task in tasks.items() if isinstance(task, Objective)}
-    for does, words in (
-        ("corrupts_input", "overwrite the input"),
-        ("rearranges_input", "move the text of the input"),
-    ):
-        writers = [name for name, objective in objectives.items() if getattr(objective, does)]
-        if len(writers) > 1:
-            raise ConfigError(
-                f"model.objectives: {' and '.join(writers)} both {words}; keep one of them"
-            )
-    for name, objective in objectives.items():
-        needed = objective.requires_causal
-        if needed is not None and needed != encoder.causal:
-            direction = "left-to-right" if needed else "bidirectional"
-            raise ConfigError(
-                f"model.objectives.{name} needs a {direction} encoder, but model.encoder.causal is "
-                f"{str(encoder.causal).lower()}" + (" (or undone by bilstm_layers)" * needed)
-            )
 
 
 def metric_name(stage: str, task: str, evaluation: str, metric: str) -> str:

@@ -1,17 +1,12 @@
-"""AdamW and the learning-rate schedule of the paper (app. A.2), and what fine-tuning may vary."""
+"""AdamW as the paper sets it (app. A.2), and what fine-tuning may vary."""
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
-from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.callbacks import Timer
 from torch import nn
 from torch.optim import AdamW
-from torch.optim.lr_scheduler import LambdaLR
 
 from bertlab.errors import ConfigError
 
@@ -29,6 +24,8 @@ class AdamWConfig:
         weight_decay: decoupled weight decay; not applied to biases and LayerNorms.
         warmup_steps: optimiser steps of linear warm-up from 0; below 1, a share of all steps.
         schedule: what follows warm-up: ``linear`` decay to 0 at the last step, or ``constant``.
+        schedule_steps: steps that the schedule is made for, if this run is a part of them (paper:
+            1,000,000, of which 900,000 in the first phase); by default those of the run.
         layer_decay: factor on the learning rate from each layer of the encoder to the one below
             (Sun et al. 2019): head and pooler learn at ``learning_rate``, the top layer at
             ``learning_rate * layer_decay``, the lowest of L at ``layer_decay ** L``, embeddings at
@@ -43,6 +40,7 @@ class AdamWConfig:
     weight_decay: float = 0.01
     warmup_steps: float = 0.01
     schedule: Literal["linear", "constant"] = "linear"
+    schedule_steps: int | None = None
     layer_decay: float = 1.0
     frozen_layers: int | Literal["all"] | None = None
 
@@ -66,6 +64,10 @@ class AdamWConfig:
             raise ConfigError(
                 f"model.optimizer.warmup_steps: found {self.warmup_steps}, expected a whole number "
                 "of steps, or a share of all steps below 1"
+            )
+        if self.schedule_steps is not None and self.schedule_steps < 1:
+            raise ConfigError(
+                f"model.optimizer.schedule_steps: found {self.schedule_steps}, expected 1 or more"
             )
         if not 0 < self.layer_decay <= 1:
             raise ConfigError(
@@ -182,93 +184,3 @@ def split_by_weight_decay(
         [parameter for parameter in trainable if id(parameter) not in plain],
         [parameter for parameter in trainable if id(parameter) in plain],
     )
-
-
-def check_schedule(config: AdamWConfig, endless: bool, timed: bool = False) -> None:
-    """Raise ConfigError if the schedule needs an end and the run has none.
-
-    Args:
-        config: warm-up and shape.
-        endless: no number of steps ends the run.
-        timed: its end is a time (``trainer.max_time``), which the schedule then follows.
-    """
-    if not endless:
-        return
-    if timed and config.warmup_steps >= 1:
-        raise ConfigError(
-            f"model.optimizer.warmup_steps: found {config.warmup_steps:g}, expected a share below "
-            "1, of the time, where trainer.max_time ends the run"
-        )
-    if not timed and (config.schedule == "linear" or 0 < config.warmup_steps < 1):
-        raise ConfigError(
-            "model.optimizer.schedule: linear decay and a warm-up share need the number of steps; "
-            "set trainer.max_steps or trainer.max_epochs, or schedule: constant with whole "
-            "warmup_steps"
-        )
-
-
-def build_schedule(config: AdamWConfig, optimizer: AdamW, total_steps: float) -> LambdaLR:
-    """Return the schedule, to be stepped once an optimiser step.
-
-    Args:
-        config: peak, warm-up and shape.
-        optimizer: whose learning rate it sets.
-        total_steps: steps of the whole run; infinite only if the schedule is constant.
-
-    Raises:
-        ConfigError: if the schedule needs an end and the run has none.
-    """
-    endless = total_steps == float("inf") or total_steps < 0
-    check_schedule(config, endless)
-    warmup = config.warmup_steps
-    if warmup < 1:
-        warmup = 0 if endless else round(warmup * total_steps)
-    factor: Callable[[int], float] = partial(
-        learning_rate_factor,
-        warmup_steps=int(warmup),
-        total_steps=total_steps,
-        decay=config.schedule == "linear",
-    )
-    return LambdaLR(optimizer, factor)
-
-
-def build_timed_schedule(config: AdamWConfig, optimizer: AdamW, timer: Timer) -> LambdaLR:
-    """Return a schedule whose warm-up and decay follow the clock, to be stepped once a step.
-
-    Args:
-        config: peak, warm-up (a share of the time) and shape.
-        optimizer: whose learning rate it sets.
-        timer: ends the run.
-
-    Raises:
-        ConfigError: if the warm-up is a number of steps.
-    """
-    check_schedule(config, endless=True, timed=True)
-    end = timer.time_elapsed() + (timer.time_remaining() or 0.0)
-    factor: Callable[[float], float] = partial(
-        learning_rate_factor,
-        warmup_steps=config.warmup_steps * end,
-        total_steps=end,
-        decay=config.schedule == "linear",
-    )
-    return LambdaLR(optimizer, lambda _: factor(timer.time_elapsed()))
-
-
-def run_timer(trainer: Trainer) -> Timer | None:
-    """Return what ends a run by ``trainer.max_time``; None if nothing does."""
-    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
-    return next((each for each in callbacks if isinstance(each, Timer)), None)
-
-
-def learning_rate_factor(
-    step: float, warmup_steps: float, total_steps: float, decay: bool
-) -> float:
-    """Return the share of the peak at an optimiser step counted from 0, as Hugging Face does.
-
-    Steps may also be seconds.
-    """
-    if step < warmup_steps:
-        return step / warmup_steps
-    if not decay:
-        return 1.0
-    return max(0.0, (total_steps - step) / max(1.0, total_steps - warmup_steps))

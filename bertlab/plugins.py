@@ -10,8 +10,8 @@ import re
 import sys
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import Distribution, EntryPoint, entry_points
-from typing import Literal
+from importlib.metadata import Distribution, EntryPoint, EntryPoints, entry_points
+from typing import Any, Literal
 
 from bertlab.errors import PluginError, UnknownPluginError, nearest
 
@@ -62,9 +62,20 @@ class Plugin:
 
 
 @cache
+def _all_entry_points() -> Any:  # noqa: ANN401  of another class before Python 3.12
+    return entry_points()  # reads a file of each installed package
+
+
+def entry_points_of(group: str) -> EntryPoints:
+    """Return what installed packages name under a group; nothing is imported."""
+    found: EntryPoints = _all_entry_points().select(group=group)
+    return found
+
+
+@cache
 def listed(kind: Kind) -> tuple[Plugin, ...]:
     """Return all that is installed of a kind, by name, those that cannot be used as well."""
-    found = [_plugin(kind, entry) for entry in entry_points(group=GROUPS[kind])]
+    found = [_plugin(kind, entry) for entry in entry_points_of(GROUPS[kind])]
     return tuple(
         sorted(found, key=lambda each: (each.name, each.package != OWN_PACKAGE, each.package))
     )
@@ -81,6 +92,8 @@ def installed(kind: Kind) -> dict[str, Plugin]:
 
 def forget_installed() -> None:
     """Read the entry points anew; for tests, and after a package was installed."""
+    _all_entry_points.cache_clear()
+    _name_and_version.cache_clear()
     listed.cache_clear()
     installed.cache_clear()
     contract_of.cache_clear()
@@ -161,8 +174,13 @@ def import_class(plugin: Plugin, base: type) -> tuple[type, str]:
 
 def entry_package(entry: EntryPoint) -> tuple[str, str]:
     """Return the name and the version of the distribution that brings an entry point."""
-    distribution = entry.dist
-    return (distribution.name, distribution.version) if distribution else ("unknown", "unknown")
+    return ("unknown", "unknown") if entry.dist is None else _name_and_version(entry.dist)
+
+
+@cache
+def _name_and_version(distribution: Distribution) -> tuple[str, str]:
+    metadata = distribution.metadata  # parsed anew each time it is asked for
+    return metadata["Name"], metadata["Version"]
 
 
 @cache

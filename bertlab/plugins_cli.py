@@ -4,7 +4,6 @@ import importlib
 import inspect
 import sys
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import Any
 
 from bertlab import hooks
@@ -16,6 +15,7 @@ from bertlab.plugins import (
     Kind,
     Plugin,
     entry_package,
+    entry_points_of,
     hindrance,
     import_class,
     listed,
@@ -94,7 +94,7 @@ def list_plugins() -> int:
         [plugin.kind, plugin.name, f"{plugin.package} {plugin.version}", hindrance(plugin) or ""]
         for plugin in _all()
     ]
-    for entry in entry_points(group=hooks.GROUP):
+    for entry in entry_points_of(hooks.GROUP):
         rows.append(["hooks", entry.name, " ".join(entry_package(entry)), ""])
     headings = ["kind", "name", "package", "cannot be used"]
     if not any(row[-1] for row in rows):
@@ -132,7 +132,7 @@ def check_plugins() -> int:
     """Import every plugin and print what is wrong with any; return 2 if one is broken."""
     findings = [_check(plugin) for plugin in _all()]
     left_out = hooks.hook_modules().left_out
-    for entry in entry_points(group=hooks.GROUP):
+    for entry in entry_points_of(hooks.GROUP):
         reason = left_out.get(entry, "")
         findings.append(Finding(hooks.name_of(entry), reason, bool(reason)))
     for finding in findings:

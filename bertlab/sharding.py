@@ -62,15 +62,22 @@ class FullyShardedStrategy(ModelParallelStrategy):
         )
         options = StateDictOptions(full_state_dict=True)
         set_model_state_dict(self.model, checkpoint["state_dict"], options=options)
-        names = {parameter: name for name, parameter in self.model.named_parameters()}
         for optimizer, state in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
-            numbers = [number for group in state["param_groups"] for number in group["params"]]
-            parameters = [each for group in optimizer.param_groups for each in group["params"]]
-            name_of = {n: names[each] for n, each in zip(numbers, parameters, strict=True)}
-            set_optimizer_state_dict(
-                self.model, optimizer, _renamed(state, name_of), options=options
-            )
+            load_optimizer_state(self.model, optimizer, state)
         return checkpoint
+
+
+def load_optimizer_state(module: nn.Module, optimizer: Optimizer, state: dict[str, Any]) -> None:
+    """Load an optimiser's ``state_dict``, of which each process takes its part of the weights."""
+    if not isinstance(module, FSDPModule):
+        optimizer.load_state_dict(state)
+        return
+    names = {parameter: name for name, parameter in module.named_parameters()}
+    numbers = [number for group in state["param_groups"] for number in group["params"]]
+    parameters = [each for group in optimizer.param_groups for each in group["params"]]
+    name_of = {n: names[each] for n, each in zip(numbers, parameters, strict=True)}
+    options = StateDictOptions(full_state_dict=True)
+    set_optimizer_state_dict(module, optimizer, _renamed(state, name_of), options=options)
 
 
 def _renamed(state: dict[str, Any], names: dict[Any, Any]) -> dict[str, Any]:

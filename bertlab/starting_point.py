@@ -10,7 +10,7 @@ from bertlab.checkpoints.run_checkpoint import (
     find_checkpoint,
     read_run_checkpoint,
 )
-from bertlab.checkpoints.warm_start import WarmStart, read_warm_start
+from bertlab.checkpoints.warm_start import WarmStart, apply_warm_start, read_warm_start
 from bertlab.composition import Composition
 from bertlab.config_files import Config, differences
 from bertlab.data.task_data import TaskData
@@ -19,6 +19,7 @@ from bertlab.errors import CheckpointError, ConfigError, TokenizerError
 from bertlab.labelled_rows import Labels
 from bertlab.model_building import build_metrics, restore_module
 from bertlab.module import BertModule
+from bertlab.optimization import build_optimizer
 from bertlab.run_directory import MANIFEST
 from bertlab.tasks import Task
 
@@ -92,6 +93,26 @@ class StartingPoint:
         metrics = build_metrics(config["model"])
         return restore_module(self.checkpoint, tasks, data.evaluation_rows(), metrics)
 
+    def apply(self, module: BertModule) -> list[str]:
+        """Give a new module what a warm start brings; return what the user is to know of it.
+
+        Raises:
+            CheckpointError: if tensors differ.
+        """
+        if self.warm is None:
+            return []
+        report = apply_warm_start(self.warm, module)
+        lines = [f"initialised from {self.warm.source}: {len(report.loaded)} tensors"]
+        if report.newly_initialized:
+            lines.append(f"newly initialised: {', '.join(report.newly_initialized)}")
+        lines += [f"note: {note}" for note in report.notes]
+        state, self.warm.optimizer = self.warm.optimizer, None  # the module lets go of it, too
+        if state is not None:
+            state.check(module, build_optimizer(module.optimizer_config, module))
+            module.continued = state
+            lines.append(f"its optimiser goes on too, at step {state.steps:,} of the schedule")
+        return lines
+
     def _check_same(self, tokenizer: WordPieceTokenizer, given: str | None) -> None:
         assert self.warm is not None
         if given is not None and (
@@ -123,17 +144,26 @@ def find_starting_point(plan: Composition, command: str) -> StartingPoint:
         if plan.init_from is not None and not plan.encoder_named and start.encoder is not None:
             plan.encoder = start.encoder["name"]
         return start
-    if plan.init_from is not None:
-        warm = read_warm_start(plan.init_from)
-        if not plan.encoder_named:
-            plan.encoder = warm.encoder_name
-        elif plan.encoder != warm.encoder_name:
+    return StartingPoint(warm=_find_warm_start(plan))
+
+
+def _find_warm_start(plan: Composition) -> WarmStart | None:
+    """Read what ``model.init_from`` names; the encoder is that one's, if none is named."""
+    if plan.init_from is None:
+        if plan.init_optimizer:
             raise ConfigError(
-                f"model.encoder: found {plan.encoder}, but the encoder of model.init_from, "
-                f"{warm.source}, is {warm.encoder_name}; leave model.encoder.name out"
+                "model.init_optimizer: expected model.init_from beside it, with the run whose "
+                "optimiser is to go on"
             )
-        return StartingPoint(warm=warm)
-    return StartingPoint()
+        return None
+    warm = read_warm_start(plan.init_from, plan.init_optimizer)
+    if plan.encoder_named and plan.encoder != warm.encoder_name:
+        raise ConfigError(
+            f"model.encoder: found {plan.encoder}, but the encoder of model.init_from, "
+            f"{warm.source}, is {warm.encoder_name}; leave model.encoder.name out"
+        )
+    plan.encoder = warm.encoder_name
+    return warm
 
 
 def last_run(plan: Composition) -> Path | None:

@@ -1,6 +1,7 @@
 """What the encoder is trained or scored on: the contract that objectives and heads share."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -8,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
+from bertlab.errors import ConfigError
 from bertlab.packed_batch import EncoderOutput, PackedBatch, PackedSequences
 
 if TYPE_CHECKING:
@@ -127,3 +129,32 @@ class Objective(Task):
         input_ids=…)`` keeps the rest.
         """
         return batch
+
+
+def check_tasks(tasks: Mapping[str, Task], encoder: "Encoder") -> None:
+    """Raise ConfigError if the tasks do not go together or with the encoder."""
+    if not tasks:
+        raise ConfigError("model.objectives: found none, expected at least one, e.g. [mlm, nsp]")
+    for name in tasks:
+        if hasattr(nn.ModuleDict, name) or "." in name:
+            raise ConfigError(
+                f"{name} cannot be the name of a task: torch uses it; rename the plugin"
+            )
+    objectives = {name: task for name, task in tasks.items() if isinstance(task, Objective)}
+    for does, words in (
+        ("corrupts_input", "overwrite the input"),
+        ("rearranges_input", "move the text of the input"),
+    ):
+        writers = [name for name, objective in objectives.items() if getattr(objective, does)]
+        if len(writers) > 1:
+            raise ConfigError(
+                f"model.objectives: {' and '.join(writers)} both {words}; keep one of them"
+            )
+    for name, objective in objectives.items():
+        needed = objective.requires_causal
+        if needed is not None and needed != encoder.causal:
+            direction = "left-to-right" if needed else "bidirectional"
+            raise ConfigError(
+                f"model.objectives.{name} needs a {direction} encoder, but model.encoder.causal is "
+                f"{str(encoder.causal).lower()}" + (" (or undone by bilstm_layers)" * needed)
+            )

@@ -10,10 +10,9 @@ from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
-from bertlab.best_checkpoint import check_early_stopping, choose_monitor, record_best
+from bertlab.best_checkpoint import check_early_stopping, choose_monitor
 from bertlab.callbacks.run_record import RunRecord, check_same_computation
-from bertlab.callbacks.stop_on_sigterm import StopOnSigterm
-from bertlab.checkpoints.warm_start import apply_warm_start
+from bertlab.callbacks.stop_on_signal import StopOnSignal
 from bertlab.compilation import compile_layers
 from bertlab.composition import Composition, compose
 from bertlab.data.task_data import TaskData
@@ -21,29 +20,24 @@ from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.errors import CommandError
 from bertlab.heap import keep_freed_memory
 from bertlab.hooks import run_callbacks
+from bertlab.learning_rate_schedule import check_schedule, check_schedule_steps, run_timer
 from bertlab.model_building import build_encoder, build_metrics, build_tasks, check_lengths
-from bertlab.module import BertModule, check_tasks
-from bertlab.optimization import AdamWConfig, check_schedule, run_timer
+from bertlab.module import BertModule
+from bertlab.optimization import AdamWConfig
 from bertlab.plugins import installed
-from bertlab.predictions import open_sink, write_predictions
-from bertlab.printed_tables import print_table
 from bertlab.repeated_fit import find_repetition, fit_repeatedly
 from bertlab.resolved_config import parse_plan, plain_config
-from bertlab.results import held_out_results, print_results
 from bertlab.run_directory import (
-    COMPLAINTS,
     MANIFEST,
-    PREDICTIONS,
-    RESULTS,
     choose_run_directory,
     manifest,
-    write_json,
 )
 from bertlab.seeding import choose_seed
 from bertlab.starting_point import StartingPoint, find_starting_point
-from bertlab.tasks import Task, TaskContext
+from bertlab.tasks import Task, TaskContext, check_tasks
 from bertlab.trainer import make_trainer, quiet_lightning
-from bertlab.training_end import naming_losses, train
+from bertlab.training_commands import COMMANDS, how_to_go_on
+from bertlab.training_end import naming_losses
 from bertlab.training_length import is_endless, steps_for_tokens, training_size
 from bertlab.training_parser import (
     TRAINER_DEFAULTS,
@@ -73,9 +67,8 @@ def main(command: str, argv: list[str]) -> int:
     if start.checkpoint is not None and not plan.files:
         plan = compose(argv, base=start.checkpoint.config)
     cli = TrainingCLI(command, plan, start)
-    run = {"fit": cli.fit, "validate": cli.score, "test": cli.score, "predict": cli.predict}
-    with naming_losses(cli.trainer.world_size, cli.directory, cli.how_to_go_on):
-        return run[command]()
+    with naming_losses(cli.trainer.world_size, cli.directory, partial(how_to_go_on, cli)):
+        return COMMANDS[command](cli)
 
 
 class TrainingCLI(LightningCLI):
@@ -152,13 +145,9 @@ class TrainingCLI(LightningCLI):
             check_lengths(self.datamodule.max_seq_length, self.model.encoder)
         else:
             self.model = self._build(tasks, tokenizer)
-        if self.start.warm is not None and not self.config.model.from_scratch:
-            report = apply_warm_start(self.start.warm, self.model)
-            self._note(f"initialised from {self.start.warm.source}: {len(report.loaded)} tensors")
-            if report.newly_initialized:
-                self._note(f"newly initialised: {', '.join(report.newly_initialized)}")
-            for note in report.notes:
-                self._note(f"note: {note}")
+        if not self.config.model.from_scratch:
+            for line in self.start.apply(self.model):
+                self._note(line)
         self.datamodule.encode()
         if self.command == "fit":
             self._check_fit()
@@ -192,102 +181,22 @@ class TrainingCLI(LightningCLI):
             trainer.fit_loop.epoch_loop.max_steps = steps
         endless = is_endless(trainer.max_steps, trainer.max_epochs)
         check_schedule(self.model.optimizer_config, endless, run_timer(trainer) is not None)
+        done = 0 if self.model.continued is None else self.model.continued.steps
+        check_schedule_steps(self.model.optimizer_config, done, trainer.max_steps)
         self.datamodule.check_division(trainer.world_size, trainer.accumulate_grad_batches)
         self._choose_best_by()
         self.model.on_nonfinite = self.config.on_nonfinite
         if self.config.compile:
             compile_layers(self.model.encoder)
 
-    def fit(self) -> int:
-        """Train, evaluate once more at the end, and print where everything is."""
-        path = None if self.checkpoint is None else str(self.checkpoint.path)
-        if self.trainer.is_global_zero:
-            self._introduce()
-        fit = partial(
-            self.trainer.fit, self.model, self.datamodule, ckpt_path=path, weights_only=True
-        )
-        code = train(fit, self.trainer, self.directory, self._is_saved)
-        if code == 0:
-            self._finish()
-        return code
-
-    def score(self) -> int:
-        """Score the model on the held-out text, or on the validation or test sets."""
-        run = self.trainer.validate if self.command == "validate" else self.trainer.test
-        run(self.model, self.datamodule, verbose=False)
-        if self.trainer.is_global_zero:
-            stage = "val" if self.command == "validate" else "test"
-            title = "held-out text" if self.plan.head is None else f"{self.command} rows"
-            print_results(held_out_results(self.trainer, stage), title)
-            self._complain()
-        return 0
-
-    def predict(self) -> int:
-        """Print predictions as JSON lines, or write them to ``--output``, while they are made."""
-        sink = open_sink(self.config.output, self.config.output_format, self.model.head)
-        write_predictions(self.trainer, self.model, self.datamodule, sink)
-        return 0
-
-    def how_to_go_on(self) -> str:
-        """Return what is said to a user whose command lost a process or its disk."""
-        if self.command != "fit":
-            return ""
-        if not self._is_saved():
-            return " before the first checkpoint"
-        return f"; go on with: bertlab fit --ckpt_path {self.directory}"
-
-    def _is_saved(self) -> bool:
+    def is_saved(self) -> bool:
+        """Return whether there is a checkpoint to go on from."""
         return self.record.saved_step >= 0 or self.checkpoint is not None
 
     def _note(self, line: str) -> None:
         """Say where weights come from; predictions have the standard output for themselves."""
         if self.trainer.is_global_zero:
             (sys.stderr if self.command == "predict" else sys.stdout).write(line + "\n")
-
-    def _complain(self) -> None:
-        for complaint in self.model.complaints:
-            sys.stderr.write(f"warning: {complaint}\n")
-
-    def _finish(self) -> None:
-        """Save and score the last step, if no evaluation fell on it, and print the figures."""
-        step = self.trainer.global_step
-        resumed_step = None if self.checkpoint is None else self.checkpoint.global_step
-        saved = step in (self.record.saved_step, resumed_step)
-        if not saved and self.resolved["trainer"]["enable_checkpointing"] is not False:
-            self.trainer.save_checkpoint(self.directory / "checkpoints" / "last.ckpt")
-        if self.model.evaluated_step != step:
-            if step in self.model.history:  # logged before the run was resumed
-                self.trainer.loggers = []
-            self.trainer.validate(self.model, self.datamodule, verbose=False)
-        results = held_out_results(self.trainer, "val")
-        if self.config.keep_predictions:
-            self._keep_predictions()
-        if self.trainer.is_global_zero:
-            print_results(results, f"{self.directory}: step {step}")
-            if self.plan.head is not None:
-                best = record_best(self.trainer, self.model, self.directory)
-                if best is not None:
-                    _say(best)
-            self._complain()
-            if self.model.complaints:
-                write_json(self.directory / COMPLAINTS, self.model.complaints)
-            write_json(self.directory / RESULTS, results)  # the last: the run is whole
-
-    def _keep_predictions(self) -> None:
-        """Write what the last step predicts for the validation rows."""
-        self.datamodule.predict_validation()
-        sink = open_sink(str(self.directory / PREDICTIONS), "jsonl", self.model.head)
-        write_predictions(self.trainer, self.model, self.datamodule, sink)
-
-    def _introduce(self) -> None:
-        """Print the data report and what is about to run."""
-        for title, rows in self.datamodule.report_tables():
-            print_table(title, rows)
-        _say(
-            f"{self.directory}: {self.parameters:,} parameters, "
-            f"{self.datamodule.sequences_per_step()} sequences a step, "
-            f"seed {self.config.seed_everything}"
-        )
 
     @property
     def parameters(self) -> int:
@@ -313,10 +222,11 @@ class TrainingCLI(LightningCLI):
         if self.command != "fit":
             return make_trainer(settings)
         callbacks = run_callbacks(self.directory)
-        if settings["enable_checkpointing"] is not False:
-            place = self.config.checkpoint.dirpath or self.directory / "checkpoints"
+        place = Path(self.config.checkpoint.dirpath or self.directory / "checkpoints")
+        saves = settings["enable_checkpointing"] is not False
+        callbacks.append(StopOnSignal(place / "last.ckpt" if saves else None))
+        if saves:
             settings_here = {**dict(self.config.checkpoint), "dirpath": place, "monitor": None}
-            callbacks.append(StopOnSigterm(Path(place) / "last.ckpt"))
             callbacks.append(ModelCheckpoint(**settings_here))  # the monitor is known later
         return make_trainer(settings, self.directory, callbacks)
 
@@ -351,7 +261,3 @@ class TrainingCLI(LightningCLI):
         return RunRecord(
             self.directory, self.resolved, record, tokenizer, counts, data.labels, goes_on
         )
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")

@@ -10,7 +10,9 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from torch.distributed import DistError
 
-from bertlab.errors import LostProcessError, NumericalError, OutputError
+from bertlab.callbacks.stop_on_signal import REQUEUE, queue_again, stopped_by
+from bertlab.errors import LostProcessError, NumericalError
+from bertlab.gone_folder import naming_gone_folder
 
 # how PyTorch tells of processes that are gone, in errors of no class of their own
 _LOST_WORKER = "DataLoader worker"
@@ -27,7 +29,7 @@ def train(fit: Callable[[], None], trainer: Trainer, run: Path, saved: Callable[
         saved: whether there is a checkpoint to go on from.
 
     Returns:
-        The exit code: 0 at the end, 130 for Ctrl-C, 143 for SIGTERM.
+        The exit code: 0 at the end, 130 for Ctrl-C, 143 for SIGTERM, 138 for SLURM's SIGUSR1.
 
     Raises:
         NumericalError: a gradient is not finite; with how to leave such steps out.
@@ -40,8 +42,7 @@ def train(fit: Callable[[], None], trainer: Trainer, run: Path, saved: Callable[
         hint = f". To leave such steps out from the last checkpoint on: {skip}"
         raise NumericalError(f"{error}{hint if saved() else ''}") from error
     except SIGTERMException:
-        sys.stdout.write(f"SIGTERM: saved at step {trainer.global_step}; {go_on}\n")
-        return 128 + signal.SIGTERM
+        return _stopped(trainer, go_on)
     except SystemExit:  # what Lightning makes of Ctrl-C
         if not trainer.interrupted:
             raise
@@ -50,6 +51,20 @@ def train(fit: Callable[[], None], trainer: Trainer, run: Path, saved: Callable[
         sys.stdout.write(f"interrupted; {go_on}\n" if saved() else f"{none}\n")
         return 130
     return 0
+
+
+def _stopped(trainer: Trainer, go_on: str) -> int:
+    """Say where a run was stopped by a signal; return the exit code."""
+    stop, step = stopped_by(trainer), trainer.global_step
+    number = signal.SIGTERM if stop is None or stop.number is None else stop.number
+    name = signal.Signals(number).name
+    if stop is None or stop.file is None:
+        sys.stdout.write(f"{name}: stopped at step {step}; nothing was saved\n")
+        return 128 + number
+    sys.stdout.write(f"{name}: saved at step {step}; {go_on}\n")
+    if number == REQUEUE and trainer.is_global_zero:
+        sys.stdout.write(f"{queue_again()}\n")
+    return 128 + number
 
 
 @contextlib.contextmanager
@@ -66,13 +81,10 @@ def naming_losses(world_size: int, directory: Path, hint: Callable[[], str]) -> 
         OutputError: the directory is not there any more.
     """
     try:
-        yield
+        with naming_gone_folder(directory, hint):
+            yield
     except LostProcessError as error:
         raise LostProcessError(f"{error}{hint()}") from error
-    except FileNotFoundError as error:
-        if directory.is_dir():
-            raise
-        raise OutputError(f"{directory}: is gone (its disk?){hint()}") from error
     except RuntimeError as error:
         lost = lost_process(error, world_size)
         if lost is None:

@@ -77,6 +77,12 @@ def add_model(parser: LightningArgumentParser, plan: Composition, given: Config 
         help="warm start: weights of a run, a Hugging Face folder or a hub name",
     )
     parser.add_argument(
+        "--model.init_optimizer",
+        type=bool,
+        default=False,
+        help="go on with AdamW's moments and the schedule of the run in model.init_from as well",
+    )
+    parser.add_argument(
         "--model.from_scratch",
         type=bool,
         default=False,

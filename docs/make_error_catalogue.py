@@ -31,6 +31,7 @@ expected, and the nearest valid choice.
 | 130 | Ctrl-C; the line names the run that goes on from its last checkpoint |
 | 141 | the reader of the output went away, as in <code>bertlab … &#124; head</code> |
 | 143 | SIGTERM, as from SLURM; the run saved itself first, between two steps |
+| 138 | SIGUSR1 in a job of SLURM: saved as well, and the job queued again |
 """
 GROUPS = {
     "1": "Configs, commands and places",

@@ -1,9 +1,12 @@
 """The options and the printed report of ``bertlab tokenizer`` and ``bertlab prepare``."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from bertlab.data.sampling_report import SamplingReport, report_pretraining
+from bertlab.data.token_store import TokenStore
 from tests.conftest import Command
 
 
@@ -79,3 +82,22 @@ def test_the_same_text_is_reported_on_again_and_another_refused(
     code, _, error = bertlab(*command)
     assert code == 2
     assert f"{store}: holds a token store already" in error
+
+
+def test_a_store_that_vanishes_before_its_report(
+    bertlab: Command,
+    corpus_file: Path,
+    tokenizer: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def report_and_vanish(store: TokenStore, max_seq_length: int) -> SamplingReport:
+        report = report_pretraining(store, max_seq_length)
+        shutil.rmtree(store.path)
+        return report
+
+    monkeypatch.setattr("bertlab.data_cli.report_pretraining", report_and_vanish)
+    options = ["--corpus", corpus_file, "--corpus_format", "sentences", "--tokenizer", tokenizer]
+    code, _, error = bertlab("prepare", *options, "--output", tmp_path / "store")
+    assert code == 2
+    assert error.endswith(f"bertlab: error E104: {tmp_path / 'store'}: is gone (its disk?)\n")

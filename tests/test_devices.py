@@ -74,3 +74,31 @@ def test_divided_weights_equal_whole_ones_and_go_on_from_each_other(
     code, _, error = bertlab("fit", *again)
     assert code == 0, error
     assert_same_end(whole, tmp_path / "from divided")
+
+
+@pytest.mark.slow
+def test_a_second_phase_takes_the_optimizer_over_under_any_strategy(
+    tiny_config: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    second = ["--model.init_from", tiny_run, "--model.init_optimizer", "true"]
+    second += ["--model.optimizer.schedule_steps", "12", "--config", tiny_config]
+    code, _, error = bertlab("fit", *second, "--run_dir", tmp_path / "one")
+    assert code == 0, error
+    fit_by_two("fsdp", tmp_path / "two", *second)
+    assert_same_end(tmp_path / "one", tmp_path / "two")
+
+
+@pytest.mark.slow
+def test_dropout_of_two_processes_goes_on_bit_by_bit(tiny_config: Path, tmp_path: Path) -> None:
+    whole, third = tmp_path / "whole", Path("checkpoints", "step-3.ckpt")
+    dropout = ["--config", tiny_config, "--model.encoder.hidden_dropout_prob", "0.3"]
+    fit_by_two("ddp", whole, *dropout)
+    fit_by_two("ddp", tmp_path / "resumed", "--ckpt_path", whole / third)
+    ends = [
+        torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
+        for run in (whole, tmp_path / "resumed")
+    ]
+    first, second = ends[0]["bertlab"]["random_states"]
+    assert not torch.equal(first["cpu"], second["cpu"])
+    weights, others = (end["state_dict"] for end in ends)
+    assert all(torch.equal(weights[name], others[name]) for name in weights)

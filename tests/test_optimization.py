@@ -9,10 +9,10 @@ from transformers import get_linear_schedule_with_warmup
 
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError
+from bertlab.learning_rate_schedule import build_schedule
 from bertlab.optimization import (
     AdamWConfig,
     build_optimizer,
-    build_schedule,
     freeze_layers,
     parameter_depths,
     split_by_weight_decay,

@@ -9,7 +9,8 @@ from torch import nn
 
 from bertlab.callbacks.loss_curve import read_curves
 from bertlab.errors import ConfigError
-from bertlab.optimization import AdamWConfig, build_optimizer, build_timed_schedule
+from bertlab.learning_rate_schedule import build_timed_schedule
+from bertlab.optimization import AdamWConfig, build_optimizer
 from tests.conftest import Command
 
 

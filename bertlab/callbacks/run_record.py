@@ -71,7 +71,7 @@ class RunRecord(Callback):
         self.labels = None if labels is None else labels.to_dict()
         self.goes_on = goes_on
         self.saved_step = -1  # optimiser step of the last checkpoint
-        self._random_state: dict[str, Any] | None = None
+        self._random_states: list[dict[str, Any]] = []  # of each process that was
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Write the record when training starts, on the first device only."""
@@ -95,17 +95,14 @@ class RunRecord(Callback):
             "token_counts": self.token_counts,
             "labels": self.labels,
             "history": pl_module.history,
-            "random_state": {
-                "cpu": torch.get_rng_state(),
-                "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
-            },
+            "random_states": gather_random_states(trainer.world_size),
         }
         self.saved_step = trainer.global_step
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Compare the labels with the checkpoint's; keep its random state for the first step.
+        """Compare the labels with the checkpoint's; keep its random states for the first step.
 
         Raises:
             ResumeError: if they differ.
@@ -117,15 +114,32 @@ class RunRecord(Callback):
                 "--ckpt_path resumes a run exactly, but the labels of the training data differ "
                 f"from the checkpoint's: {self.labels} here, {theirs} there"
             )
-        self._random_state = checkpoint[RUN_KEY]["random_state"]
+        self._random_states = checkpoint[RUN_KEY].get("random_states", [])
         pl_module.history = dict(checkpoint[RUN_KEY].get("history", {}))
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Set the random state that dropout goes on from, if the run was resumed."""
-        if self._random_state is not None:
-            torch.set_rng_state(self._random_state["cpu"])
-            if torch.cuda.is_available():
-                torch.cuda.set_rng_state_all(self._random_state["cuda"])
+        """Set the random state that dropout goes on from; each process has its own."""
+        rank = trainer.global_rank
+        if rank < len(self._random_states):
+            state = self._random_states[rank]
+            torch.set_rng_state(state["cpu"])
+            if torch.cuda.is_available() and state["cuda"] is not None:
+                torch.cuda.set_rng_state(state["cuda"])
+        elif rank > 0:  # all were seeded alike, for equal weights
+            torch.manual_seed(torch.initial_seed() + rank)
+
+
+def gather_random_states(world_size: int) -> list[dict[str, Any]]:
+    """Return the state of each process's generators, of its CPU and of its own GPU."""
+    here = {
+        "cpu": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state() if torch.cuda.is_available() else None,
+    }
+    if world_size == 1:
+        return [here]
+    states: list[dict[str, Any]] = [here] * world_size
+    torch.distributed.all_gather_object(states, here)
+    return states
 
 
 def check_same_computation(config: dict[str, Any], theirs: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from bertlab.checkpoints.tensor_files import load_torch_file
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.errors import CheckpointError, DamagedCheckpointError
 from bertlab.labelled_rows import Labels
+from bertlab.optimizer_state import OptimizerState
 
 BEST = "best.json"
 RUN_KEY = "bertlab"  # where a checkpoint keeps what is ours
@@ -29,6 +30,7 @@ class RunCheckpoint:
         token_counts: ``(vocab_size,)`` int64 of the training text, for the baselines; None of a
             fine-tuning run.
         labels: classes of a fine-tuning run's training rows; None if its task has none.
+        optimizer: state of AdamW and its schedule, if it was asked for.
     """
 
     path: Path
@@ -38,6 +40,7 @@ class RunCheckpoint:
     global_step: int
     token_counts: Tensor | None = None
     labels: Labels | None = None
+    optimizer: OptimizerState | None = None
 
     @property
     def encoder_state(self) -> dict[str, Tensor]:
@@ -90,11 +93,16 @@ def _best_checkpoint(run: Path) -> Path:
     return file
 
 
-def read_run_checkpoint(path: Path) -> RunCheckpoint:
+def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> RunCheckpoint:
     """Read a checkpoint as data: nothing in it is executed.
 
+    Args:
+        path: the file.
+        with_optimizer: keep the optimiser's state, twice the size of the weights, as well.
+
     Raises:
-        CheckpointError: if the file is missing, damaged, hostile, or not bertlab's.
+        CheckpointError: if the file is missing, damaged, hostile, or not bertlab's, or has no
+            optimiser's state where that is asked for.
     """
     content = load_torch_file(path)
     if not isinstance(content, dict) or not isinstance(content.get(RUN_KEY), dict):
@@ -117,6 +125,7 @@ def read_run_checkpoint(path: Path) -> RunCheckpoint:
         global_step=content["global_step"],
         token_counts=ours["token_counts"],
         labels=_labels(ours.get("labels"), path),  # checkpoints of pre-training may lack it
+        optimizer=OptimizerState.of_checkpoint(str(path), content) if with_optimizer else None,
     )
 
 

@@ -11,8 +11,10 @@ from bertlab.checkpoints.huggingface_heads import HuggingFaceHead
 from bertlab.checkpoints.loading import LoadReport, load_matching
 from bertlab.checkpoints.run_checkpoint import find_checkpoint, read_run_checkpoint
 from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.errors import CheckpointError
 from bertlab.heads.base import Head
 from bertlab.labelled_rows import Labels
+from bertlab.optimizer_state import OptimizerState
 
 if TYPE_CHECKING:
     from bertlab.module import BertModule
@@ -35,6 +37,7 @@ class WarmStart:
         labels: classes of the fine-tuned model; None if it has none, or they have no names.
         head: of a fine-tuned Hugging Face model.
         head_config: ``name`` and arguments of the head of a fine-tuned run.
+        optimizer: state of AdamW and its schedule, if it was asked for.
     """
 
     source: str
@@ -47,17 +50,23 @@ class WarmStart:
     labels: Labels | None = None
     head: HuggingFaceHead | None = None
     head_config: dict[str, Any] | None = None
+    optimizer: OptimizerState | None = None
 
 
-def read_warm_start(source: str) -> WarmStart:
+def read_warm_start(source: str, with_optimizer: bool = False) -> WarmStart:
     """Read a run directory, a bertlab checkpoint, a Hugging Face folder or a hub name.
 
+    Args:
+        source: any of these. Of a run directory it is the best checkpoint.
+        with_optimizer: read the optimiser's state as well, and of a run the last checkpoint.
+
     Raises:
-        CheckpointError: if it is none of them, damaged or hostile.
+        CheckpointError: if it is none of them, damaged or hostile, or has no optimiser's state
+            where that is asked for.
     """
-    file = find_checkpoint(source)
+    file = find_checkpoint(source, best=not with_optimizer)
     if file is not None:
-        run = read_run_checkpoint(file)
+        run = read_run_checkpoint(file, with_optimizer)
         encoder = dict(run.config["model"]["encoder"])
         return WarmStart(
             source=str(file),
@@ -69,6 +78,12 @@ def read_warm_start(source: str) -> WarmStart:
             vocab_size=run.tokenizer.vocab_size,
             labels=run.labels,
             head_config=run.config["model"].get("head"),
+            optimizer=run.optimizer,
+        )
+    if with_optimizer:
+        raise CheckpointError(
+            f"model.init_optimizer: model.init_from, {source}, is not a run of bertlab, so it has "
+            "no optimiser's state; take the key out"
         )
     peer = read_huggingface(source)
     config = dict(peer.encoder_config)

@@ -27,10 +27,8 @@ def packed_attention(
     Returns:
         ``(T, H)``, in the dtype of ``qkv``; any finite values in the rows that followed.
     """
-    tokens = len(batch.input_ids)
-    if len(qkv) > tokens:
-        return _padded_attention(qkv[:tokens], batch, num_heads, dropout, causal, filled=True)
-    if qkv.is_cuda and dropout == 0.0 and _has_flash(qkv.dtype):
+    is_filled = len(qkv) > len(batch.input_ids)
+    if qkv.is_cuda and dropout == 0.0 and _has_flash(qkv.dtype) and not is_filled:
         return _varlen_attention(qkv, batch, num_heads, causal)
     return _padded_attention(qkv, batch, num_heads, dropout, causal)
 
@@ -54,15 +52,12 @@ def _varlen_attention(qkv: Tensor, batch: PackedBatch, num_heads: int, causal: b
 
 
 def _padded_attention(
-    qkv: Tensor,
-    batch: PackedBatch,
-    num_heads: int,
-    dropout: float,
-    causal: bool,
-    filled: bool = False,
+    qkv: Tensor, batch: PackedBatch, num_heads: int, dropout: float, causal: bool
 ) -> Tensor:
+    given, tokens = len(qkv), len(batch.input_ids)
+    qkv = qkv[:tokens]
     rows, longest = len(batch), batch.max_seqlen
-    equal_lengths = rows * longest == len(qkv)
+    equal_lengths = rows * longest == tokens
     padded = qkv if equal_lengths else batch.pad(qkv)
     # (B, S, 3, A, d) -> three of (B, A, S, d)
     query, key, value = padded.view(rows, longest, 3, num_heads, -1).permute(2, 0, 3, 1, 4)
@@ -78,7 +73,7 @@ def _padded_attention(
             query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal and mask is None
         )
     attended = attended.transpose(1, 2).reshape(rows * longest, -1)
-    if filled:
+    if given > tokens:
         return attended[batch.filled_index]
     return attended if equal_lengths else attended[batch.padded_index]
 

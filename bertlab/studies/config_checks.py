@@ -8,10 +8,11 @@ from bertlab.config_files import Config
 from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.encoders.base import Encoder
 from bertlab.errors import ConfigError
+from bertlab.learning_rate_schedule import check_schedule
 from bertlab.model_building import build_tasks, check_lengths
-from bertlab.module import check_tasks
-from bertlab.optimization import AdamWConfig, check_schedule
+from bertlab.optimization import AdamWConfig
 from bertlab.studies.cost import meta_encoder
+from bertlab.tasks import check_tasks
 from bertlab.training_length import check_only_end, is_endless
 from bertlab.training_parser import data_class
 

@@ -29,7 +29,10 @@ _TAKEN = {
     "against_scratch": "make a variant with evaluate.from_scratch: true",
     "keep_predictions": "a study keeps them",
 }
-_OF_MODEL = ("encoder", "objectives", "head", "metrics", "optimizer", "init_from", "from_scratch")
+_OF_MODEL = (
+    *("encoder", "objectives", "head", "metrics", "optimizer"),
+    *("init_from", "init_optimizer", "from_scratch"),
+)
 
 
 def as_overrides(given: object, where: str) -> Overrides:

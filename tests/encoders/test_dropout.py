@@ -9,23 +9,11 @@ from hypothesis import strategies as st
 
 from bertlab.encoders.attention import packed_attention
 from bertlab.encoders.dropout import Dropout, dropout
-from bertlab.packed_batch import PackedBatch
+from bertlab.packed_batch import PackedBatch, pack
 
 
 def batch_of(lengths: list[int]) -> PackedBatch:
-    total = sum(lengths)
-    zeros = torch.zeros(total, dtype=torch.int64)
-    cu_seqlens = torch.tensor([0, *lengths]).cumsum(0).to(torch.int32)
-    return PackedBatch(
-        input_ids=zeros,
-        token_type_ids=zeros,
-        position_ids=torch.cat([torch.arange(length) for length in lengths]),
-        cu_seqlens=cu_seqlens,
-        max_seqlen=max(lengths),
-        fields={},
-        counts={},
-        window_counts={},
-    )
+    return pack([[0] * length for length in lengths])
 
 
 @settings(deadline=None)

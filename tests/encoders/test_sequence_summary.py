@@ -12,10 +12,9 @@ from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError
 from bertlab.heads.single_sentence import SingleSentence
 from bertlab.labelled_rows import Labels
-from bertlab.module import check_tasks
 from bertlab.objectives.causal_lm import CausalLM
 from bertlab.packed_batch import PackedBatch, first_token, last_token, pack
-from bertlab.tasks import TaskContext
+from bertlab.tasks import TaskContext, check_tasks
 from tests.encoders.test_bert import SMALL, random_batch
 
 KINDS = [(causal, layers) for causal in (False, True) for layers in (0, 1, 2)]
