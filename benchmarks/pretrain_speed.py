@@ -5,9 +5,8 @@
 
 MLM and NSP on the same sequences of the same prepared text, as many in a step. Each run is a fresh
 process; what is compared is the time of a step after ``--warm_up`` steps (multiples of 10, at whose
-ends a GPU is waited for). On a CPU all is fp32. On a GPU stock is fp32, best and bertlab are bf16,
-compiled, with a fused optimiser; no side has dropout on attention weights, which flash kernels for
-packed batches lack.
+ends a GPU is waited for). On a CPU all is fp32 unless ``--bf16`` is given. On a GPU stock is fp32,
+best and bertlab are bf16, compiled, with a fused optimiser. Dropout is 0.1 everywhere.
 """
 
 import argparse
@@ -27,11 +26,12 @@ from bertlab.data.pretraining_data import PretrainingData
 from bertlab.encoders.bert import BertEncoder
 from bertlab.studies.cost import encoder_flops
 
+ARMS = ("stock", "stock-bf16", "stock-allocator", "best", "bertlab")
 FIT = """
 seed_everything: 1
 model:
   encoder: {{name: bert, num_hidden_layers: {layers}, hidden_size: {width},
-            num_attention_heads: {heads}, attention_probs_dropout_prob: {dropout}}}
+            num_attention_heads: {heads}}}
   objectives: [mlm, nsp]
   optimizer: {{learning_rate: 1.0e-4, warmup_steps: 10}}
 data: {{corpus: {store}, max_seq_length: {length}, batch_size: {batch}, validation_sequences: 8,
@@ -46,6 +46,7 @@ def main() -> None:
     """Prepare the text, run all sides in turn, print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--corpus", nargs="+", default=["python-english"])
+    parser.add_argument("--store", type=Path, help="output of bertlab prepare, instead of a corpus")
     parser.add_argument("--vocab_size", type=int, default=30_522)
     parser.add_argument("--size", default="mini", choices=list(SIZES))
     parser.add_argument("--max_seq_length", type=int, default=128)
@@ -55,8 +56,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=0, help="data workers, on all sides")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--bf16", action="store_true", help="best and bertlab; always on a GPU")
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
     given = parser.parse_args()
     on_gpu = given.device == "cuda"
+    in_bf16 = on_gpu or given.bf16
     folder = Path(tempfile.mkdtemp(prefix="pretrain-speed-"))
     data = prepare(given, folder)
     lengths = load_from_disk(str(folder / "rows"))["length"]
@@ -74,8 +78,7 @@ def main() -> None:
             steps=given.steps,
             workers=given.workers,
             device=given.device,
-            precision="bf16-mixed" if on_gpu else "32-true",
-            dropout=0.0 if on_gpu else 0.1,
+            precision="bf16-mixed" if in_bf16 else "32-true",
             compile=str(on_gpu).lower(),
         )
     )
@@ -84,14 +87,17 @@ def main() -> None:
     peer += ["--batch_size", str(given.batch_size), "--max_seq_length", str(given.max_seq_length)]
     peer += ["--device", given.device, "--workers", str(given.workers)]
     ours = [sys.executable, "-m", "bertlab", "fit", "--config", str(fit), "--run_dir", "{run}"]
-    second = Arm("stock in bf16", [*peer, "--bf16"])
-    arms = [
-        Arm("stock", peer),
-        second if on_gpu else Arm("stock, allocator as bertlab's", peer, KEEP_MEMORY),
-        Arm("best", [*peer, "--best"], KEEP_MEMORY),
-        Arm("bertlab", ours),
-    ]
-    on_what = ["--device", "cuda", "--dtype", "bfloat16"] if on_gpu else []
+    peers_best = [*peer, "--best", *(["--bf16"] if in_bf16 else [])]
+    all_arms = {
+        "stock": Arm("stock", peer),
+        "stock-bf16": Arm("stock in bf16", [*peer, "--bf16"]),
+        "stock-allocator": Arm("stock, allocator as bertlab's", peer, KEEP_MEMORY),
+        "best": Arm("best", peers_best, KEEP_MEMORY),
+        "bertlab": Arm("bertlab", ours),
+    }
+    left_out = "stock-allocator" if on_gpu else "stock-bf16"
+    arms = [all_arms[name] for name in ARMS if name in given.arms and name != left_out]
+    on_what = ["--device", given.device, "--dtype", "bfloat16" if in_bf16 else "float32"]
     found = alternate(arms, given.rounds, given.warm_up, on_what)
     tokens = length * given.batch_size
     flops = tokens * flops_of_a_token(given.size, vocab_size, length)
@@ -112,14 +118,18 @@ def main() -> None:
 
 def prepare(given: argparse.Namespace, folder: Path) -> PretrainingData:
     """Write vocabulary, store and the peers' rows, which are those of the first steps."""
-    corpus = ["--corpus", f"[{','.join(given.corpus)}]"]
-    vocabulary, store = str(folder / "tokenizer"), str(folder / "store")
-    named = ["--vocab_size", str(given.vocab_size), "--output", vocabulary]
-    if bertlab(["tokenizer", *corpus, *named]):
-        raise SystemExit("no vocabulary")
-    if bertlab(["prepare", *corpus, "--tokenizer", vocabulary, "--output", store]):
-        raise SystemExit("no store")
-    data = PretrainingData(corpus=store, max_seq_length=given.max_seq_length, seed=1)
+    vocabulary, store = folder / "tokenizer", folder / "store"
+    if given.store:
+        store.symlink_to(given.store.resolve())
+        vocabulary.symlink_to(store / "tokenizer")
+    else:
+        corpus = ["--corpus", f"[{','.join(given.corpus)}]"]
+        named = ["--vocab_size", str(given.vocab_size), "--output", str(vocabulary)]
+        if bertlab(["tokenizer", *corpus, *named]):
+            raise SystemExit("no vocabulary")
+        if bertlab(["prepare", *corpus, "--tokenizer", str(vocabulary), "--output", str(store)]):
+            raise SystemExit("no store")
+    data = PretrainingData(corpus=str(store), max_seq_length=given.max_seq_length, seed=1)
     tokenizer = data.load_tokenizer()
     data.connect(tokenizer, {})
     data.prepare("fit")

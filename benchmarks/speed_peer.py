@@ -4,8 +4,7 @@
 
 Stock is what the documentation of transformers shows: fp32, SDPA, rows padded to the longest that
 there may be. ``--best`` pads to the longest row of a batch and puts rows of about one length into a
-batch; on a GPU it is bf16, compiled, and its optimiser fused, as well. Allocator settings come from
-the environment.
+batch; on a GPU it is compiled as well. Allocator settings come from the environment.
 """
 
 import argparse
@@ -54,7 +53,6 @@ def model_of(given: argparse.Namespace, tokenizer: PreTrainedTokenizerBase) -> t
         num_attention_heads=heads,
         intermediate_size=4 * width,
         attn_implementation=given.attention,
-        attention_probs_dropout_prob=0.0 if given.device == "cuda" else 0.1,
     )
     kind = BertForPreTraining if given.task == "pretrain" else BertForSequenceClassification
     return kind(config)
@@ -71,7 +69,7 @@ def main() -> None:
     parser.add_argument("--max_seq_length", type=int, default=128)
     parser.add_argument("--best", action="store_true")
     parser.add_argument("--attention", default="sdpa", choices=["sdpa", "eager"])
-    parser.add_argument("--bf16", action="store_true", help="without --best; a GPU's")
+    parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--output", type=Path, help="file of predictions")
@@ -156,7 +154,7 @@ def trainer_of(
             dataloader_pin_memory=on_gpu,
             dataloader_num_workers=given.workers,
             use_cpu=not on_gpu,
-            bf16=given.bf16 or (given.best and on_gpu),
+            bf16=given.bf16,
             torch_compile=given.best and on_gpu,
             train_sampling_strategy="group_by_length" if given.best else "random",
             seed=1,

@@ -1,7 +1,8 @@
 """The core LightningModule: one encoder, its tasks, one optimiser. Nothing task-specific."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule
@@ -12,11 +13,11 @@ from torchmetrics import Metric
 
 from bertlab.data.task_data import TaskData
 from bertlab.encoders.base import Encoder
-from bertlab.errors import NumericalError, warn
 from bertlab.evaluation import EvaluationSet
 from bertlab.heads.base import Head
 from bertlab.labelled_rows import Row
 from bertlab.learning_rate_schedule import build_schedule, build_timed_schedule, run_timer
+from bertlab.numerical_guard import NumericalGuard
 from bertlab.optimization import AdamWConfig, build_optimizer, freeze_layers
 from bertlab.optimizer_state import OptimizerState
 from bertlab.packed_batch import EncoderOutput, PackedBatch
@@ -74,7 +75,7 @@ class BertModule(LightningModule):
             EvaluationSet(tasks, name, rows, metrics or {})
             for name, rows in (evaluation_rows or {"": ()}).items()
         )
-        self.on_nonfinite: Literal["stop", "skip"] = "stop"  # a gradient of NaN or infinity
+        self.numerical_guard = NumericalGuard()
         self.evaluated_step = -1  # optimiser step of the last evaluation
         self.history: dict[int, dict[str, float]] = {}  # evaluations of training, by step
         self.complaints: list[str] = []  # of the last evaluation
@@ -202,7 +203,7 @@ class BertModule(LightningModule):
     ) -> None:
         """Clip by the global norm.
 
-        A step whose gradient is not finite is not taken: ``on_nonfinite`` says what follows.
+        A step whose gradient is not finite is not taken: :attr:`numerical_guard` says what follows.
         Lightning refuses to clip under bf16-mixed with a fused optimiser because of fp16's scaler;
         bf16 has none.
         """
@@ -216,20 +217,28 @@ class BertModule(LightningModule):
             gradients = [p.grad for p in self.parameters() if p.grad is not None]
             norm = nn.utils.get_total_norm(gradients)
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
-        if not norm.isfinite():
-            self._refuse_step(optimizer, float(norm))
+        describe = partial(self._describe_step, self.trainer.global_step, self._step_loss)
+        self.numerical_guard.check(norm, optimizer, describe)
 
-    def _refuse_step(self, optimizer: Optimizer, norm: float) -> None:
-        """Stop the run before the weights are ruined, or go on as if the step had not been."""
-        step = self.trainer.global_step
-        losses = ", ".join(f"{name} {float(loss):.4g}" for name, loss in self._step_loss.items())
+    def on_validation_start(self) -> None:
+        """Evaluate no weights that come after a step which was not taken."""
+        self.numerical_guard.finish()
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Save no state that comes after a step which was not taken."""
+        del checkpoint
+        self.numerical_guard.finish()
+
+    def on_train_end(self) -> None:
+        """Look at the last step too."""
+        self.numerical_guard.finish()
+
+    def _describe_step(self, step: int, losses: Mapping[str, Tensor], norm: float) -> str:
+        """Return what is said of a step, from 0, whose gradient has a norm that is not finite."""
+        parts = ", ".join(f"{name} {float(loss):.4g}" for name, loss in losses.items())
         data = getattr(self.trainer, "datamodule", None)
         where = f" on {data.describe_step(step)}" if isinstance(data, TaskData) else ""
-        words = f"step {step + 1}: the gradient's norm is {norm} (loss: {losses}){where}"
-        if self.on_nonfinite == "stop":
-            raise NumericalError(f"{words}; the step was not taken")
-        optimizer.zero_grad(set_to_none=True)
-        warn(f"{words}; skipped")
+        return f"step {step + 1}: the gradient's norm is {norm} (loss: {parts}){where}"
 
     def _rewrite_input(self, batch: PackedBatch) -> PackedBatch:
         """Return the batch as the one objective that may rewrites it on the device."""
@@ -263,7 +272,10 @@ class BertModule(LightningModule):
 
     def _global_counts(self, batch: PackedBatch, names: list[str]) -> Tensor:
         """``(len(names),)`` predictions of each task in the optimiser step, over all devices."""
-        counts = torch.tensor([batch.window_counts[name] for name in names], device=self.device)
+        counts = torch.tensor([batch.window_counts[name] for name in names])
+        if self.device.type == "cuda":
+            counts = counts.pin_memory()  # so that nothing waits for the copy
+        counts = counts.to(self.device, non_blocking=True)
         if self.trainer.world_size > 1:
             torch.distributed.all_reduce(counts)
         return counts

@@ -131,11 +131,12 @@ class PackedBatch:
         rows.index_copy_(0, self.padded_index, values)
         return rows.view(len(self), self.max_seqlen, *values.shape[1:])
 
-    def to(self, device: torch.device, non_blocking: bool = False) -> "PackedBatch":
-        """Return the batch on ``device``."""
+    def to(self, device: torch.device) -> "PackedBatch":
+        """Return the batch on ``device``; a copy to a GPU may still be under way."""
+        on_gpu = torch.device(device).type == "cuda"
 
         def move(tensor: Tensor) -> Tensor:
-            return tensor.to(device, non_blocking=non_blocking)
+            return tensor.to(device, non_blocking=on_gpu)
 
         return replace(
             self,

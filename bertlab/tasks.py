@@ -1,7 +1,7 @@
 """What the encoder is trained or scored on: the contract that objectives and heads share."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -40,21 +40,35 @@ class TaskContext:
     labels: "Labels | None" = None
 
 
-@dataclass
 class TaskLoss:
     """A loss as a sum and a count, so that accumulation and several devices average right.
 
-    Attributes:
+    Args:
         sum: scalar, summed over the predictions of the batch.
         count: number of predictions (masked tokens, sequences, …).
-        preds: what the metrics compare, one row a prediction; usually class ids ``(count,)``.
+        preds: what the metrics compare, one row a prediction; usually class ids ``(count,)``. A
+            function that returns it is called when metrics ask, which training does not.
         target: the truth, in the shape that the metrics expect.
     """
 
-    sum: Tensor
-    count: int
-    preds: Tensor
-    target: Tensor
+    def __init__(
+        self, sum: Tensor, count: int, preds: Tensor | Callable[[], Tensor], target: Tensor
+    ) -> None:
+        self.sum = sum
+        self.count = count
+        self._preds = preds
+        self.target = target
+
+    @property
+    def preds(self) -> Tensor:
+        """What the metrics compare."""
+        if callable(self._preds):
+            self._preds = self._preds()
+        return self._preds
+
+    @preds.setter
+    def preds(self, preds: Tensor | Callable[[], Tensor]) -> None:
+        self._preds = preds
 
 
 class Task(nn.Module, ABC):

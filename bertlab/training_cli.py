@@ -13,7 +13,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from bertlab.best_checkpoint import check_early_stopping, choose_monitor
 from bertlab.callbacks.run_record import RunRecord, check_same_computation
 from bertlab.callbacks.stop_on_signal import StopOnSignal
-from bertlab.compilation import compile_layers
+from bertlab.compilation import compile_layers, compile_losses
 from bertlab.composition import Composition, compose
 from bertlab.data.task_data import TaskData
 from bertlab.data.tokenizer import WordPieceTokenizer
@@ -185,9 +185,10 @@ class TrainingCLI(LightningCLI):
         check_schedule_steps(self.model.optimizer_config, done, trainer.max_steps)
         self.datamodule.check_division(trainer.world_size, trainer.accumulate_grad_batches)
         self._choose_best_by()
-        self.model.on_nonfinite = self.config.on_nonfinite
+        self.model.numerical_guard.policy = self.config.on_nonfinite
         if self.config.compile:
             compile_layers(self.model.encoder)
+            compile_losses(self.model.tasks)
 
     def is_saved(self) -> bool:
         """Return whether there is a checkpoint to go on from."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from bertlab import numerical_guard
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
 from bertlab.objectives.next_sentence import NextSentencePrediction
 from bertlab.packed_batch import EncoderOutput, PackedBatch
@@ -39,6 +40,22 @@ def spoil(monkeypatch: pytest.MonkeyPatch) -> Spoil:
     return spoil_step
 
 
+@pytest.fixture(params=["at once", "later"])
+def read(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """When norms are read; on a GPU that is one step later."""
+    when: str = request.param
+    if when == "later":
+
+        def read_later(norm: torch.Tensor) -> Callable[[], float]:
+            copied = norm.clone()
+            return lambda: float(copied)
+
+        monkeypatch.setattr(numerical_guard, "_reads_later", lambda norm, optimizer: True)
+        monkeypatch.setattr(numerical_guard, "_read_later", read_later)
+    return when
+
+
+@pytest.mark.usefixtures("read")
 @pytest.mark.parametrize("factor", [math.nan, math.inf, 1e38])
 @pytest.mark.parametrize("clip", [1.0, "null"])
 def test_the_run_stops_before_the_step_and_names_it(
@@ -64,6 +81,22 @@ def test_the_run_stops_before_the_step_and_names_it(
     assert all(each.isfinite().all() for each in checkpoint.state.values())
 
 
+@pytest.mark.usefixtures("read")
+@pytest.mark.parametrize("step", [3, 6])
+def test_nothing_is_saved_or_finished_after_a_step_that_was_not_taken(
+    spoil: Spoil, bertlab: Command, tiny_config: Path, tmp_path: Path, step: int
+) -> None:
+    spoil(step, math.nan)  # evaluations come after steps 3 and 6, the end after step 6
+    run = tmp_path / "run"
+    code, _, error = bertlab("fit", "--config", tiny_config, "--run_dir", run)
+    assert code == 2
+    assert f"step {step}: the gradient's norm is nan" in error
+    assert not (run / "results.json").exists()
+    saved = sorted(path.name for path in (run / "checkpoints").glob("step-*"))
+    assert saved == (["step-3.ckpt"] if step == 6 else [])
+
+
+@pytest.mark.usefixtures("read")
 def test_a_skipped_step_changes_no_weight(
     spoil: Spoil, bertlab: Command, tiny_config: Path, tmp_path: Path
 ) -> None:

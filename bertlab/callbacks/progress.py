@@ -1,15 +1,20 @@
 """Progress: Lightning's rich bar with tokens per second, and a line for each evaluation."""
 
+import math
 import sys
 import time
 from typing import Any
 
+import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import RichProgressBar
 
 from bertlab.module import BertModule
 from bertlab.packed_batch import PackedBatch
 from bertlab.results import show
+
+Metrics = dict[str, int | str | float | dict[str, float]]
+_READING_INTERVAL = 0.3  # seconds
 
 
 class TokenThroughput(Callback):
@@ -46,8 +51,11 @@ class TokenThroughput(Callback):
         self.tokens += len(batch.input_ids)
         self.padded += len(batch) * batch.max_seqlen
         seconds = time.perf_counter() - self.started
-        pl_module.log("tokens_per_second", self.timed_tokens / seconds, batch_size=len(batch))
-        pl_module.log("padding_avoided", 1 - self.tokens / self.padded, batch_size=len(batch))
+        # tensors: of numbers Lightning makes some on the GPU, which has to come to rest for that
+        rate = torch.tensor(self.timed_tokens / seconds)
+        avoided = torch.tensor(1 - self.tokens / self.padded)
+        pl_module.log("tokens_per_second", rate, batch_size=len(batch))
+        pl_module.log("padding_avoided", avoided, batch_size=len(batch))
 
     def state_dict(self) -> dict[str, int]:
         """Return the count, which a resumed run goes on with."""
@@ -67,12 +75,25 @@ class TokenThroughput(Callback):
 
 
 class ProgressBar(RichProgressBar):
-    """Lightning's rich bar: done, elapsed and left, loss, thousands of tokens per second."""
+    """Lightning's rich bar: done, elapsed and left, loss, thousands of tokens per second.
 
-    def get_metrics(
-        self, trainer: Trainer, pl_module: LightningModule
-    ) -> dict[str, int | str | float | dict[str, float]]:
+    Figures are read some times a second: reading a loss off a GPU waits for it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._metrics: Metrics = {}
+        self._read = -math.inf
+
+    def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> Metrics:
         """Return what the bar shows at its right."""
+        if time.monotonic() < self._read + _READING_INTERVAL:
+            return self._metrics
+        self._metrics = self._read_metrics(trainer, pl_module)
+        self._read = time.monotonic()
+        return self._metrics
+
+    def _read_metrics(self, trainer: Trainer, pl_module: LightningModule) -> Metrics:
         metrics = super().get_metrics(trainer, pl_module)
         metrics.pop("v_num", None)
         logged = trainer.callback_metrics

@@ -1,17 +1,15 @@
 """Attention inside each sequence of a packed batch, by the best kernel that the device has."""
 
-from functools import cache
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.nn.attention.varlen import varlen_attn
 
 from bertlab.encoders.dropout import dropout as drop
 from bertlab.packed_batch import PackedBatch
 
+_LARGEST_FLASH_HEAD = 256
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]  # kernels of varying shape, as they are
+
 def packed_attention(
     qkv: Tensor, batch: PackedBatch, num_heads: int, dropout: float, causal: bool
 ) -> Tensor:
@@ -28,29 +26,35 @@ def packed_attention(
         ``(T, H)``, in the dtype of ``qkv``; any finite values in the rows that followed.
     """
     is_filled = len(qkv) > len(batch.input_ids)
-    if qkv.is_cuda and dropout == 0.0 and _has_flash(qkv.dtype) and not is_filled:
-        return _varlen_attention(qkv, batch, num_heads, causal)
-    return _padded_attention(qkv, batch, num_heads, dropout, causal)
+    head_size = qkv.shape[1] // (3 * num_heads)
+    fits = head_size % 8 == 0 and head_size <= _LARGEST_FLASH_HEAD
+    if qkv.is_cuda and fits and not is_filled and _has_flash(qkv.dtype):
+        attended = _flash_attention(qkv, batch, num_heads, dropout, causal)
+    else:
+        attended = _padded_attention(qkv, batch, num_heads, dropout, causal)
+    return attended
 
 
-@cache
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _has_flash(dtype: torch.dtype) -> bool:
-    # FlashAttention 2 needs an Ampere GPU or newer
     half = dtype in (torch.float16, torch.bfloat16)
-    return half and torch.cuda.get_device_capability() >= (8, 0)
+    # FlashAttention 2 needs an Ampere GPU or newer
+    return bool(half and torch.cuda.get_device_capability() >= (8, 0))
 
 
-def _varlen_attention(qkv: Tensor, batch: PackedBatch, num_heads: int, causal: bool) -> Tensor:
+def _flash_attention(
+    qkv: Tensor, batch: PackedBatch, num_heads: int, dropout: float, causal: bool
+) -> Tensor:
     query, key, value = qkv.view(len(qkv), 3, num_heads, -1).unbind(1)  # (T, A, H / A) each
-    cu_seqlens, longest = batch.cu_seqlens, batch.max_seqlen
-    window = (-1, 0) if causal else (-1, -1)
-    attended = varlen_attn(
-        query, key, value, cu_seqlens, cu_seqlens, longest, longest, window_size=window
-    )
-    assert isinstance(attended, Tensor)
+    borders, longest = batch.cu_seqlens, batch.max_seqlen
+    # torch.nn.attention.varlen_attn calls the same, but says dropout_p=0
+    attended: Tensor = torch.ops.aten._flash_attention_forward(
+        query, key, value, borders, borders, longest, longest, dropout, causal, False
+    )[0]
     return attended.reshape(len(qkv), -1)
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # kernels of varying shape, as they are
 def _padded_attention(
     qkv: Tensor, batch: PackedBatch, num_heads: int, dropout: float, causal: bool
 ) -> Tensor:

@@ -4,11 +4,20 @@ import math
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
 from bertlab.tasks import TaskLoss
+
+
+class SummedCrossEntropy(nn.Module):
+    """Cross-entropy in nats, summed in float32; a module so that it can be compiled."""
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return a scalar for ``(K, C)`` scores of any floating dtype and ``(K,)`` class ids."""
+        loss: Tensor = F.cross_entropy(logits.float(), labels, reduction="sum")
+        return loss
 
 
 def classification_loss(
@@ -24,7 +33,7 @@ def classification_loss(
     return TaskLoss(
         sum=F.cross_entropy(logits, labels, class_weights, reduction="sum"),
         count=labels.numel(),
-        preds=logits.detach().argmax(-1),
+        preds=lambda: logits.detach().argmax(-1),
         target=labels,
     )
 

@@ -233,4 +233,7 @@ def test_rows_that_fill_a_batch_change_nothing(lengths: list[int], causal: bool)
             gradients = [p.grad.clone() for p in encoder.parameters() if p.grad is not None]
             results.append([output.tokens.detach(), *output.all_layers, *gradients])
     for one, other in zip(*results, strict=True):
-        assert torch.allclose(one, other, rtol=1e-4, atol=1e-5)
+        rounding = 1e-5 * float(
+            other.detach().abs().max()
+        )  # as kernels differ by the number of rows
+        assert torch.allclose(one, other, rtol=1e-4, atol=rounding)

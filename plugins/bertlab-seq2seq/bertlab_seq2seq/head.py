@@ -177,7 +177,7 @@ class Seq2Seq(Head):
                 label_smoothing=self.label_smoothing if self.training else 0.0,
             ),
             count=labels.numel(),
-            preds=logits.detach().argmax(-1),
+            preds=lambda: logits.detach().argmax(-1),
             target=labels,
         )
 

@@ -71,8 +71,7 @@ class SentenceOrder(Objective):
         counted = labels != NOT_A_PAIR
         loss = classification_loss(self._logits(output)[counted], labels[counted])
         rule = batch.fields["sentence_order_rule"][counted]
-        loss.preds, loss.target = loss.preds + 2 * rule, loss.target + 2 * rule
-        return loss
+        return TaskLoss(loss.sum, loss.count, lambda: loss.preds + 2 * rule, loss.target + 2 * rule)
 
     def metrics(self) -> dict[str, Metric]:
         """Return ``accuracy`` and its baselines ``majority_accuracy`` and ``rule_accuracy``."""

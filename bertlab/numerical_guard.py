@@ -1,0 +1,96 @@
+"""Steps whose gradient is not finite are not taken; the run stops, or is told that one was not."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from bertlab.errors import NumericalError, warn
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A step whose gradient may turn out not to be finite.
+
+    Attributes:
+        norm: waits for the gradient's norm, and returns it.
+        words: describes the step, given the norm.
+    """
+
+    norm: Callable[[], float]
+    words: Callable[[float], str]
+
+
+class NumericalGuard:
+    """Looks at the norm of each step's gradient before the optimiser does.
+
+    On a GPU the optimiser itself leaves the step out, and the norm is read one step later: to read
+    it at once would let the GPU idle until the next step has been launched.
+
+    Attributes:
+        policy: ``stop`` raises an error, ``skip`` warns.
+    """
+
+    def __init__(self) -> None:
+        self.policy: Literal["stop", "skip"] = "stop"
+        self._pending: _Step | None = None
+
+    def check(self, norm: Tensor, optimizer: Optimizer, words: Callable[[float], str]) -> None:
+        """Let a step be taken only if its gradient is finite.
+
+        Args:
+            norm: scalar, of the gradient.
+            optimizer: about to take the step.
+            words: describes the step, given the norm.
+
+        Raises:
+            NumericalError: the gradient of this step, or of the one before, is not finite.
+        """
+        self.finish()
+        if not _reads_later(norm, optimizer):
+            if not norm.isfinite():
+                self._judge(float(norm), words)
+                optimizer.zero_grad(set_to_none=True)
+            return
+        optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]  # AdamW's
+        self._pending = _Step(_read_later(norm), words)
+
+    def finish(self) -> None:
+        """Judge the last step, before what it left is saved, evaluated or gone on from.
+
+        Raises:
+            NumericalError: as :meth:`check`.
+        """
+        step, self._pending = self._pending, None
+        if step is not None:
+            self._judge(step.norm(), step.words)
+
+    def _judge(self, norm: float, words: Callable[[float], str]) -> None:
+        if math.isfinite(norm):
+            return
+        if self.policy == "stop":
+            raise NumericalError(f"{words(norm)}; the step was not taken")
+        warn(f"{words(norm)}; skipped")
+
+
+def _reads_later(norm: Tensor, optimizer: Optimizer) -> bool:
+    """Whether an optimiser can leave a step out by itself, and reading its norm would wait."""
+    return type(norm) is Tensor and norm.is_cuda and bool(optimizer.defaults.get("fused"))
+
+
+def _read_later(norm: Tensor) -> Callable[[], float]:
+    """Start to copy a GPU's scalar; return what waits for that alone, and returns the number."""
+    copied = torch.empty_like(norm, device="cpu", pin_memory=True)
+    copied.copy_(norm, non_blocking=True)
+    arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    arrived.record()
+
+    def read() -> float:
+        arrived.synchronize()
+        return float(copied)
+
+    return read
