@@ -4,7 +4,7 @@ import torch._dynamo
 from torch import nn
 
 from bertlab.encoders.base import layers_of
-from bertlab.objectives.classification import SummedCrossEntropy
+from bertlab.objectives.summed_cross_entropy import SummedCrossEntropy
 
 
 def compile_layers(encoder: nn.Module) -> None:

@@ -95,6 +95,9 @@ class PackedBatch:
     fields: dict[str, Tensor] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     window_counts: dict[str, int] = field(default_factory=dict)
+    _rows_of_heads: dict[int, Tensor] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __len__(self) -> int:
         """Number of sequences B."""
@@ -120,10 +123,17 @@ class PackedBatch:
         """``(B, max_seqlen)`` bool, True where the padded layout holds a token."""
         return torch.arange(self.max_seqlen, device=self.cu_seqlens.device) < self.lengths[:, None]
 
-    @cached_property
-    def filled_index(self) -> Tensor:
-        """:attr:`padded_index`, and 0 for each row that :func:`filled` adds."""
-        return filled(self.padded_index)
+    def rows_of_heads(self, num_heads: int) -> Tensor:
+        """Return ``(T, A)`` int64 places of the tokens in a ``(B * A * max_seqlen)`` layout.
+
+        Made once for each number of heads A.
+        """
+        if num_heads not in self._rows_of_heads:
+            index, longest = self.padded_index, self.max_seqlen
+            first = index + index // longest * ((num_heads - 1) * longest)
+            heads = torch.arange(num_heads, device=index.device) * longest
+            self._rows_of_heads[num_heads] = first[:, None] + heads
+        return self._rows_of_heads[num_heads]
 
     def pad(self, values: Tensor, fill: float = 0) -> Tensor:
         """Return ``(T, …)`` values of the tokens as ``(B, max_seqlen, …)``, others ``fill``."""

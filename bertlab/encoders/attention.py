@@ -5,6 +5,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bertlab.encoders.dropout import dropout as drop
+from bertlab.encoders.head_layout import from_heads, to_heads
 from bertlab.packed_batch import PackedBatch
 
 _LARGEST_FLASH_HEAD = 256
@@ -58,15 +59,16 @@ def _flash_attention(
 def _padded_attention(
     qkv: Tensor, batch: PackedBatch, num_heads: int, dropout: float, causal: bool
 ) -> Tensor:
-    given, tokens = len(qkv), len(batch.input_ids)
-    qkv = qkv[:tokens]
-    rows, longest = len(batch), batch.max_seqlen
+    tokens, rows, longest = len(batch.input_ids), len(batch), batch.max_seqlen
     equal_lengths = rows * longest == tokens
-    padded = qkv if equal_lengths else batch.pad(qkv)
-    # (B, S, 3, A, d) -> three of (B, A, S, d)
-    query, key, value = padded.view(rows, longest, 3, num_heads, -1).permute(2, 0, 3, 1, 4)
+    if equal_lengths:
+        # (B, S, 3, A, d) -> three of (B, A, S, d)
+        padded = qkv[:tokens].view(rows, longest, 3, num_heads, -1)
+        query, key, value = padded.permute(2, 0, 3, 1, 4).unbind()
+    else:
+        query, key, value = to_heads(qkv, batch, num_heads)
     mask = None if equal_lengths else batch.attention_mask[:, None, None, :]
-    by_products = dropout > 0.0 and qkv.device.type == "cpu"
+    by_products = qkv.device.type == "cpu" and (dropout > 0.0 or _is_slow_backward(qkv))
     if causal and (by_products or mask is not None):
         left = torch.ones(longest, longest, dtype=torch.bool, device=qkv.device).tril()
         mask = left if mask is None else mask & left
@@ -76,10 +78,15 @@ def _padded_attention(
         attended = F.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal and mask is None
         )
-    attended = attended.transpose(1, 2).reshape(rows * longest, -1)
-    if given > tokens:
-        return attended[batch.filled_index]
-    return attended if equal_lengths else attended[batch.padded_index]
+    if not equal_lengths:
+        return from_heads(attended, batch, len(qkv))
+    attended = attended.transpose(1, 2).reshape(tokens, -1)
+    return F.pad(attended, (0, 0, 0, len(qkv) - tokens)) if len(qkv) > tokens else attended
+
+
+def _is_slow_backward(qkv: Tensor) -> bool:
+    """Whether the backward pass of torch's kernel for CPUs takes ten times as long as products."""
+    return qkv.dtype != torch.float32 and torch.is_grad_enabled() and qkv.requires_grad
 
 
 def _matmul_attention(

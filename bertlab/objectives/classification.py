@@ -4,20 +4,11 @@ import math
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
 from bertlab.tasks import TaskLoss
-
-
-class SummedCrossEntropy(nn.Module):
-    """Cross-entropy in nats, summed in float32; a module so that it can be compiled."""
-
-    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return a scalar for ``(K, C)`` scores of any floating dtype and ``(K,)`` class ids."""
-        loss: Tensor = F.cross_entropy(logits.float(), labels, reduction="sum")
-        return loss
 
 
 def classification_loss(

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from bertlab.encoders.initialization import initialize
-from bertlab.objectives.classification import Accuracy, SummedCrossEntropy
+from bertlab.objectives.classification import Accuracy
 from bertlab.objectives.masking import TokenClasses
+from bertlab.objectives.summed_cross_entropy import SummedCrossEntropy
 from bertlab.packed_batch import EncoderOutput, IntArray, PackedBatch, PackedSequences
 from bertlab.tasks import Objective, TaskContext, TaskLoss
 

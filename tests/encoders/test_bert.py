@@ -223,7 +223,6 @@ def test_rows_that_fill_a_batch_change_nothing(lengths: list[int], causal: bool)
     for fill in (1, 64):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(packed_batch, "FILL", fill)
-            vars(batch).pop("filled_index", None)
             encoder.zero_grad()
             encoder.eval()
             output = encoder(batch, all_layers=True)

@@ -1,0 +1,96 @@
+"""Between packed tokens and the padded layout of attention heads, in one pass each way.
+
+T is the number of tokens, B of sequences, S the length of the longest, A of heads, d their size.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from bertlab.packed_batch import PackedBatch
+
+Context = Any  # torch.autograd.function.FunctionCtx, with what is kept on it
+
+
+def to_heads(qkv: Tensor, batch: PackedBatch, num_heads: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries, keys and values as ``(B, A, S, d)`` each; any finite values in the padding.
+
+    Args:
+        qkv: ``(T, 3 * A * d)``, side by side; rows that follow are left out.
+        batch: gives the borders of the sequences.
+        num_heads: A.
+    """
+    size = (len(batch), num_heads, batch.max_seqlen)
+    rows = batch.rows_of_heads(num_heads)
+    query, key, value = _ToHeads.apply(qkv, _tokens(batch), rows, size)  # type: ignore[no-untyped-call]
+    return query, key, value
+
+
+def from_heads(heads: Tensor, batch: PackedBatch, rows: int) -> Tensor:
+    """Return ``(B, A, S, d)`` values as ``(rows, A * d)``; of the first token where rows > T."""
+    places = batch.rows_of_heads(heads.shape[1])
+    packed: Tensor = _FromHeads.apply(heads, places, rows)  # type: ignore[no-untyped-call]
+    return packed
+
+
+def _tokens(batch: PackedBatch) -> Tensor:
+    """``(B, S)`` int64 packed place of each padded one; of any token for the padding."""
+    places = torch.arange(batch.max_seqlen, device=batch.cu_seqlens.device)
+    last = len(batch.input_ids) - 1
+    return (batch.cu_seqlens[:-1, None].long() + places).clamp(max=last)
+
+
+class _ToHeads(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Context, qkv: Tensor, tokens: Tensor, rows: Tensor, size: tuple[int, int, int]
+    ) -> tuple[Tensor, ...]:
+        sequences, heads, longest = size
+        ctx.save_for_backward(rows)
+        ctx.given = len(qkv)
+        parts = torch.arange(3 * heads, device=qkv.device).view(3, 1, heads, 1)
+        places = (tokens[None, :, None, :] * (3 * heads) + parts).flatten()
+        gathered = qkv.reshape(len(qkv) * 3 * heads, -1).index_select(0, places)
+        return gathered.view(3, sequences, heads, longest, -1).unbind()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Context, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        (rows,) = ctx.saved_tensors
+        tokens, heads = rows.shape
+        size = gradients[0].shape[-1]
+        gradient = gradients[0].new_empty(ctx.given, 3, heads, size)
+        for part, each in enumerate(gradients):
+            gathered = each.reshape(-1, size).index_select(0, rows.flatten())
+            gradient[:tokens, part] = gathered.view(tokens, heads, size)
+        gradient[tokens:] = 0
+        return gradient.view(ctx.given, -1), None, None, None
+
+
+class _FromHeads(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Context, padded: Tensor, rows: Tensor, given: int) -> Tensor:
+        ctx.save_for_backward(rows)
+        ctx.shape = padded.shape
+        size = padded.shape[-1]
+        packed = padded.new_empty(given, padded.shape[1] * size)
+        tokens, heads = rows.shape
+        torch.index_select(
+            padded.reshape(-1, size), 0, rows.flatten(),
+            out=packed[:tokens].view(tokens * heads, size),
+        )  # fmt: skip
+        packed[tokens:] = packed[0]
+        return packed
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor, None, None]:
+        (rows,) = ctx.saved_tensors
+        tokens, heads = rows.shape
+        size = ctx.shape[-1]
+        padded = gradient.new_zeros(ctx.shape)
+        kept = gradient[:tokens].reshape(tokens * heads, size)
+        padded.view(-1, size).index_copy_(0, rows.flatten(), kept)
+        return padded, None, None
