@@ -3,8 +3,8 @@
     python benchmarks/finetune_speed.py --data ../shared/data --rounds 5
 
 MRPC's pairs (its official training file), new weights of 6 layers of 384, rows of at most 128
-tokens, fp32. Each run is a fresh process that goes twice through the same rows; what is compared is
-the second time, in which all sides see the same tokens.
+tokens, fp32 (best and bertlab in bf16 with ``--bf16``). Each run is a fresh process that goes twice
+through the same rows; what is compared is the second time, in which all sides see the same tokens.
 """
 
 import argparse
@@ -31,7 +31,7 @@ model:
   optimizer: {{learning_rate: 1.0e-4, warmup_steps: 10}}
 data: {{train: {folder}/rows.tsv, validation: {folder}/few.tsv, tokenizer: {folder}/tokenizer,
        format: mrpc, max_seq_length: {length}, batch_size: {batch}, group_by_length: {grouped}}}
-trainer: {{max_epochs: 2, accelerator: cpu, check_val_every_n_epoch: 2,
+trainer: {{max_epochs: 2, accelerator: cpu, precision: {precision}, check_val_every_n_epoch: 2,
           callbacks: [{{class_path: step_clock.StepClock}}]}}
 """
 
@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument("--batch_size", type=int, default=32)
     parser.add_argument("--steps", type=int, default=20, help="of each of the two passes")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--bf16", action="store_true", help="best and bertlab")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="finetune-speed-"))
     lengths = prepare(given, folder)
@@ -62,20 +63,23 @@ def main() -> None:
                 length=given.max_seq_length,
                 batch=given.batch_size,
                 grouped=str(grouped).lower(),
+                precision="bf16-mixed" if given.bf16 else "32-true",
             )
         )
     peer = [sys.executable, str(HERE / "speed_peer.py"), "finetune", "--data", str(folder)]
     peer += ["--size", given.size, "--steps", str(2 * given.steps)]
     peer += ["--batch_size", str(given.batch_size), "--max_seq_length", str(given.max_seq_length)]
+    in_bf16 = ["--bf16"] if given.bf16 else []
     ours = [sys.executable, "-m", "bertlab", "fit", "--run_dir", "{run}", "--config"]
     arms = [
         Arm("stock", peer),
         Arm("stock, allocator as bertlab's", peer, KEEP_MEMORY),
-        Arm("best", [*peer, "--best"], KEEP_MEMORY),
+        Arm("best", [*peer, "--best", *in_bf16], KEEP_MEMORY),
         Arm("bertlab, group_by_length", [*ours, str(fits[True])]),
         Arm("bertlab", [*ours, str(fits[False])]),
     ]
-    found = alternate(arms, given.rounds, warm_up=given.steps)
+    dtype = "bfloat16" if given.bf16 else "float32"
+    found = alternate(arms, given.rounds, given.steps, ["--dtype", dtype])
     mean = statistics.fmean(lengths)
     with_weights = BertEncoder(
         vocab_size=1, num_hidden_layers=layers, hidden_size=width, num_attention_heads=heads
@@ -83,7 +87,7 @@ def main() -> None:
     flops = 3 * given.batch_size * sum(encoder_flops(with_weights, n) * n for n in lengths)
     title = (
         f"fine-tuning {given.size}, {given.batch_size} pairs a step of MRPC, {mean:.0f} tokens a "
-        f"pair (at most {given.max_seq_length}), fp32"
+        f"pair (at most {given.max_seq_length}), {dtype}"
     )
     print_comparison(title, found, lambda run: run.steady, "step", flops / len(lengths))
 

@@ -3,8 +3,9 @@
     python benchmarks/predict_speed.py --data ../shared/data --rounds 5
 
 Texts of mixed lengths (one to four of QNLI's sentences each, at most 128 tokens), two classes, new
-weights of 6 layers of 384, fp32. Each run is a fresh process that reads JSON lines, tokenizes,
-predicts and writes JSON lines in the same order; imports and loading of weights are not counted.
+weights of 6 layers of 384, fp32 (best and bertlab in bf16 with ``--bf16``). Each run is a fresh
+process that reads JSON lines, tokenizes, predicts and writes JSON lines in the same order; imports
+and loading of weights are not counted.
 """
 
 import argparse
@@ -43,6 +44,7 @@ def main() -> None:
     parser.add_argument("--batch_size", type=int, default=32)
     parser.add_argument("--texts", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--bf16", action="store_true", help="best and bertlab")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="predict-speed-"))
     mean = prepare(given, folder)
@@ -58,17 +60,18 @@ def main() -> None:
     ours = [sys.executable, "-m", "bertlab", "predict", "--ckpt_path", str(folder / "run")]
     ours += ["--data.input", str(folder / "texts.jsonl"), "--output", "{run}"]
     ours += ["--data.batch_size", str(given.batch_size), "--trainer.accelerator", "cpu"]
+    ours += ["--trainer.precision", "bf16-mixed" if given.bf16 else "32-true"]
     ours += ["--trainer.callbacks", json.dumps([{"class_path": "step_clock.PredictClock"}])]
     arms = [
         Arm("stock", peer),
         Arm("stock, allocator as bertlab's", peer, KEEP_MEMORY),
-        Arm("best", [*peer, "--best"], KEEP_MEMORY),
+        Arm("best", [*peer, "--best", *(["--bf16"] if given.bf16 else [])], KEEP_MEMORY),
         Arm("bertlab", ours),
     ]
     found = alternate(arms, given.rounds, warm_up=1)
     title = (
         f"predicting {given.texts:,} texts of {mean:.0f} tokens (at most {given.max_seq_length}), "
-        f"{given.size}, {given.batch_size} a batch, fp32"
+        f"{given.size}, {given.batch_size} a batch, {'bf16' if given.bf16 else 'fp32'}"
     )
     print_comparison(title, found, lambda run: run.steady, "run")
 

@@ -212,14 +212,14 @@ def last_token(tokens: Tensor, batch: PackedBatch) -> Tensor:
 FILL = 64
 
 
-def filled(values: Tensor) -> Tensor:
-    """Return ``(T, …)`` values of the tokens, followed by zeros up to a multiple of 64 rows.
+def filled(values: Tensor, multiple: int | None = None) -> Tensor:
+    """Return ``(T, …)`` values, followed by zeros up to a multiple of 64 rows, or of so many.
 
     Tensors of a few sizes fit into what earlier steps freed; where each step has its own size, the
     heap of a CPU scatters: BERT-tiny took 0.75 GB more than at its start after 200 steps, and more
     with each, against 0.33 GB.
     """
-    rows = -len(values) % FILL
+    rows = -len(values) % (FILL if multiple is None else multiple)
     return F.pad(values, (0, 0) * (values.dim() - 1) + (0, rows)) if rows else values
 
 

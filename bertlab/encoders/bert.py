@@ -66,8 +66,7 @@ class BertEncoder(Encoder):
         max_position_embeddings: longest sequence in tokens.
         type_vocab_size: number of segments.
         hidden_dropout_prob: dropout on embeddings and on each sub-layer's output.
-        attention_probs_dropout_prob: dropout on attention weights. On a GPU, 0 selects the
-            variable-length flash kernel, which has no dropout.
+        attention_probs_dropout_prob: dropout on attention weights.
         layer_norm_eps: epsilon of the LayerNorms.
         initializer_range: standard deviation of the initial weights.
         causal: left-to-right attention, for the paper's LTR ablation (sec. 5.1).

@@ -8,18 +8,23 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 Context = Any  # torch.autograd.function.FunctionCtx, with what is kept on it
-_ROWS = 32  # of 30,522 scores are in a core's cache at once
+_SCORES = 2**20  # that are worked on at once, in a core's cache
 
 
 class SummedCrossEntropy(nn.Module):
     """Cross-entropy in nats, summed in float32; a module so that it can be compiled."""
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return a scalar for ``(K, C)`` scores of any floating dtype and ``(K,)`` class ids."""
+        """Return a scalar.
+
+        Args:
+            logits: ``(K, C)`` scores of any floating dtype; rows that follow do not count.
+            labels: ``(K,)`` int64 class ids.
+        """
         if logits.device.type == "cpu" and not torch.compiler.is_compiling():
             loss: Tensor = _RowWise.apply(logits, labels)  # type: ignore[no-untyped-call]
         else:
-            loss = F.cross_entropy(logits.float(), labels, reduction="sum")
+            loss = F.cross_entropy(logits[: len(labels)].float(), labels, reduction="sum")
         return loss
 
 
@@ -35,9 +40,12 @@ class _RowWise(torch.autograd.Function):
         total = torch.zeros((), dtype=torch.float32)
         needs_gradient = ctx.needs_input_grad[0]
         gradient = torch.empty_like(logits) if needs_gradient else None
-        numbers = torch.arange(_ROWS)
-        for start in range(0, len(logits), _ROWS):
-            rows = slice(start, start + _ROWS)
+        if gradient is not None:
+            gradient[len(labels) :] = 0
+        height = max(1, _SCORES // logits.shape[1])
+        numbers = torch.arange(height)
+        for start in range(0, len(labels), height):
+            rows = slice(start, min(start + height, len(labels)))
             scores = logits[rows].to(torch.float32, copy=True)
             right = numbers[: len(scores)], labels[rows]
             highest = scores.amax(1, keepdim=True)

@@ -12,7 +12,7 @@ from bertlab.encoders.initialization import initialize
 from bertlab.objectives.classification import Accuracy
 from bertlab.objectives.masking import TokenClasses
 from bertlab.objectives.summed_cross_entropy import SummedCrossEntropy
-from bertlab.packed_batch import EncoderOutput, IntArray, PackedBatch, PackedSequences
+from bertlab.packed_batch import EncoderOutput, IntArray, PackedBatch, PackedSequences, filled
 from bertlab.tasks import Objective, TaskContext, TaskLoss
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 COLUMNS = 64  # scores of the vocabulary are a multiple of it on a GPU
+ROWS = 16  # predictions on a CPU, whose bf16 products are compiled anew for each shape
 
 
 class TargetMean(Metric):
@@ -128,11 +129,13 @@ class TokenPrediction(Objective):
         """Return cross-entropy in nats, summed in float32 over the K positions."""
         positions = batch.fields[f"{self.name}_positions"]
         labels = batch.fields[f"{self.name}_labels"]
+        if positions.device.type == "cpu":
+            positions = filled(positions, ROWS)
         scores = self._scores(output.tokens.index_select(0, positions))
         return TaskLoss(
             sum=self.cross_entropy(scores, labels),
             count=labels.numel(),
-            preds=lambda: scores.detach().argmax(-1),
+            preds=lambda: scores[: len(labels)].detach().argmax(-1),
             target=labels,
         )
 
