@@ -72,7 +72,7 @@ class JsonLines:
 
 
 class PredictionWriter(Callback):
-    """Hands each row's prediction to a sink as soon as its batch is done; keeps none in memory.
+    """Hands predictions to a sink in the order of the rows, as soon as those before are done.
 
     Args:
         sink: takes them.
@@ -85,6 +85,7 @@ class PredictionWriter(Callback):
         self.data = data
         self.head = head
         self.next_row = 0
+        self.done: dict[int, list[dict[str, Any]]] = {}  # by row, of those that wait for others
 
     def on_predict_batch_end(
         self,
@@ -95,29 +96,29 @@ class PredictionWriter(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Write the rows of a batch, which holds all sequences of each."""
+        """Write what is next; a batch holds all sequences of its rows."""
         del trainer, pl_module, batch_idx, dataloader_idx
         predicted: Sequence[dict[str, Any]] = outputs
         numbered = zip(batch.fields["row"].tolist(), predicted, strict=True)
         for number, group in groupby(numbered, key=lambda pair: pair[0]):
-            self._write_empty(number)
-            self._write(number, [part for _, part in group])
+            self.done[number] = [part for _, part in group]
+        self._write_next()
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Write the rows that are left."""
         del trainer, pl_module
-        self._write_empty(self.data.rows_taken_in())
+        self._write_next()
 
-    def _write_empty(self, stop: int) -> None:
-        """Write the rows before ``stop`` that gave no sequence."""
-        for number in range(self.next_row, stop):
-            self._write(number, [])
-
-    def _write(self, number: int, parts: list[dict[str, Any]]) -> None:
-        row = self.data.take_row(number)
-        prediction = parts[0] if self.head is None else self.head.merge(row, parts)
-        self.sink.write(row, prediction)
-        self.next_row = number + 1
+    def _write_next(self) -> None:
+        """Write up to the first row that is still to be predicted; some rows gave no sequence."""
+        while self.next_row < self.data.rows_taken_in():
+            if self.next_row not in self.done and self.data.has_sequences(self.next_row):
+                return
+            parts = self.done.pop(self.next_row, [])
+            row = self.data.take_row(self.next_row)
+            prediction = parts[0] if self.head is None else self.head.merge(row, parts)
+            self.sink.write(row, prediction)
+            self.next_row += 1
 
     def __enter__(self) -> "PredictionWriter":
         return self

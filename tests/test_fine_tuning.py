@@ -97,16 +97,21 @@ def test_predictions_come_in_the_order_of_the_input(
     run = tmp_path / "run"
     given = arguments(tiny_run, files, "single_sentence", "singles.jsonl")
     assert bertlab("fit", *given, "--trainer.max_epochs", "1", "--run_dir", run)[0] == 0
-    texts = [f"{'very ' * (number % 7)}red number {number}" for number in range(70)]
+    texts = [f"{'very ' * (number % 7)}red number {number}" for number in range(600)]
     source = tmp_path / "new.txt"
-    source.write_text("\n".join(texts) + "\n", "utf-8")
     output = tmp_path / "out.jsonl"
-    code, _, err = bertlab(
-        "predict", "--ckpt_path", run, "--data.input", source, "--output", output
-    )
-    assert code == 0, err
-    rows = [json.loads(line) for line in output.read_text().splitlines()]
-    assert [row["text"] for row in rows] == texts
+    scores = []
+    for given_texts in (texts, texts[::-1]):  # other neighbours in other batches
+        source.write_text("\n".join(given_texts) + "\n", "utf-8")
+        code, _, err = bertlab(
+            "predict", "--ckpt_path", run, "--data.input", source, "--output", output
+        )
+        assert code == 0, err
+        rows = [json.loads(line) for line in output.read_text().splitlines()]
+        assert [row["text"] for row in rows] == given_texts
+        scores.append({row["text"]: row["scores"] for row in rows})
+    for text in texts:
+        assert scores[0][text] == pytest.approx(scores[1][text], abs=1e-5)
 
 
 def test_resuming_in_the_middle_of_an_epoch_is_exact(

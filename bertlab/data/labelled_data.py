@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.data.encoded_rows import EncodedRows, RowStream, encode_rows
-from bertlab.data.input_rows import InputRows
+from bertlab.data.input_rows import READ_AHEAD, InputRows
 from bertlab.data.labelled_report import fingerprint, report_split
 from bertlab.data.labelled_source import FORMATS, read_rows, stream_rows
 from bertlab.data.labelled_splits import (
@@ -267,7 +267,12 @@ class LabelledData(TaskData):
         else:
             rows = stream_rows(self.input, self.columns, self.input_format, self.head.columns)
         self.input_rows = InputRows(
-            rows, self.head, self.head_name, self.tokenizer, self.max_seq_length
+            rows,
+            self.head,
+            self.head_name,
+            self.tokenizer,
+            self.max_seq_length,
+            read_ahead=1 if self.input == "-" else READ_AHEAD,  # who types wants to see
         )
         return StepLoader(self.input_rows, 1)
 
@@ -275,6 +280,11 @@ class LabelledData(TaskData):
         """Return a row that is being predicted, and forget it."""
         assert self.input_rows is not None
         return self.input_rows.take(number)
+
+    def has_sequences(self, number: int) -> bool:
+        """Return whether a row of ``input`` is in a batch."""
+        assert self.input_rows is not None
+        return self.input_rows.has_sequences(number)
 
     def rows_taken_in(self) -> int:
         """Return how many rows of ``input`` have been read."""

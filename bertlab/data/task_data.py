@@ -109,6 +109,11 @@ class TaskData(LightningDataModule):
     def take_row(self, number: int) -> Row:
         """Return a row of the running prediction by the number that its batch gives."""
 
+    def has_sequences(self, number: int) -> bool:
+        """Return whether a row that is predicted on is in a batch; else it is empty."""
+        del number
+        return True
+
     @abstractmethod
     def rows_taken_in(self) -> int:
         """Return how many rows the running prediction has read so far."""
