@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -10,19 +9,6 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from bertlab.errors import NumericalError, warn
-
-
-@dataclass(frozen=True)
-class _Step:
-    """A step whose gradient may turn out not to be finite.
-
-    Attributes:
-        norm: waits for the gradient's norm, and returns it.
-        words: describes the step, given the norm.
-    """
-
-    norm: Callable[[], float]
-    words: Callable[[float], str]
 
 
 class NumericalGuard:
@@ -37,7 +23,7 @@ class NumericalGuard:
 
     def __init__(self) -> None:
         self.policy: Literal["stop", "skip"] = "stop"
-        self._pending: _Step | None = None
+        self._pending: Callable[[], None] | None = None  # judges the last step
 
     def check(self, norm: Tensor, optimizer: Optimizer, words: Callable[[float], str]) -> None:
         """Let a step be taken only if its gradient is finite.
@@ -57,7 +43,8 @@ class NumericalGuard:
                 optimizer.zero_grad(set_to_none=True)
             return
         optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]  # AdamW's
-        self._pending = _Step(_read_later(norm), words)
+        read = _read_later(norm)
+        self._pending = lambda: self._judge(read(), words)
 
     def finish(self) -> None:
         """Judge the last step, before what it left is saved, evaluated or gone on from.
@@ -65,9 +52,9 @@ class NumericalGuard:
         Raises:
             NumericalError: as :meth:`check`.
         """
-        step, self._pending = self._pending, None
-        if step is not None:
-            self._judge(step.norm(), step.words)
+        judge, self._pending = self._pending, None
+        if judge is not None:
+            judge()
 
     def _judge(self, norm: float, words: Callable[[float], str]) -> None:
         if math.isfinite(norm):

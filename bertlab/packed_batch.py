@@ -123,6 +123,13 @@ class PackedBatch:
         """``(B, max_seqlen)`` bool, True where the padded layout holds a token."""
         return torch.arange(self.max_seqlen, device=self.cu_seqlens.device) < self.lengths[:, None]
 
+    @cached_property
+    def token_index(self) -> Tensor:
+        """``(B, max_seqlen)`` int64 packed place of each padded one; of any token for padding."""
+        places = torch.arange(self.max_seqlen, device=self.cu_seqlens.device)
+        starts = self.cu_seqlens[:-1, None].long()
+        return (starts + places).clamp(max=len(self.input_ids) - 1)
+
     def rows_of_heads(self, num_heads: int) -> Tensor:
         """Return ``(T, A)`` int64 places of the tokens in a ``(B * A * max_seqlen)`` layout.
 

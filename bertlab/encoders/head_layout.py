@@ -24,7 +24,7 @@ def to_heads(qkv: Tensor, batch: PackedBatch, num_heads: int) -> tuple[Tensor, T
     """
     size = (len(batch), num_heads, batch.max_seqlen)
     rows = batch.rows_of_heads(num_heads)
-    query, key, value = _ToHeads.apply(qkv, _tokens(batch), rows, size)  # type: ignore[no-untyped-call]
+    query, key, value = _ToHeads.apply(qkv, batch.token_index, rows, size)  # type: ignore[no-untyped-call]
     return query, key, value
 
 
@@ -33,13 +33,6 @@ def from_heads(heads: Tensor, batch: PackedBatch, rows: int) -> Tensor:
     places = batch.rows_of_heads(heads.shape[1])
     packed: Tensor = _FromHeads.apply(heads, places, rows)  # type: ignore[no-untyped-call]
     return packed
-
-
-def _tokens(batch: PackedBatch) -> Tensor:
-    """``(B, S)`` int64 packed place of each padded one; of any token for the padding."""
-    places = torch.arange(batch.max_seqlen, device=batch.cu_seqlens.device)
-    last = len(batch.input_ids) - 1
-    return (batch.cu_seqlens[:-1, None].long() + places).clamp(max=last)
 
 
 class _ToHeads(torch.autograd.Function):

@@ -38,8 +38,7 @@ class _RowWise(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Context, logits: Tensor, labels: Tensor) -> Tensor:
         total = torch.zeros((), dtype=torch.float32)
-        needs_gradient = ctx.needs_input_grad[0]
-        gradient = torch.empty_like(logits) if needs_gradient else None
+        gradient = torch.empty_like(logits) if ctx.needs_input_grad[0] else None
         if gradient is not None:
             gradient[len(labels) :] = 0
         height = max(1, _SCORES // logits.shape[1])
