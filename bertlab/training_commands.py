@@ -10,7 +10,7 @@ from bertlab.predictions import open_sink, write_predictions
 from bertlab.printed_tables import print_table
 from bertlab.results import held_out_results, print_results
 from bertlab.run_directory import COMPLAINTS, PREDICTIONS, RESULTS, write_json
-from bertlab.training_end import train
+from bertlab.training_end import how_to_resume, train
 
 if TYPE_CHECKING:
     from bertlab.training_cli import TrainingCLI
@@ -55,7 +55,7 @@ def how_to_go_on(cli: "TrainingCLI") -> str:
         return ""
     if not cli.is_saved():
         return " before the first checkpoint"
-    return f"; go on with: bertlab fit --ckpt_path {cli.directory}"
+    return f"; {how_to_resume(cli.directory)}"
 
 
 def _complain(cli: "TrainingCLI") -> None:

@@ -34,7 +34,7 @@ def train(fit: Callable[[], None], trainer: Trainer, run: Path, saved: Callable[
     Raises:
         NumericalError: a gradient is not finite; with how to leave such steps out.
     """
-    go_on = f"go on with: bertlab fit --ckpt_path {run}"
+    go_on = how_to_resume(run)
     try:
         fit()
     except NumericalError as error:
@@ -51,6 +51,11 @@ def train(fit: Callable[[], None], trainer: Trainer, run: Path, saved: Callable[
         sys.stdout.write(f"interrupted; {go_on}\n" if saved() else f"{none}\n")
         return 130
     return 0
+
+
+def how_to_resume(run: Path) -> str:
+    """Return what is said to who wants to go on with a run that was saved."""
+    return f"go on with: bertlab fit --ckpt_path {run}"
 
 
 def _stopped(trainer: Trainer, go_on: str) -> int:
