@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from torch.distributed import DistNetworkError
 from torch.utils.data import DataLoader, Dataset
+from torch.utils.data._utils import signal_handling
 
-from bertlab.data.step_loader import StepLoader
+from bertlab.data.step_loader import StepLoader, outlive_sigterm
 from bertlab.errors import LostProcessError, OutputError
-from bertlab.packed_batch import PackedBatch
+from bertlab.packed_batch import PackedBatch, pack
 from bertlab.training_end import lost_process, naming_losses
 from tests.conftest import Command
 
@@ -90,6 +91,31 @@ def test_what_a_worker_itself_raises_is_not_its_loss() -> None:
         list(StepLoader(DataLoader(rows, batch_size=None, num_workers=1), 1))
 
 
+class Steps(Dataset[list[PackedBatch]]):
+    def __getitem__(self, step: int) -> list[PackedBatch]:
+        return [pack([[step]])]
+
+    def __len__(self) -> int:
+        return 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="signals of forked workers")
+def test_a_sigterm_while_workers_start_does_not_end_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare = signal_handling._set_worker_signal_handlers
+
+    def signalled() -> None:
+        prepare()  # from here on a SIGTERM ends a worker
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(signal_handling, "_set_worker_signal_handlers", signalled)
+    loader = DataLoader(
+        Steps(), batch_size=None, num_workers=2, worker_init_fn=outlive_sigterm,
+        multiprocessing_context="fork",
+    )  # fmt: skip
+    assert [int(batch.input_ids) for batch in StepLoader(loader, 1)] == [0, 1, 2]
+    assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
 def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
     for _ in range(1200):
         if path.exists():
@@ -134,7 +160,11 @@ def test_a_killed_process_ends_the_run_which_goes_on(
 ) -> None:
     run = tmp_path / "run"
     with fitting(tiny_config, run, *settings) as process:
-        os.kill(children(process.pid)[0], signal.SIGKILL)
+        while process.poll() is None:  # a worker whose epoch is over is not missed
+            for child in children(process.pid)[:1]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+            time.sleep(0.2)
         _, error = process.communicate(timeout=120)
     assert process.returncode == 2, error
     assert f"bertlab: error E602: {said}" in error

@@ -1,5 +1,6 @@
 """From stateless samples to the batches of each optimiser step."""
 
+import contextlib
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
@@ -165,6 +166,20 @@ def outlive_sigterm(worker: int) -> None:
     del worker
     if hasattr(signal, "alarm"):
         signal.signal(signal.SIGTERM, _die_later)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+
+
+@contextlib.contextmanager
+def _sigterm_held() -> Iterator[None]:
+    """Hold a SIGTERM back here, and in workers started here until they can outlive it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _die_later(number: int, frame: FrameType | None) -> None:
@@ -189,7 +204,8 @@ class StepLoader:
         self.batches_per_step = batches_per_step
 
     def __iter__(self) -> Iterator[PackedBatch]:
-        steps = iter(self.loader)
+        with _sigterm_held() if self._workers else contextlib.nullcontext():
+            steps = iter(self.loader)
         batches = self._next(steps)
         while batches is not None:
             # Who reads no further than the last batch would leave workers waiting: they end here.
