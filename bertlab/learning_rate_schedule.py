@@ -11,6 +11,8 @@ from torch.optim.lr_scheduler import LambdaLR
 from bertlab.errors import ConfigError
 from bertlab.optimization import AdamWConfig
 
+_STEPS_THAT_COMPILE = 2
+
 
 def check_schedule(config: AdamWConfig, endless: bool, timed: bool = False) -> None:
     """Raise ConfigError if the schedule needs an end and the run has none.
@@ -94,6 +96,9 @@ def build_schedule(
 def build_timed_schedule(config: AdamWConfig, optimizer: AdamW, timer: Timer) -> LambdaLR:
     """Return a schedule whose warm-up and decay follow the clock, to be stepped once a step.
 
+    The clock starts after the first two steps: compiling in them can take longer than the warm-up.
+    That of a run that goes on counts from its start.
+
     Args:
         config: peak, warm-up (a share of the time) and shape.
         optimizer: whose learning rate it sets.
@@ -104,13 +109,21 @@ def build_timed_schedule(config: AdamWConfig, optimizer: AdamW, timer: Timer) ->
     """
     check_schedule(config, endless=True, timed=True)
     end = timer.time_elapsed() + (timer.time_remaining() or 0.0)
-    factor: Callable[[float], float] = partial(
-        learning_rate_factor,
-        warmup_steps=config.warmup_steps * end,
-        total_steps=end,
-        decay=config.schedule == "linear",
-    )
-    return LambdaLR(optimizer, lambda _: factor(timer.time_elapsed()))
+    goes_on, begun = timer.time_elapsed() > 0, 0.0
+
+    def factor(step: int) -> float:
+        nonlocal begun
+        if step == _STEPS_THAT_COMPILE and not goes_on:
+            begun = timer.time_elapsed()
+        waits = step < _STEPS_THAT_COMPILE and not goes_on
+        return learning_rate_factor(
+            0.0 if waits else timer.time_elapsed() - begun,
+            warmup_steps=config.warmup_steps * (end - begun),
+            total_steps=end - begun,
+            decay=config.schedule == "linear",
+        )
+
+    return LambdaLR(optimizer, factor)
 
 
 def run_timer(trainer: Trainer) -> Timer | None:

@@ -43,13 +43,19 @@ def rates(config: AdamWConfig, timer: FakeTimer, moments: list[float]) -> list[f
 
 def test_the_schedule_follows_the_clock() -> None:
     config = AdamWConfig(learning_rate=1.0, warmup_steps=0.1)
-    found = rates(config, FakeTimer(100.0), [0, 5, 10, 55, 56, 90, 100, 101])
-    assert found == pytest.approx([0, 0.5, 1, 0.5, 44 / 90, 1 / 9, 0, 0])
+    found = rates(config, FakeTimer(100.0), [0, 0, 5, 10, 55, 56, 90, 100, 101])
+    assert found == pytest.approx([0, 0, 0.5, 1, 0.5, 44 / 90, 1 / 9, 0, 0])
+
+
+def test_the_clock_starts_when_the_first_steps_are_done() -> None:
+    config = AdamWConfig(learning_rate=1.0, warmup_steps=0.1)
+    found = rates(config, FakeTimer(100.0), [30, 40, 43, 46, 73, 100])
+    assert found == pytest.approx([0, 0, 0.5, 1, 0.5, 0])
 
 
 def test_a_constant_schedule_warms_up_by_the_clock() -> None:
     config = AdamWConfig(learning_rate=1.0, warmup_steps=0.5, schedule="constant")
-    assert rates(config, FakeTimer(100.0), [25, 50, 99]) == pytest.approx([0.5, 1, 1])
+    assert rates(config, FakeTimer(100.0), [0, 0, 25, 50, 99])[2:] == pytest.approx([0.5, 1, 1])
 
 
 def test_a_run_that_goes_on_has_the_schedule_of_its_whole_time() -> None:
