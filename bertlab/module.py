@@ -292,7 +292,8 @@ class BertModule(LightningModule):
             values = torch.stack(list(self._step_loss.values()))
             if self.trainer.world_size > 1:
                 torch.distributed.all_reduce(values)
-            self.log("train/loss", values.sum(), prog_bar=True, batch_size=len(batch))
+            # the bar reads it when it is drawn: prog_bar=True reads it, and waits, at each step
+            self.log("train/loss", values.sum(), batch_size=len(batch))
             for name, value in zip(self._step_loss, values, strict=True):
                 self.log(f"train/{name}/loss", value, batch_size=len(batch))
 

@@ -97,6 +97,8 @@ class ProgressBar(RichProgressBar):
         metrics = super().get_metrics(trainer, pl_module)
         metrics.pop("v_num", None)
         logged = trainer.callback_metrics
+        if "train/loss" in logged:
+            metrics["train/loss"] = float(logged["train/loss"])
         if "tokens_per_second" in logged:
             metrics["k tokens/s"] = f"{float(logged['tokens_per_second']) / 1000:.1f}"
             metrics["padding avoided"] = f"{float(logged['padding_avoided']):.0%}"

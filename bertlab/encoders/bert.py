@@ -168,7 +168,7 @@ class BertEncoder(Encoder):
         tokens = len(hidden)
         if hidden.device.type == "cpu":
             hidden = filled(hidden)
-        hidden = self.dropout(self.embedding_norm(hidden))
+        hidden = self.dropout(self.embedding_norm(hidden)).to(_dtype_of_products(hidden))
         layers = [hidden[:tokens]]
         for layer in self.layers:
             hidden = layer(hidden, batch)
@@ -260,10 +260,12 @@ class BertLayer(nn.Module):
     def forward(self, hidden: Tensor, batch: PackedBatch) -> Tensor:
         """Map ``(T, H)`` to ``(T, H)``."""
         attended = self.dropout(self.attention(hidden, batch))
-        hidden = self.attention_norm(hidden + attended)
+        # in autocast, norms compute in float32; what is kept between them has products' dtype
+        hidden = self.attention_norm(hidden + attended).to(attended.dtype)
         expanded = F.gelu(self.intermediate(hidden))  # exact, with erf, as BERT's code
-        normed: Tensor = self.output_norm(hidden + self.dropout(self.output(expanded)))
-        return normed
+        output = self.dropout(self.output(expanded))
+        normed: Tensor = self.output_norm(hidden + output)
+        return normed.to(output.dtype)
 
 
 class SelfAttention(nn.Module):
@@ -287,6 +289,11 @@ class SelfAttention(nn.Module):
         )
         output: Tensor = self.output(attended)
         return output
+
+
+def _dtype_of_products(values: Tensor) -> torch.dtype:
+    device = values.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else values.dtype
 
 
 def _given(value: int | None, default: int) -> int:
