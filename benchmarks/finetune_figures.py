@@ -84,7 +84,7 @@ def fit_arguments(name: str, seed: int, files: Sequence[Path]) -> dict[str, Any]
         "data.batch_size": task.batch_size,
         "trainer.max_epochs": task.epochs,
         "trainer.precision": "32-true",
-        "trainer.accelerator": "cpu",
+        "trainer.accelerator": "auto",
         "trainer.devices": 1,
         "trainer.enable_checkpointing": "false",
         "trainer.callbacks": json.dumps([{"class_path": "finetune_figures.TrainingSeconds"}]),
@@ -93,6 +93,7 @@ def fit_arguments(name: str, seed: int, files: Sequence[Path]) -> dict[str, Any]
         return {
             "config": CONFIGS / f"conll2003-{name}.yaml",
             **arguments,
+            "data.group_by_length": "true",  # an LSTM's time goes with the longest of a batch
             **FEATURE_ARGUMENTS.get(name, {}),
         }
     head, form, more = ARGUMENTS[name]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from finetune_tasks import Task
 
 SECONDS = "training_seconds"
@@ -91,6 +92,7 @@ def result_line(
             "max_seq_length": task.max_seq_length,
             "limit": limit,
         },
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "versions": {
             "python": platform.python_version(),
             **{package: importlib.metadata.version(package) for package in side.packages},

@@ -214,7 +214,7 @@ TASKS = {
 OWN_SPLITS = ("mrpc", "sst2")
 # rows of the paper's table 7, as configs/finetune/conll2003-FEATURES.yaml; the peer has none
 FEATURE_TASKS = {
-    f"features-{row}": replace(TASKS["conll2003"], epochs=10, learning_rate=1e-3)
+    f"features-{row}": replace(TASKS["conll2003"], epochs=5, learning_rate=1e-3)
     for row in (
         "embeddings",
         "second-to-last",

@@ -34,6 +34,7 @@ def main() -> None:
     """Prepare the text, make batches in turn, print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--corpus", nargs="+", default=["python-english"])
+    parser.add_argument("--store", type=Path, help="output of bertlab prepare, instead of a corpus")
     parser.add_argument("--vocab_size", type=int, default=30_522)
     parser.add_argument("--max_seq_length", type=int, default=128)
     parser.add_argument("--batch_size", type=int, default=32)

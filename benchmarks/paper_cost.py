@@ -1,11 +1,12 @@
-"""Work out the time of the paper's pre-trainings on GPUs: nothing is run, nothing is measured.
+"""Work out the time of the paper's pre-trainings on GPUs: nothing is run.
 
-    python benchmarks/paper_cost.py [--utilisation 0.3 0.5] [--gemm_tflops 700]
+    python benchmarks/paper_cost.py [--utilisation 0.4 0.5] [--gemm_tflops 860]
 
 Sizes, batches, steps and lengths are those of ``configs/pretrain/bert-{base,large}.yaml`` and of
 their second phases; operations are those that the algorithm needs (``bertlab.studies.cost``). The
-rest is assumed, and is in the options: what matrix products reach, the share of it that training
-reaches, how long Python takes to launch a step's kernels, and how fast gradients travel. Gradients
+rest is in the options: what matrix products reach, the share of it that a step's kernels reach, how
+long Python takes to launch them (these three as measured on one H100, docs/results.md, and a better
+share), and how fast gradients travel, which is assumed. Gradients
 are summed in fp32 by rings inside a node, and between nodes by one ring for each GPU of a node (two
 levels, as NCCL does). The days are given with all of that hidden behind the backward pass, and with
 none.
@@ -35,6 +36,7 @@ class Phase:
         steps: of the optimiser.
         sequences: of a step.
         length: tokens of a sequence, all of them full.
+        layers: of the encoder.
         flops: of a step.
         gradients: bytes that the devices sum in a step.
     """
@@ -42,6 +44,7 @@ class Phase:
     steps: int
     sequences: int
     length: int
+    layers: int
     flops: float
     gradients: int
 
@@ -53,11 +56,11 @@ class Phase:
 
 @dataclass(frozen=True)
 class Machine:
-    """What is assumed: bytes and floating-point operations a second, seconds.
+    """Bytes and floating-point operations a second, seconds.
 
     Attributes:
-        flops: that training reaches on a GPU.
-        launch: of a step at least.
+        flops: that a step's kernels reach on a GPU.
+        launch: to launch a layer's kernels, forward and backward.
         within_node: that each GPU sends.
         between_nodes: that each GPU sends.
     """
@@ -69,7 +72,7 @@ class Machine:
 
     def computing(self, phase: Phase, gpus: int) -> float:
         """Seconds of a step's computing."""
-        return max(self.launch, phase.flops / gpus / self.flops)
+        return max(self.launch * phase.layers, phase.flops / gpus / self.flops)
 
     def summing(self, phase: Phase, gpus: int) -> float:
         """Seconds that the gradients of a step are on their way."""
@@ -83,9 +86,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", nargs="+", default=["base", "large"])
     parser.add_argument("--gpus", nargs="+", type=int, default=[1, 8, 64])
-    parser.add_argument("--gemm_tflops", type=float, default=700, help="bf16, of one GPU")
-    parser.add_argument("--utilisation", nargs="+", type=float, default=[0.3, 0.5])
-    parser.add_argument("--launch", type=float, default=10, help="ms of a step at least")
+    parser.add_argument("--gemm_tflops", type=float, default=860, help="bf16, of one GPU")
+    parser.add_argument("--utilisation", nargs="+", type=float, default=[0.4, 0.5])
+    parser.add_argument("--launch", type=float, default=3.5, help="ms of a layer at least")
     parser.add_argument("--within_node", type=float, default=350, help="GB/s of a GPU")
     parser.add_argument("--between_nodes", type=float, default=40, help="GB/s of a GPU")
     given = parser.parse_args()
@@ -121,7 +124,7 @@ def read_phase(path: Path) -> Phase:
     encoder = meta_encoder(config, data["vocab_size"])
     # the masked LM's output layer is the word embedding; its transform and biases are 1 % more
     gradients = 4 * sum(parameter.numel() for parameter in encoder.parameters())
-    return Phase(steps, sequences, length, flops, gradients)
+    return Phase(steps, sequences, length, encoder.num_hidden_layers, flops, gradients)
 
 
 def print_work(sizes: dict[str, list[Phase]]) -> None:
