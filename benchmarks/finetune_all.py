@@ -1,6 +1,6 @@
 """Both sides of the fine-tuning comparison, task after task, until all lines are there.
 
-    python benchmarks/finetune_all.py --seeds 1 2 3 --folder figures --data ../shared/data
+    python benchmarks/finetune_all.py --seeds 1 2 3 --data ../shared/data
 
 Writes ``FOLDER/peer.jsonl`` and ``FOLDER/ours.jsonl`` and leaves out what they hold already, so
 that it can be stopped and started again. Several may run at once in one folder, one on each core
@@ -29,7 +29,7 @@ def main() -> None:
     every = [*TASKS, *FEATURE_TASKS]
     parser.add_argument("--tasks", nargs="+", choices=every, default=[*TASKS, *ALONE])
     parser.add_argument("--seeds", nargs="+", type=int, default=[1])
-    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--folder", type=Path, default=HERE / "figures")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
