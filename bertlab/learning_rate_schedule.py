@@ -113,11 +113,11 @@ def build_timed_schedule(config: AdamWConfig, optimizer: AdamW, timer: Timer) ->
 
     def factor(step: int) -> float:
         nonlocal begun
-        if step == _STEPS_THAT_COMPILE and not goes_on:
-            begun = timer.time_elapsed()
-        waits = step < _STEPS_THAT_COMPILE and not goes_on
+        now = timer.time_elapsed()
+        if step <= _STEPS_THAT_COMPILE and not goes_on:
+            begun = now
         return learning_rate_factor(
-            0.0 if waits else timer.time_elapsed() - begun,
+            now - begun,
             warmup_steps=config.warmup_steps * (end - begun),
             total_steps=end - begun,
             decay=config.schedule == "linear",

@@ -204,7 +204,7 @@ class StepLoader:
         self.batches_per_step = batches_per_step
 
     def __iter__(self) -> Iterator[PackedBatch]:
-        with _sigterm_held() if self._workers else contextlib.nullcontext():
+        with _sigterm_held():
             steps = iter(self.loader)
         batches = self._next(steps)
         while batches is not None:
