@@ -10,6 +10,7 @@ from torchmetrics import Metric
 
 from bertlab.encoders.initialization import initialize
 from bertlab.objectives.classification import Accuracy
+from bertlab.objectives.linear_cross_entropy import linear_cross_entropy
 from bertlab.objectives.masking import TokenClasses
 from bertlab.objectives.summed_cross_entropy import SummedCrossEntropy
 from bertlab.packed_batch import EncoderOutput, IntArray, PackedBatch, PackedSequences, filled
@@ -123,7 +124,7 @@ class TokenPrediction(Objective):
 
         Dense layer, exact GELU, LayerNorm, then the tied token embedding with a bias of its own.
         """
-        return self._scores(hidden)[:, : len(self.bias)].float()
+        return self._scores(self._transform(hidden))[:, : len(self.bias)].float()
 
     def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
         """Return cross-entropy in nats, summed in float32 over the K positions."""
@@ -131,24 +132,33 @@ class TokenPrediction(Objective):
         labels = batch.fields[f"{self.name}_labels"]
         if positions.device.type == "cpu":
             positions = filled(positions, ROWS)
-        scores = self._scores(output.tokens.index_select(0, positions))
-        return TaskLoss(
-            sum=self.cross_entropy(scores, labels),
-            count=labels.numel(),
-            preds=lambda: scores[: len(labels)].detach().argmax(-1),
-            target=labels,
-        )
+        transformed = self._transform(output.tokens.index_select(0, positions))
+        if positions.device.type == "cpu" and torch.is_grad_enabled():
+            total = linear_cross_entropy(transformed, self._tied[0].weight, self.bias, labels)
+            scores = None
+        else:
+            scores = self._scores(transformed)
+            total = self.cross_entropy(scores, labels)
 
-    def _scores(self, hidden: Tensor) -> Tensor:
-        """Return what :meth:`logits` does, and on a GPU some columns of -inf after them.
+        def preds() -> Tensor:
+            found = self._scores(transformed.detach()) if scores is None else scores
+            return found[: len(labels)].detach().argmax(-1)
+
+        return TaskLoss(total, labels.numel(), preds, labels)
+
+    def _transform(self, hidden: Tensor) -> Tensor:
+        transformed: Tensor = self.layer_norm(F.gelu(self.dense(hidden)))
+        return transformed
+
+    def _scores(self, transformed: Tensor) -> Tensor:
+        """Return the scores of the vocabulary, and on a GPU some columns of -inf after them.
 
         Its matrix products are slow where rows do not begin at a multiple of 16 bytes, as 30,522
         scores in half precision do not.
         """
-        transformed = self.layer_norm(F.gelu(self.dense(hidden)))
         weight: Tensor = self._tied[0].weight
         bias: Tensor = self.bias
-        if hidden.is_cuda:
+        if transformed.is_cuda:
             spare = -len(weight) % COLUMNS
             weight = F.pad(weight, (0, 0, 0, spare))
             bias = F.pad(bias, (0, spare), value=-torch.inf)
