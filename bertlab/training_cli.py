@@ -250,6 +250,7 @@ class TrainingCLI(LightningCLI):
         data = self.datamodule
         facts = {
             "seed": self.config.seed_everything,
+            "threads": torch.get_num_threads(),
             "tokenizer": tokenizer.fingerprint,
             "parameters": self.parameters,
             **data.facts(),
