@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from bertlab.autocast_dtype import dtype_of_products
 from bertlab.encoders.base import Encoder
 from bertlab.encoders.bert_layer import BertLayer
 from bertlab.encoders.dropout import Dropout
@@ -167,7 +168,7 @@ class BertEncoder(Encoder):
         tokens = len(hidden)
         if hidden.device.type == "cpu":
             hidden = filled(hidden)
-        hidden = self.dropout(self.embedding_norm(hidden)).to(_dtype_of_products(hidden))
+        hidden = self.dropout(self.embedding_norm(hidden)).to(dtype_of_products(hidden))
         layers = [hidden[:tokens]]
         for layer in self.layers:
             hidden = layer(hidden, batch)
@@ -231,11 +232,6 @@ class BertEncoder(Encoder):
                 "the two directions of the BiLSTM have half of it each; or set "
                 "model.encoder.bilstm_layers: 0"
             )
-
-
-def _dtype_of_products(values: Tensor) -> torch.dtype:
-    device = values.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else values.dtype
 
 
 def _given(value: int | None, default: int) -> int:

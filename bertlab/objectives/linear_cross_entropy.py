@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from bertlab.autocast_dtype import dtype_of_products
 from bertlab.objectives.summed_cross_entropy import sum_by_rows
 
 Context = Any  # torch.autograd.function.FunctionCtx, with what is kept on it
@@ -33,9 +34,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Context, hidden: Tensor, weight: Tensor, bias: Tensor, labels: Tensor
     ) -> Tensor:
-        dtype = (
-            torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else hidden.dtype
-        )
+        dtype = dtype_of_products(hidden)
         rows, matrix = hidden.to(dtype), weight.to(dtype)
         scores = rows @ matrix.T
         bias_gradient = torch.zeros_like(bias, dtype=torch.float32)

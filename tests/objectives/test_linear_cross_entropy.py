@@ -76,3 +76,17 @@ def test_what_is_frozen_has_no_gradient(frozen: int) -> None:
     parameters[frozen].requires_grad_(False)
     linear_cross_entropy(*parameters, labels).backward()
     assert [each.grad is None for each in parameters] == [each == frozen for each in range(3)]
+
+
+def test_scores_out_of_range_do_not_overflow_and_hidden_states_stay_as_they_were() -> None:
+    hidden = torch.tensor([[3e4, -3e4, 0.0], [-9.0, 1.0, 2.0]], requires_grad=True)
+    weight, bias = torch.eye(3, requires_grad=True), torch.tensor([-torch.inf, 0.0, 0.0])
+    bias.requires_grad_()
+    before = [each.detach().clone() for each in (hidden, weight, bias)]
+    loss = linear_cross_entropy(hidden, weight, bias, torch.tensor([1, 2]))
+    assert loss.item() == pytest.approx(3e4 + 0.3133, rel=1e-6)
+    loss.backward()
+    for each, was in zip((hidden, weight, bias), before, strict=True):
+        assert each.grad is not None
+        assert each.grad.isfinite().all()
+        assert torch.equal(each.detach(), was)
