@@ -109,5 +109,17 @@ def needs_value(key: str, value: str | None) -> str:
 
 def yaml_inline(value: object) -> str:
     """Return a value as one line of YAML, as the command line takes it."""
-    text: str = yaml.safe_dump(value, default_flow_style=True, width=1 << 20)
+    text: str = yaml.dump(value, Dumper=_OneLine, default_flow_style=True, width=1 << 20)
     return text.removesuffix("\n").removesuffix("\n...")
+
+
+class _OneLine(yaml.SafeDumper):
+    """Writes line breaks as escapes: PyYAML does in values, not in keys of several lines."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = '"' if len(text.splitlines()) > 1 or text != text.rstrip() else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+
+_OneLine.add_representer(str, _text)
