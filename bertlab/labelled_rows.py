@@ -113,7 +113,8 @@ class Labels:
         except ValueError:
             raise DataError(
                 f"{where}: {column}: found {name!r}, which is none of the {len(self)} labels of "
-                f"the training data ({_some(self.names)}){nearest(str(name), self.names)}"
+                f"the training data ({_some(self.names)}) and not declared in data.label_names"
+                f"{nearest(str(name), self.names)}"
             ) from None
 
 

@@ -191,6 +191,23 @@ def test_an_unknown_label_in_the_validation_rows_is_named(
     assert "did you mean 'blue'?" in err
 
 
+def test_a_tag_that_no_training_row_has_is_declared(
+    files: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    (tmp_path / "train.conll").write_text("Ann B-PER\nran O\n\nIt O\nran O\n" * 4, "utf-8")
+    (tmp_path / "dev.conll").write_text("Ann B-PER\nBell I-PER\n", "utf-8")
+    given = arguments(tiny_run, files, "tagging", str(tmp_path / "train.conll"))
+    given += ["--data.validation", str(tmp_path / "dev.conll")]
+    given += ["--trainer.max_epochs", "1", "--run_dir", str(tmp_path / "run")]
+    code, _, err = bertlab("fit", *given)
+    assert code == 2
+    assert "dev.conll:1: tags: found 'I-PER'" in err
+    assert "data.label_names" in err
+    code, _, err = bertlab("fit", *given, "--data.label_names", "[O, B-PER, I-PER]")
+    assert code == 0, err
+    assert "tagging/f1" in json.loads((tmp_path / "run" / "results.json").read_text())
+
+
 @pytest.mark.slow
 def test_seeds_give_mean_and_deviation_and_each_its_best_checkpoint(
     files: Path, tiny_run: Path, tmp_path: Path, bertlab: Command

@@ -40,7 +40,8 @@ class LabelledData(TaskData):
         columns: the source's column for each of the head's, for example
             ``{text_a: question, label: ok}``; numbers (from 0) for files without a header.
         format: of files; ``auto`` goes by the ending.
-        label_names: a name for each class as the source writes it, for example ``{0: no, 1: yes}``.
+        label_names: a name for each class as the source writes it, for example ``{0: no, 1: yes}``;
+            or all classes in their order, of which training rows may lack some.
         validation_fraction: share of the training rows to hold out.
         tokenizer: ``vocab.txt``, ``tokenizer.json`` or a folder with one; if not given, that of
             ``model.init_from``.
