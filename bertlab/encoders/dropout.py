@@ -39,6 +39,9 @@ def dropout_noise(values: Tensor, probability: float) -> Tensor:
     seed = int(torch.randint(np.iinfo(np.int64).max, ()))
     words = np.random.SFC64(seed).random_raw(-(-values.numel() // 4))
     bits = torch.from_numpy(words.view(np.int16))[: values.numel()].view(values.shape)
+    threshold, scale = dropped - LEVELS // 2, LEVELS / (LEVELS - dropped)
+    if values.element_size() == bits.element_size():  # comparing to other dtypes takes 4 times that
+        pattern = int(torch.tensor(scale, dtype=values.dtype).view(torch.int16))
+        return torch.ge(bits, threshold, out=bits).mul_(pattern).view(values.dtype)
     noise = torch.empty_like(values, memory_format=torch.contiguous_format)
-    torch.ge(bits, dropped - LEVELS // 2, out=noise)
-    return noise.mul_(LEVELS / (LEVELS - dropped))
+    return torch.ge(bits, threshold, out=noise).mul_(scale)

@@ -56,6 +56,19 @@ def test_torchs_generator_decides() -> None:
     assert not torch.equal(first, second)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_drops_the_same_and_scales_by_the_rounded_scale(dtype: torch.dtype) -> None:
+    values = torch.randn(1003)
+    torch.manual_seed(3)
+    full = dropout(values, 0.1)
+    torch.manual_seed(3)
+    half = dropout(values.to(dtype), 0.1)
+    assert torch.equal(half == 0, full == 0)
+    kept = full != 0
+    scale = torch.tensor(65536 / (65536 - 6554), dtype=dtype)
+    assert torch.equal(half[kept], values[kept].to(dtype) * scale)
+
+
 def test_gradient_goes_where_the_value_went() -> None:
     values = torch.randn(50, 7, requires_grad=True)
     dropped = dropout(values, 0.4)
