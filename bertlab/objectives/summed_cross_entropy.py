@@ -43,23 +43,30 @@ def sum_by_rows(
     total = torch.zeros((), dtype=torch.float32)
     height = max(1, _SCORES // scores.shape[1])
     numbers = torch.arange(height)
+    cached, probabilities = torch.empty(2, height, scores.shape[1], dtype=torch.float32)
     for start in range(0, len(labels), height):
         rows = slice(start, min(start + height, len(labels)))
-        part = scores[rows].to(torch.float32, copy=bias_gradient is None)
+        right = numbers[: rows.stop - start], labels[rows]
+        part = cached[: rows.stop - start].copy_(scores[rows])
         if bias is not None:
             part.add_(bias)
-        right = numbers[: len(part)], labels[rows]
-        highest = part.amax(1, keepdim=True)
-        expected = part[right] - highest[:, 0]
-        part.sub_(highest).exp_()
-        sums = part.sum(1)
-        total += (sums.log() - expected).sum()
+        shares = torch.softmax(part, 1, out=probabilities[: len(part)])
+        total += _losses(part, shares[right], labels[rows]).sum()
         if bias_gradient is not None:
-            part.div_(sums[:, None])
-            part[right] -= 1
-            bias_gradient += part.sum(0)
-            if scores.dtype != torch.float32:
-                scores[rows] = part
+            shares[right] -= 1
+            bias_gradient += shares.sum(0)
+            scores[rows] = shares
     if bias_gradient is not None:
         scores[len(labels) :] = 0
     return total
+
+
+def _losses(scores: Tensor, probabilities: Tensor, labels: Tensor) -> Tensor:
+    """Return ``(R,)`` cross-entropies, given ``(R,)`` probabilities of the labels."""
+    losses = -probabilities.log()
+    underflown = probabilities < torch.finfo(torch.float32).tiny
+    if underflown.any():
+        losses[underflown] = F.cross_entropy(
+            scores[underflown], labels[underflown], reduction="none"
+        )
+    return losses
