@@ -41,7 +41,7 @@ def sum_by_rows(
         bias_gradient: ``(C,)`` float32, to which the gradient's sum over the rows is added.
     """
     total = torch.zeros((), dtype=torch.float32)
-    height = max(1, _SCORES // scores.shape[1])
+    height = max(1, min(len(labels), _SCORES // scores.shape[1]))
     numbers = torch.arange(height)
     cached, probabilities = torch.empty(2, height, scores.shape[1], dtype=torch.float32)
     for start in range(0, len(labels), height):
