@@ -43,7 +43,7 @@ def sum_by_rows(
     total = torch.zeros((), dtype=torch.float32)
     height = max(1, min(len(labels), _SCORES // scores.shape[1]))
     numbers = torch.arange(height)
-    cached, probabilities = torch.empty(2, height, scores.shape[1], dtype=torch.float32)
+    cached, probabilities = scores.new_empty(2, height, scores.shape[1], dtype=torch.float32)
     for start in range(0, len(labels), height):
         rows = slice(start, min(start + height, len(labels)))
         right = numbers[: rows.stop - start], labels[rows]
