@@ -31,8 +31,8 @@ def sum_by_rows(
 ) -> Tensor:
     """Return the summed cross-entropy of ``scores + bias``, some rows at a time.
 
-    torch's functions write float32 scores, their log-softmax and two gradients: four times the
-    memory, and 1.6 times as long.
+    torch's functions write float32 scores, their log-softmax and two gradients, which takes four
+    times the memory, and longer.
 
     Args:
         scores: ``(K or more, C)``. Overwritten by their gradient if ``bias_gradient`` is given.
