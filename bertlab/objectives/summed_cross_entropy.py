@@ -44,18 +44,18 @@ def sum_by_rows(
     height = max(1, min(len(labels), _SCORES // scores.shape[1]))
     numbers = torch.arange(height)
     cached, probabilities = scores.new_empty(2, height, scores.shape[1], dtype=torch.float32)
-    for start in range(0, len(labels), height):
-        rows = slice(start, min(start + height, len(labels)))
-        right = numbers[: rows.stop - start], labels[rows]
-        part = cached[: rows.stop - start].copy_(scores[rows])
+    rows = torch.split(scores[: len(labels)], height)
+    for chunk, chosen in zip(rows, torch.split(labels, height), strict=True):
+        part = cached[: len(chunk)].copy_(chunk)
         if bias is not None:
             part.add_(bias)
-        shares = torch.softmax(part, 1, out=probabilities[: len(part)])
-        total += _losses(part, shares[right], labels[rows]).sum()
+        right = numbers[: len(chunk)], chosen
+        shares = torch.softmax(part, 1, out=probabilities[: len(chunk)])
+        total += _losses(part, shares[right], chosen).sum()
         if bias_gradient is not None:
             shares[right] -= 1
             bias_gradient += shares.sum(0)
-            scores[rows] = shares
+            chunk.copy_(shares)
     if bias_gradient is not None:
         scores[len(labels) :] = 0
     return total
