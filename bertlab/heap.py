@@ -1,9 +1,10 @@
-"""How glibc's heap is used: freed memory is kept for the next step, and returned at intervals."""
+"""How glibc's heap is used: freed memory is kept for the next step, and returned when asked."""
 
 import ctypes
 import os
 import sys
 from functools import cache
+from pathlib import Path
 
 # parameters of mallopt(3)
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
@@ -31,6 +32,14 @@ def return_free_memory() -> None:
     library = _glibc()
     if library is not None:
         library.malloc_trim(0)
+
+
+def resident_memory() -> int:
+    """Return the bytes of memory that this process has now; 0 where there is no Linux."""
+    if sys.platform != "linux":
+        return 0
+    pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What is freed is kept for the next step, and goes back to the system at intervals."""
+"""What is freed is kept for the next step, and goes back to the system once it has grown."""
 
 import os
 import subprocess
@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from bertlab import heap
+from bertlab.callbacks import memory_return
 from bertlab.callbacks.memory_return import ReturnMemory
 from bertlab.hooks import run_callbacks
+from tests.conftest import Command
 
 SCATTER = """
 import ctypes
@@ -65,6 +68,47 @@ def test_a_large_block_is_not_asked_for_anew(variables: dict[str, str], kept: bo
         env={name: value for name, value in os.environ.items() if "MALLOC" not in name} | variables,
     )
     assert (int(done.stdout) < 100) is kept  # pages of 4 KB: 40 MB are 10,000
+
+
+def test_memory_is_returned_once_it_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+    returned: list[int] = []
+    monkeypatch.setattr(memory_return, "return_free_memory", lambda: returned.append(1))
+    callback = ReturnMemory()
+
+    def returns_at(memory: int) -> bool:
+        before = len(returned)
+        monkeypatch.setattr(memory_return, "resident_memory", lambda: memory)
+        callback.look()
+        return len(returned) > before
+
+    # growth counts from 500, and after the first return from 1000
+    found = (500, 549, 551, 1000, 1099, 1101, 900)
+    assert [memory for memory in found if returns_at(memory)] == [551, 1101]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_memory_is_returned_before_data_workers_are_forked(
+    monkeypatch: pytest.MonkeyPatch,
+    tiny_config: Path,
+    bertlab: Command,
+    tmp_path: Path,
+    workers: int,
+) -> None:
+    returned: list[int] = []
+    monkeypatch.setattr(memory_return, "return_free_memory", lambda: returned.append(1))
+    code, _, error = bertlab(
+        "fit", "--config", tiny_config, "--run_dir", tmp_path / "run", "--data.num_workers", workers
+    )
+    assert code == 0, error
+    assert bool(returned) is bool(workers)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_resident_memory_counts_what_is_touched() -> None:
+    before = heap.resident_memory()
+    block = bytearray(b"1" * 50_000_000)
+    assert 45_000_000 < heap.resident_memory() - before < 110_000_000
+    del block
 
 
 def test_every_run_does_it(tmp_path: Path) -> None:
