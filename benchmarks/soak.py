@@ -1,9 +1,11 @@
 """Train, or predict on a stream, for hours; watch memory, file handles, threads and processes.
 
     python benchmarks/soak.py fit --minutes 120
+    python benchmarks/soak.py fit-only --minutes 30
     python benchmarks/soak.py predict --minutes 120
 
-``fit`` pre-trains BERT-tiny with a data worker, logs every step, and evaluates and saves every 100.
+``fit`` pre-trains BERT-tiny with a data worker, logs every step, and evaluates and saves every 100;
+``fit-only`` does nothing but train, so that memory returns to the system only when it has grown.
 ``predict`` reads an endless stream of texts from its standard input; after the end of the time the
 stream ends, and as many predictions have to have come out, in order. Every ``--every`` seconds the
 memory of the process and its children is taken from the kernel (PSS: pages that processes share
@@ -55,15 +57,17 @@ NAMES = ("pss_mb", "file_handles", "threads", "processes")
 def main() -> int:
     """Start the command, watch it, print what was seen."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("command", choices=["fit", "predict"])
+    parser.add_argument("command", choices=["fit", "fit-only", "predict"])
     parser.add_argument("--minutes", type=float, default=120)
     parser.add_argument("--warm_up", type=float, default=5, help="minutes that are not judged")
     parser.add_argument("--every", type=float, default=10, help="seconds between two samples")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix=f"soak-{given.command}-"))
     os.environ["BERTLAB_CACHE"] = str(folder / "cache")
-    soak = soak_fit if given.command == "fit" else soak_predict
-    process, finish = soak(folder, given.minutes)
+    if given.command == "predict":
+        process, finish = soak_predict(folder, given.minutes)
+    else:
+        process, finish = soak_fit(folder, given.minutes, alone=given.command == "fit-only")
     rows = watch(process, folder / "samples.csv", given.every)
     told = finish()
     print(
@@ -76,14 +80,15 @@ def main() -> int:
     return 0 if process.returncode == 0 else 1
 
 
-def soak_fit(folder: Path, minutes: float) -> Started:
-    """Start a pre-training of so many minutes."""
+def soak_fit(folder: Path, minutes: float, alone: bool) -> Started:
+    """Start a pre-training of so many minutes; ``alone``: without data worker and evaluations."""
     (folder / "fit.yaml").write_text(FIT)
     hours, rest = divmod(round(minutes * 60), 3600)
     clock = f"00:{hours:02d}:{rest // 60:02d}:{rest % 60:02d}"
     command = ["fit", "--config", str(folder / "fit.yaml"), "--run_dir", str(folder / "run")]
     duration = ["--trainer.max_time", clock, "--model.optimizer.schedule", "constant"]
-    process = start(folder, [*command, *duration])
+    only = ["--data.num_workers", "0", "--trainer.val_check_interval", "1000000"] if alone else []
+    process = start(folder, [*command, *duration, *only])
 
     def finish() -> str:
         (log,) = (folder / "run").glob("csv/*/metrics.csv")
