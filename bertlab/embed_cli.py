@@ -90,6 +90,7 @@ def embed_file(
     if start.tokenizer is None:
         raise CheckpointError(f"{model}: has no tokenizer (vocab.txt or tokenizer.json)")
     encoder = _fixed_encoder(start, start.tokenizer)
+    start.release_weights()
     limit = _limit(max_seq_length, encoder)
     choice = FeatureChoice(layers, combine, pool)
     bare = start.tokenizer.build_inputs([])[0]

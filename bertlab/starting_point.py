@@ -113,6 +113,13 @@ class StartingPoint:
             lines.append(f"its optimiser goes on too, at step {state.steps:,} of the schedule")
         return lines
 
+    def release_weights(self) -> None:
+        """Let go of the weights, once the module has them: a copy in memory, or a mapped file."""
+        if self.checkpoint is not None:
+            self.checkpoint.state = {}
+        if self.warm is not None:
+            self.warm.release_weights()
+
     def _check_same(self, tokenizer: WordPieceTokenizer, given: str | None) -> None:
         assert self.warm is not None
         if given is not None and (

@@ -148,6 +148,7 @@ class TrainingCLI(LightningCLI):
         if not self.config.model.from_scratch:
             for line in self.start.apply(self.model):
                 self._note(line)
+        self.start.release_weights()
         self.datamodule.encode()
         if self.command == "fit":
             self._check_fit()

@@ -52,6 +52,12 @@ class WarmStart:
     head_config: dict[str, Any] | None = None
     optimizer: OptimizerState | None = None
 
+    def release_weights(self) -> None:
+        """Let go of the tensors, once a module has them; names, sizes and tokenizer stay."""
+        self.encoder_state = {}
+        self.task_states = {}
+        self.head = None
+
 
 def read_warm_start(source: str, with_optimizer: bool = False) -> WarmStart:
     """Read a run directory, a bertlab checkpoint, a Hugging Face folder or a hub name.
