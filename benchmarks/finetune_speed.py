@@ -16,11 +16,9 @@ from pathlib import Path
 from alternating_runs import HERE, KEEP_MEMORY, Arm, alternate, print_comparison
 from datasets import Dataset
 from finetune_tasks import TASKS, split_lines
-from speed_sizes import SIZES
+from speed_sizes import SIZES, needed_flops
 
 from bertlab.data.tokenizer import WordPieceTokenizer
-from bertlab.encoders.bert import BertEncoder
-from bertlab.studies.cost import encoder_flops
 
 FIT = """
 seed_everything: 1
@@ -81,10 +79,7 @@ def main() -> None:
     dtype = "bfloat16" if given.bf16 else "float32"
     found = alternate(arms, given.rounds, given.steps, ["--dtype", dtype])
     mean = statistics.fmean(lengths)
-    with_weights = BertEncoder(
-        vocab_size=1, num_hidden_layers=layers, hidden_size=width, num_attention_heads=heads
-    )
-    flops = 3 * given.batch_size * sum(encoder_flops(with_weights, n) * n for n in lengths)
+    flops = 3 * given.batch_size * sum(needed_flops(given.size, n, 1 / n) * n for n in lengths)
     title = (
         f"fine-tuning {given.size}, {given.batch_size} pairs a step of MRPC, {mean:.0f} tokens a "
         f"pair (at most {given.max_seq_length}), {dtype}"

@@ -16,15 +16,12 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-import torch
 from alternating_runs import HERE, KEEP_MEMORY, Arm, alternate, print_comparison
 from datasets import Dataset, load_from_disk
-from speed_sizes import SIZES
+from speed_sizes import SIZES, needed_flops
 
 from bertlab.cli import main as bertlab
 from bertlab.data.pretraining_data import PretrainingData
-from bertlab.encoders.bert import BertEncoder
-from bertlab.studies.cost import encoder_flops
 
 ARMS = ("stock", "stock-bf16", "stock-allocator", "best", "bertlab")
 FIT = """
@@ -149,14 +146,13 @@ def prepare(given: argparse.Namespace, folder: Path) -> PretrainingData:
 
 
 def flops_of_a_token(size: str, vocab_size: int, length: float) -> float:
-    """Return what the algorithm needs for a token: no padding, logits of 15 % of the tokens."""
-    layers, width, heads = SIZES[size]
-    with torch.device("meta"):
-        encoder = BertEncoder(
-            vocab_size, num_hidden_layers=layers, hidden_size=width, num_attention_heads=heads
-        )
+    """Return what the algorithm needs for a token.
+
+    No padding; last states of [CLS] and of the 15 % that are predicted, and logits of these.
+    """
+    width = SIZES[size][1]
     head = 0.15 * 2 * width * (width + vocab_size)
-    return 3 * (encoder_flops(encoder, length) + head)
+    return 3 * (needed_flops(size, length, 0.15 + 1 / length) + head)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,11 @@
-"""Sizes of the speed comparisons: layers, hidden size, attention heads."""
+"""Sizes of the speed comparisons, and what a step of them needs."""
 
+import torch
+
+from bertlab.encoders.bert import BertEncoder
+from bertlab.studies.cost import encoder_flops
+
+# layers, hidden size, attention heads
 SIZES = {
     "tiny": (2, 128, 2),
     "mini": (4, 256, 4),
@@ -8,3 +14,21 @@ SIZES = {
     "base": (12, 768, 12),
     "large": (24, 1024, 16),
 }
+
+
+def needed_flops(size: str, length: float, share_read: float) -> float:
+    """Return the operations that an encoder's forward pass needs for one token.
+
+    Args:
+        size: one of :data:`SIZES`.
+        length: tokens of a sequence.
+        share_read: share of the tokens whose last states are read; after attention, the last layer
+            is needed for these only.
+    """
+    layers, width, heads = SIZES[size]
+    with torch.device("meta"):
+        encoder = BertEncoder(
+            1, num_hidden_layers=layers, hidden_size=width, num_attention_heads=heads
+        )
+    unread = 2 * (width * width + 2 * width * encoder.intermediate_size)
+    return encoder_flops(encoder, length) - (1 - share_read) * unread

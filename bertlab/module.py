@@ -1,6 +1,7 @@
 """The core LightningModule: one encoder, its tasks, one optimiser. Nothing task-specific."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -107,6 +108,9 @@ class BertModule(LightningModule):
 
     def forward(self, batch: PackedBatch) -> EncoderOutput:
         """Encode a batch."""
+        read = self._tokens_read(batch)
+        if read is not None:
+            batch = replace(batch, tokens_read=read)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.encoder_is_fixed):
             output: EncoderOutput = self.encoder(batch, all_layers=self.reads_all_layers)
         return output
@@ -246,6 +250,14 @@ class BertModule(LightningModule):
             if isinstance(task, Objective):
                 batch = task.rewrite_input(batch)
         return batch
+
+    def _tokens_read(self, batch: PackedBatch) -> Tensor | None:
+        """Return what the tasks read; None: all, and on a GPU, which would wait for the number."""
+        if batch.input_ids.device.type != "cpu":
+            return None
+        found = [task.tokens_read(batch) for task in self.named_tasks().values()]
+        read = [places for places in found if places is not None]
+        return torch.cat(read) if len(read) == len(found) else None
 
     def _evaluation_sets(self) -> list[EvaluationSet]:
         return [each for each in self.evaluations if isinstance(each, EvaluationSet)]

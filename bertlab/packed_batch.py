@@ -85,6 +85,8 @@ class PackedBatch:
         counts: number of predictions of each task in this batch.
         window_counts: the same over all batches of this process that one optimiser step
             accumulates, so that accumulation weighs by predicted tokens.
+        tokens_read: ``(N,)`` int64 places of the tokens whose states the tasks read besides those
+            that stand for sequences; None of all. An encoder may leave the other states zero.
     """
 
     input_ids: Tensor
@@ -95,6 +97,7 @@ class PackedBatch:
     fields: dict[str, Tensor] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     window_counts: dict[str, int] = field(default_factory=dict)
+    tokens_read: Tensor | None = None
     _rows_of_heads: dict[int, Tensor] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -236,7 +239,7 @@ class EncoderOutput:
 
     Attributes:
         tokens: ``(T, H)`` hidden states that tasks read: of the last layer, or of what the encoder
-            has on top of it.
+            has on top of it. Zeros may be in place of those that no task reads.
         batch: the batch that was encoded.
         pooler: maps :attr:`cls` ``(B, H)`` to ``(B, H)`` (paper sec. 3.1, C).
         all_layers: ``L + 1`` tensors ``(T, H)``, embeddings first, or None if not asked for.

@@ -39,6 +39,8 @@ PRESETS: dict[Preset, BertSize] = {
 }
 
 
+_ROWS = 16  # of the last layer, whose bf16 products are compiled anew for each shape
+
 _SIZES = (
     "vocab_size",
     "num_hidden_layers",
@@ -170,10 +172,14 @@ class BertEncoder(Encoder):
             hidden = filled(hidden)
         hidden = self.dropout(self.embedding_norm(hidden)).to(dtype_of_products(hidden))
         layers = [hidden[:tokens]]
-        for layer in self.layers:
+        read = None if all_layers or self.bilstm_layers else self._rows_read(batch)
+        for layer in self.layers[: -1 if read is not None else None]:
             hidden = layer(hidden, batch)
             if all_layers:
                 layers.append(hidden[:tokens])
+        if read is not None:
+            states = self.layers[-1](hidden, batch, filled(read, _ROWS))[: len(read)]
+            hidden = states.new_zeros(hidden.shape).index_copy(0, read, states)
         hidden = hidden[:tokens]
         if self.bilstm_layers:
             hidden = packed_lstm(self.bilstm, hidden, batch.lengths)
@@ -184,6 +190,15 @@ class BertEncoder(Encoder):
             all_layers=layers if all_layers else None,
             summary=self._summary,
         )
+
+    def _rows_read(self, batch: PackedBatch) -> Tensor | None:
+        """Return the rows that the last layer has to compute; None for all."""
+        if batch.tokens_read is None:
+            return None
+        places = torch.arange(len(batch.input_ids), device=batch.input_ids.device)
+        summaries = self._summary(places[:, None], batch).squeeze(1)
+        rows: Tensor = torch.cat([summaries, batch.tokens_read]).unique()  # type: ignore[no-untyped-call]
+        return rows
 
     def _embed(self, batch: PackedBatch) -> Tensor:
         tokens: Tensor = self.token_embedding(batch.input_ids)

@@ -31,9 +31,11 @@ class BertLayer(nn.Module):
         self.output_norm = nn.LayerNorm(hidden_size, eps=layer_norm_eps)
         self.dropout = Dropout(hidden_dropout_prob)
 
-    def forward(self, hidden: Tensor, batch: PackedBatch) -> Tensor:
-        """Map ``(T, H)`` to ``(T, H)``."""
-        attended = self.dropout(self.attention(hidden, batch))
+    def forward(self, hidden: Tensor, batch: PackedBatch, rows: Tensor | None = None) -> Tensor:
+        """Map ``(T, H)`` to ``(T, H)``; with ``(N,)`` int64 ``rows``, to ``(N, H)`` of these."""
+        attended = self.dropout(self.attention(hidden, batch, rows))
+        if rows is not None:
+            hidden = hidden.index_select(0, rows)
         # in autocast, norms compute in float32; what is kept between them has products' dtype
         hidden = self.attention_norm(hidden + attended).to(attended.dtype)
         expanded = F.gelu(self.intermediate(hidden))  # exact, with erf, as BERT's code
@@ -55,11 +57,13 @@ class SelfAttention(nn.Module):
         self.dropout = dropout
         self.causal = causal
 
-    def forward(self, hidden: Tensor, batch: PackedBatch) -> Tensor:
-        """Map ``(T, H)`` to ``(T, H)``."""
+    def forward(self, hidden: Tensor, batch: PackedBatch, rows: Tensor | None = None) -> Tensor:
+        """Map ``(T, H)`` to ``(T, H)``; with ``(N,)`` int64 ``rows``, to ``(N, H)`` of these."""
         dropout = self.dropout if self.training else 0.0
         attended = packed_attention(
             self.qkv(hidden), batch, self.num_attention_heads, dropout, self.causal
         )
+        if rows is not None:
+            attended = attended.index_select(0, rows)
         output: Tensor = self.output(attended)
         return output

@@ -108,6 +108,10 @@ class SequenceClassifier(ClassifierHead):
             return {"label": _score(row)}
         return {"label": self._classes.id_of(_class_name(row), row.where)}
 
+    def tokens_read(self, batch: PackedBatch) -> Tensor:
+        """Return none: the pooled output is read."""
+        return batch.input_ids[:0]
+
     def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
         """Return cross-entropy in nats, or squared error, summed in float32 over B sequences."""
         logits, labels = self.classify(output.pooled), batch.fields["label"]

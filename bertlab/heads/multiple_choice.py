@@ -73,6 +73,10 @@ class MultipleChoice(ClassifierHead):
             sequences.append(features)
         return sequences
 
+    def tokens_read(self, batch: PackedBatch) -> Tensor:
+        """Return none: the pooled output is read."""
+        return batch.input_ids[:0]
+
     def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
         """Return cross-entropy in nats over each row's choices, summed in float32 over the rows."""
         choice = batch.fields["choice"]

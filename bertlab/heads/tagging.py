@@ -110,6 +110,10 @@ class Tagging(ClassifierHead):
             self.notes["windows with a word that is longer than a window, its end cut off"] += cut
         return [_features(window, tags) for window in windows]
 
+    def tokens_read(self, batch: PackedBatch) -> Tensor | None:
+        """Return the first tokens of words."""
+        return batch.fields["is_predicted"].nonzero().squeeze(-1)
+
     def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
         """Return cross-entropy in nats, summed in float32 over the words that are predicted."""
         labels = batch.fields["tags"][batch.fields["is_predicted"]]

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
+from torch import Tensor, nn
 from torchmetrics import Metric
 
 from bertlab.encoders.initialization import initialize
@@ -32,6 +32,10 @@ class NextSentencePrediction(Objective):
         """Return the number of sequences; the sampler wrote ``next_sentence_label`` ``(B,)``."""
         del rng, training
         return len(sequences.cu_seqlens) - 1
+
+    def tokens_read(self, batch: PackedBatch) -> Tensor:
+        """Return none: the pooled output is read."""
+        return batch.input_ids[:0]
 
     def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
         """Return cross-entropy in nats, summed in float32 over the B sequences."""

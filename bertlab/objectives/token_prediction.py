@@ -126,6 +126,10 @@ class TokenPrediction(Objective):
         """
         return self._scores(self._transform(hidden))[:, : len(self.bias)].float()
 
+    def tokens_read(self, batch: PackedBatch) -> Tensor | None:
+        """Return the positions that predict; None of a batch without labels."""
+        return batch.fields.get(f"{self.name}_positions")
+
     def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
         """Return cross-entropy in nats, summed in float32 over the K positions."""
         positions = batch.fields[f"{self.name}_positions"]

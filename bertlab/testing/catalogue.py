@@ -25,6 +25,7 @@ from bertlab.testing import (
     source_checks,
     speed_checks,
     task_metric_checks,
+    tokens_read_checks,
     torchmetric_checks,
     training_checks,
 )
@@ -46,6 +47,7 @@ _MODULES: tuple[ModuleType, ...] = (
     leak_checks,
     gradient_checks,
     prediction_checks,
+    tokens_read_checks,
     saving_checks,
     task_metric_checks,
     torchmetric_checks,

@@ -672,3 +672,47 @@ class OneTask(GoodMetric):
 
     expects: Expects = ("tasks_are_names", "tasks is 'mlm'")
     tasks = "mlm"
+
+
+class ReadsMoreThanItSays(GoodObjective):
+    """Names half of what its loss reads."""
+
+    expects: Expects = ("tokens_read_are_enough", "loss() without the states")
+
+    def tokens_read(self, batch: PackedBatch) -> Tensor | None:
+        return batch.fields["remainder_positions"][::2] if batch.fields else None
+
+
+class DecodesMoreThanItSays(GoodHead):
+    """Reads a token, and says that it reads the summary only."""
+
+    expects: Expects = ("tokens_read_are_enough", "decode() without the states")
+
+    def tokens_read(self, batch: PackedBatch) -> Tensor:
+        return batch.input_ids[:0]
+
+    def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
+        predictions = super().decode(output, batch)
+        seconds = output.tokens[batch.cu_seqlens[:-1].long() + 1, 0].tolist()
+        return [{**one, "second": two} for one, two in zip(predictions, seconds, strict=True)]
+
+
+class MasksWhatItReads(GoodObjective):
+    """Gives a mask in place of places."""
+
+    expects: Expects = ("tokens_read_are_enough", "torch.bool")
+
+    def tokens_read(self, batch: PackedBatch) -> Tensor:
+        return batch.input_ids > 3
+
+
+class LeavesOutTooMuch(GoodEncoder):
+    """Computes no states but those of the first sequence, where some are named."""
+
+    expects: Expects = ("states_that_are_read_are_right", "where tokens_read is given")
+
+    def forward(self, batch: PackedBatch, all_layers: bool = False) -> EncoderOutput:
+        output = super().forward(batch, all_layers)
+        if batch.tokens_read is not None:
+            output.tokens = output.tokens * (torch.arange(len(output.tokens)) < 12)[:, None]
+        return output

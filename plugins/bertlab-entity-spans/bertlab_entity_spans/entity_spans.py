@@ -292,12 +292,16 @@ class EntitySpans(Head):
         unknown = [tokenizer.token_id("[UNK]")]
         return [part.tolist() or unknown for part in parts], np.maximum(lengths, 1)
 
+    def tokens_read(self, batch: PackedBatch) -> Tensor:
+        """Return the ``(N,)`` first tokens of words."""
+        lengths = batch.fields["first_pieces_cu_seqlens"].diff()
+        begins = torch.repeat_interleave(batch.cu_seqlens[:-1].long(), lengths)
+        return begins + batch.fields["first_pieces"]
+
     def logits(self, output: EncoderOutput, batch: PackedBatch) -> Tensor:
         """Return ``(K, classes)`` float32 scores of the K spans of a batch."""
         fields = batch.fields
-        lengths = fields["first_pieces_cu_seqlens"].diff()
-        begins = torch.repeat_interleave(batch.cu_seqlens[:-1], lengths)
-        states = output.tokens[begins + fields["first_pieces"]]  # (N, H), of the N words
+        states = output.tokens[self.tokens_read(batch)]  # (N, H), of the N words
         first, last = self.first(states), self.last(states)
         # Each word with itself and the words behind it, also those of the next sentence, whose
         # scores nobody reads.

@@ -61,6 +61,10 @@ class SentenceOrder(Objective):
         sequences.fields["sentence_order_rule"] = self._rule(sequences)
         return int(neighbours.sum())
 
+    def tokens_read(self, batch: PackedBatch) -> Tensor:
+        """Return none: the pooled output is read."""
+        return batch.input_ids[:0]
+
     def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
         """Return cross-entropy in nats, summed in float32 over the K neighbouring pairs.
 
