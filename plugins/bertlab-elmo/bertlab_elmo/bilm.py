@@ -64,6 +64,10 @@ class BidirectionalLM(TokenPrediction):
         targets = np.flatnonzero(predicted)
         return 2 * self.write_labels(sequences, targets, sequences.input_ids[targets])
 
+    def tokens_read(self, batch: PackedBatch) -> None:
+        """Return None: the neighbours of what is predicted are read, nearly all tokens."""
+        del batch
+
     def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
         """Return cross-entropy in nats, summed in float32 over the K tokens in both directions."""
         labels = batch.fields["bilm_labels"]
