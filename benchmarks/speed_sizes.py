@@ -22,13 +22,13 @@ def needed_flops(size: str, length: float, share_read: float) -> float:
     Args:
         size: one of :data:`SIZES`.
         length: tokens of a sequence.
-        share_read: share of the tokens whose last states are read; after attention, the last layer
-            is needed for these only.
+        share_read: share of the tokens whose last states are read; of the last layer, all but keys
+            and values is needed for these only.
     """
     layers, width, heads = SIZES[size]
     with torch.device("meta"):
         encoder = BertEncoder(
             1, num_hidden_layers=layers, hidden_size=width, num_attention_heads=heads
         )
-    unread = 2 * (width * width + 2 * width * encoder.intermediate_size)
+    unread = 2 * (2 * width * width + 2 * width * encoder.intermediate_size) + 4 * length * width
     return encoder_flops(encoder, length) - (1 - share_read) * unread

@@ -5,14 +5,19 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bertlab.encoders.dropout import dropout as drop
-from bertlab.encoders.head_layout import from_heads, to_heads
+from bertlab.encoders.head_layout import from_heads, places_of_rows, to_heads
 from bertlab.packed_batch import PackedBatch
 
 _LARGEST_FLASH_HEAD = 256
 
 
 def packed_attention(
-    qkv: Tensor, batch: PackedBatch, num_heads: int, dropout: float, causal: bool
+    qkv: Tensor,
+    batch: PackedBatch,
+    num_heads: int,
+    dropout: float,
+    causal: bool,
+    rows: Tensor | None = None,
 ) -> Tensor:
     """Scaled dot-product attention; a token sees the tokens of its own sequence only.
 
@@ -22,17 +27,20 @@ def packed_attention(
         num_heads: A; H / A is the size of a head.
         dropout: probability of dropping an attention weight; 0 in evaluation.
         causal: mask what is to the right.
+        rows: ``(N,)`` int64 tokens in ascending order that are to look; None: all.
 
     Returns:
-        ``(T, H)``, in the dtype of ``qkv``; any finite values in the rows that followed.
+        ``(T, H)``, in the dtype of ``qkv``; any finite values in the rows that followed. ``(N, H)``
+        of ``rows``.
     """
     is_filled = len(qkv) > len(batch.input_ids)
     head_size = qkv.shape[1] // (3 * num_heads)
     fits = head_size % 8 == 0 and head_size <= _LARGEST_FLASH_HEAD
     if qkv.is_cuda and fits and not is_filled and _has_flash(qkv.dtype):
         attended = _flash_attention(qkv, batch, num_heads, dropout, causal)
+        attended = attended if rows is None else attended.index_select(0, rows)
     else:
-        attended = _padded_attention(qkv, batch, num_heads, dropout, causal)
+        attended = _padded_attention(qkv, batch, num_heads, dropout, causal, rows)
     return attended
 
 
@@ -57,16 +65,24 @@ def _flash_attention(
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]  # kernels of varying shape, as they are
 def _padded_attention(
-    qkv: Tensor, batch: PackedBatch, num_heads: int, dropout: float, causal: bool
+    qkv: Tensor,
+    batch: PackedBatch,
+    num_heads: int,
+    dropout: float,
+    causal: bool,
+    rows: Tensor | None = None,
 ) -> Tensor:
-    tokens, rows, longest = len(batch.input_ids), len(batch), batch.max_seqlen
-    equal_lengths = rows * longest == tokens
+    tokens, sequences, longest = len(batch.input_ids), len(batch), batch.max_seqlen
+    equal_lengths = sequences * longest == tokens
     if equal_lengths:
         # (B, S, 3, A, d) -> three of (B, A, S, d)
-        padded = qkv[:tokens].view(rows, longest, 3, num_heads, -1)
+        padded = qkv[:tokens].view(sequences, longest, 3, num_heads, -1)
         query, key, value = padded.permute(2, 0, 3, 1, 4).unbind()
     else:
         query, key, value = to_heads(qkv, batch, num_heads)
+    looking = None if rows is None or causal else places_of_rows(rows, batch)
+    if looking is not None:
+        query = query.take_along_dim(looking.positions[:, None, :, None], 2)
     mask = None if equal_lengths else batch.attention_mask[:, None, None, :]
     by_products = qkv.device.type == "cpu" and (dropout > 0.0 or _is_slow_backward(qkv))
     if causal and (by_products or mask is not None):
@@ -78,10 +94,15 @@ def _padded_attention(
         attended = F.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal and mask is None
         )
+    if looking is not None:
+        return attended.transpose(1, 2).flatten(0, 1).flatten(1).index_select(0, looking.places)
     if not equal_lengths:
-        return from_heads(attended, batch, len(qkv))
-    attended = attended.transpose(1, 2).reshape(tokens, -1)
-    return F.pad(attended, (0, 0, 0, len(qkv) - tokens)) if len(qkv) > tokens else attended
+        attended = from_heads(attended, batch, len(qkv))
+    else:
+        attended = attended.transpose(1, 2).reshape(tokens, -1)
+        if len(qkv) > tokens:
+            attended = F.pad(attended, (0, 0, 0, len(qkv) - tokens))
+    return attended if rows is None else attended.index_select(0, rows)
 
 
 def _is_slow_backward(qkv: Tensor) -> bool:

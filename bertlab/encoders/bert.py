@@ -39,8 +39,6 @@ PRESETS: dict[Preset, BertSize] = {
 }
 
 
-_ROWS = 16  # of the last layer, whose bf16 products are compiled anew for each shape
-
 _SIZES = (
     "vocab_size",
     "num_hidden_layers",
@@ -178,7 +176,7 @@ class BertEncoder(Encoder):
             if all_layers:
                 layers.append(hidden[:tokens])
         if read is not None:
-            states = self.layers[-1](hidden, batch, filled(read, _ROWS))[: len(read)]
+            states = self.layers[-1](hidden, batch, read)[: len(read)]
             hidden = states.new_zeros(hidden.shape).index_copy(0, read, states)
         hidden = hidden[:tokens]
         if self.bilstm_layers:

@@ -5,7 +5,9 @@ from torch.nn import functional as F
 
 from bertlab.encoders.attention import packed_attention
 from bertlab.encoders.dropout import Dropout
-from bertlab.packed_batch import PackedBatch
+from bertlab.packed_batch import PackedBatch, filled
+
+_ROWS = 16  # a multiple of which the last layer computes where it leaves out some
 
 
 class BertLayer(nn.Module):
@@ -32,10 +34,13 @@ class BertLayer(nn.Module):
         self.dropout = Dropout(hidden_dropout_prob)
 
     def forward(self, hidden: Tensor, batch: PackedBatch, rows: Tensor | None = None) -> Tensor:
-        """Map ``(T, H)`` to ``(T, H)``; with ``(N,)`` int64 ``rows``, to ``(N, H)`` of these."""
+        """Map ``(T, H)`` to ``(T, H)``; with ``(N,)`` ascending ``rows``, to those of these.
+
+        On a CPU more rows follow, as bf16 products are compiled anew for each shape.
+        """
         attended = self.dropout(self.attention(hidden, batch, rows))
         if rows is not None:
-            hidden = hidden.index_select(0, rows)
+            hidden = filled(hidden.index_select(0, rows), _ROWS)
         # in autocast, norms compute in float32; what is kept between them has products' dtype
         hidden = self.attention_norm(hidden + attended).to(attended.dtype)
         expanded = F.gelu(self.intermediate(hidden))  # exact, with erf, as BERT's code
@@ -58,12 +63,12 @@ class SelfAttention(nn.Module):
         self.causal = causal
 
     def forward(self, hidden: Tensor, batch: PackedBatch, rows: Tensor | None = None) -> Tensor:
-        """Map ``(T, H)`` to ``(T, H)``; with ``(N,)`` int64 ``rows``, to ``(N, H)`` of these."""
+        """As :meth:`BertLayer.forward`."""
         dropout = self.dropout if self.training else 0.0
         attended = packed_attention(
-            self.qkv(hidden), batch, self.num_attention_heads, dropout, self.causal
+            self.qkv(hidden), batch, self.num_attention_heads, dropout, self.causal, rows
         )
         if rows is not None:
-            attended = attended.index_select(0, rows)
+            attended = filled(attended, _ROWS)
         output: Tensor = self.output(attended)
         return output

@@ -3,6 +3,7 @@
 T is the number of tokens, B of sequences, S the length of the longest, A of heads, d their size.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -33,6 +34,39 @@ def from_heads(heads: Tensor, batch: PackedBatch, rows: int) -> Tensor:
     places = batch.rows_of_heads(heads.shape[1])
     packed: Tensor = _FromHeads.apply(heads, places, rows)  # type: ignore[no-untyped-call]
     return packed
+
+
+@dataclass(frozen=True)
+class PlacesOfRows:
+    """Some tokens of each sequence, side by side.
+
+    Attributes:
+        positions: ``(B, M)`` int64 positions in their sequences; 0 where a sequence has fewer.
+        places: ``(N,)`` int64 place of each token in ``(B * M)``.
+    """
+
+    positions: Tensor
+    places: Tensor
+
+
+def places_of_rows(rows: Tensor, batch: PackedBatch) -> PlacesOfRows | None:
+    """Lay out some tokens of a batch; None if a sequence has more than half its tokens there.
+
+    Args:
+        rows: ``(N,)`` int64 tokens in ascending order.
+        batch: gives the borders of the sequences.
+    """
+    starts = batch.cu_seqlens.long()
+    sequence = torch.searchsorted(starts, rows, right=True) - 1
+    counts = sequence.bincount(minlength=len(batch))
+    most = int(counts.max())
+    if 2 * most > batch.max_seqlen:
+        return None
+    before = counts.cumsum(0) - counts
+    places = sequence * most + torch.arange(len(rows)) - before[sequence]
+    positions = rows.new_zeros(len(batch) * most)
+    positions[places] = rows - starts[sequence]
+    return PlacesOfRows(positions.view(len(batch), most), places)
 
 
 class _ToHeads(torch.autograd.Function):
