@@ -20,13 +20,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from alternating_runs import Arm, Measured, alternate, watch
-from speed_sizes import SIZES
+from speed_sizes import SIZES, needed_flops
 
 from bertlab.cli import main as bertlab
 from bertlab.data.corpus import Corpus, read_raw_documents
-from bertlab.encoders.bert import BertEncoder
 from bertlab.printed_tables import print_table
-from bertlab.studies.cost import encoder_flops
 
 STEP_TOKENS = 4096
 WARM_UP = 5
@@ -134,10 +132,9 @@ def print_steps(given: argparse.Namespace, found: dict[str, list[Measured]]) -> 
 
 def step_flops(size: str, length: int) -> float:
     """Return the operations of a step of full sequences, vocabulary 8,000."""
-    layers, width, heads = SIZES[size]
-    encoder = BertEncoder(8, num_hidden_layers=layers, hidden_size=width, num_attention_heads=heads)
+    width = SIZES[size][1]
     head = 0.15 * 2 * width * (width + 8000)
-    return 3 * STEP_TOKENS * (encoder_flops(encoder, length) + head)
+    return 3 * STEP_TOKENS * (needed_flops(size, length, 1.0) + head)
 
 
 def corpus_sizes(given: argparse.Namespace, folder: Path, tokenizer: Sequence[str]) -> None:

@@ -171,14 +171,15 @@ class BertEncoder(Encoder):
         hidden = self.dropout(self.embedding_norm(hidden)).to(dtype_of_products(hidden))
         layers = [hidden[:tokens]]
         read = None if all_layers or self.bilstm_layers else self._rows_read(batch)
-        for layer in self.layers[: -1 if read is not None else None]:
-            hidden = layer(hidden, batch)
+        for number, layer in enumerate(self.layers, 1):
+            hidden = layer(hidden, batch, read if number == len(self.layers) else None)
             if all_layers:
                 layers.append(hidden[:tokens])
-        if read is not None:
-            states = self.layers[-1](hidden, batch, read)[: len(read)]
-            hidden = states.new_zeros(hidden.shape).index_copy(0, read, states)
-        hidden = hidden[:tokens]
+        if read is None:
+            hidden = hidden[:tokens]
+        else:
+            states = hidden[: len(read)]
+            hidden = states.new_zeros(tokens, self.hidden_size).index_copy(0, read, states)
         if self.bilstm_layers:
             hidden = packed_lstm(self.bilstm, hidden, batch.lengths)
         return EncoderOutput(

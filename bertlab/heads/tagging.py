@@ -110,7 +110,7 @@ class Tagging(ClassifierHead):
             self.notes["windows with a word that is longer than a window, its end cut off"] += cut
         return [_features(window, tags) for window in windows]
 
-    def tokens_read(self, batch: PackedBatch) -> Tensor | None:
+    def tokens_read(self, batch: PackedBatch) -> Tensor:
         """Return the first tokens of words."""
         return batch.fields["is_predicted"].nonzero().squeeze(-1)
 

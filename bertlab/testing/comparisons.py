@@ -12,6 +12,8 @@ from torch import Tensor
 
 from bertlab.packed_batch import IntArray
 
+SAME_STATE = 1e-4  # of the largest state; what rounding leaves is a hundredth of it
+
 Array = npt.NDArray[np.generic]
 
 
@@ -53,6 +55,14 @@ def not_json(value: object) -> str | None:
 def tensor_difference(one: Tensor, other: Tensor) -> float:
     """Return the largest difference of two float tensors of one shape; 0 of none."""
     return float((one - other).detach().abs().max()) if one.numel() else 0.0
+
+
+def state_difference(one: Tensor, other: Tensor) -> float:
+    """Return the largest difference of two float tensors, in units of the largest of ``one``.
+
+    Of values below 1, the difference itself.
+    """
+    return tensor_difference(one, other) / max(1.0, float(one.detach().abs().max()))
 
 
 def changed_tensor(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> str | None:

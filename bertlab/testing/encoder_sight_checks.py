@@ -7,11 +7,10 @@ from torch import Tensor
 
 from bertlab.packed_batch import PackedBatch, pack
 from bertlab.testing.check import check
-from bertlab.testing.comparisons import tensor_difference
+from bertlab.testing.comparisons import SAME_STATE, state_difference, tensor_difference
 from bertlab.testing.encoder_case import EncoderCase
 from bertlab.testing.failures import ConformanceFailure
 
-_SAME = 1e-4  # of the largest state; what rounding leaves is a hundredth of it
 _ADVICE = (
     "use batch.cu_seqlens: bertlab.encoders.attention.packed_attention and "
     "bertlab.encoders.packed_lstm.packed_lstm keep to it, as does batch.pad(…) with "
@@ -49,12 +48,12 @@ def causal_is_true(case: EncoderCase) -> None:
     encoder, batch = case.encoder(), case.batch([12])
     right = encoder(_changed(batch, slice(6, 12))).tokens
     change = tensor_difference(encoder(batch).tokens[:6], right[:6])
-    if encoder.causal and change > _SAME:
+    if encoder.causal and change > SAME_STATE:
         raise ConformanceFailure(
             f"causal is True, but words to the right change a state by {change:.3g}",
             "mask what is to the right in every layer, or set causal to False",
         )
-    if not encoder.causal and change < _SAME:
+    if not encoder.causal and change < SAME_STATE:
         raise ConformanceFailure(
             "causal is False, but words to the right change no state",
             "set causal to True: mlm would learn nothing from the right, and clm needs it",
@@ -67,7 +66,7 @@ def words_matter(case: EncoderCase) -> None:
     encoder, batch = case.encoder(), case.batch([12])
     before = encoder(batch).tokens
     own = tensor_difference(before[3], encoder(_changed(batch, slice(3, 4))).tokens[3])
-    if own < _SAME:
+    if own < SAME_STATE:
         raise ConformanceFailure(
             "another id at a position does not change its state", "embed batch.input_ids"
         )
@@ -75,7 +74,7 @@ def words_matter(case: EncoderCase) -> None:
     ids[1:11] = ids[1:11].flip(0)
     backwards = encoder(replace(batch, input_ids=ids)).tokens
     moved = tensor_difference(before[1:11], backwards[1:11].flip(0))
-    if moved < _SAME:
+    if moved < SAME_STATE:
         raise ConformanceFailure(
             "the text backwards has the same states backwards",
             "use batch.position_ids, or something else that knows the order",
@@ -88,7 +87,7 @@ def summary_has_seen_the_text(case: EncoderCase) -> None:
     encoder, batch = case.encoder(), case.batch([12])
     before = encoder(batch).cls
     for name, place in (("first", slice(0, 2)), ("last", slice(10, 12))):
-        if tensor_difference(before, encoder(_changed(batch, place)).cls) < _SAME:
+        if tensor_difference(before, encoder(_changed(batch, place)).cls) < SAME_STATE:
             raise ConformanceFailure(
                 f"the {name} words of a sequence do not change cls",
                 "give EncoderOutput(summary=…) a function that picks a state that has seen all: "
@@ -118,6 +117,6 @@ def _changed(batch: PackedBatch, place: slice) -> PackedBatch:
 
 
 def _same(name: str, one: Tensor, other: Tensor) -> None:
-    found = tensor_difference(one, other) / max(1.0, float(one.detach().abs().max()))
-    if found > _SAME:
+    found = state_difference(one, other)
+    if found > SAME_STATE:
         raise ConformanceFailure(f"{name} of packed sequences are off by {found:.3g}", _ADVICE)
