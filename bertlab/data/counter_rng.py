@@ -18,24 +18,32 @@ import numpy.typing as npt
 
 Integers = int | npt.NDArray[np.integer[Any]]
 Bits = npt.NDArray[np.uint64]
+Rows = npt.NDArray[np.integer[Any]]
 
-_GAMMA = np.uint64(0x9E3779B97F4A7C15)
-_MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+
+def _constant(value: int) -> Bits:
+    """Return ``()`` uint64, which functions of NumPy need not convert at each call."""
+    return np.array(value, dtype=np.uint64)
+
+
+_GAMMA = _constant(0x9E3779B97F4A7C15)
+_MIXER = (
+    (_constant(30), _constant(0xBF58476D1CE4E5B9)),
+    (_constant(27), _constant(0x94D049BB133111EB)),
+)
+_LAST_SHIFT = _constant(31)
 _FEISTEL_ROUNDS = 6
 _SMALL_DOMAIN, _SMALL_DOMAIN_ROUNDS = 256, 12  # 6 rounds measurably favour some orders of 4 or 12
 
 
 def _absorb(state: Bits, counter: Integers) -> Bits:
     """Return output ``counter + 1`` of SplitMix64 seeded with ``state``, broadcast."""
-    steps = np.asarray(counter).astype(np.uint64)
-    mixed: Bits = np.asarray(np.add(np.multiply(steps, _GAMMA), np.add(state, _GAMMA)))
-    shifted = np.empty_like(mixed)
-    for shift, multiplier in zip((30, 27), _MULTIPLIERS, strict=True):
-        np.right_shift(mixed, shift, out=shifted)
-        np.bitwise_xor(mixed, shifted, out=mixed)
-        np.multiply(mixed, multiplier, out=mixed)
-    np.right_shift(mixed, 31, out=shifted)
-    return np.bitwise_xor(mixed, shifted, out=mixed)
+    # np.add and np.multiply, as + and * of two scalars warn when they wrap around
+    steps = np.multiply(np.asarray(counter).astype(np.uint64), _GAMMA)
+    mixed: Bits = np.add(steps, np.add(state, _GAMMA))
+    for shift, multiplier in _MIXER:
+        mixed = np.multiply(mixed ^ (mixed >> shift), multiplier)
+    return np.asarray(mixed ^ (mixed >> _LAST_SHIFT))
 
 
 @dataclass(frozen=True)
@@ -64,18 +72,28 @@ class CounterRNG:
         """Return the independent stream ``<stream>/<name>`` of the same seed."""
         return CounterRNG(self.seed, f"{self.stream}/{name}")
 
-    def bits(self, *counters: Integers) -> Bits:
-        """Return 64 random bits for each tuple of counters, ``uint64`` of the broadcast shape."""
+    def bits(self, *counters: Integers, rows: Rows | None = None) -> Bits:
+        """Return 64 random bits for each tuple of counters, ``uint64`` of the broadcast shape.
+
+        Args:
+            counters: as described above.
+            rows: ``(n,)`` spares mixing what many tuples share: the last counter is ``(n,)`` then,
+                the others ``(B,)``, and the i-th tuple consists of their values at ``rows[i]``.
+        """
         state = self._key
-        for counter in counters:
+        for number, counter in enumerate(counters, 1):
+            if rows is not None and number == len(counters):
+                state = state[rows]
             state = _absorb(state, counter)
         return state
 
-    def uniform(self, *counters: Integers) -> npt.NDArray[np.float64]:
+    def uniform(self, *counters: Integers, rows: Rows | None = None) -> npt.NDArray[np.float64]:
         """Return ``float64`` in [0, 1): the top 53 bits, so all multiples of 2**-53."""
-        return np.asarray((self.bits(*counters) >> np.uint64(11)) * 2.0**-53)
+        return np.asarray((self.bits(*counters, rows=rows) >> np.uint64(11)) * 2.0**-53)
 
-    def integers(self, high: Integers, *counters: Integers) -> npt.NDArray[np.int64]:
+    def integers(
+        self, high: Integers, *counters: Integers, rows: Rows | None = None
+    ) -> npt.NDArray[np.int64]:
         """Return ``int64`` in [0, high): the 64 bits modulo ``high``, broadcast.
 
         No value's probability is off by more than 2**-64, and the total variation distance from
@@ -84,9 +102,10 @@ class CounterRNG:
         Args:
             high: at least 1, below 2**63; an integer or an array.
             counters: as in :meth:`bits`.
+            rows: as in :meth:`bits`.
         """
         bound = np.asarray(high).astype(np.uint64)
-        return np.asarray(np.remainder(self.bits(*counters), bound)).astype(np.int64)
+        return np.asarray(np.remainder(self.bits(*counters, rows=rows), bound)).astype(np.int64)
 
     def permute(self, index: Integers, size: int, *key: Integers) -> npt.NDArray[np.int64]:
         """Return where a keyed random permutation of [0, size) sends ``index``.

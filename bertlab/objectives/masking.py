@@ -106,18 +106,20 @@ class KeyedDraws:
 
     Attributes:
         rng: the stream.
-        counters: ``(T,)`` int64 arrays that together name each token of the batch.
+        sequence_counters: ``(B,)`` int64 arrays that together name each sequence.
+        token_counter: ``(T,)`` int64 that names a token among those of its sequence's name.
+        sequence_of_token: ``(T,)`` number of each token's sequence.
     """
 
     rng: "CounterRNG"
-    counters: tuple[IntArray, ...]
-
-    def _at(self, positions: IntArray) -> tuple[IntArray, ...]:
-        return tuple(counter[positions] for counter in self.counters)
+    sequence_counters: tuple[IntArray, ...]
+    token_counter: IntArray
+    sequence_of_token: IntArray
 
     def shuffle(self, positions: IntArray) -> IntArray:
         """Return the order that puts ``positions``, fewer than 2**32, in random order."""
-        bits = self.rng.child("order").bits(*self._at(positions))
+        counters, rows = self._at(positions)
+        bits = self.rng.child("order").bits(*counters, rows=rows)
         # key above, number below: sorting values takes a third of an argsort's time, and a tie of
         # keys still falls the same way in every batch
         keyed = (bits >> np.uint64(32) << np.uint64(32)) | np.arange(len(bits), dtype=np.uint64)
@@ -125,30 +127,38 @@ class KeyedDraws:
 
     def uniform(self, purpose: str, positions: IntArray) -> npt.NDArray[np.float64]:
         """Return draws from [0, 1) for ``positions``, independent between purposes."""
-        return self.rng.child(purpose).uniform(*self._at(positions))
+        counters, rows = self._at(positions)
+        return self.rng.child(purpose).uniform(*counters, rows=rows)
 
     def pick(self, ids: IntArray, positions: IntArray) -> IntArray:
         """Return one of ``ids``, uniformly, for each of ``positions``."""
-        return ids[self.rng.child("replacement").integers(len(ids), *self._at(positions))]
+        counters, rows = self._at(positions)
+        return ids[self.rng.child("replacement").integers(len(ids), *counters, rows=rows)]
+
+    def _at(self, positions: IntArray) -> tuple[tuple[IntArray, ...], IntArray]:
+        counters = (*self.sequence_counters, self.token_counter[positions])
+        return counters, self.sequence_of_token[positions]
 
 
 def dynamic_draws(sequences: PackedSequences, rng: "CounterRNG") -> KeyedDraws:
     """Key draws by (epoch, index, position): new masks each time a sequence is seen."""
-    epochs = np.repeat(sequences.epochs, sequences.lengths)
-    indices = np.repeat(sequences.indices, sequences.lengths)
-    return KeyedDraws(rng.child("dynamic"), (epochs, indices, sequences.position_ids))
+    names = (sequences.epochs, sequences.indices)
+    rows = sequences.sequence_of_token
+    return KeyedDraws(rng.child("dynamic"), names, sequences.position_ids, rows)
 
 
 def static_draws(sequences: PackedSequences, rng: "CounterRNG", copies: int) -> KeyedDraws:
     """Key draws by (epoch mod copies, place in the corpus), as text that was masked once."""
-    epochs = np.repeat(sequences.epochs % copies, sequences.lengths)
-    return KeyedDraws(rng.child("static"), (epochs, sequences.corpus_offsets))
+    names = (sequences.epochs % copies,)
+    rows = sequences.sequence_of_token
+    return KeyedDraws(rng.child("static"), names, sequences.corpus_offsets, rows)
 
 
 def evaluation_draws(sequences: PackedSequences, rng: "CounterRNG") -> KeyedDraws:
     """Key draws by (index, position): the same masks in every epoch."""
-    indices = np.repeat(sequences.indices, sequences.lengths)
-    return KeyedDraws(rng.child("evaluation"), (indices, sequences.position_ids))
+    names = (sequences.indices,)
+    rows = sequences.sequence_of_token
+    return KeyedDraws(rng.child("evaluation"), names, sequences.position_ids, rows)
 
 
 def unit_starts(

@@ -141,6 +141,13 @@ def test_neighbouring_counters_are_uncorrelated(shift):
     assert stats.chisquare(table.ravel()).pvalue > ALPHA
 
 
+def test_rows_share_what_leads():
+    epochs, indices = np.array([0, 0, 3]), np.array([7, 8, 7])
+    rows, places = np.array([0, 0, 1, 2, 2]), np.array([0, 1, 0, 0, 5])
+    shared = RNG.bits(epochs, indices, places, rows=rows)
+    assert np.array_equal(shared, RNG.bits(epochs[rows], indices[rows], places))
+
+
 @pytest.mark.parametrize("place", [0, 1])
 def test_avalanche(place):
     """Flipping any bit of a counter flips each of 64 output bits with probability 1/2."""
