@@ -21,17 +21,17 @@ Bits = npt.NDArray[np.uint64]
 Rows = npt.NDArray[np.integer[Any]]
 
 
-def _constant(value: int) -> Bits:
+def _uint64(value: int) -> Bits:
     """Return ``()`` uint64, which functions of NumPy need not convert at each call."""
     return np.array(value, dtype=np.uint64)
 
 
-_GAMMA = _constant(0x9E3779B97F4A7C15)
+_GAMMA = _uint64(0x9E3779B97F4A7C15)
 _MIXER = (
-    (_constant(30), _constant(0xBF58476D1CE4E5B9)),
-    (_constant(27), _constant(0x94D049BB133111EB)),
+    (_uint64(30), _uint64(0xBF58476D1CE4E5B9)),
+    (_uint64(27), _uint64(0x94D049BB133111EB)),
 )
-_LAST_SHIFT = _constant(31)
+_LAST_SHIFT = _uint64(31)
 _FEISTEL_ROUNDS = 6
 _SMALL_DOMAIN, _SMALL_DOMAIN_ROUNDS = 256, 12  # 6 rounds measurably favour some orders of 4 or 12
 
@@ -65,8 +65,7 @@ class CounterRNG:
 
     def __post_init__(self) -> None:
         digest = hashlib.blake2b(f"{self.seed}\0{self.stream}".encode(), digest_size=8).digest()
-        key = np.asarray(int.from_bytes(digest, "little"), dtype=np.uint64)
-        object.__setattr__(self, "_key", key)
+        object.__setattr__(self, "_key", _uint64(int.from_bytes(digest, "little")))
 
     def child(self, name: str) -> "CounterRNG":
         """Return the independent stream ``<stream>/<name>`` of the same seed."""
