@@ -18,7 +18,7 @@ from datasets import Dataset
 from finetune_tasks import TASKS, split_lines
 from speed_sizes import SIZES, needed_flops
 
-from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 FIT = """
 seed_everything: 1

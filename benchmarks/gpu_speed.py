@@ -18,8 +18,8 @@ import torch
 from alternating_runs import HERE
 from speed_sizes import SIZES
 
+from bertlab.api.batch import PackedBatch, pack
 from bertlab.encoders.attention import packed_attention
-from bertlab.packed_batch import PackedBatch, pack
 
 STEP_TOKENS = 2**15
 TOLERANCE = 2e-2  # relative to the largest value; bf16 has 8 bits

@@ -22,12 +22,12 @@ from datasets import Dataset, load_from_disk
 from pretrain_speed import prepare
 from transformers import AutoTokenizer, DataCollatorForLanguageModeling
 
-from bertlab.data.step_loader import SequenceStream
+from bertlab.api.task import TaskContext
+from bertlab.console import print_table
+from bertlab.data.loader import SequenceStream
 from bertlab.encoders.bert import BertEncoder
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.objectives.next_sentence import NextSentencePrediction
-from bertlab.printed_tables import print_table
-from bertlab.tasks import TaskContext
 
 
 def main() -> None:

@@ -3,7 +3,8 @@
     python benchmarks/paper_cost.py [--utilisation 0.4 0.5] [--gemm_tflops 860]
 
 Sizes, batches, steps and lengths are those of ``configs/pretrain/bert-{base,large}.yaml`` and of
-their second phases; operations are those that the algorithm needs (``bertlab.studies.cost``). The
+their second phases; operations are those that the algorithm needs (``bertlab.studies.plan``).
+The
 rest is in the options: what matrix products reach, the share of it that a step's kernels reach, how
 long Python takes to launch them (these three as measured on one H100, docs/results.md, and a better
 share), and how fast gradients travel, which is assumed. Gradients
@@ -20,8 +21,8 @@ from typing import Any
 
 import yaml
 
-from bertlab.printed_tables import print_table
-from bertlab.studies.cost import cost_of, meta_encoder
+from bertlab.console import print_table
+from bertlab.studies.plan.budget import cost_of, meta_encoder
 
 CONFIGS = Path(__file__).parents[1] / "configs" / "pretrain"
 NODE = 8  # GPUs

@@ -21,7 +21,7 @@ from finetune_speed import load_tokenizer
 from finetune_tasks import TASKS, split_lines
 from speed_sizes import SIZES
 
-from bertlab.cli import main as bertlab
+from bertlab.cli.main import main as bertlab
 
 FIT = """
 seed_everything: 1

@@ -20,8 +20,8 @@ from alternating_runs import HERE, KEEP_MEMORY, Arm, alternate, print_comparison
 from datasets import Dataset, load_from_disk
 from speed_sizes import SIZES, needed_flops
 
-from bertlab.cli import main as bertlab
-from bertlab.data.pretraining_data import PretrainingData
+from bertlab.cli.main import main as bertlab
+from bertlab.data.pretraining import PretrainingData
 
 ARMS = ("stock", "stock-bf16", "stock-allocator", "best", "bertlab")
 FIT = """

@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.table import Table
 from scipy.stats import chisquare
 
-from bertlab.data.counter_rng import CounterRNG
-from bertlab.data.sampling_report import paper_sampler
-from bertlab.data.token_store import TokenStore
+from bertlab.api.rng import CounterRNG
+from bertlab.data.corpus.store import TokenStore
+from bertlab.data.sampling.report import paper_sampler
 from bertlab.objectives.masking import MaskingRecipe, TokenClasses, dynamic_draws, mask_tokens
 
 CHUNK = 1000

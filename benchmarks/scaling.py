@@ -22,9 +22,9 @@ from pathlib import Path
 from alternating_runs import Arm, Measured, alternate, watch
 from speed_sizes import SIZES, needed_flops
 
-from bertlab.cli import main as bertlab
-from bertlab.data.corpus import Corpus, read_raw_documents
-from bertlab.printed_tables import print_table
+from bertlab.cli.main import main as bertlab
+from bertlab.console import print_table
+from bertlab.data.corpus.corpus import Corpus, read_raw_documents
 
 STEP_TOKENS = 4096
 WARM_UP = 5

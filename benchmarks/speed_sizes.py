@@ -3,7 +3,7 @@
 import torch
 
 from bertlab.encoders.bert import BertEncoder
-from bertlab.studies.cost import encoder_flops
+from bertlab.studies.plan.budget import encoder_flops
 
 # layers, hidden size, attention heads
 SIZES = {

@@ -28,9 +28,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from bertlab.studies.row_bootstrap import compare_examples
-from bertlab.studies.scores import Cell, Measure, StudyScores, VariantScores
-from bertlab.studies.statistics import LEVEL, POWER, compare, compare_study, smallest_detectable
+from bertlab.api.study_scores import Cell, Measure, StudyScores, VariantScores
+from bertlab.studies.report.row_scores import compare_examples
+from bertlab.studies.report.statistics import (
+    LEVEL,
+    POWER,
+    compare,
+    compare_study,
+    smallest_detectable,
+)
 
 Array = NDArray[np.float64]
 Found = tuple[str, float, int]  # figure, what is promised, studies in which it came true

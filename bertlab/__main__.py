@@ -2,6 +2,6 @@
 
 import sys
 
-from bertlab.cli import main
+from bertlab.cli.main import main
 
 sys.exit(main())

@@ -7,7 +7,7 @@ Usage::
 
 from pathlib import Path
 
-from bertlab.explain_cli import catalogue, meaning
+from bertlab.cli.errors import catalogue, meaning
 
 OUTPUT = Path(__file__).parent / "errors.md"
 INTRODUCTION = """\

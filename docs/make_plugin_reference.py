@@ -13,32 +13,33 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from bertlab import errors, hooks
-from bertlab.plugins import GROUPS, OWN_PACKAGE, listed
-from bertlab.plugins_cli import arguments_of
-from bertlab.testing import checks
+from bertlab import errors
+from bertlab.cli.plugins import arguments_of
+from bertlab.plugins import hooks
+from bertlab.plugins.index import GROUPS, OWN_PACKAGE, listed
+from bertlab.testing import list_checks
 
 OUTPUT = Path(__file__).parent / "plugin-reference.md"
 CONTRACTS = (
-    "bertlab.tasks:Objective",
-    "bertlab.heads.base:Head",
-    "bertlab.tasks:Task",
-    "bertlab.tasks:TaskContext",
-    "bertlab.tasks:TaskLoss",
-    "bertlab.encoders.base:Encoder",
-    "bertlab.data.source:DataSource",
-    "bertlab.packed_batch:PackedBatch",
-    "bertlab.packed_batch:PackedSequences",
-    "bertlab.packed_batch:EncoderOutput",
-    "bertlab.labelled_rows:Column",
-    "bertlab.labelled_rows:Row",
-    "bertlab.labelled_rows:Labels",
-    "bertlab.labelled_rows:Features",
-    "bertlab.data.documents:RawDocument",
-    "bertlab.data.counter_rng:CounterRNG",
-    "bertlab.data.tokenizer:WordPieceTokenizer",
-    "bertlab.hooks:Subcommand",
-    "bertlab.hooks:ReportSection",
+    "bertlab.api.task:Objective",
+    "bertlab.api.head:Head",
+    "bertlab.api.task:Task",
+    "bertlab.api.task:TaskContext",
+    "bertlab.api.task:TaskLoss",
+    "bertlab.api.encoder:Encoder",
+    "bertlab.api.source:DataSource",
+    "bertlab.api.batch:PackedBatch",
+    "bertlab.api.batch:PackedSequences",
+    "bertlab.api.batch:EncoderOutput",
+    "bertlab.api.examples:Column",
+    "bertlab.api.examples:Row",
+    "bertlab.api.examples:Labels",
+    "bertlab.api.examples:Features",
+    "bertlab.api.source:RawDocument",
+    "bertlab.api.rng:CounterRNG",
+    "bertlab.tokenizer.wordpiece:WordPieceTokenizer",
+    "bertlab.plugins.hooks:Subcommand",
+    "bertlab.plugins.hooks:ReportSection",
 )
 # what a plugin may use, beside the contracts
 FUNCTIONS = (
@@ -47,11 +48,11 @@ FUNCTIONS = (
     "bertlab.objectives.classification:classification_loss",
     "bertlab.objectives.classification:Accuracy",
     "bertlab.objectives.classification:MajorityAccuracy",
-    "bertlab.encoders.initialization:initialize",
+    "bertlab.encoders.layers:initialize",
     "bertlab.heads.classification:text_ids",
-    "bertlab.packed_batch:pack",
-    "bertlab.packed_batch:first_token",
-    "bertlab.packed_batch:last_token",
+    "bertlab.api.batch:pack",
+    "bertlab.api.batch:first_token",
+    "bertlab.api.batch:last_token",
     "bertlab.errors:nearest",
 )
 
@@ -158,7 +159,7 @@ def _plugins() -> Iterator[str]:
 
 def _checks() -> Iterator[str]:
     for kind in GROUPS:
-        rows = [f"| `{name}` | {_cell(doc)} |" for name, doc in checks(kind)]
+        rows = [f"| `{name}` | {_cell(doc)} |" for name, doc in list_checks(kind)]
         yield f"### Of {kind}s"
         yield "\n".join(["| check | |", "| --- | --- |", *rows])
 

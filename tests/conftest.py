@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bertlab.cli import main
+from bertlab.cli.main import main
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it

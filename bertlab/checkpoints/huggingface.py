@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from bertlab.checkpoints.huggingface_config import encoder_arguments, read_config
-from bertlab.checkpoints.huggingface_heads import HuggingFaceHead, read_head
-from bertlab.checkpoints.huggingface_names import (
+from bertlab.checkpoints.huggingface_layers import (
     WORD_EMBEDDING,
+    HuggingFaceHead,
     encoder_names,
     expected_shape,
     head_names,
+    read_head,
 )
 from bertlab.checkpoints.loading import list_limited
 from bertlab.checkpoints.tensor_files import read_tensors

@@ -7,11 +7,11 @@ from typing import Any
 
 from torch import Tensor
 
+from bertlab.api.examples import Labels
 from bertlab.checkpoints.tensor_files import load_torch_file
-from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.errors import CheckpointError, DamagedCheckpointError
-from bertlab.labelled_rows import Labels
-from bertlab.optimizer_state import OptimizerState
+from bertlab.model.optimizer import OptimizerState
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 BEST = "best.json"
 RUN_KEY = "bertlab"  # where a checkpoint keeps what is ours

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from bertlab.api.examples import Labels
+from bertlab.api.head import Head
 from bertlab.checkpoints.huggingface import read_huggingface
-from bertlab.checkpoints.huggingface_heads import HuggingFaceHead
+from bertlab.checkpoints.huggingface_layers import HuggingFaceHead
 from bertlab.checkpoints.loading import LoadReport, load_matching
 from bertlab.checkpoints.run_checkpoint import find_checkpoint, read_run_checkpoint
-from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.errors import CheckpointError
-from bertlab.heads.base import Head
-from bertlab.labelled_rows import Labels
-from bertlab.optimizer_state import OptimizerState
+from bertlab.model.optimizer import OptimizerState
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 if TYPE_CHECKING:
-    from bertlab.module import BertModule
+    from bertlab.model.module import BertModule
 
 _MAX_NAMED = 8
 

@@ -1,4 +1,7 @@
-"""What classification and regression of whole sequences share (paper sec. 4.1)."""
+"""What the heads with a ``classifier`` share: dropout and one linear layer (paper fig. 4).
+
+What classification and regression of whole sequences share (paper sec. 4.1).
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,10 +9,15 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torchmetrics import Metric
 
-from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.api.batch import EncoderOutput, PackedBatch
+from bertlab.api.encoder import Encoder
+from bertlab.api.examples import Labels, Row
+from bertlab.api.head import Head
+from bertlab.api.task import TaskContext, TaskLoss
+from bertlab.encoders.layers import Dropout, initialize
 from bertlab.errors import ConfigError, DataError, nearest
 from bertlab.heads.classification_metrics import (
     F1,
@@ -19,11 +27,48 @@ from bertlab.heads.classification_metrics import (
     PredictedClasses,
     Spearman,
 )
-from bertlab.heads.classifier_head import ClassifierHead
-from bertlab.labelled_rows import Labels, Row
 from bertlab.objectives.classification import Accuracy, MajorityAccuracy, classification_loss
-from bertlab.packed_batch import EncoderOutput, PackedBatch
-from bertlab.tasks import TaskContext, TaskLoss
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+
+
+class ClassifierHead(Head):
+    """A head that adds dropout and one linear layer, ``classifier``.
+
+    Args:
+        dropout: on what the classifier reads; the encoder's ``hidden_dropout_prob`` if not given.
+
+    Attributes:
+        dropout_prob: the argument; None if not given.
+
+    Raises:
+        ConfigError: if the dropout is not a probability.
+    """
+
+    classifier: nn.Linear
+
+    def __init__(self, dropout: float | None = None) -> None:
+        super().__init__()
+        check_dropout(dropout)
+        self.dropout_prob = dropout
+
+    def add_classifier(self, encoder: Encoder, outputs: int) -> None:
+        """Create both layers, for hidden states or the pooled output; all weights are new."""
+        given = self.dropout_prob
+        self.dropout = Dropout(encoder.hidden_dropout_prob if given is None else given)
+        self.classifier = nn.Linear(encoder.hidden_size, outputs)
+        initialize(self, encoder.initializer_range)
+
+    def classify(self, states: Tensor) -> Tensor:
+        """Return ``(K, C)`` float32 scores of C outputs for ``(K, H)`` states."""
+        scores: Tensor = self.classifier(self.dropout(states)).float()
+        return scores
+
+
+def check_dropout(dropout: float | None, name: str = "dropout") -> None:
+    """Raise ConfigError if a head's argument ``name`` is given and is not a probability."""
+    if dropout is not None and not 0 <= dropout <= 1:
+        raise ConfigError(f"model.head.{name}: found {dropout}, expected 0 to 1")
+
 
 ClassWeights = Literal["balanced"] | list[float] | dict[str, float] | None
 _LARGEST_SCORE = torch.finfo(torch.float32).max

@@ -7,15 +7,14 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.api.batch import EncoderOutput, PackedBatch
+from bertlab.api.examples import Column, Features, Row
+from bertlab.api.task import TaskContext, TaskLoss
 from bertlab.errors import DataError
-from bertlab.heads.classification import text_ids
-from bertlab.heads.classifier_head import ClassifierHead
+from bertlab.heads.classification import ClassifierHead, text_ids
 from bertlab.heads.sentence_pair import pair_features
-from bertlab.labelled_rows import Column, Features, Row
 from bertlab.objectives.classification import Accuracy, MajorityAccuracy, classification_loss
-from bertlab.packed_batch import EncoderOutput, PackedBatch
-from bertlab.tasks import TaskContext, TaskLoss
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 
 class MultipleChoice(ClassifierHead):

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.api.examples import Column, Features, Row
 from bertlab.errors import ConfigError
 from bertlab.heads.classification import SequenceClassifier, text_ids
-from bertlab.labelled_rows import Column, Features, Row
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 
 class SentencePair(SequenceClassifier):

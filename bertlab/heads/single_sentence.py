@@ -1,9 +1,9 @@
 """Classification and regression of single sentences (paper sec. 4.1, fig. 4 b)."""
 
-from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.api.examples import Column, Features, Row
 from bertlab.errors import ConfigError
 from bertlab.heads.classification import SequenceClassifier, text_ids
-from bertlab.labelled_rows import Column, Features, Row
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 
 class SingleSentence(SequenceClassifier):

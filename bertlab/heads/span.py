@@ -8,13 +8,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertlab.data.tokenizer import WordPieceTokenizer
-from bertlab.encoders.dropout import Dropout
-from bertlab.encoders.initialization import initialize
+from bertlab.api.batch import EncoderOutput, PackedBatch
+from bertlab.api.examples import Column, Features, Row
+from bertlab.api.head import Head
+from bertlab.api.task import TaskContext, TaskLoss
+from bertlab.encoders.layers import Dropout, initialize
 from bertlab.errors import ConfigError, DataError
-from bertlab.heads.base import Head
-from bertlab.heads.classifier_head import check_dropout
-from bertlab.heads.span_answers import answer_of_windows, best_spans, best_text, choose_answer
+from bertlab.heads.classification import check_dropout
+from bertlab.heads.span_answers import (
+    answer_of_windows,
+    answer_scores,
+    best_null_threshold,
+    best_spans,
+    best_text,
+    choose_answer,
+    squad1_metrics,
+    squad2_metrics,
+)
 from bertlab.heads.span_windows import (
     IGNORED,
     NO_ANSWER,
@@ -25,15 +35,7 @@ from bertlab.heads.span_windows import (
     gold_answers,
     window_features,
 )
-from bertlab.heads.squad_scores import (
-    answer_scores,
-    best_null_threshold,
-    squad1_metrics,
-    squad2_metrics,
-)
-from bertlab.labelled_rows import Column, Features, Row
-from bertlab.packed_batch import EncoderOutput, PackedBatch
-from bertlab.tasks import TaskContext, TaskLoss
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 
 class Span(Head):

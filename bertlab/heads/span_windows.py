@@ -10,9 +10,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.api.examples import Features, Row
 from bertlab.errors import DataError
-from bertlab.labelled_rows import Features, Row
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 AnswerStart = Literal["locate", "skip", "strict"]
 IntArray = npt.NDArray[np.int64]

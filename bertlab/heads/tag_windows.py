@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.errors import ConfigError
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 IntArray = npt.NDArray[np.int64]
 

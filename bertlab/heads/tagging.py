@@ -7,16 +7,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.api.batch import EncoderOutput, PackedBatch
+from bertlab.api.examples import Column, Features, Labels, Row
+from bertlab.api.task import TaskContext, TaskLoss
 from bertlab.errors import ConfigError, DataError
-from bertlab.heads.classifier_head import ClassifierHead
-from bertlab.heads.entity_scores import entity_score_names, entity_scores
-from bertlab.heads.tag_schemes import Scheme, entities, entity_types, is_entity_tag, to_bio
+from bertlab.heads.classification import ClassifierHead
+from bertlab.heads.tag_schemes import (
+    Scheme,
+    entities,
+    entity_score_names,
+    entity_scores,
+    entity_types,
+    is_entity_tag,
+    to_bio,
+)
 from bertlab.heads.tag_windows import WordWindow, word_windows
-from bertlab.labelled_rows import Column, Features, Labels, Row
 from bertlab.objectives.classification import classification_loss
-from bertlab.packed_batch import EncoderOutput, PackedBatch
-from bertlab.tasks import TaskContext, TaskLoss
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 _NOT_PREDICTED = -100
 

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from bertlab.objectives.token_prediction import TokenPrediction
-from bertlab.packed_batch import EncoderOutput, PackedBatch, PackedSequences
+from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences
+from bertlab.objectives.language_model import TokenPrediction
 
 if TYPE_CHECKING:
-    from bertlab.data.counter_rng import CounterRNG
+    from bertlab.api.rng import CounterRNG
 
 
 class CausalLM(TokenPrediction):

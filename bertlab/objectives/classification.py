@@ -8,7 +8,7 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
-from bertlab.tasks import TaskLoss
+from bertlab.api.task import TaskLoss
 
 
 def classification_loss(

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences
 from bertlab.errors import ConfigError
+from bertlab.objectives.language_model import TokenPrediction
 from bertlab.objectives.masking import (
     MaskingRecipe,
     MaskingUnit,
@@ -14,11 +16,9 @@ from bertlab.objectives.masking import (
     mask_tokens,
     static_draws,
 )
-from bertlab.objectives.token_prediction import TokenPrediction
-from bertlab.packed_batch import EncoderOutput, PackedBatch, PackedSequences
 
 if TYPE_CHECKING:
-    from bertlab.data.counter_rng import CounterRNG
+    from bertlab.api.rng import CounterRNG
 
 EVALUATION_RECIPE = MaskingRecipe()  # 15 %, tokens, 80/10/10, whatever training does
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from bertlab.api.batch import IntArray, PackedSequences
 from bertlab.errors import ConfigError, nearest
-from bertlab.packed_batch import IntArray, PackedSequences
 
 if TYPE_CHECKING:
-    from bertlab.data.counter_rng import CounterRNG
-    from bertlab.data.tokenizer import WordPieceTokenizer
+    from bertlab.api.rng import CounterRNG
+    from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 BoolArray = npt.NDArray[np.bool_]
 MaskingUnit = Literal["token", "whole_word", "span"]

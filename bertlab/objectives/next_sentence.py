@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from bertlab.encoders.initialization import initialize
+from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences
+from bertlab.api.task import Objective, TaskContext, TaskLoss
+from bertlab.encoders.layers import initialize
 from bertlab.objectives.classification import Accuracy, MajorityAccuracy, classification_loss
-from bertlab.packed_batch import EncoderOutput, PackedBatch, PackedSequences
-from bertlab.tasks import Objective, TaskContext, TaskLoss
 
 if TYPE_CHECKING:
-    from bertlab.data.counter_rng import CounterRNG
+    from bertlab.api.rng import CounterRNG
 
 
 class NextSentencePrediction(Objective):

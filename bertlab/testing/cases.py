@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from bertlab.data.source import DataSource
-from bertlab.encoders.base import Encoder
-from bertlab.testing.sample_corpus import SampleCorpus
-from bertlab.testing.sample_language import SampleLanguage
+from bertlab.api.encoder import Encoder
+from bertlab.api.source import DataSource
+from bertlab.testing.samples import SampleCorpus, SampleLanguage
 
 SEED = 7
 

@@ -5,57 +5,41 @@ from types import ModuleType
 from typing import Any
 
 from bertlab.errors import PluginError
-from bertlab.plugins import Kind
-from bertlab.testing import (
-    argument_checks,
-    building_checks,
-    class_checks,
-    encoder_checks,
-    encoder_sight_checks,
-    encoder_use_checks,
-    extreme_checks,
-    gradient_checks,
-    leak_checks,
-    loss_checks,
-    odd_row_checks,
-    prediction_checks,
-    prepare_checks,
-    row_checks,
-    saving_checks,
-    source_checks,
-    speed_checks,
-    task_metric_checks,
-    tokens_read_checks,
-    torchmetric_checks,
-    training_checks,
-)
+from bertlab.plugins.index import Kind
 from bertlab.testing.cases import Case, MetricCase, Options, SourceCase
 from bertlab.testing.check import Check
-from bertlab.testing.encoder_case import EncoderCase
+from bertlab.testing.checks import (
+    building,
+    classes,
+    encoder_use,
+    encoders,
+    losses,
+    metric_plugins,
+    metrics,
+    odd_rows,
+    prepare,
+    rows,
+    sources,
+    speed,
+    training,
+)
+from bertlab.testing.encoder_cases import EncoderCase
 from bertlab.testing.task_cases import HeadCase, ObjectiveCase
 
 _MODULES: tuple[ModuleType, ...] = (
-    class_checks,
-    argument_checks,
-    building_checks,
-    encoder_checks,
-    encoder_sight_checks,
-    encoder_use_checks,
-    prepare_checks,
-    row_checks,
-    loss_checks,
-    leak_checks,
-    gradient_checks,
-    prediction_checks,
-    tokens_read_checks,
-    saving_checks,
-    task_metric_checks,
-    torchmetric_checks,
-    odd_row_checks,
-    extreme_checks,
-    training_checks,
-    source_checks,
-    speed_checks,
+    classes,
+    building,
+    encoders,
+    encoder_use,
+    prepare,
+    rows,
+    losses,
+    metrics,
+    metric_plugins,
+    odd_rows,
+    training,
+    sources,
+    speed,
 )
 _CASES: dict[Kind, type[Case]] = {
     "encoder": EncoderCase,

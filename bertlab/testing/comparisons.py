@@ -1,16 +1,21 @@
-"""Whether two results are equal, and where they differ if not."""
+"""Whether two results are equal, and where they differ if not.
+
+Through pickle and back, as what is sent to a data worker goes.
+"""
 
 import json
 import math
+import pickle
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bertlab.packed_batch import IntArray
+from bertlab.api.batch import IntArray
+from bertlab.testing.check import ConformanceFailure
 
 SAME_STATE = 1e-4  # of the largest state; what rounding leaves is a hundredth of it
 
@@ -118,3 +123,20 @@ def _same(one: Tensor, other: Tensor) -> bool:
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
     return torch.equal(one, other) or bool(((one == other) | (one.isnan() & other.isnan())).all())
+
+
+T = TypeVar("T")
+PLAIN_FUNCTIONS = "use functions of a module instead of lambdas and local functions"
+
+
+def pickled(value: T, what: str, advice: str = PLAIN_FUNCTIONS) -> T:
+    """Return a copy that was pickled.
+
+    Raises:
+        ConformanceFailure: pickle refuses it; ``what`` says what it is, ``advice`` what to do.
+    """
+    try:
+        copy: T = pickle.loads(pickle.dumps(value))  # noqa: S301  our own bytes
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise ConformanceFailure(f"pickle refuses the {what}: {error}", advice) from error
+    return copy

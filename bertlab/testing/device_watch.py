@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from bertlab.testing.failures import ConformanceFailure
+from bertlab.testing.check import ConformanceFailure
 
 _FACTORIES = {
     *("arange", "as_tensor", "empty", "eye", "full", "linspace", "logspace", "ones", "rand"),

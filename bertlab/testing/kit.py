@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bertlab.errors import PluginError, nearest
-from bertlab.plugins import Kind
+from bertlab.plugins.index import Kind
 
 if TYPE_CHECKING:
-    from bertlab.encoders.base import Encoder
-    from bertlab.labelled_rows import Features
-    from bertlab.packed_batch import PackedBatch
+    from bertlab.api.batch import PackedBatch
+    from bertlab.api.encoder import Encoder
+    from bertlab.api.examples import Features
 
 
 def conformance(
@@ -58,7 +58,7 @@ def conformance(
         if name not in known:
             raise PluginError(
                 f"conformance({found.__name__}): skip: there is no check {name!r} of {kind}s"
-                f"{nearest(name, known)} (bertlab.testing.checks({kind!r}) lists them)"
+                f"{nearest(name, known)} (bertlab.testing.list_checks({kind!r}) lists them)"
             )
     given = {"rows": rows, "vocabulary": vocabulary, "encoder": encoder}
     case = make_case(kind, found, arguments or {}, given)
@@ -86,7 +86,7 @@ def _test_at(file: str, line: int, run: Callable[[str], None]) -> Callable[[str]
     return test_conformance
 
 
-def checks(kind: Kind) -> list[tuple[str, str]]:
+def list_checks(kind: Kind) -> list[tuple[str, str]]:
     """Return the name of each check of a kind and what it checks, in a line.
 
     Args:
@@ -105,8 +105,8 @@ def batch_of(features: "Sequence[Features]") -> "PackedBatch":
     """
     import numpy as np  # noqa: PLC0415
 
-    from bertlab.data.encoded_rows import collate  # noqa: PLC0415  imports torch
-    from bertlab.labelled_rows import Row  # noqa: PLC0415
+    from bertlab.api.examples import Row  # noqa: PLC0415
+    from bertlab.data.examples.encoded import collate  # noqa: PLC0415  imports torch
 
     number = np.arange(len(features))
     rows = [Row({}, f"row {each}") for each in number]

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from bertlab.testing.cases import Case
-from bertlab.testing.check import Check
-from bertlab.testing.failures import ConformanceFailure, NotApplicable
+from bertlab.testing.check import Check, ConformanceFailure, NotApplicable
 
 _KIT = Path(__file__).parent
 Outcome = ConformanceFailure | NotApplicable | None

@@ -5,12 +5,12 @@ from typing import Any
 
 from torchmetrics import Metric
 
-from bertlab.data.source import DataSource
-from bertlab.encoders.base import Encoder
+from bertlab.api.encoder import Encoder
+from bertlab.api.head import Head
+from bertlab.api.source import DataSource
+from bertlab.api.task import Objective, Task
 from bertlab.errors import PluginError, nearest
-from bertlab.heads.base import Head
-from bertlab.plugins import GROUPS, Kind, installed, load_class
-from bertlab.tasks import Objective, Task
+from bertlab.plugins.index import GROUPS, Kind, installed, load_class
 
 BASES: dict[Kind, type[Any]] = {
     "encoder": Encoder,

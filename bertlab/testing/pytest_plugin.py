@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bertlab.errors import BertlabError
-from bertlab.testing.failures import ConformanceFailure
+from bertlab.testing.check import ConformanceFailure
 
 if TYPE_CHECKING:
-    from bertlab.data.tokenizer import WordPieceTokenizer
     from bertlab.encoders.bert import BertEncoder
+    from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 
 @pytest.fixture(scope="session")
 def bertlab_tokenizer() -> "WordPieceTokenizer":
     """A WordPiece tokenizer of about 300 tokens: common words, letters, endings, digits."""
-    from bertlab.testing.sample_language import SampleLanguage  # noqa: PLC0415
+    from bertlab.testing.samples import SampleLanguage  # noqa: PLC0415
 
     return SampleLanguage.of(None).tokenizer
 
@@ -28,7 +28,7 @@ def bertlab_tokenizer() -> "WordPieceTokenizer":
 @pytest.fixture
 def bertlab_encoder(bertlab_tokenizer: "WordPieceTokenizer") -> "BertEncoder":
     """A new BertEncoder of three layers of width 32 for ``bertlab_tokenizer``, always the same."""
-    from bertlab.testing.stacks import seeded, tiny_encoder  # noqa: PLC0415
+    from bertlab.testing.task_cases import seeded, tiny_encoder  # noqa: PLC0415
 
     with seeded(0):
         return tiny_encoder(bertlab_tokenizer.vocab_size)

@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 from transformers import BertConfig, BertPreTrainedModel
 
+from bertlab.api.batch import PackedBatch, pack
+from bertlab.api.task import Task, TaskContext
 from bertlab.checkpoints.huggingface import HuggingFaceCheckpoint
 from bertlab.checkpoints.loading import load_matching
-from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.encoders.bert import BertEncoder
 from bertlab.objectives.causal_lm import CausalLM
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.objectives.next_sentence import NextSentencePrediction
-from bertlab.packed_batch import PackedBatch, pack
-from bertlab.tasks import Task, TaskContext
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 Model = TypeVar("Model", bound=torch.nn.Module)
 

@@ -19,17 +19,17 @@ from transformers import (
     BertForTokenClassification,
 )
 
+from bertlab.api.batch import PackedBatch
+from bertlab.api.examples import Labels
+from bertlab.api.head import Head
+from bertlab.api.task import TaskContext
 from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.run_checkpoint import RUN_KEY, read_run_checkpoint
 from bertlab.checkpoints.warm_start import read_warm_start
+from bertlab.cli.export import export
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import CheckpointError
-from bertlab.export_cli import export
-from bertlab.heads.base import Head
-from bertlab.labelled_rows import Labels
-from bertlab.model_building import build_tasks
-from bertlab.packed_batch import PackedBatch
-from bertlab.tasks import TaskContext
+from bertlab.model.build import build_tasks
 from tests.checkpoints.peers import (
     SIZES,
     TOKENIZER,

@@ -9,12 +9,12 @@ import pytest
 import torch
 from transformers import BertForPreTraining, BertModel
 
+from bertlab.api.batch import pack
+from bertlab.checkpoints.export import export_huggingface
 from bertlab.checkpoints.huggingface import HuggingFaceCheckpoint, read_huggingface
-from bertlab.checkpoints.huggingface_export import export_huggingface
 from bertlab.checkpoints.loading import load_matching
-from bertlab.data.tokenizer import WordPieceTokenizer
 from bertlab.encoders.bert import BertEncoder
-from bertlab.packed_batch import pack
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from tests.checkpoints.peers import (
     assert_bit_equal,
     batch_of,

@@ -11,14 +11,14 @@ from transformers import (
     BertForTokenClassification,
 )
 
+from bertlab.api.examples import Labels
+from bertlab.api.task import TaskContext
 from bertlab.checkpoints.loading import LoadReport
 from bertlab.checkpoints.warm_start import apply_warm_start, read_warm_start
 from bertlab.encoders.bert import BertEncoder
-from bertlab.labelled_rows import Labels
-from bertlab.model_building import build_tasks
-from bertlab.module import BertModule
-from bertlab.optimization import AdamWConfig
-from bertlab.tasks import TaskContext
+from bertlab.model.build import build_tasks
+from bertlab.model.module import BertModule
+from bertlab.model.optimizer import AdamWConfig
 from tests.checkpoints.peers import SIZES, TOKENIZER, peer
 from tests.checkpoints.test_fine_tuned import write_run
 

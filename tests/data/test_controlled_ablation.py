@@ -12,12 +12,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from bertlab.data.input_formats import SAMPLERS, InputFormat
-from bertlab.data.pretraining_data import PretrainingData
+from bertlab.api.batch import PackedBatch
+from bertlab.api.task import TaskContext
+from bertlab.data.pretraining import PretrainingData
+from bertlab.data.sampling.formats import SAMPLERS, InputFormat
 from bertlab.encoders.bert import BertEncoder
-from bertlab.model_building import build_tasks
-from bertlab.packed_batch import PackedBatch
-from bertlab.tasks import TaskContext
+from bertlab.model.build import build_tasks
 
 EPOCHS = 2
 ACCUMULATE = 2

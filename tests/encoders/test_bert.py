@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import BertConfig, BertModel
 
-from bertlab import packed_batch
+from bertlab.api import batch as packed_batch
+from bertlab.api.batch import PackedBatch, pack
 from bertlab.encoders.bert import BertEncoder, sinusoidal_positions
 from bertlab.errors import ConfigError
-from bertlab.packed_batch import PackedBatch, pack
 
 SMALL = {
     "vocab_size": 97,

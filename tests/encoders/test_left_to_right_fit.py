@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
-from bertlab.cli import main
+from bertlab.cli.main import main
 from tests.conftest import Command
 
 COLORS = ("red", "blue")

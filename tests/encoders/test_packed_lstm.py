@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from bertlab.encoders.packed_lstm import final_states, packed_lstm
-from bertlab.packed_batch import pack
+from bertlab.api.batch import pack
+from bertlab.encoders.layers import final_states, packed_lstm
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 

@@ -7,14 +7,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.api.batch import PackedBatch, first_token, last_token, pack
+from bertlab.api.examples import Labels
+from bertlab.api.task import TaskContext, check_tasks
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError
 from bertlab.heads.single_sentence import SingleSentence
-from bertlab.labelled_rows import Labels
 from bertlab.objectives.causal_lm import CausalLM
-from bertlab.packed_batch import PackedBatch, first_token, last_token, pack
-from bertlab.tasks import TaskContext, check_tasks
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from tests.encoders.test_bert import SMALL, random_batch
 
 KINDS = [(causal, layers) for causal in (False, True) for layers in (0, 1, 2)]

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.api.batch import EncoderOutput, PackedBatch
+from bertlab.api.task import Task, TaskContext
 from bertlab.encoders.bert import BertEncoder
-from bertlab.module import BertModule
+from bertlab.model.module import BertModule
+from bertlab.model.optimizer import AdamWConfig
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.objectives.next_sentence import NextSentencePrediction
-from bertlab.optimization import AdamWConfig
-from bertlab.packed_batch import EncoderOutput, PackedBatch
-from bertlab.tasks import Task, TaskContext
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from tests.encoders.test_bert import pad, random_batch, reference_pair, run_peer
 
 

@@ -8,15 +8,15 @@ import torch
 from torch import Tensor, nn
 from transformers import BertPreTrainedModel
 
+from bertlab.api.batch import EncoderOutput, PackedBatch
+from bertlab.api.examples import Labels, Row
+from bertlab.api.head import Head
+from bertlab.api.task import TaskContext
 from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.loading import load_matching
-from bertlab.data.encoded_rows import encode_rows
-from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.data.examples.encoded import encode_rows
 from bertlab.encoders.bert import BertEncoder
-from bertlab.heads.base import Head
-from bertlab.labelled_rows import Labels, Row
-from bertlab.packed_batch import EncoderOutput, PackedBatch
-from bertlab.tasks import TaskContext
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from tests.checkpoints.peers import SIZES, TOKENIZER, peer
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}

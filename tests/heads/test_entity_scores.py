@@ -6,8 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bertlab.heads.entity_scores import entity_score_names, entity_scores
-from bertlab.heads.tag_schemes import to_bio
+from bertlab.heads.tag_schemes import entity_score_names, entity_scores, to_bio
 
 TYPES = ("LOC", "ORG", "PER")
 TAGS = ["O", *(f"{prefix}-{kind}" for prefix in "BI" for kind in TYPES)]

@@ -2,12 +2,12 @@
 
 import pytest
 
-from bertlab.data.labelled_splits import hold_out
-from bertlab.heads.base import Head
+from bertlab.api.examples import LabelledRows
+from bertlab.api.head import Head
+from bertlab.data.examples.splits import hold_out
 from bertlab.heads.multiple_choice import MultipleChoice
 from bertlab.heads.sentence_pair import SentencePair
 from bertlab.heads.span import Span
-from bertlab.labelled_rows import LabelledRows
 from tests.heads.samples import rows_of
 
 

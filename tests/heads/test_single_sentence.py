@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from jsonargparse import ArgumentParser
 from transformers import BertForSequenceClassification
 
+from bertlab.api.examples import Labels
 from bertlab.errors import ConfigError, DataError
 from bertlab.heads.single_sentence import SingleSentence
-from bertlab.labelled_rows import Labels
 from tests.checkpoints.peers import TOKENIZER, padded_inputs
 from tests.heads.samples import (
     Pooled,

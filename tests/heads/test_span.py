@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers import BertForQuestionAnswering
 
-from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.api.batch import EncoderOutput, PackedBatch
+from bertlab.api.examples import Row
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import BertlabError, ConfigError, DataError
 from bertlab.heads.span import Span
-from bertlab.labelled_rows import Row
-from bertlab.packed_batch import EncoderOutput, PackedBatch
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from tests.heads.samples import batch_of, beside_hugging_face, words
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,-()'?"

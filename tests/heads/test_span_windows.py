@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.api.examples import Row
 from bertlab.errors import DataError
 from bertlab.heads.span_windows import (
     IGNORED,
@@ -21,7 +21,7 @@ from bertlab.heads.span_windows import (
     nearest_occurrence,
     window_features,
 )
-from bertlab.labelled_rows import Row
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,-()'"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{c}" for c in LETTERS)]

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import BertForTokenClassification
 
-from bertlab.data.encoded_rows import encode_rows
+from bertlab.api.examples import Labels, Row
+from bertlab.data.examples.encoded import encode_rows
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError, DataError
 from bertlab.heads.tag_windows import word_windows
 from bertlab.heads.tagging import Tagging
-from bertlab.labelled_rows import Labels, Row
 from tests.checkpoints.peers import TOKENIZER
 from tests.heads.samples import batch_of, beside_hugging_face, built_on_encoder, rows_of
 

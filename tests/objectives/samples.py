@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from bertlab.data.counter_rng import CounterRNG
-from bertlab.packed_batch import EncoderOutput, PackedBatch, PackedSequences
-from bertlab.tasks import TaskContext
+from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences
+from bertlab.api.rng import CounterRNG
+from bertlab.api.task import TaskContext
 
 VOCAB, FIRST_WORD, FIRST_CONTINUATION = 1000, 5, 700
 PAD, UNK, CLS, SEP, MASK = range(5)

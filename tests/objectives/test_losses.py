@@ -10,13 +10,13 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import BertConfig, BertForPreTraining
 
-from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.api.batch import EncoderOutput, PackedBatch, pack
+from bertlab.api.task import TaskContext
 from bertlab.encoders.bert import BertEncoder
 from bertlab.objectives.causal_lm import CausalLM
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.objectives.next_sentence import NextSentencePrediction
-from bertlab.packed_batch import EncoderOutput, PackedBatch, pack
-from bertlab.tasks import TaskContext
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from tests.objectives.samples import (
     CLS,
     FIRST_WORD,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from bertlab.objectives.summed_cross_entropy import SummedCrossEntropy
+from bertlab.objectives.cross_entropy import SummedCrossEntropy
 
 
 @given(st.integers(1, 70), st.integers(0, 5), st.integers(2, 40), st.floats(-80, 80), st.booleans())

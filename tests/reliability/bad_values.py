@@ -8,10 +8,10 @@ import yaml
 from hypothesis import strategies as st
 from lightning.pytorch.cli import LightningArgumentParser
 
-from bertlab.argument_types import _members, takes_null
-from bertlab.arguments import _hint
-from bertlab.composition import compose
-from bertlab.resolved_config import fit_parser
+from bertlab.config.compose import compose
+from bertlab.config.parse import _hint
+from bertlab.config.resolve import fit_parser
+from bertlab.config.types import _members, takes_null
 
 WORDS = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=12)
 # numbers that no value of these keys can be

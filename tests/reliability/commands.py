@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertlab.cli import main
+from bertlab.cli.main import main
 
 ERROR = re.compile(r"^bertlab: error (E[1-6]\d\d): (.*)", re.MULTILINE | re.DOTALL)
 MAX_LINES = 12  # lists of tensors and of changed keys are long

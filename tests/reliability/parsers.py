@@ -10,22 +10,22 @@ from pathlib import Path
 import torch
 from safetensors.torch import save
 
+from bertlab.api.examples import Column
 from bertlab.checkpoints.huggingface_config import encoder_arguments
 from bertlab.checkpoints.huggingface_config import read_config as read_huggingface_config
 from bertlab.checkpoints.tensor_files import read_tensors
-from bertlab.composition import compose
-from bertlab.config_files import read_config
-from bertlab.data.corpus import Corpus, read_documents
-from bertlab.data.labelled_source import read_rows
-from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.config.compose import compose
+from bertlab.config.yaml_files import read_config
+from bertlab.data.corpus.corpus import Corpus, read_documents
+from bertlab.data.examples.source import read_rows
 from bertlab.errors import BertlabError
 from bertlab.heads.multiple_choice import MultipleChoice
 from bertlab.heads.sentence_pair import SentencePair
 from bertlab.heads.single_sentence import SingleSentence
 from bertlab.heads.span import Span
 from bertlab.heads.tagging import Tagging
-from bertlab.labelled_rows import Column
-from bertlab.studies.study_file import make_study
+from bertlab.studies.plan.study_file import make_study
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from tests.reliability.bad_files import FORMATS
 
 WHOLE = {form.file: form.whole.encode() for form in FORMATS}

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from hypothesis import strategies as st
 
-from bertlab.cli import COMMANDS
+from bertlab.cli.main import COMMANDS
 from tests.reliability import bad_values
 from tests.reliability.bad_values import BadValue
 from tests.reliability.commands import check_answered, check_refused, contents, run_command

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from bertlab.data import token_store
+from bertlab.data.corpus import store as token_store
 from tests.reliability.bad_files import FORMATS, Damage, Format, SpoiltFile, damages, spoilt_files
 from tests.reliability.commands import check_answered, check_refused, contents, run_command
 from tests.reliability.conftest import Search

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bertlab.studies.planned_run import PlannedRun
+    from bertlab.studies.plan.plan import PlannedRun
 
 FAKE = (sys.executable, __file__)
 
@@ -30,7 +30,7 @@ def fake_run(
     stubborn: bool = False,
 ) -> "PlannedRun":
     """Return a run of the fake program: it fails at a step, as often as said."""
-    from bertlab.studies.plan import PlannedRun  # slow to import, of no use to the program
+    from bertlab.studies.plan.plan import PlannedRun  # slow to import, of no use to the program
 
     arguments = [f"--steps={steps}", f"--seconds={seconds}", f"--fail_at={fail_at}"]
     arguments += [

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bertlab.studies.scores import Cell, Curve, Measure, StudyScores, VariantScores
+from bertlab.api.study_scores import Cell, Curve, Measure, StudyScores, VariantScores
 
 MEASURES = [
     Measure("qnli", "accuracy"),

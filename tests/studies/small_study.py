@@ -7,10 +7,9 @@ from typing import Any
 
 import yaml
 
-from bertlab.studies.plan import Plan, make_plan
-from bertlab.studies.planned_run import PlannedRun
-from bertlab.studies.study_file import Study, make_study
-from bertlab.studies.study_folder import StudyFolder, open_study
+from bertlab.studies.folder import StudyFolder, open_study
+from bertlab.studies.plan.plan import Plan, PlannedRun, make_plan
+from bertlab.studies.plan.study_file import Study, make_study
 
 BASE: dict[str, Any] = {
     "seed_everything": 3,

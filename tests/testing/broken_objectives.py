@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bertlab.data.counter_rng import CounterRNG
+from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences
+from bertlab.api.rng import CounterRNG
+from bertlab.api.task import TaskContext, TaskLoss
 from bertlab.objectives.classification import classification_loss
-from bertlab.packed_batch import EncoderOutput, PackedBatch, PackedSequences
-from bertlab.tasks import TaskContext, TaskLoss
 from tests.testing.good_plugins import GoodObjective
 
 

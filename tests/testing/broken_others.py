@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torchmetrics import Metric
 
-from bertlab.data.documents import RawDocument
-from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.api.batch import EncoderOutput, PackedBatch, pack
+from bertlab.api.examples import Features, Row
+from bertlab.api.source import RawDocument
+from bertlab.api.task import TaskContext
 from bertlab.encoders.attention import packed_attention
-from bertlab.labelled_rows import Features, Row
-from bertlab.packed_batch import EncoderOutput, PackedBatch, pack
-from bertlab.tasks import TaskContext
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from tests.testing.good_plugins import (
     GoodEncoder,
     GoodHead,

@@ -8,19 +8,18 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from bertlab.data.counter_rng import CounterRNG
-from bertlab.data.documents import RawDocument
-from bertlab.data.source import DataSource
-from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences, last_token
+from bertlab.api.encoder import Encoder
+from bertlab.api.examples import Column, Features, Labels, Row
+from bertlab.api.head import Head
+from bertlab.api.rng import CounterRNG
+from bertlab.api.source import DataSource, RawDocument
+from bertlab.api.task import Objective, TaskContext, TaskLoss
 from bertlab.encoders.attention import packed_attention
-from bertlab.encoders.base import Encoder
-from bertlab.encoders.initialization import initialize
+from bertlab.encoders.layers import initialize
 from bertlab.errors import DataError
-from bertlab.heads.base import Head
-from bertlab.labelled_rows import Column, Features, Labels, Row
 from bertlab.objectives.classification import Accuracy, classification_loss
-from bertlab.packed_batch import EncoderOutput, PackedBatch, PackedSequences, last_token
-from bertlab.tasks import Objective, TaskContext, TaskLoss
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 
 class GoodObjective(Objective):

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from bertlab.data.counter_rng import CounterRNG
-from bertlab.data.source import DataSource
-from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences
+from bertlab.api.examples import Column, Features, Labels, Row
+from bertlab.api.rng import CounterRNG
+from bertlab.api.source import DataSource
+from bertlab.api.task import TaskContext, TaskLoss
 from bertlab.errors import DataError
-from bertlab.labelled_rows import Column, Features, Labels, Row
-from bertlab.packed_batch import EncoderOutput, PackedBatch, PackedSequences
-from bertlab.tasks import TaskContext, TaskLoss
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from tests.testing.broken_objectives import Broken
 from tests.testing.broken_others import Expects
 from tests.testing.good_plugins import (

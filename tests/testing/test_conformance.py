@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
+from bertlab.api.examples import Features
+from bertlab.api.task import Task
 from bertlab.errors import PluginError
-from bertlab.labelled_rows import Features
-from bertlab.plugins import GROUPS
-from bertlab.tasks import Task
-from bertlab.testing import batch_of, checks, conformance
+from bertlab.plugins.index import GROUPS
+from bertlab.testing import batch_of, conformance, list_checks
 from bertlab.testing.catalogue import checks_of, make_case
-from bertlab.testing.failures import ConformanceFailure, NotApplicable
+from bertlab.testing.check import ConformanceFailure, NotApplicable
 from bertlab.testing.outcomes import CheckRunner
 from tests.testing import broken_objectives
 from tests.testing.good_plugins import GoodEncoder, GoodHead, GoodMetric, GoodObjective
@@ -26,7 +26,7 @@ def parameters(test):
 
 @pytest.mark.parametrize("kind", GROUPS)
 def test_every_kind_has_its_checks_each_with_a_line_that_says_what_holds(kind):
-    listed = checks(kind)
+    listed = list_checks(kind)
     names = [name for name, _ in listed]
     assert len(names) == len(set(names)) >= EXPECTED[kind]
     for name, summary in listed:
@@ -42,7 +42,8 @@ def test_checks_build_on_checks_that_exist():
 
 
 def test_a_case_for_each_check_with_its_name_as_id():
-    assert list(parameters(conformance(GoodObjective))) == [name for name, _ in checks("objective")]
+    names = [name for name, _ in list_checks("objective")]
+    assert list(parameters(conformance(GoodObjective))) == names
 
 
 def test_the_kind_follows_from_the_base_class():
@@ -117,7 +118,7 @@ def test_given_tokens_are_the_vocabulary():
 
 def test_one_cause_is_one_failure():
     runner = runner_of(broken_objectives.AbstractOne)
-    outcomes = {name: runner.outcome(name) for name, _ in checks("objective")}
+    outcomes = {name: runner.outcome(name) for name, _ in list_checks("objective")}
     failed = [name for name, each in outcomes.items() if isinstance(each, ConformanceFailure)]
     assert failed == ["is_complete"]
     assert str(outcomes["learns"]) == "is_complete fails; mend that first"

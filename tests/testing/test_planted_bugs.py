@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from bertlab.plugins import GROUPS
+from bertlab.plugins.index import GROUPS
 from bertlab.testing.catalogue import checks_of, make_case
-from bertlab.testing.failures import ConformanceFailure
+from bertlab.testing.check import ConformanceFailure
 from bertlab.testing.outcomes import CheckRunner
 from bertlab.testing.plugin_kinds import find_plugin
 from tests.testing import broken_objectives, broken_others, good_plugins, small_bugs

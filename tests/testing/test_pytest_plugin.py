@@ -65,7 +65,7 @@ def test_failures_of_other_tests_keep_their_traceback(run):
 def test_the_traceback_is_there_for_those_who_want_it(run):
     result = run(FILE, "-k", "loss_is_a_sum", debug="1")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["E *ConformanceFailure: loss_is_a_sum*", "*loss_checks.py:*"])
+    result.stdout.fnmatch_lines(["E *ConformanceFailure: loss_is_a_sum*", "*losses.py:*"])
 
 
 def test_a_line_that_the_kit_refuses_is_one_message(run):

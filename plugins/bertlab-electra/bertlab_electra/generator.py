@@ -4,10 +4,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bertlab.encoders.base import Encoder
+from bertlab.api.batch import PackedBatch
+from bertlab.api.encoder import Encoder
 from bertlab.encoders.bert import BertEncoder
-from bertlab.encoders.initialization import initialize
-from bertlab.packed_batch import PackedBatch
+from bertlab.encoders.layers import initialize
 
 HEAD_WIDTH = 64  # of an attention head in all of BERT's and ELECTRA's sizes
 

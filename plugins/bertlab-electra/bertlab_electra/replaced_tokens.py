@@ -10,9 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from bertlab.data.counter_rng import CounterRNG
-from bertlab.data.tokenizer import WordPieceTokenizer
-from bertlab.encoders.initialization import initialize
+from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences
+from bertlab.api.rng import CounterRNG
+from bertlab.api.task import Objective, TaskContext, TaskLoss
+from bertlab.encoders.layers import initialize
 from bertlab.errors import ConfigError
 from bertlab.objectives.classification import Accuracy
 from bertlab.objectives.masking import (
@@ -22,8 +23,7 @@ from bertlab.objectives.masking import (
     evaluation_draws,
     mask_tokens,
 )
-from bertlab.packed_batch import EncoderOutput, PackedBatch, PackedSequences
-from bertlab.tasks import Objective, TaskContext, TaskLoss
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from bertlab_electra.generator import Generator, sample
 from bertlab_electra.token_metrics import SELECTED, replacement_metrics
 

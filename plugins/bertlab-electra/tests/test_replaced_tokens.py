@@ -10,13 +10,13 @@ from bertlab_electra.replaced_tokens import ReplacedTokenDetection
 from transformers import ElectraConfig
 from transformers.models.electra.modeling_electra import ElectraDiscriminatorPredictions
 
-from bertlab.data.counter_rng import CounterRNG
-from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.api.batch import PackedBatch, PackedSequences
+from bertlab.api.rng import CounterRNG
+from bertlab.api.task import TaskContext
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError
-from bertlab.packed_batch import PackedBatch, PackedSequences
-from bertlab.tasks import TaskContext
 from bertlab.testing import conformance
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 test_conformance = conformance(ReplacedTokenDetection)
 

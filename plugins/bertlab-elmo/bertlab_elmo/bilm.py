@@ -6,16 +6,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bertlab.encoders.initialization import initialize
+from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences
+from bertlab.api.task import TaskContext, TaskLoss
+from bertlab.encoders.layers import initialize
 from bertlab.errors import ConfigError
 from bertlab.objectives.classification import classification_loss
-from bertlab.objectives.token_prediction import TokenPrediction
-from bertlab.packed_batch import EncoderOutput, PackedBatch, PackedSequences
-from bertlab.tasks import TaskContext, TaskLoss
+from bertlab.objectives.language_model import TokenPrediction
 from bertlab_elmo.encoder import ElmoEncoder
 
 if TYPE_CHECKING:
-    from bertlab.data.counter_rng import CounterRNG
+    from bertlab.api.rng import CounterRNG
 
 
 class BidirectionalLM(TokenPrediction):

@@ -3,11 +3,10 @@
 import torch
 from torch import Tensor, nn
 
-from bertlab.encoders.base import Encoder
-from bertlab.encoders.initialization import initialize
-from bertlab.encoders.packed_lstm import packed_lstm
+from bertlab.api.batch import EncoderOutput, PackedBatch, first_token, last_token
+from bertlab.api.encoder import Encoder
+from bertlab.encoders.layers import initialize, packed_lstm
 from bertlab.errors import ConfigError
-from bertlab.packed_batch import EncoderOutput, PackedBatch, first_token, last_token
 
 _SIZES = ("vocab_size", "num_hidden_layers", "hidden_size", "max_position_embeddings")
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from bertlab.data.tokenizer import WordPieceTokenizer
-from bertlab.encoders.initialization import initialize
+from bertlab.api.batch import EncoderOutput, PackedBatch
+from bertlab.api.examples import Column, Features, Labels, Row
+from bertlab.api.head import Head
+from bertlab.api.task import TaskContext, TaskLoss
+from bertlab.encoders.layers import initialize
 from bertlab.errors import ConfigError, DataError
-from bertlab.heads.base import Head
-from bertlab.labelled_rows import Column, Features, Labels, Row
 from bertlab.objectives.classification import classification_loss
-from bertlab.packed_batch import EncoderOutput, PackedBatch
-from bertlab.tasks import TaskContext, TaskLoss
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from numpy.typing import NDArray
 from torch import Tensor, nn
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.api.batch import PackedBatch, pack
+from bertlab.api.examples import Features, Labels, Row
+from bertlab.api.task import TaskContext
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError, DataError
-from bertlab.labelled_rows import Features, Labels, Row
-from bertlab.packed_batch import PackedBatch, pack
-from bertlab.tasks import TaskContext
 from bertlab.testing import conformance
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 from bertlab_entity_spans.entity_spans import EntitySpans, entities_of, select, windows
 

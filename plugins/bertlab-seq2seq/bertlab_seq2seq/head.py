@@ -13,17 +13,16 @@ from torch.nn.utils.rnn import pad_sequence
 from torchmetrics import Metric
 from torchmetrics.functional.text import char_error_rate
 
-from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.api.batch import EncoderOutput, PackedBatch
+from bertlab.api.examples import Column, Features, Row
+from bertlab.api.head import Head
+from bertlab.api.task import TaskContext, TaskLoss
 from bertlab.encoders.bert import sinusoidal_positions
-from bertlab.encoders.initialization import initialize
+from bertlab.encoders.layers import initialize
 from bertlab.errors import ConfigError
-from bertlab.heads.base import Head
-from bertlab.heads.classification import text_ids
-from bertlab.heads.classifier_head import check_dropout
-from bertlab.labelled_rows import Column, Features, Row
+from bertlab.heads.classification import check_dropout, text_ids
 from bertlab.objectives.classification import Accuracy, MajorityAccuracy
-from bertlab.packed_batch import EncoderOutput, PackedBatch
-from bertlab.tasks import TaskContext, TaskLoss
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from bertlab_seq2seq.beam_search import beam_search
 from bertlab_seq2seq.decoder import Decoder, DecoderState
 

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from datetime import date, timedelta
 
-from bertlab.data.source import DataSource
+from bertlab.api.source import DataSource
 from bertlab.errors import DataError, nearest
 
 FIRST, LAST = date(1950, 1, 1), date(2049, 12, 31)  # so that two digits tell the century

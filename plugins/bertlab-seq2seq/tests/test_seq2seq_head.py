@@ -8,14 +8,14 @@ import pytest
 import torch
 from bertlab_seq2seq.head import Seq2Seq
 
-from bertlab.data.encoded_rows import encode_rows
-from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.api.batch import EncoderOutput, PackedBatch
+from bertlab.api.examples import Row
+from bertlab.api.task import TaskContext
+from bertlab.data.examples.encoded import encode_rows
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError, DataError
-from bertlab.labelled_rows import Row
-from bertlab.packed_batch import EncoderOutput, PackedBatch
-from bertlab.tasks import TaskContext
 from bertlab.testing import conformance
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 SMALL: dict[str, Any] = {"num_hidden_layers": 2, "num_attention_heads": 2, "max_target_length": 8}
 

@@ -5,14 +5,14 @@ import pytest
 import torch
 from bertlab_sop.sentence_order import NOT_A_PAIR, SWAPPED, SentenceOrder
 
-from bertlab.data.counter_rng import CounterRNG
-from bertlab.data.step_loader import prepare_sequences
-from bertlab.data.tokenizer import WordPieceTokenizer
+from bertlab.api.batch import PackedSequences, pack
+from bertlab.api.rng import CounterRNG
+from bertlab.api.task import TaskContext
+from bertlab.data.loader import prepare_sequences
 from bertlab.encoders.bert import BertEncoder
 from bertlab.objectives.masked_lm import MaskedLM
-from bertlab.packed_batch import PackedSequences, pack
-from bertlab.tasks import TaskContext
 from bertlab.testing import conformance
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 test_conformance = conformance(SentenceOrder)
 

@@ -1,0 +1,1 @@
+"""The contracts: all that a plugin imports, and nothing that does the work."""

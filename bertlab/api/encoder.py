@@ -1,0 +1,51 @@
+"""The contract of an encoder."""
+
+from abc import ABC, abstractmethod
+
+from torch import nn
+
+from bertlab.api.batch import EncoderOutput, PackedBatch
+
+
+class Encoder(nn.Module, ABC):
+    """Maps a packed batch to hidden states.
+
+    Attributes:
+        vocab_size: rows of ``token_embedding``.
+        hidden_size: width H of the hidden states.
+        num_hidden_layers: L; ``all_layers`` of the output has one more, the embeddings.
+        max_position_embeddings: longest sequence that it can read, in tokens.
+        causal: True if a position sees only itself and what is to its left; the output's
+            ``summary`` is then :func:`bertlab.api.batch.last_token`.
+        hidden_dropout_prob: dropout that heads use as well (paper app. A.2: 0.1 on all layers).
+        layer_norm_eps: epsilon of its LayerNorms; heads use the same.
+        initializer_range: standard deviation of new weights (BERT: 0.02); heads use the same.
+        token_embedding: ``(vocab_size, H)`` table, which the masked-LM head shares.
+        pooler: layers that make the pooled output; frozen where no task reads it.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    max_position_embeddings: int
+    causal: bool
+    hidden_dropout_prob: float
+    layer_norm_eps: float
+    initializer_range: float
+    token_embedding: nn.Embedding
+    pooler: nn.Module
+
+    @abstractmethod
+    def forward(self, batch: PackedBatch, all_layers: bool = False) -> EncoderOutput:
+        """Encode a batch of T tokens.
+
+        Args:
+            batch: T tokens of B sequences, laid end to end; no sequence sees another.
+            all_layers: also return the hidden states of every layer.
+        """
+
+
+def layers_of(encoder: nn.Module) -> list[nn.Module]:
+    """Return what an encoder calls one after the other: the members of its ``nn.ModuleList``s."""
+    lists = [each for each in encoder.modules() if isinstance(each, nn.ModuleList)]
+    return [layer for each in lists for layer in each]

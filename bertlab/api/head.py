@@ -1,0 +1,101 @@
+"""The contract of a head: a supervised task on labelled rows."""
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Literal
+
+from bertlab.api.examples import Column, Features, Labels, Row
+from bertlab.api.task import Task, TaskContext
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+
+
+class Head(Task):
+    """Adds the layers that the paper adds for a task, and fine-tunes all of the encoder with them.
+
+    A row is encoded to one or more sequences; :meth:`decode` predicts for each sequence and
+    :meth:`merge` makes one prediction of a row's. Metrics come from :meth:`metrics`, which compares
+    ``preds`` and ``target`` of the loss, or, where whole rows have to be scored, from
+    :meth:`score`.
+
+    Attributes:
+        columns: what the head reads of a row.
+        monitor: the metric that the best checkpoint is chosen by, and which end of it is better.
+        keeps_rows_together: all sequences of a row go into one batch (multiple choice); a batch is
+            then counted in rows.
+        trains_encoder: False for the feature-based approach (paper sec. 5.3): the encoder is fixed.
+        splits_by: column whose equal values stay on one side when a part of the rows is held out;
+            the first of ``columns`` if None.
+        reads_all_layers: the head reads ``output.all_layers``.
+        huggingface: the class of ``transformers`` with the same layers, whose names the head's
+            layers then have.
+        labels: the classes, from :meth:`build` on; None where the task has none.
+        notes: what happened to rows while they were encoded, counted by a few words; the run
+            prints it for each split.
+    """
+
+    columns: ClassVar[tuple[Column, ...]]
+    monitor: ClassVar[tuple[str, Literal["min", "max"]]] = ("loss", "min")
+    keeps_rows_together: ClassVar[bool] = False
+    trains_encoder: ClassVar[bool] = True
+    reads_all_layers: ClassVar[bool] = False
+    splits_by: ClassVar[str | None] = None
+    huggingface: ClassVar[str | None] = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.labels: Labels | None = None
+        self.notes: Counter[str] = Counter()
+
+    def build(self, context: TaskContext) -> None:
+        """Keep the labels and create the layers, in :meth:`add_layers`."""
+        self.labels = context.labels
+        self.add_layers(context)
+
+    @abstractmethod
+    def add_layers(self, context: TaskContext) -> None:
+        """Create the layers that the head adds to the encoder. Called once, before training."""
+
+    def labels_of(self, row: Row) -> Iterable[str]:
+        """Return the class names in a labelled row; nothing if the task has no classes."""
+        del row
+        return ()
+
+    @abstractmethod
+    def encode(
+        self, row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int
+    ) -> list[Features]:
+        """Return the sequences of a row, none longer than ``max_seq_length``.
+
+        Called after :meth:`build`. Truth is encoded if the row has it. No sequences: the row cannot
+        be trained on, which :attr:`notes` should count.
+
+        Raises:
+            DataError: if the row is not usable; names ``row.where`` and the column.
+        """
+
+    def merge(self, row: Row, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return the prediction of a row, JSON-ready, from those of its sequences in order."""
+        del row
+        return parts[0]
+
+    def score(self, rows: Sequence[Row], predictions: Sequence[dict[str, Any]]) -> dict[str, float]:
+        """Return metrics over all rows of an evaluation set and their merged predictions."""
+        del rows, predictions
+        return {}
+
+    def score_names(self) -> list[str]:
+        """Return the names that :meth:`score` gives; empty if the head does not use it."""
+        return []
+
+    def tune(self, rows: Sequence[Row], predictions: Sequence[dict[str, Any]]) -> None:
+        """Choose what is chosen on development data, such as a threshold, before its score.
+
+        Called at each evaluation during training. What is chosen belongs into buffers, so that
+        checkpoints keep it.
+        """
+
+    def complaint(self, values: dict[str, float]) -> str | None:
+        """Return a warning about an evaluation's metrics, if the run looks degenerate."""
+        del values
+        return None

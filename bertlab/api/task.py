@@ -1,0 +1,186 @@
+"""What the encoder is trained or scored on: the contract that objectives and heads share."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor, nn
+
+from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences
+from bertlab.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torchmetrics import Metric
+
+    from bertlab.api.encoder import Encoder
+    from bertlab.api.examples import Labels
+    from bertlab.api.rng import CounterRNG
+    from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+
+
+@dataclass(frozen=True)
+class TaskContext:
+    """What a task is built for.
+
+    Attributes:
+        encoder: the encoder whose hidden states the task reads; its token embedding can be tied.
+        tokenizer: ids of special tokens, which ids continue a word, and the way back to text.
+        token_counts: ``(vocab_size,)`` int64 occurrences in the training text, for baselines;
+            None where there is no training text at hand (prediction, export).
+        labels: the classes of a head's training rows; None for objectives, and where a task has
+            no classes.
+    """
+
+    encoder: "Encoder"
+    tokenizer: "WordPieceTokenizer"
+    token_counts: npt.NDArray[np.int64] | None = None
+    labels: "Labels | None" = None
+
+
+class TaskLoss:
+    """A loss as a sum and a count, so that accumulation and several devices average right.
+
+    Args:
+        sum: scalar, summed over the predictions of the batch.
+        count: number of predictions (masked tokens, sequences, …).
+        preds: what the metrics compare, one row a prediction; usually class ids ``(count,)``. A
+            function that returns it is called when metrics ask, which training does not.
+        target: the truth, in the shape that the metrics expect.
+    """
+
+    def __init__(
+        self, sum: Tensor, count: int, preds: Tensor | Callable[[], Tensor], target: Tensor
+    ) -> None:
+        self.sum = sum
+        self.count = count
+        self._preds = preds
+        self.target = target
+
+    @property
+    def preds(self) -> Tensor:
+        """What the metrics compare."""
+        if callable(self._preds):
+            self._preds = self._preds()
+        return self._preds
+
+    @preds.setter
+    def preds(self, preds: Tensor | Callable[[], Tensor]) -> None:
+        self._preds = preds
+
+
+class Task(nn.Module, ABC):
+    """Owns its parameters, data needs, loss, metrics and decoding.
+
+    ``__init__`` takes the user's settings only (they become config keys). Layers are made in
+    :meth:`build`, when the sizes are known.
+
+    Attributes:
+        uses_pooled: the loss reads ``output.pooled``; where no task does, the pooler is frozen.
+    """
+
+    uses_pooled: ClassVar[bool] = True
+
+    @abstractmethod
+    def build(self, context: TaskContext) -> None:
+        """Create the layers that the task adds to the encoder. Called once, before training."""
+
+    @abstractmethod
+    def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
+        """Return the summed loss, its count, and predictions with their truth for the metrics."""
+
+    def tokens_read(self, batch: PackedBatch) -> Tensor | None:
+        """Return the places of the tokens whose states :meth:`loss` or :meth:`decode` reads.
+
+        An encoder need not compute what nobody reads: BERT's leaves it out of its last layer.
+
+        Returns:
+            ``(N,)`` int64, without those behind ``output.cls`` and ``pooled``, which are always
+            there; None of all tokens.
+        """
+        del batch
+        return None
+
+    def metrics(self) -> "dict[str, Metric]":
+        """Return fresh torchmetrics by name, updated with ``(preds, target)`` of the loss."""
+        return {}
+
+    def derived_metrics(self, values: dict[str, float]) -> dict[str, float]:
+        """Return metrics made from the epoch's ``values``: ``loss`` and those of ``metrics``."""
+        del values
+        return {}
+
+    @abstractmethod
+    def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
+        """Return predictions in the user's terms, one JSON-ready dict for each of B sequences."""
+
+
+class Objective(Task):
+    """A self-supervised task: it labels, and may corrupt, unlabelled sequences.
+
+    Attributes:
+        requires_pairs: the objective needs segments A and B (``nsp``).
+        corrupts_input: :meth:`prepare` or :meth:`rewrite_input` overwrites ``input_ids``; one
+            objective of a run may. It is prepared after all others.
+        rearranges_input: :meth:`prepare` moves the text of a sequence (sentence order); it is then
+            called before those of all others. One objective of a run may.
+        requires_causal: True needs a left-to-right encoder, False a bidirectional one.
+    """
+
+    requires_pairs: ClassVar[bool] = False
+    corrupts_input: ClassVar[bool] = False
+    rearranges_input: ClassVar[bool] = False
+    requires_causal: ClassVar[bool | None] = None
+
+    @abstractmethod
+    def prepare(self, sequences: PackedSequences, rng: "CounterRNG", training: bool) -> int:
+        """Label (and corrupt) a batch in place, vectorised, in a data worker.
+
+        Args:
+            sequences: written to: ``fields`` for labels, ``input_ids`` for corruption.
+            rng: draws keyed by counters; key them by ``epochs`` and ``indices`` (or
+                ``corpus_offsets``), never by the place in the batch.
+            training: False for evaluation, which must not depend on training settings.
+
+        Returns:
+            The number of predictions that :meth:`loss` will make on this batch.
+        """
+
+    def rewrite_input(self, batch: PackedBatch) -> PackedBatch:
+        """Return the batch that the encoder reads instead, made on the device (ELECTRA).
+
+        Called in training and evaluation, not in prediction. ``dataclasses.replace(batch,
+        input_ids=…)`` keeps the rest.
+        """
+        return batch
+
+
+def check_tasks(tasks: Mapping[str, Task], encoder: "Encoder") -> None:
+    """Raise ConfigError if the tasks do not go together or with the encoder."""
+    if not tasks:
+        raise ConfigError("model.objectives: found none, expected at least one, e.g. [mlm, nsp]")
+    for name in tasks:
+        if hasattr(nn.ModuleDict, name) or "." in name:
+            raise ConfigError(
+                f"{name} cannot be the name of a task: torch uses it; rename the plugin"
+            )
+    objectives = {name: task for name, task in tasks.items() if isinstance(task, Objective)}
+    for does, words in (
+        ("corrupts_input", "overwrite the input"),
+        ("rearranges_input", "move the text of the input"),
+    ):
+        writers = [name for name, objective in objectives.items() if getattr(objective, does)]
+        if len(writers) > 1:
+            raise ConfigError(
+                f"model.objectives: {' and '.join(writers)} both {words}; keep one of them"
+            )
+    for name, objective in objectives.items():
+        needed = objective.requires_causal
+        if needed is not None and needed != encoder.causal:
+            direction = "left-to-right" if needed else "bidirectional"
+            raise ConfigError(
+                f"model.objectives.{name} needs a {direction} encoder, but model.encoder.causal is "
+                f"{str(encoder.causal).lower()}" + (" (or undone by bilstm_layers)" * needed)
+            )

@@ -1,1 +1,0 @@
-"""What happens around the training loop: progress, the run's record, the loss curve."""

@@ -1,0 +1,202 @@
+"""Writing a folder that Hugging Face's ``transformers`` loads."""
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from torch import Tensor
+
+from bertlab.checkpoints.huggingface_config import config_of
+from bertlab.checkpoints.huggingface_layers import (
+    HuggingFaceHead,
+    encoder_names,
+    head_config,
+    head_names,
+)
+from bertlab.encoders.bert import BertEncoder
+from bertlab.errors import CheckpointError, OutputError
+
+if TYPE_CHECKING:
+    from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+
+# by the exported tasks; the class of transformers that has just these heads
+_ARCHITECTURES = {
+    frozenset({"mlm", "nsp"}): "BertForPreTraining",
+    frozenset({"mlm"}): "BertForMaskedLM",
+    frozenset({"clm"}): "BertLMHeadModel",
+    frozenset({"nsp"}): "BertForNextSentencePrediction",
+    frozenset[str](): "BertModel",
+}
+
+
+@dataclass
+class ExportReport:
+    """What was written.
+
+    Attributes:
+        output: the folder.
+        architecture: the ``transformers`` class that loads it.
+        notes: sentences for the user about what changed or stayed behind.
+    """
+
+    output: Path
+    architecture: str
+    notes: list[str] = field(default_factory=list)
+
+
+def export_huggingface(
+    encoder: BertEncoder,
+    task_states: Mapping[str, Mapping[str, Tensor]],
+    tokenizer: "WordPieceTokenizer",
+    output: Path,
+    overwrite: bool = False,
+    head: HuggingFaceHead | None = None,
+) -> ExportReport:
+    """Write config, weights and tokenizer; the folder appears whole or not at all.
+
+    Args:
+        encoder: written with its dtype. Sinusoidal positions become a table of the same values.
+        task_states: states of the heads by task; those but ``mlm`` and ``nsp``, of a causal encoder
+            those but ``clm``, have no place in ``transformers`` and are noted in the report.
+        tokenizer: saved into the same folder.
+        output: folder to make; may exist if it is empty.
+        overwrite: replace an older export, that is a folder with ``config.json``.
+        head: of a fine-tuned model, written in place of pre-training's heads.
+
+    Raises:
+        OutputError: if ``output`` cannot be written.
+        CheckpointError: if ``output`` is in the way, a head's tensors are not all there, the
+            tokenizer has ids that the encoder lacks, or ``transformers`` would compute something
+            else from these weights: a BiLSTM, or the pooled output of a causal encoder under a
+            head.
+    """
+    _check_computes_the_same(encoder, head, output)
+    if tokenizer.vocab_size > encoder.vocab_size:
+        raise CheckpointError(
+            f"{output}: not written: the tokenizer has {tokenizer.vocab_size} ids, but the encoder "
+            f"only {encoder.vocab_size}; give the tokenizer that the encoder was trained with"
+        )
+    heads = head_names(encoder.causal)
+    exported = [task for task in heads if task in task_states and head is None]
+    architecture = _ARCHITECTURES[frozenset(exported)] if head is None else head.architecture
+    report = ExportReport(output, architecture)
+    if encoder.position_embedding_type == "sinusoidal":
+        report.notes.append(
+            "sinusoidal positions are written as a table of the same values, which transformers "
+            "takes for learned ones: results are equal, but further training changes them"
+        )
+    if encoder.causal and head is None:
+        report.notes.append(
+            "pooler_output differs: transformers pools the first token, bertlab the last one, as "
+            "only that has seen the text in a left-to-right encoder"
+        )
+    report.notes += [
+        f"task {task!r} is not exported: transformers' {report.architecture} has no such head"
+        for task in task_states
+        if task not in exported
+    ]
+    tensors = _encoder_tensors(encoder, prefix="bert." if exported or head else "")
+    config = config_of(encoder, architecture)
+    if head is not None:
+        if not head.layout.has_pooler:
+            tensors = {n: t for n, t in tensors.items() if not n.startswith("bert.pooler.")}
+        tensors |= {name: _own_copy(tensor) for name, tensor in head.state.items()}
+        config |= head_config(head)
+    for task in exported:
+        tensors |= _head_tensors(task, task_states[task], heads[task])
+    _check_output(output, overwrite)
+    text = json.dumps(config, indent=2, sort_keys=True)
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}-") as scratch:
+            folder = Path(scratch) / "new"
+            folder.mkdir()
+            (folder / "config.json").write_text(text + "\n", encoding="utf-8")
+            save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+            tokenizer.save(folder)
+            _move_into_place(folder, output, Path(scratch) / "old")
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise OutputError(
+            f"{output}: cannot be written ({reason}); nothing was changed there"
+        ) from None
+    return report
+
+
+def _check_computes_the_same(
+    encoder: BertEncoder, head: HuggingFaceHead | None, output: Path
+) -> None:
+    if encoder.bilstm_layers:
+        raise CheckpointError(
+            f"{output}: not written: the encoder has a BiLSTM (model.encoder.bilstm_layers "
+            f"{encoder.bilstm_layers}), for which transformers' BERT has no place; use the model "
+            "in bertlab, or export the run that it was started from"
+        )
+    if encoder.causal and head is not None and head.layout.has_pooler:
+        raise CheckpointError(
+            f"{output}: not written: transformers' {head.architecture} pools the first token, "
+            "which in a left-to-right encoder (model.encoder.causal true) sees nothing of the "
+            "text; bertlab pools the last one, so the logits would differ. Use the model in "
+            "bertlab, or export the run that it was started from"
+        )
+
+
+def _encoder_tensors(encoder: BertEncoder, prefix: str) -> dict[str, Tensor]:
+    """Return the encoder's tensors by Hugging Face's names, each with memory of its own."""
+    state = encoder.state_dict()
+    if encoder.position_embedding_type == "sinusoidal":
+        table = encoder.sinusoidal_table.to(encoder.token_embedding.weight.dtype)
+        state["position_embedding.weight"] = table
+    return {
+        prefix + name: _own_copy(part)
+        for ours, theirs in encoder_names(encoder.num_hidden_layers).items()
+        for name, part in zip(theirs, state[ours].chunk(len(theirs)), strict=True)
+    }
+
+
+def _head_tensors(
+    task: str, state: Mapping[str, Tensor], names: Mapping[str, str]
+) -> dict[str, Tensor]:
+    if set(state) != set(names):
+        raise CheckpointError(
+            f"tasks.{task}: found tensors {sorted(state)}, expected {sorted(names)}"
+        )
+    return {f"cls.{theirs}": _own_copy(state[ours]) for ours, theirs in names.items()}
+
+
+def _own_copy(tensor: Tensor) -> Tensor:
+    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
+def _check_output(output: Path, overwrite: bool) -> None:
+    if output.exists() and not output.is_dir():
+        raise CheckpointError(f"{output}: is a file, expected a folder to make")
+    if not output.is_dir() or not any(output.iterdir()):
+        return
+    if not overwrite:
+        raise CheckpointError(
+            f"{output}: the folder is not empty; choose another, or replace an older export by "
+            "--overwrite true"
+        )
+    if not (output / "config.json").is_file():
+        raise CheckpointError(
+            f"{output}: holds files but no config.json, so it is no export and is not overwritten"
+        )
+
+
+def _move_into_place(folder: Path, output: Path, old: Path) -> None:
+    """Rename ``folder`` to ``output``; what was there goes to ``old``, or comes back."""
+    if output.is_dir():
+        output.rename(old)
+    try:
+        folder.rename(output)
+    except OSError:
+        if old.is_dir():
+            old.rename(output)
+        raise

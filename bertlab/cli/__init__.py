@@ -1,0 +1,1 @@
+"""The ``bertlab`` command: each module parses, calls the package, and prints."""

@@ -1,0 +1,154 @@
+"""The ``bertlab`` command. Nothing heavy is imported until a subcommand needs it."""
+
+import errno
+import importlib
+import os
+import sys
+import threading
+from collections.abc import Sequence
+
+from bertlab import __version__
+from bertlab.errors import BertlabError, CommandError, OutputError, TrainerError, nearest
+
+# subcommand: (module with a function ``main(command, argv)``, one line of help)
+COMMANDS = {
+    "fit": ("bertlab.training.run", "train from a config file"),
+    "validate": ("bertlab.training.run", "score a checkpoint on held-out text or rows"),
+    "test": ("bertlab.training.run", "score a fine-tuned checkpoint on test rows"),
+    "predict": ("bertlab.training.run", "predict on new text or rows, as JSON lines"),
+    "embed": ("bertlab.cli.embed", "write the hidden states of texts (feature-based use)"),
+    "study": ("bertlab.cli.study", "run an ablation: variants × seeds × evaluations"),
+    "ablate": ("bertlab.cli.ablate", "an ablation in one line"),
+    "tokenizer": ("bertlab.cli.data", "train a WordPiece vocabulary"),
+    "prepare": ("bertlab.cli.data", "tokenise a corpus once and print its data report"),
+    "plugins": ("bertlab.cli.plugins", "what is installed, what it takes, and what is broken"),
+    "new-plugin": ("bertlab.cli.new_plugin", "write a package with a plugin of your own"),
+    "export": ("bertlab.cli.export", "write a Hugging Face folder"),
+    "explain": ("bertlab.cli.errors", "what the code of an error means, and what to do"),
+}
+
+# what the file system says when it is the user's to mend
+REFUSALS = {
+    errno.EACCES,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EIO,
+    errno.EISDIR,
+    errno.ENOSPC,
+    errno.ENOTCONN,  # a mount by FUSE whose other end is gone
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ESTALE,  # the same by NFS
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand.
+
+    Returns:
+        The exit code: 2 for the user's mistakes, 1 for a bug, 130 for Ctrl-C, 143 for SIGTERM.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    threads_hook, threading.excepthook = threading.excepthook, _say_of_thread
+    try:
+        exit_code = run(arguments)
+        sys.stdout.flush()
+        return exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write("bertlab: interrupted\n")
+        return 130
+    except BrokenPipeError:  # as of `bertlab … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more
+        return 141
+    except Exception as error:
+        if os.environ.get("BERTLAB_DEBUG") == "1":
+            raise
+        mistake = mistake_in(error)
+        if mistake is not None:
+            sys.stderr.write(f"bertlab: error {mistake.code}: {mistake}\n")
+            return 2
+        from bertlab.cli.errors import explain_bug  # noqa: PLC0415  for bugs only
+
+        sys.stderr.write(f"bertlab: internal error: {explain_bug(error, arguments)}\n")
+        return 1
+    finally:
+        threading.excepthook = threads_hook
+
+
+def _say_of_thread(failed: threading.ExceptHookArgs) -> None:
+    """Leave what the disk refused a writing thread to the next write, by the main one."""
+    error = failed.exc_value
+    if not (isinstance(error, OSError) and error.errno in REFUSALS):
+        threading.__excepthook__(failed)
+
+
+def mistake_in(error: Exception) -> BertlabError | None:
+    """Return the user's mistake that an error tells of; None if it is a bug of ours."""
+    if isinstance(error, BertlabError):
+        return error
+    if isinstance(error, OSError) and error.errno in REFUSALS:
+        name = error.filename
+        place = f"{os.fsdecode(name)}: " if isinstance(name, str | bytes) and name else ""
+        return OutputError(f"{place}{error.strerror}")
+    if type(error).__name__ == "MisconfigurationException":  # Lightning's, which is not imported
+        return TrainerError(" ".join(str(error).split()))
+    return None
+
+
+def run(arguments: list[str]) -> int:
+    """Dispatch to a subcommand.
+
+    Raises:
+        CommandError: if there is no such subcommand.
+    """
+    if not arguments or arguments[0] in ("-h", "--help"):
+        sys.stdout.write(usage())
+        return 0
+    command, rest = arguments[0], arguments[1:]
+    if command == "--version":
+        sys.stdout.write(f"bertlab {__version__}\n")
+        return 0
+    if command not in COMMANDS:
+        return run_added(command, rest)
+    module = importlib.import_module(COMMANDS[command][0])
+    exit_code: int = module.main(command, rest)
+    return exit_code
+
+
+def run_added(command: str, arguments: list[str]) -> int:
+    """Run a subcommand that a plugin adds.
+
+    Raises:
+        CommandError: if there is no such subcommand.
+    """
+    from bertlab.plugins.hooks import subcommands  # noqa: PLC0415  imports the plugins' modules
+
+    added = subcommands()
+    if command not in added:
+        known = [*COMMANDS, *added]
+        raise CommandError(
+            f"no subcommand is called {command!r}{nearest(command, known)} "
+            f"(there are: {', '.join(known)})"
+        )
+    return added[command].main(arguments)
+
+
+def usage() -> str:
+    """Return the text of ``bertlab --help``."""
+    from bertlab.plugins.hooks import subcommands  # noqa: PLC0415  imports the plugins' modules
+
+    added = [each for name, each in subcommands().items() if name not in COMMANDS]
+    lines = [
+        "usage: bertlab [--version] [--help] COMMAND …",
+        "",
+        "Pre-train, fine-tune and ablate BERT from config files.",
+        "",
+        *(f"  {name:<11}{line}" for name, (_, line) in COMMANDS.items()),
+        *(f"  {each.name:<11}{each.help}" for each in added),
+        "",
+        "Start with:  bertlab fit --config configs/quickstart.yaml",
+        "Options of a command:  bertlab COMMAND --help",
+        "A traceback for an error:  BERTLAB_DEBUG=1 bertlab COMMAND …",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,208 @@
+"""``bertlab plugins``: what is installed, what it takes, and what is broken and why."""
+
+import importlib
+import inspect
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from bertlab.console import print_table
+from bertlab.errors import CommandError, PluginError, nearest
+from bertlab.plugins import hooks
+from bertlab.plugins.index import (
+    CONTRACT,
+    GROUPS,
+    KEYS,
+    Kind,
+    Plugin,
+    entry_package,
+    entry_points_of,
+    hindrance,
+    import_class,
+    listed,
+)
+
+_BASES: dict[Kind, str] = {
+    "encoder": "bertlab.api.encoder:Encoder",
+    "objective": "bertlab.api.task:Objective",
+    "head": "bertlab.api.head:Head",
+    "source": "bertlab.api.source:DataSource",
+    "metric": "torchmetrics:Metric",
+}
+# what a class says of itself, beside its arguments
+_DECLARED = (
+    "requires_pairs",
+    "corrupts_input",
+    "rearranges_input",
+    "requires_causal",
+    "columns",
+    "monitor",
+    "keeps_rows_together",
+    "trains_encoder",
+    "reads_all_layers",
+    "splits_by",
+    "huggingface",
+)
+
+_USAGE = """\
+usage: bertlab plugins list          encoders, objectives, heads, … and where they come from
+       bertlab plugins show NAME …   arguments with their defaults and help
+       bertlab plugins check         import every plugin; say what is broken and why
+
+`list` imports no plugin. `check` exits with code 2 if one is broken. bertlab new-plugin writes one.
+"""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What ``check`` says of a plugin.
+
+    Attributes:
+        what: the plugin.
+        reason: why it cannot be used, or what is odd; empty if all is well.
+        is_broken: whether it cannot be used.
+    """
+
+    what: str
+    reason: str = ""
+    is_broken: bool = False
+
+
+def main(command: str, argv: list[str]) -> int:
+    """Run ``list``, ``show`` or ``check``; return the exit code."""
+    del command
+    if not argv or argv[0] in ("-h", "--help"):
+        sys.stdout.write(_USAGE)
+        return 0
+    action, names = argv[0], argv[1:]
+    if action == "show":
+        return show_plugins(names)
+    actions = {"list": list_plugins, "check": check_plugins}
+    if action not in actions:
+        raise CommandError(
+            f"plugins: there is no {action!r}{nearest(action, (*actions, 'show'))} "
+            "(there are: list, show, check)"
+        )
+    if names:
+        raise CommandError(f"plugins {action}: found {names[0]!r}, expected nothing after it")
+    return actions[action]()
+
+
+def list_plugins() -> int:
+    """Print a row for each plugin, without importing any."""
+    rows = [
+        [plugin.kind, plugin.name, f"{plugin.package} {plugin.version}", hindrance(plugin) or ""]
+        for plugin in _all()
+    ]
+    for entry in entry_points_of(hooks.GROUP):
+        rows.append(["hooks", entry.name, " ".join(entry_package(entry)), ""])
+    headings = ["kind", "name", "package", "cannot be used"]
+    if not any(row[-1] for row in rows):
+        headings, rows = headings[:-1], [row[:-1] for row in rows]
+    print_table(f"plugins (version {CONTRACT} of the contract)", rows, headings)
+    return 0
+
+
+def show_plugins(names: list[str]) -> int:
+    """Print what each named plugin is and takes.
+
+    Raises:
+        CommandError: no plugin has the name.
+        PluginError: it cannot be used.
+    """
+    if not names:
+        raise CommandError("plugins show: found no name, expected one, for example: mlm")
+    for name in names:
+        found = [plugin for plugin in _all() if plugin.name == name]
+        if not found:
+            known = {plugin.name for plugin in _all()}
+            raise CommandError(
+                f"plugins show: no plugin is called {name!r}{nearest(name, known)} "
+                f"(bertlab plugins list has all)"
+            )
+        usable = [plugin for plugin in found if hindrance(plugin) is None]
+        if not usable:
+            raise PluginError(f"{found[0]} cannot be used: {hindrance(found[0])}")
+        for plugin in usable:
+            _show(plugin)
+    return 0
+
+
+def check_plugins() -> int:
+    """Import every plugin and print what is wrong with any; return 2 if one is broken."""
+    findings = [_check(plugin) for plugin in _all()]
+    left_out = hooks.hook_modules().left_out
+    for entry in entry_points_of(hooks.GROUP):
+        reason = left_out.get(entry, "")
+        findings.append(Finding(hooks.name_of(entry), reason, bool(reason)))
+    for finding in findings:
+        state = "broken" if finding.is_broken else "note" if finding.reason else "ok"
+        reason = f": {finding.reason}" if finding.reason else ""
+        sys.stdout.write(f"{state:<6} {finding.what}{reason}\n")
+    broken = sum(finding.is_broken for finding in findings)
+    sys.stdout.write(f"{len(findings)} plugins, {broken} broken\n")
+    return 2 if broken else 0
+
+
+def arguments_of(plugin: Plugin, loaded: type) -> list[list[str]]:
+    """Return name, default and help of each config key, as jsonargparse reads them."""
+    if plugin.kind == "source":
+        return []
+    from jsonargparse import ArgumentParser  # noqa: PLC0415  slow, and not for the list
+
+    parser: Any = ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(loaded, "x", skip={"vocab_size"})
+    return [
+        [
+            action.dest.removeprefix("x."),
+            _said(action.default),
+            " ".join((action.help or "").split()),
+        ]
+        for action in parser._actions
+        if action.dest.startswith("x.")
+    ]
+
+
+def _all() -> list[Plugin]:
+    return [plugin for kind in GROUPS for plugin in listed(kind)]
+
+
+def _base(kind: Kind) -> type:
+    module, _, name = _BASES[kind].partition(":")
+    base: type = getattr(importlib.import_module(module), name)
+    return base
+
+
+def _check(plugin: Plugin) -> Finding:
+    reason = hindrance(plugin)
+    if reason is not None:
+        return Finding(str(plugin), reason, is_broken=True)
+    try:
+        loaded, printed = import_class(plugin, _base(plugin.kind))
+        arguments_of(plugin, loaded)
+    except PluginError as error:
+        return Finding(str(plugin), str(error).removeprefix(f"{plugin}").lstrip(": "), True)
+    except Exception as error:  # jsonargparse, on what it cannot make an argument of
+        return Finding(str(plugin), f"its arguments cannot be config keys: {error}", True)
+    return Finding(str(plugin), "prints when it is imported" if printed else "")
+
+
+def _show(plugin: Plugin) -> None:
+    loaded, _ = import_class(plugin, _base(plugin.kind))
+    text = inspect.getdoc(loaded) or ""
+    out = [f"{plugin.name}: {plugin.kind} of {plugin.package} {plugin.version}"]
+    out += [f"  {plugin.target}, {KEYS[plugin.kind]}, contract version {plugin.contract}", ""]
+    out += [f"  {line}" for line in text.split("\nArgs:")[0].split("\nAttributes:")[0].splitlines()]
+    sys.stdout.write("\n".join(out).rstrip() + "\n\n")
+    for name in _DECLARED:
+        if hasattr(loaded, name):
+            sys.stdout.write(f"  {name}: {_said(getattr(loaded, name))}\n")
+    rows = arguments_of(plugin, loaded)
+    if rows:
+        print_table("\narguments", rows, ["argument", "default", "help"])
+
+
+def _said(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(getattr(each, "name", str(each)) for each in value)
+    return str(value)

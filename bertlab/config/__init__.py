@@ -1,0 +1,1 @@
+"""From YAML files and arguments to one config as plain data."""

@@ -1,0 +1,95 @@
+"""Overrides of a config: dotted keys and values, as the command line has them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from bertlab.config.yaml_files import yaml_inline
+from bertlab.errors import StudyError
+
+Overrides = dict[str, Any]
+# sections whose own keys may be nested below them; anything else keeps a mapping as its value
+_SECTIONS = (
+    "model",
+    "model.encoder",
+    "model.head",
+    "model.optimizer",
+    "data",
+    "trainer",
+    "evaluate",
+)
+# what a study says itself
+_TAKEN = {
+    "config": "the file is the base of the study, or that of an evaluation",
+    "run_dir": "runs are kept in the directory of the study",
+    "ckpt_path": "the study resumes its runs itself",
+    "seed_everything": "give the study seeds",
+    "seeds": "give the study seeds",
+    "against_scratch": "make a variant with evaluate.from_scratch: true",
+    "keep_predictions": "a study keeps them",
+}
+_OF_MODEL = (
+    *("encoder", "objectives", "head", "metrics", "optimizer"),
+    *("init_from", "init_optimizer", "from_scratch"),
+)
+
+
+def as_overrides(given: object, where: str) -> Overrides:
+    """Return dotted keys and values; ``encoder.causal`` is short for ``model.encoder.causal``.
+
+    Raises:
+        StudyError: if it is not a mapping of keys.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise StudyError(f"{where}: found {given!r}, expected config keys and values")
+    overrides: Overrides = {}
+    for key, value in given.items():
+        if not isinstance(key, str):
+            raise StudyError(f"{where}: found the key {key!r}, expected a config key")
+        prefix = "evaluate." if key.startswith("evaluate.") else ""
+        name = key.removeprefix(prefix)
+        if name.split(".")[0] in _OF_MODEL:
+            name = f"model.{name}"
+        if name in _SECTIONS and isinstance(value, Mapping):
+            below = {f"{prefix}{name}.{each}": more for each, more in value.items()}
+            overrides |= as_overrides(below, where)
+        elif name in _TAKEN:
+            raise StudyError(f"{where}: {key}: cannot be set here; {_TAKEN[name]}")
+        else:
+            overrides[prefix + name] = value
+    return overrides
+
+
+def to_arguments(overrides: Mapping[str, Any]) -> list[str]:
+    """Return command-line arguments."""
+    return [f"--{key}={yaml_inline(value)}" for key, value in overrides.items()]
+
+
+def parse_settings(given: Sequence[str], option: str) -> Overrides:
+    """Return what ``KEY=VALUE`` arguments of an option say; values are YAML.
+
+    Raises:
+        StudyError: if one is of another form.
+    """
+    settings: Overrides = {}
+    for each in given:
+        name, equals, text = each.partition("=")
+        if not name or not equals:
+            raise StudyError(f"{option}: found {each!r}, expected KEY=VALUE")
+        settings[name] = parse_value(text, option)
+    return as_overrides(settings, option)
+
+
+def parse_value(text: str, option: str) -> Any:  # noqa: ANN401
+    """Return a value that is written as YAML.
+
+    Raises:
+        StudyError: if it is not.
+    """
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise StudyError(f"{option}: cannot read {text!r} as YAML") from None

@@ -1,0 +1,220 @@
+"""Parsing with jsonargparse, and its errors in one line with the nearest valid key."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from jsonargparse import ArgumentError, ArgumentParser, Namespace
+
+from bertlab.config.types import describe, explain_class, nearest_choice, takes_null
+from bertlab.errors import ConfigError
+
+Match = re.Match[str]
+_MAX_SHOWN = 80
+_MAX_LISTED = 10
+
+
+def parse_arguments(
+    parser: ArgumentParser, argv: Sequence[str], namespace: Namespace | None = None
+) -> Namespace:
+    """Parse command-line arguments; none may be abbreviated.
+
+    Raises:
+        ConfigError: one line that names the argument, what was found and what was expected.
+    """
+    parser.allow_abbrev = False  # a misspelt key is no abbreviation
+    try:
+        parsed: Namespace = parser.parse_args(list(argv), namespace=namespace)
+    except ArgumentError as error:
+        raise ConfigError(explain(str(error), parser)) from None
+    _refuse_null(parsed, parser, "")
+    return parsed
+
+
+def parse_config(
+    parser: ArgumentParser, content: Mapping[str, Any], source: str, base: Namespace | None
+) -> Namespace:
+    """Parse the content of a config file on top of ``base``; a section may be empty.
+
+    Raises:
+        ConfigError: one line that names the file and the key.
+    """
+    checked = _check_keys(content, parser, source)
+    try:
+        parsed: Namespace = parser.parse_object(checked, base)
+    except ArgumentError as error:
+        raise ConfigError(f"{source}: {explain(str(error), parser)}") from None
+    _refuse_null(parsed, parser, f"{source}: ")
+    return parsed
+
+
+def explain(message: str, parser: ArgumentParser) -> str:
+    """Return jsonargparse's message as one line, with the nearest valid key where it helps."""
+    for pattern, answer in _ANSWERS:
+        found = re.match(pattern, message, re.DOTALL)
+        if found:
+            return answer(found, parser)
+    return " ".join(message.split())
+
+
+def _explain_unrecognized(found: Match, parser: ArgumentParser) -> str:
+    token = found[1].split(maxsplit=1)[0]
+    if not re.match(r"--\w", token):
+        return f"found {token!r} on its own, expected --KEY VALUE (a list: --KEY '[a, b]')"
+    return _unknown_key(token.removeprefix("--").split("=")[0], parser)
+
+
+def _explain_required(found: Match, parser: ArgumentParser) -> str:
+    return f"missing: {', '.join(_spelling(key, parser) for key in found[1].split(', '))}"
+
+
+def _explain_value(found: Match, parser: ArgumentParser) -> str:
+    """Say what was found for a known key and what is expected."""
+    key, details = found.groups()
+    return f"{key}: {_explain_details(key, details, parser)}"
+
+
+def _explain_details(key: str, details: str, parser: ArgumentParser) -> str:
+    unreadable = re.match(r"\s*Unable to load config '(.*)'", details)
+    if unreadable:
+        return f"found {_show(unreadable[1])}, expected keys below it, or a file with them"
+    below = re.search(r"NestedArg\(key='([^']*)'", details)
+    if below:
+        return f"found the key {below[1]!r} below it, expected {describe(_hint(key, parser))}"
+    given = re.findall(r"(?:Got value|Given value): ?(.*)", details)
+    hint = _hint(key, parser)
+    if not given or hint is None:
+        return " ".join(details.split())
+    problem = explain_class(details, hint)
+    if problem:
+        return problem
+    return f"found {_show(given[-1])}, expected {describe(hint)}{nearest_choice(given[-1], hint)}"
+
+
+def _show(text: str) -> str:
+    """Return a value as it was given: numbers, lists and null bare, words in quotes."""
+    if text == "None":
+        return "null"
+    shown = text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
+    return shown if re.fullmatch(r"-?[\d.]+|[\[{].*|True|False", shown) else repr(shown)
+
+
+def _check_keys(
+    content: Mapping[str, Any], parser: ArgumentParser, source: str, prefix: str = ""
+) -> dict[str, Any]:
+    """Return a config without its empty sections; refuse keys that no argument has."""
+    known = _keys(parser)
+    checked: dict[str, Any] = {}
+    for name, value in content.items():
+        key = f"{prefix}{name}"
+        if _names_below(key, known):
+            if isinstance(value, Mapping):
+                checked[name] = _check_keys(value, parser, source, f"{key}.")
+            elif value is not None:
+                raise ConfigError(
+                    f"{source}: {key}: found {_show(str(value))}, expected a mapping of keys to "
+                    "values"
+                )
+        elif key in known:
+            checked[name] = value
+        else:
+            raise ConfigError(f"{source}: {_unknown_key(_first_leaf(key, value), parser)}")
+    return checked
+
+
+def _first_leaf(key: str, value: object) -> str:
+    while isinstance(value, Mapping) and value:
+        name, value = next(iter(value.items()))
+        key = f"{key}.{name}"
+    return key
+
+
+def _refuse_null(parsed: Namespace, parser: ArgumentParser, where: str) -> None:
+    """Refuse null where a value is needed; jsonargparse takes it for 'not given'."""
+    for action in parser._actions:
+        hint = _hint(action.dest, parser)
+        if hint is None or action.default is None or takes_null(hint):
+            continue
+        if parsed.get(action.dest, action.default) is None:
+            raise ConfigError(f"{where}{action.dest}: found null, expected {describe(hint)}")
+
+
+def _keys(parser: ArgumentParser) -> set[str]:
+    """Return all keys; ``help`` and ``KEY.help`` are only for the command line."""
+    dests = {action.dest for action in parser._actions}
+    return {dest for dest in dests if dest.rpartition(".")[2] != "help"}
+
+
+def _names_below(section: str, known: set[str]) -> set[str]:
+    """Return the names one level below a section; of the top level if it is empty."""
+    start = f"{section}." if section else ""
+    return {key.removeprefix(start).split(".")[0] for key in known if key.startswith(start)}
+
+
+def _unknown_key(key: str, parser: ArgumentParser) -> str:
+    """Say that a key is unknown, and which one may have been meant."""
+    known = _keys(parser)
+    if _names_below(key, known):
+        return f"{key}: is a section, expected a key in it, as in --{key}.KEY VALUE"
+    meant = _meant(key, known)
+    if meant:
+        return f"{key}: no such key; did you mean {meant!r}?"
+    siblings = _names_below(key.rpartition(".")[0], known) if "." in key else set()
+    if 0 < len(siblings) <= _MAX_LISTED:
+        return f"{key}: no such key, expected one of {', '.join(sorted(siblings))}"
+    return f"{key}: no such key; see --help"
+
+
+def _meant(key: str, known: set[str]) -> str:
+    """Return the known key that ``key`` most likely stands for, or an empty string."""
+    section, _, name = key.rpartition(".")
+    names = {each.rpartition(".")[2] for each in known}
+    near = _closest(name, _names_below(section, known), 0.5)
+    if near:  # the name is misspelt
+        return f"{section}.{near}" if section else near
+    if name not in names:
+        name = _closest(name, names, 0.75)
+    # the section is misspelt, wrong or left out
+    return _closest(key, {each for each in known if each.rpartition(".")[2] == name}, 0.0)
+
+
+def _closest(word: str, choices: set[str], cutoff: float) -> str:
+    matches = get_close_matches(word, sorted(choices), n=1, cutoff=cutoff)
+    return matches[0] if matches else ""
+
+
+def _spelling(key: str, parser: ArgumentParser) -> str:
+    """Return an argument as it is typed: ``--key``, or ``KEY`` if it goes by its position."""
+    for action in parser._actions:
+        if action.dest == key and action.option_strings:
+            return str(action.option_strings[0])
+    return key.upper()
+
+
+def _hint(key: str, parser: ArgumentParser) -> Any:  # noqa: ANN401  a type, or a form of one
+    """Return the type of an argument's value; None if it is not known."""
+    for action in parser._actions:
+        if action.dest == key:
+            return getattr(action, "_typehint", None) or action.type
+    return None
+
+
+# beginnings of jsonargparse's messages, and what to say instead
+_ANSWERS: list[tuple[str, Callable[[Match, ArgumentParser], str]]] = [
+    (r"unrecognized arguments: (.*)", _explain_unrecognized),
+    (
+        r"Group '([^']+)' does not accept option '([^']+)'",
+        lambda found, parser: _unknown_key(f"{found[1]}.{found[2]}", parser),
+    ),
+    (
+        r"Option '([^']+)' is not accepted",
+        lambda found, parser: _unknown_key(found[1], parser),
+    ),
+    (
+        r"argument (\S+): expected (?:one|at least one) argument",
+        lambda found, _: f"{found[1]}: expected a value after it",
+    ),
+    (r"the following arguments are required: (.*)", _explain_required),
+    (r'Parser key "([^"]+)":(.*)', _explain_value),
+]

@@ -1,0 +1,1 @@
+"""Pre-training text: from sources to the token store."""

@@ -1,0 +1,250 @@
+"""The corpus: which documents to pre-train on, and how to read them.
+
+Usage::
+
+    corpus = Corpus(sources=["novels/", "wiki/*.gz"])
+    for document in read_documents(corpus):
+        print(document.source, len(document.sentences))
+
+Preparing in several processes reads with :func:`read_raw_documents` in one and calls
+:func:`split_sentences` in the others.
+"""
+
+import contextlib
+import glob
+import hashlib
+import importlib.metadata
+import json
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from bertlab.api.source import DataSource, RawDocument
+from bertlab.data.corpus.documents import Document, split_sentences
+from bertlab.data.corpus.formats import READERS, Errors, detect_format, read_lines
+from bertlab.data.corpus.rows import is_row_file, read_row_file
+from bertlab.data.sources import is_source, open_source
+from bertlab.errors import CorpusError, nearest
+from bertlab.plugins.index import installed
+
+__all__ = [
+    "Corpus",
+    "Document",
+    "RawDocument",
+    "naming",
+    "read_documents",
+    "read_raw_documents",
+    "split_sentences",
+]
+
+logger = logging.getLogger(__name__)
+
+_NAMED_SOURCES = 3
+
+READER_VERSION = 1
+"""Part of the fingerprint: raise it when the same bytes give other documents or sentences."""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """What to read documents from.
+
+    Attributes:
+        sources: files, folders (read with their sub-folders in sorted order, hidden files left
+            out), glob patterns for files, or installed sources: ``python-english`` (the English
+            that ships with Python), ``hf:NAME[:CONFIG][:SPLIT]`` (a Hugging Face data set), and
+            those of plugins. Files may be gzip (``.gz``). Rows of ``.json``, ``.jsonl``, ``.csv``,
+            ``.parquet`` are a document each.
+        format: ``sentences`` (one sentence a line, blank lines between documents), ``document``
+            (each file a document), ``wikiextractor`` (``<doc …>`` to ``</doc>``), or ``auto``,
+            which looks at the start of each file. For rows only ``sentences`` matters: their text
+            then holds one sentence a line.
+        text_column: column (JSON key) of rows that holds the text.
+        errors: for bytes that are not UTF-8: ``strict`` stops, ``replace`` reads them as U+FFFD.
+        language: ISO 639 code of the text, for sentence splitting.
+    """
+
+    sources: list[str]
+    format: Literal["auto", "sentences", "document", "wikiextractor"] = "auto"
+    text_column: str = "text"
+    errors: Errors = "strict"
+    language: str = "en"
+
+    @property
+    def name(self) -> str:
+        """What to call the corpus in messages: its sources, the first three of many."""
+        rest = len(self.sources) - _NAMED_SOURCES
+        more = f" and {rest} more" if rest > 0 else ""
+        return ", ".join(self.sources[:_NAMED_SOURCES]) + more
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) of all that decides the documents; the sources are read once for it.
+
+        That is the content of the sources in order, wherever they lie, the settings, and the
+        versions of the readers and of the sentence splitter.
+
+        Raises:
+            CorpusError: a source is missing or cannot be read.
+        """
+        digest = hashlib.sha256()
+
+        def add(*fields: str) -> None:
+            digest.update(json.dumps(fields).encode())
+
+        add(str(READER_VERSION), importlib.metadata.version("sentencex"))
+        add(self.format, self.text_column, self.errors, self.language)
+        for entry in list(_entries(self)):
+            if isinstance(entry, _File):
+                # A packed file gives other documents than a plain one with the same bytes.
+                add("file", "".join(entry.path.suffixes[-2:]), _file_digest(entry.path))
+            else:
+                add("source", entry.fingerprint())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class _File:
+    path: Path
+    named: bool  # by the user, not found in a folder: it must hold text
+
+
+def read_documents(corpus: Corpus) -> Iterator[Document]:
+    """Yield the documents of a corpus that hold any text, as sentences.
+
+    Raises:
+        CorpusError: see :func:`read_raw_documents`.
+    """
+    for raw in read_raw_documents(corpus):
+        if sentences := split_sentences(raw, corpus.language):
+            yield Document(sentences, raw.source)
+
+
+def read_raw_documents(corpus: Corpus) -> Iterator[RawDocument]:
+    """Yield the documents of a corpus that hold any text, in an order that is always the same.
+
+    Every source is looked for before anything is read. Memory does not grow with the corpus:
+    documents over 16 Mi characters are split, with a warning. (A JSON array, other than JSON
+    lines, is held whole.)
+
+    Raises:
+        CorpusError: a source is missing, empty, damaged, not UTF-8 or without the text column, or
+            there are no documents at all.
+    """
+    found = False
+    for entry in list(_entries(corpus)):
+        found_here = False
+        for raw in _read_entry(entry, corpus):
+            found_here = True
+            yield raw
+        found = found or found_here
+        if found_here:
+            continue
+        if isinstance(entry, _File) and not entry.named:
+            logger.warning("%s: holds no text, left out", entry.path)
+            continue
+        name = entry.path if isinstance(entry, _File) else entry.name
+        raise CorpusError(f"{name}: holds no text; leave it out of the corpus or fill it")
+    if not found:
+        raise CorpusError(f"corpus {corpus.name}: no file in it holds any text")
+
+
+@contextlib.contextmanager
+def naming(corpus: Corpus) -> Iterator[None]:
+    """Put the name of a corpus before the message of a CorpusError that is raised inside.
+
+    For code that sees tokens, not files: checks of a store, the held-out split, samplers.
+    """
+    try:
+        yield
+    except CorpusError as error:
+        raise CorpusError(f"{corpus.name}: {error}") from error
+
+
+def _file_digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _read_entry(entry: _File | DataSource, corpus: Corpus) -> Iterator[RawDocument]:
+    if isinstance(entry, DataSource):
+        for raw in entry.documents():
+            yield replace(raw, presplit=raw.presplit or corpus.format == "sentences")
+    elif not is_row_file(entry.path):
+        path = entry.path
+        form = corpus.format
+        if form == "auto":
+            form = detect_format(path, corpus.errors, corpus.language)
+            logger.info("%s: read as format %s", path, form)
+        yield from READERS[form](path, read_lines(path, corpus.errors))
+    else:
+        for source, text in read_row_file(entry.path, corpus.text_column, corpus.errors):
+            if text and not text.isspace():
+                yield RawDocument(text, corpus.format == "sentences", source)
+
+
+def _entries(corpus: Corpus) -> Iterator[_File | DataSource]:
+    """Yield the files and the other sources of a corpus in order."""
+    if not corpus.sources:
+        raise CorpusError(
+            "the corpus has no sources; name files, folders, python-english or hf:NAME "
+            "(--corpus …, or data.corpus)"
+        )
+    for source in corpus.sources:
+        if is_source(source):
+            opened = open_source(source)
+            opened.text_column = corpus.text_column
+            yield opened
+            continue
+        path = Path(source).expanduser()
+        if path.is_dir():
+            yield from _folder(path)
+        elif path.is_file():
+            yield _File(path, named=True)
+        elif glob.has_magic(source):
+            yield from _matches(source)
+        else:
+            raise _missing(source, path)
+
+
+def _folder(path: Path) -> Iterator[_File]:
+    def fail(error: OSError) -> None:
+        raise CorpusError(f"{error.filename}: cannot be read: {error.strerror}") from error
+
+    found = False
+    for folder, folders, names in os.walk(path, onerror=fail):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(names):
+            if not name.startswith("."):
+                found = True
+                yield _File(Path(folder, name), named=False)
+    if not found:
+        raise CorpusError(f"{path}: the folder holds no files")
+
+
+def _matches(pattern: str) -> Iterator[_File]:
+    names = sorted(glob.glob(str(Path(pattern).expanduser()), recursive=True))  # noqa: PTH207
+    files = [Path(name) for name in names if Path(name).is_file()]
+    if not files:
+        raise CorpusError(f"{pattern}: no file matches this pattern")
+    yield from (_File(path, named=False) for path in files)
+
+
+def _missing(source: str, path: Path) -> CorpusError:
+    if path.exists():
+        return CorpusError(f"{path}: neither a file nor a folder")
+    parent = path.parent
+    if not parent.is_dir():
+        return CorpusError(f"{path}: no such file; the folder {parent} does not exist either")
+    sources = installed("source")
+    hint = nearest(path.name, [*sorted(entry.name for entry in parent.iterdir()), *sources])
+    if not hint:
+        hint = f"; expected a file, a folder, a pattern, or a source: {', '.join(sources)}"
+    return CorpusError(f"{source}: no such file or folder in {parent.resolve()}{hint}")

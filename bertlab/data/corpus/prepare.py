@@ -1,0 +1,271 @@
+"""Prepares a corpus: text in, token store and data report out, once.
+
+One process reads the documents, ``workers`` processes split sentences and tokenize, and the
+results are written in the order of the documents, so the store does not depend on ``workers``.
+Memory does not grow with the corpus: only a few batches are on their way at any time.
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from filelock import FileLock, Timeout
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from bertlab.api.source import RawDocument
+from bertlab.data.corpus.corpus import Corpus, naming, read_raw_documents
+from bertlab.data.corpus.prepare_worker import EncodedBatch, encode_all
+from bertlab.data.corpus.report import StoreReport, check_store, length_quantiles
+from bertlab.data.corpus.store import FORMAT_VERSION, TokenStore
+from bertlab.data.corpus.store_writer import TokenStoreWriter, check_free
+from bertlab.errors import ConfigError, TokenStoreError
+from bertlab.files import whole_folder
+from bertlab.tokenizer.training import TRAINING_VERSION, train_wordpiece
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+
+logger = logging.getLogger(__name__)
+
+_BATCH_CHARACTERS = 2**20
+_BATCH_DOCUMENTS = 4096
+_UNKNOWN_KEPT = 10_000
+
+
+def prepare(
+    corpus: Corpus,
+    tokenizer: WordPieceTokenizer,
+    output: str | Path,
+    workers: int = 1,
+    progress: bool = True,
+) -> TokenStore:
+    """Tokenize a corpus into a token store, with ``report.json`` in it.
+
+    Args:
+        corpus: what to read.
+        tokenizer: what to tokenize it with.
+        output: folder to make; must not exist, or be empty.
+        workers: processes that tokenize; 1 works in this process.
+        progress: show documents, megabytes and MB/s on standard error.
+
+    Raises:
+        CorpusError: the corpus is missing, damaged or unfit (see
+            :func:`bertlab.data.corpus.report.check_store`).
+        TokenStoreError: the output exists or cannot be written, or a worker died.
+    """
+    check_free(Path(output))
+    if workers < 1:
+        raise ConfigError(f"workers is {workers}, expected at least 1")
+    totals = _Totals()
+    batches = _raw_batches(read_raw_documents(corpus))
+    with TokenStoreWriter(output, tokenizer, corpus.fingerprint) as writer:
+        encoded = encode_all(batches, tokenizer, corpus.language, workers)
+        # Closing the generator ends the workers, whatever happens here.
+        with contextlib.closing(encoded), _ProgressLine(progress) as line:
+            for batch in encoded:
+                writer.add_documents(batch.tokens, batch.sentence_lengths, batch.document_sentences)
+                totals.add(batch)
+                line.show(writer.documents, totals.bytes_of_text)
+        report = _report(writer, totals)
+        with naming(corpus):
+            check_store(report)
+        (writer.folder / "report.json").write_text(report.to_json(), encoding="utf-8")
+    return TokenStore.open(output)
+
+
+@dataclass
+class _Totals:
+    bytes_of_text: int = 0
+    dropped: int = 0
+    unknown: Counter[str] = field(default_factory=Counter)
+
+    def add(self, batch: EncodedBatch) -> None:
+        self.bytes_of_text += batch.bytes_of_text
+        self.dropped += batch.dropped
+        if len(self.unknown) < _UNKNOWN_KEPT:
+            self.unknown.update(batch.unknown)
+
+
+def _report(writer: TokenStoreWriter, totals: _Totals) -> StoreReport:
+    tokenizer, counts = writer.tokenizer, writer.token_counts
+    words = writer.tokens - int(counts[tokenizer.continuation_mask].sum())
+    return StoreReport(
+        documents=writer.documents,
+        documents_dropped=totals.dropped,
+        single_sentence_documents=writer.single_sentence_documents,
+        sentences=writer.sentences,
+        tokens=writer.tokens,
+        mean_sentence_length=writer.tokens / max(writer.sentences, 1),
+        document_length_quantiles=length_quantiles(writer.document_lengths),
+        bytes_of_text=totals.bytes_of_text,
+        tokens_per_byte=writer.tokens / max(totals.bytes_of_text, 1),
+        tokens_per_word=writer.tokens / max(words, 1),
+        unk_share=int(counts[tokenizer.unk_id]) / max(writer.tokens, 1),
+        vocab_size=tokenizer.vocab_size,
+        vocabulary_used=int(np.count_nonzero(counts)),
+        commonest_unknown=[
+            word for word, _ in sorted(totals.unknown.items(), key=lambda item: (-item[1], item[0]))
+        ][:10],
+    )
+
+
+def _raw_batches(documents: Iterable[RawDocument]) -> Iterator[list[RawDocument]]:
+    batch: list[RawDocument] = []
+    characters = 0
+    for document in documents:
+        batch.append(document)
+        characters += len(document.text)
+        if characters >= _BATCH_CHARACTERS or len(batch) >= _BATCH_DOCUMENTS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
+
+
+class _ProgressLine:
+    """Documents, megabytes, MB/s and time on standard error, or nothing."""
+
+    def __init__(self, visible: bool) -> None:
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("preparing"),
+            TextColumn("{task.fields[documents]:,} documents"),
+            TextColumn("{task.fields[megabytes]:,.1f} MB"),
+            TextColumn("{task.fields[rate]:.1f} MB/s"),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            disable=not visible,
+        )
+        self._task = self._progress.add_task("", total=None, documents=0, megabytes=0.0, rate=0.0)
+
+    def __enter__(self) -> "_ProgressLine":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def show(self, documents: int, bytes_of_text: int) -> None:
+        seconds = self._progress.tasks[0].elapsed or 0.0
+        megabytes = bytes_of_text / 1e6
+        rate = megabytes / seconds if seconds else 0.0
+        self._progress.update(self._task, documents=documents, megabytes=megabytes, rate=rate)
+
+
+def open_prepared(corpus: Corpus) -> TokenStore | None:
+    """Open the corpus if it is the output of ``bertlab prepare``; None if it is text.
+
+    Raises:
+        ConfigError: there is other text beside such an output.
+        TokenStoreError: it is damaged.
+    """
+    stores = [path for path in corpus.sources if (Path(path) / "store.json").is_file()]
+    if not stores:
+        return None
+    if len(corpus.sources) > 1:
+        raise ConfigError(
+            f"data.corpus: {stores[0]} is the output of bertlab prepare, which stands alone; "
+            "prepare all the text together"
+        )
+    return TokenStore.open(stores[0])
+
+
+def default_cache_dir() -> Path:
+    """Return ``$BERTLAB_CACHE``, or ``~/.cache/bertlab``."""
+    return Path(os.environ.get("BERTLAB_CACHE") or "~/.cache/bertlab").expanduser()
+
+
+def prepare_cached(
+    corpus: Corpus,
+    tokenizer: WordPieceTokenizer,
+    cache_dir: Path | None = None,
+    workers: int = 1,
+    progress: bool = True,
+) -> TokenStore:
+    """Open the token store of a corpus and a tokenizer; prepare it first if there is none.
+
+    The store is found by the content of corpus and tokenizer. Of several processes one prepares
+    and the others wait for it.
+
+    Args:
+        corpus: what to read.
+        tokenizer: what to tokenize it with.
+        cache_dir: folder of all stores and tokenizers; :func:`default_cache_dir` if None.
+        workers: as in :func:`prepare`.
+        progress: as in :func:`prepare`.
+
+    Raises:
+        CorpusError: as :func:`prepare`.
+        TokenStoreError: as :func:`prepare`, or the store in the cache is damaged.
+    """
+    key = _key(corpus.fingerprint, tokenizer.fingerprint, FORMAT_VERSION)
+    folder = (cache_dir or default_cache_dir()) / "stores" / key
+    with _made_once(folder) as missing:
+        if missing:
+            return prepare(corpus, tokenizer, folder, workers, progress)
+    return TokenStore.open(folder)
+
+
+def tokenizer_cached(
+    corpus: Corpus, vocab_size: int, lowercase: bool = True, cache_dir: Path | None = None
+) -> WordPieceTokenizer:
+    """Load the tokenizer that was trained on a corpus; train it first if there is none.
+
+    Args:
+        corpus: what to train on.
+        vocab_size: number of tokens to reach.
+        lowercase: whether the vocabulary is uncased.
+        cache_dir: as in :func:`prepare_cached`.
+
+    Raises:
+        CorpusError: the corpus is missing or damaged.
+        TokenizerError: training is impossible, or the tokenizer in the cache is damaged.
+    """
+    key = _key(corpus.fingerprint, vocab_size, lowercase, TRAINING_VERSION)
+    folder = (cache_dir or default_cache_dir()) / "tokenizers" / key
+    with _made_once(folder) as missing:
+        if missing:
+            texts = (document.text for document in read_raw_documents(corpus))
+            tokenizer = train_wordpiece(texts, vocab_size, lowercase)
+            with whole_folder(folder) as partial:
+                tokenizer.save(partial)
+    return WordPieceTokenizer.load(folder)
+
+
+def _key(*parts: str | int | bool) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+@contextlib.contextmanager
+def _made_once(folder: Path) -> Iterator[bool]:
+    """Hold the lock of ``folder`` and yield True if the folder has still to be made."""
+    if folder.exists():
+        yield False
+        return
+    lock = FileLock(folder.with_name(f"{folder.name}.lock"))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout:
+        logger.warning("another process makes %s: waiting for it", folder)
+        lock.acquire()
+    except OSError as error:
+        raise TokenStoreError(
+            f"{folder.parent}: cannot write the cache: {error.strerror}; choose another folder "
+            "with the environment variable BERTLAB_CACHE"
+        ) from error
+    try:
+        if not folder.exists():
+            # Who holds the lock is the only writer: these are left over from killed processes.
+            for stale in folder.parent.glob(f".{folder.name}.*.partial"):
+                shutil.rmtree(stale, ignore_errors=True)
+        yield not folder.exists()
+    finally:
+        lock.release()

@@ -1,0 +1,210 @@
+"""The token store: a corpus tokenized once, on disk, memory-mapped.
+
+A folder of flat arrays (``.npy``), so that one vectorized gather reads any set of positions::
+
+    tokens.npy            (T,) uint16 or uint32 ids, documents end to end, no special tokens
+    sentence_offsets.npy  (S + 1,) int64 into tokens
+    document_offsets.npy  (D + 1,) int64 into sentences
+    token_counts.npy      (V,) int64 occurrences of each id
+    tokenizer/            the tokenizer that made it
+    report.json           the data report, if there is one
+    store.json            what the store holds; written last
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bertlab.errors import TokenizerError, TokenStoreError
+from bertlab.tokenizer.wordpiece import TokenArray, WordPieceTokenizer
+
+FORMAT_VERSION = 1
+ARRAYS = ("tokens", "sentence_offsets", "document_offsets", "token_counts")
+_CHECKED_TOKENS = 2**16
+_CHECKED_OFFSETS = 1 << 20  # at a time
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class StoreMetadata:
+    """Content of ``store.json``.
+
+    Attributes:
+        format_version: :data:`FORMAT_VERSION` of the writer.
+        bertlab_version: version that wrote the store.
+        corpus_fingerprint: SHA-256 of the corpus.
+        tokenizer_fingerprint: SHA-256 of the tokenizer.
+        vocab_size: number of ids V.
+        tokens: number of tokens T.
+        sentences: number of sentences S.
+        documents: number of documents D.
+        dtype: of the tokens, ``uint16`` or ``uint32``.
+        bytes: size of each ``.npy`` file by name.
+    """
+
+    format_version: int
+    bertlab_version: str
+    corpus_fingerprint: str
+    tokenizer_fingerprint: str
+    vocab_size: int
+    tokens: int
+    sentences: int
+    documents: int
+    dtype: str
+    bytes: dict[str, int]
+
+
+class TokenStore:
+    """Read-only view of a token store; opening costs the same whatever its size.
+
+    Pickles as its path, so that data workers map the same pages.
+
+    Attributes:
+        path: the folder.
+        metadata: content of ``store.json``.
+        tokenizer: the tokenizer that made the store.
+        tokens: ``(T,)`` uint16 or uint32 ids.
+        sentence_offsets: ``(S + 1,)`` int64; sentence s is
+            ``tokens[sentence_offsets[s]:sentence_offsets[s + 1]]``; none is empty.
+        document_offsets: ``(D + 1,)`` int64; document d holds the sentences
+            ``[document_offsets[d], document_offsets[d + 1])``; none is empty.
+        token_counts: ``(V,)`` int64 occurrences of each id.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.metadata = _read_metadata(self.path)
+        arrays = {name: _map(self.path, name, self.metadata) for name in ARRAYS}
+        self.tokens: TokenArray = arrays["tokens"]
+        self.sentence_offsets: IntArray = arrays["sentence_offsets"]
+        self.document_offsets: IntArray = arrays["document_offsets"]
+        self.token_counts: IntArray = arrays["token_counts"]
+        self._check_arrays()
+        try:
+            self.tokenizer = WordPieceTokenizer.load(self.path / "tokenizer")
+        except TokenizerError as error:
+            raise TokenStoreError(f"{self.path}: damaged token store: {error}") from error
+        if self.tokenizer.fingerprint != self.metadata.tokenizer_fingerprint:
+            raise _damaged(self.path, "its tokenizer/ is not the one that made the tokens")
+
+    @classmethod
+    def open(cls, path: str | Path) -> "TokenStore":
+        """Open and check a store.
+
+        Raises:
+            TokenStoreError: no store, an incomplete or damaged one, or another format version.
+        """
+        return cls(path)
+
+    def __len__(self) -> int:
+        """Number of documents D."""
+        return self.metadata.documents
+
+    def __reduce__(self) -> tuple[type["TokenStore"], tuple[Path]]:
+        return TokenStore, (self.path,)
+
+    @cached_property
+    def document_token_offsets(self) -> IntArray:
+        """``(D + 1,)`` int64; document d is ``tokens[offsets[d]:offsets[d + 1]]``."""
+        offsets: IntArray = self.sentence_offsets[self.document_offsets]
+        return offsets
+
+    def counts_of(self, document: int) -> IntArray:
+        """Return ``(vocab_size,)`` int64 occurrences of each id in a document.
+
+        Raises:
+            TokenStoreError: it holds an id that the vocabulary has not.
+        """
+        start, end = self.document_token_offsets[document : document + 2]
+        counts = np.bincount(self.tokens[start:end], minlength=self.metadata.vocab_size)
+        if len(counts) > self.metadata.vocab_size:
+            raise _damaged(self.path, f"tokens.npy holds id {len(counts) - 1} in {start}:{end}")
+        return counts
+
+    def _check_arrays(self) -> None:
+        # Of the tokens only the edges: a start would read all of them. The sampler looks on.
+        meta = self.metadata
+        expected = {
+            "tokens": (np.dtype(meta.dtype), (meta.tokens,)),
+            "sentence_offsets": (np.dtype(np.int64), (meta.sentences + 1,)),
+            "document_offsets": (np.dtype(np.int64), (meta.documents + 1,)),
+            "token_counts": (np.dtype(np.int64), (meta.vocab_size,)),
+        }
+        for name, form in expected.items():
+            array = getattr(self, name)
+            if (array.dtype, array.shape) != form:
+                found = f"{array.dtype} {array.shape}, expected {form[0]} {form[1]}"
+                raise _damaged(self.path, f"{name}.npy holds {found}")
+        for name, end in (("sentence_offsets", meta.tokens), ("document_offsets", meta.sentences)):
+            offsets = getattr(self, name)
+            if offsets[0] != 0 or offsets[-1] != end:
+                found = f"from {offsets[0]} to {offsets[-1]}, expected 0 to {end}"
+                raise _damaged(self.path, f"{name}.npy goes {found}")
+            for start in range(0, len(offsets), _CHECKED_OFFSETS):
+                part = offsets[start : start + _CHECKED_OFFSETS + 1]
+                if not (part[1:] > part[:-1]).all():
+                    raise _damaged(self.path, f"{name}.npy goes back from {start} on")
+        if int(self.token_counts.sum()) != meta.tokens:
+            raise _damaged(self.path, f"token_counts.npy does not add up to {meta.tokens}")
+        for edge in (self.tokens[:_CHECKED_TOKENS], self.tokens[-_CHECKED_TOKENS:]):
+            if len(edge) and int(edge.max()) >= meta.vocab_size:
+                found = f"id {edge.max()} but the vocabulary ends at {meta.vocab_size - 1}"
+                raise _damaged(self.path, f"tokens.npy holds {found}")
+
+
+def _damaged(path: Path, why: str) -> TokenStoreError:
+    return TokenStoreError(f"{path}: damaged token store: {why}; delete it and prepare it again")
+
+
+def _read_metadata(path: Path) -> StoreMetadata:
+    file = path / "store.json"
+    if not file.is_file():
+        what = "no store.json in it" if path.is_dir() else "no such folder"
+        raise TokenStoreError(
+            f"{path}: not a token store ({what}); make one with `bertlab prepare --corpus … "
+            f"--output {path}`"
+        )
+    try:
+        content = json.loads(file.read_bytes())
+    except (ValueError, RecursionError, OSError) as error:
+        raise _damaged(path, f"store.json cannot be read: {error}") from error
+    version = content.get("format_version") if isinstance(content, dict) else None
+    if version != FORMAT_VERSION:
+        raise TokenStoreError(
+            f"{file}: token store of format version {version}, this bertlab reads version "
+            f"{FORMAT_VERSION}; prepare the corpus again"
+        )
+    return _metadata(path, content)
+
+
+def _metadata(path: Path, content: dict[str, Any]) -> StoreMetadata:
+    fields: dict[str, Any] = {}
+    for name, kind in StoreMetadata.__annotations__.items():
+        value = content.get(name)
+        expected = dict if name == "bytes" else kind
+        if type(value) is not expected:
+            raise _damaged(path, f"{name} of store.json is {value!r}")
+        fields[name] = value
+    if fields["dtype"] not in ("uint16", "uint32"):
+        raise _damaged(path, f"dtype of store.json is {fields['dtype']!r}")
+    return StoreMetadata(**fields)
+
+
+def _map(path: Path, name: str, meta: StoreMetadata) -> npt.NDArray[Any]:
+    file = path / f"{name}.npy"
+    try:
+        size = file.stat().st_size
+        if size != meta.bytes.get(name):
+            expected = meta.bytes.get(name)
+            raise _damaged(path, f"{file.name} has {size} bytes, expected {expected}")
+        array: npt.NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise _damaged(path, f"{file.name} cannot be read: {error}") from error
+    # A plain view: slicing an np.memmap costs several times as much.
+    return array.view(np.ndarray)

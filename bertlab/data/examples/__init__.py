@@ -1,0 +1,1 @@
+"""Labelled examples: read, checked, split, encoded."""

@@ -1,0 +1,204 @@
+"""Values of raw rows, checked and brought into the form that heads read."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bertlab.data.examples.columns import Mapped
+from bertlab.errors import DataError, EmptyTextError, nearest
+
+LabelNames = Sequence[str] | Mapping[Any, str]
+"""Names of the classes by the number that the source has for them, or by its own names."""
+
+
+def ordered_names(names: LabelNames) -> tuple[str, ...]:
+    """Return the names of the classes in the order of their ids."""
+    return tuple(dict.fromkeys(names.values() if isinstance(names, Mapping) else names))
+
+
+def names_by_raw(names: LabelNames) -> dict[str, str]:
+    """Return the names of the classes by raw label; what is a name already stays.
+
+    Names in a list may be numbers, and then these are meant, not places in the list.
+    """
+    same = {name: name for name in ordered_names(names)}
+    if isinstance(names, Mapping):
+        return same | {str(raw): name for raw, name in names.items()}
+    return {str(number): name for number, name in enumerate(names)} | same
+
+
+def read_value(
+    mapped: Mapped,
+    row: Mapping[str, Any],
+    where: str,
+    by_raw: Mapping[str, str] | None,
+    no_label: str | None,
+) -> Any:  # noqa: ANN401  of the kind that the column has
+    """Return the value of a head's column in a raw row; None if the row lacks it.
+
+    Args:
+        mapped: the column.
+        row: the raw row.
+        where: the row, for messages.
+        by_raw: names for raw labels and tags.
+        no_label: a raw label that stands for none.
+
+    Returns:
+        ``text``: the text as it is. ``texts``, ``tags``: a list of texts. ``label``: a name, or a
+        float if the source has floats. ``answers``: lists under ``text`` and ``answer_start``.
+
+    Raises:
+        EmptyTextError: a text is empty or blank.
+        DataError: any other value that does not suit the column; the row and column are named.
+    """
+    column = mapped.column
+    place = f"{where}: {mapped.place}"
+    optional = column.is_truth or not column.required
+    if isinstance(mapped.source, tuple):
+        value: Any = [row.get(key) for key in mapped.source]
+    else:
+        if mapped.source not in row and not optional:
+            raise DataError(f"{place}: is missing; there are {', '.join(map(repr, row))}")
+        value = row.get(mapped.source)
+    if optional and (value is None or (isinstance(value, str) and not value.strip())):
+        return None
+    match column.kind:
+        case "text":
+            # an optional text is a name such as an id, which may be a number
+            return _text(str(value) if optional and type(value) is int else value, place)
+        case "texts":
+            return _texts(value, place)
+        case "label":
+            return _label(value, place, mapped.class_names, by_raw, no_label)
+        case "tags":
+            return _tags(value, place, mapped.class_names, by_raw)
+        case "answers":
+            return _answers(value, place)
+
+
+def _text(value: object, place: str) -> str:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        raise EmptyTextError(f"{place}: is empty, expected a text; correct the row or remove it")
+    return _string(value, place)
+
+
+def _string(value: object, place: str) -> str:
+    if not isinstance(value, str):
+        raise DataError(f"{place}: found {_show(value)}, expected a text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:  # JSON can escape half a surrogate pair
+        raise DataError(
+            f"{place}: holds a lone surrogate \\u{ord(value[error.start]):04x}, which is no "
+            "character; mend the row"
+        ) from None
+    return value
+
+
+def _texts(value: object, place: str) -> list[str]:
+    if not isinstance(value, list) or not value:
+        advice = "; a table gives it by a list of columns" if isinstance(value, str) else ""
+        raise DataError(f"{place}: found {_show(value)}, expected a list of texts{advice}")
+    if not _are_strings(value):
+        for number, text in enumerate(value):
+            _string(text, f"{place}[{number}]")
+    if "" in value:
+        raise EmptyTextError(
+            f"{place}[{value.index('')}]: is empty, expected a text; correct the row or remove it"
+        )
+    return value
+
+
+def _are_strings(values: list[Any]) -> bool:
+    """Tell whether all is well; if not, the values have to be looked at one by one."""
+    return all(type(value) is str for value in values) and "".join(values).isprintable()
+
+
+def _label(
+    value: object,
+    place: str,
+    class_names: tuple[str, ...] | None,
+    by_raw: Mapping[str, str] | None,
+    no_label: str | None,
+) -> str | float | None:
+    if isinstance(value, str):
+        value = value.strip()
+    is_numbered = class_names is not None or (by_raw is not None and "-1" not in by_raw)
+    if value == no_label or (is_numbered and str(value) == "-1"):  # as the hub's test splits
+        return None
+    if isinstance(value, float):
+        if by_raw is None or not value.is_integer():
+            return value if by_raw is None else _named(str(value), place, by_raw)
+        value = int(value)
+    return _class_name(value, place, class_names, by_raw)
+
+
+def _tags(
+    value: object,
+    place: str,
+    class_names: tuple[str, ...] | None,
+    by_raw: Mapping[str, str] | None,
+) -> list[str]:
+    if not isinstance(value, list):
+        raise DataError(f"{place}: found {_show(value)}, expected a list with a tag for each word")
+    if class_names is None and by_raw is None and _are_strings(value) and "" not in value:
+        return value
+    return [
+        _class_name(tag, f"{place}[{number}]", class_names, by_raw)
+        for number, tag in enumerate(value)
+    ]
+
+
+def _class_name(
+    value: object,
+    place: str,
+    class_names: tuple[str, ...] | None,
+    by_raw: Mapping[str, str] | None,
+) -> str:
+    if class_names is not None and type(value) is int:
+        if not 0 <= value < len(class_names):
+            raise DataError(
+                f"{place}: found {value}, expected 0 to {len(class_names) - 1}: the data set has "
+                f"{len(class_names)} classes ({', '.join(class_names)})"
+            )
+        value = class_names[value]
+    if not isinstance(value, str | int) or value == "":
+        raise DataError(f"{place}: found {_show(value)}, expected a name or a number")
+    name = _string(str(value), place)
+    return name if by_raw is None else _named(name, place, by_raw)
+
+
+def _named(raw: str, place: str, by_raw: Mapping[str, str]) -> str:
+    if raw in by_raw:
+        return by_raw[raw]
+    known = (key if key == name else f"{key} ({name})" for key, name in by_raw.items())
+    raise DataError(f"{place}: found {raw!r}{nearest(raw, by_raw)}, expected {', '.join(known)}")
+
+
+def _answers(value: object, place: str) -> dict[str, list[Any]]:
+    if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
+        value = {key: [each.get(key) for each in value] for key in ("text", "answer_start")}
+    texts, starts = None, None
+    if isinstance(value, Mapping):
+        texts, starts = value.get("text"), value.get("answer_start")
+    if (
+        not isinstance(texts, list)
+        or not isinstance(starts, list)
+        or len(texts) != len(starts)
+        or any(type(start) is not int for start in starts)
+    ):
+        raise DataError(
+            f"{place}: found {_show(value)}, expected "
+            '{"text": [texts], "answer_start": [characters]}, both of the same length'
+        )
+    texts = [_text(text, f"{place}.text[{number}]") for number, text in enumerate(texts)]
+    return {"text": texts, "answer_start": list(starts)}
+
+
+def _show(value: object) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"
+    shown = repr(value)
+    return f"{type(value).__name__} {shown if len(shown) <= 60 else f'{shown[:59]}…'}"

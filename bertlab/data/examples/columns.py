@@ -1,0 +1,165 @@
+"""Which columns of a source the head's columns come from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bertlab.api.examples import Column
+from bertlab.api.source import RawRows
+from bertlab.errors import DataError, nearest
+
+Source = str | tuple[str, ...]
+"""A column of the source, by name or place, or several of which each row's list is made."""
+
+Candidates = Mapping[str, Sequence[Source]]
+"""For each column of a head the sources that it may come from; the first that is there wins."""
+
+_MOST_SHOWN = 30
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """Where a head's column comes from.
+
+    Attributes:
+        column: of the head.
+        source: key of the raw rows, or several.
+        place: what messages call it.
+        class_names: names for the class ids in it, if the source declares them.
+    """
+
+    column: Column
+    source: Source
+    place: str
+    class_names: tuple[str, ...] | None
+
+
+def is_place(source: str) -> bool:
+    """Tell whether a source column is given by its place, from 0, or from the end by -1 and so on.
+
+    Files with such columns have no header.
+    """
+    return source.removeprefix("-").isdecimal()
+
+
+def has_place(candidates: Candidates) -> bool:
+    """Tell whether any column is given by its place."""
+    return any(is_place(name) for name in _names(candidates))
+
+
+def names_columns(cells: Sequence[str], candidates: Candidates) -> bool:
+    """Tell whether the cells of a first line name one of the columns, so that it is a header."""
+    return any(name in cells for name in _names(candidates) if not is_place(name))
+
+
+def _names(candidates: Candidates) -> list[str]:
+    options = [option for options in candidates.values() for option in options]
+    return [name for each in options for name in ([each] if isinstance(each, str) else each)]
+
+
+def read_mapping(
+    given: Mapping[str, object], wanted: Sequence[Column], where: str
+) -> dict[str, tuple[Source]]:
+    """Return the user's ``columns`` as candidates; columns that are not in it keep their names.
+
+    Args:
+        given: name or place (from 0, where there is no header) in the source, or a list of these,
+            by name of the head's column.
+        wanted: columns of the head.
+        where: the source, for messages.
+
+    Raises:
+        DataError: the head has no such column, or a value is of another form.
+    """
+    names = [column.name for column in wanted]
+    candidates: dict[str, tuple[Source]] = {name: (name,) for name in names}
+    for name, value in given.items():
+        if name not in candidates:
+            raise DataError(
+                f"{where}: columns: the head reads no {name!r}{nearest(name, names)}; it reads "
+                f"{', '.join(names)}"
+            )
+        candidates[name] = (_as_source(name, value, where),)
+    return candidates
+
+
+def _as_source(name: str, given: object, where: str) -> Source:
+    if isinstance(given, str | int) and not isinstance(given, bool):
+        return str(given)
+    if isinstance(given, list) and given and all(type(each) in (str, int) for each in given):
+        return tuple(map(str, given))
+    raise DataError(
+        f"{where}: columns: {name}: found {given!r}, expected the name of a column, its number "
+        "from 0 where there is no header, or a list of these"
+    )
+
+
+def map_columns(
+    raw: RawRows, wanted: Sequence[Column], candidates: Candidates, needs_truth: bool
+) -> list[Mapped]:
+    """Find the head's columns in a source; optional ones, and truth that is not needed, may lack.
+
+    Args:
+        raw: the source.
+        wanted: columns of the head.
+        candidates: where they may come from.
+        needs_truth: False for new text.
+
+    Raises:
+        DataError: a column is missing; says what there is.
+    """
+    mapped = []
+    taken: set[str] = set()
+    for column in wanted:
+        options = candidates.get(column.name, ())
+        found = [keys for option in options if (keys := _resolve(option, raw.columns, taken))]
+        if found:
+            taken.update([found[0]] if isinstance(found[0], str) else found[0])
+            names = raw.class_names.get(found[0]) if isinstance(found[0], str) else None
+            mapped.append(Mapped(column, found[0], _place(found[0], column.name), names))
+        elif column.required and (needs_truth or not column.is_truth):
+            raise _missing(raw, column.name, options)
+        elif raw.rows_vary and options:  # a later row may have it
+            mapped.append(Mapped(column, options[0], _place(options[0], column.name), None))
+    return mapped
+
+
+def _place(source: Source, name: str) -> str:
+    if source == name:
+        return f"column {name!r}"
+    place = repr(source) if isinstance(source, str) else ", ".join(map(repr, source))
+    return f"column {place} ({name})"
+
+
+def _resolve(source: Source, columns: Sequence[str], taken: set[str]) -> Source | None:
+    """Return the keys of the raw rows that a source means, None if they are not there.
+
+    A place from the end may not meet a column that is taken: in a file of words alone the last
+    column is not the tags.
+    """
+    if isinstance(source, tuple):
+        keys = [_resolve(each, columns, set()) for each in source]
+        return tuple(key for key in keys if isinstance(key, str)) if all(keys) else None
+    if source in columns:
+        return source
+    if source.startswith("-") and is_place(source):
+        place = str(len(columns) + int(source))
+        return place if place in columns and place not in taken else None
+    return None
+
+
+def _missing(raw: RawRows, name: str, options: Sequence[Source]) -> DataError:
+    numbered = raw.columns == tuple(map(str, range(len(raw.columns))))
+    names = _names({name: options})
+    fitting = [each for each in names if is_place(each) == numbered] or names
+    lacking = [each for each in fitting if each not in raw.columns]
+    sought = f"no column {' or '.join(map(repr, lacking))}"
+    if lacking != [name]:
+        sought += f", which {name!r} comes from"
+    there = ", ".join(map(repr, raw.columns[:_MOST_SHOWN]))
+    if numbered:
+        there = f"{len(raw.columns)}, numbered from 0"
+    hint = nearest(lacking[0], [column for column in raw.columns if not is_place(column)])
+    return DataError(
+        f"{raw.name}: {sought}{hint}; columns there: {there}; say which is which in columns, or "
+        "check the format"
+    )

@@ -1,0 +1,250 @@
+"""Labelled rows as packed batches: encoded once, gathered by number."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from bertlab.api.batch import IntArray, PackedBatch
+from bertlab.api.examples import Features, Row
+from bertlab.api.head import Head
+from bertlab.api.rng import CounterRNG
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+
+Array = npt.NDArray[Any]
+_NAMED_ROWS = 32
+_GROUPED_BATCHES = 50  # batches that are sorted by length together, as in Hugging Face's Trainer
+
+
+@dataclass
+class EncodedRows:
+    """The N sequences of a split, end to end, T tokens in all.
+
+    A unit is what shuffling and batch sizes count: a sequence, or all sequences of a row where the
+    head keeps them together.
+
+    Attributes:
+        rows: that were encoded.
+        input_ids: ``(T,)`` int32.
+        token_type_ids: ``(T,)`` uint8.
+        offsets: ``(N + 1,)`` int64 first token of each sequence.
+        row_numbers: ``(N,)`` int64 row of each sequence, ascending.
+        counts: ``(N,)`` int64 predictions on each sequence.
+        truncated: ``(N,)`` int64 tokens cut off.
+        sequence_fields: the head's fields ``(N,)``.
+        token_fields: the head's fields ``(T,)``.
+        ragged_fields: the head's ragged fields, and where each sequence's begins ``(N + 1,)``.
+        unit_offsets: ``(U + 1,)`` int64 first sequence of each unit.
+        notes: what the head counted while encoding.
+    """
+
+    rows: Sequence[Row]
+    input_ids: Array
+    token_type_ids: Array
+    offsets: IntArray
+    row_numbers: IntArray
+    counts: IntArray
+    truncated: IntArray
+    sequence_fields: dict[str, Array]
+    token_fields: dict[str, Array]
+    unit_offsets: IntArray
+    ragged_fields: dict[str, tuple[Array, IntArray]] = field(default_factory=dict)
+    notes: dict[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """Number of units U."""
+        return len(self.unit_offsets) - 1
+
+    @cached_property
+    def unit_tokens(self) -> IntArray:
+        """``(U,)`` tokens of each unit."""
+        return np.diff(self.offsets[self.unit_offsets])
+
+    def batch(self, units: IntArray, task: str) -> tuple[PackedBatch, dict[str, int]]:
+        """Pack units ``(k,)`` in the order given.
+
+        Returns:
+            The batch, with ``row`` and ``sequence`` numbers ``(B,)`` beside the head's fields, and
+            the number of predictions by task.
+        """
+        sequences = _ranges(self.unit_offsets[units], self.unit_offsets[units + 1])
+        starts, stops = self.offsets[sequences], self.offsets[sequences + 1]
+        tokens = _ranges(starts, stops)
+        lengths = stops - starts
+        cu_seqlens = _offsets(lengths)
+        fields = {"row": self.row_numbers[sequences], "sequence": sequences}
+        fields |= {name: values[sequences] for name, values in self.sequence_fields.items()}
+        fields |= {name: values[tokens] for name, values in self.token_fields.items()}
+        for name, (values, begins) in self.ragged_fields.items():
+            fields[name] = values[_ranges(begins[sequences], begins[sequences + 1])]
+            fields[f"{name}_cu_seqlens"] = _offsets(np.diff(begins)[sequences])
+        counts = {task: int(self.counts[sequences].sum())}
+        batch = PackedBatch(
+            input_ids=torch.from_numpy(self.input_ids[tokens].astype(np.int64)),
+            token_type_ids=torch.from_numpy(self.token_type_ids[tokens].astype(np.int64)),
+            position_ids=torch.from_numpy(tokens - np.repeat(starts, lengths)),
+            cu_seqlens=torch.from_numpy(cu_seqlens.astype(np.int32)),
+            max_seqlen=int(lengths.max()),
+            fields={name: torch.from_numpy(values) for name, values in fields.items()},
+            counts=counts,
+            window_counts=counts,
+        )
+        return batch, counts
+
+
+@dataclass
+class RowStream:
+    """An endless stream of a split's units; an epoch is a permutation of them.
+
+    Attributes:
+        encoded: the split.
+        task: name of the head.
+        seed: of the shuffle.
+        training: False: epoch 0 in order of length, so that little is padded inside attention.
+        group_by_length: batch size whose batches hold sequences of about one length; None for
+            plain shuffling.
+    """
+
+    encoded: EncodedRows
+    task: str
+    seed: int
+    training: bool
+    group_by_length: int | None = None
+    _kept: tuple[int, IntArray] | None = field(default=None, init=False, repr=False)
+
+    def __len__(self) -> int:
+        """Units in an epoch."""
+        return len(self.encoded)
+
+    def batch(self, positions: IntArray) -> tuple[PackedBatch, dict[str, int]]:
+        """Return the units at stream ``positions`` ``(k,)``, all of one epoch."""
+        epoch, start = divmod(int(positions[0]), len(self))
+        return self.encoded.batch(self._order(epoch)[positions - positions[0] + start], self.task)
+
+    def describe(self, positions: IntArray) -> str:
+        """Return file and line of the rows, the first of many."""
+        epoch, start = divmod(int(positions[0]), len(self))
+        units = self._order(epoch)[positions - positions[0] + start]
+        numbers = self.encoded.row_numbers[self.encoded.unit_offsets[units]]
+        places = [self.encoded.rows[number].where for number in numbers]
+        more = f" and {len(places) - _NAMED_ROWS} more" if len(places) > _NAMED_ROWS else ""
+        return f"rows {', '.join(places[:_NAMED_ROWS])}{more}"
+
+    def _order(self, epoch: int) -> IntArray:
+        """``(U,)`` units in the order of an epoch, kept while the epoch lasts."""
+        if self._kept is None or self._kept[0] != epoch:
+            self._kept = (epoch, self._draw(epoch))
+        return self._kept[1]
+
+    def _draw(self, epoch: int) -> IntArray:
+        if not self.training:
+            return np.argsort(-self.encoded.unit_tokens, kind="stable")
+        rng = CounterRNG(self.seed, "rows")
+        units = np.arange(len(self))
+        order = np.empty_like(units)
+        order[rng.permute(units, len(self), epoch)] = units
+        if self.group_by_length is None:
+            return order
+        return self._grouped(order, epoch, self.group_by_length)
+
+    def _grouped(self, order: IntArray, epoch: int, batch_size: int) -> IntArray:
+        """Sort large chunks of a shuffle by length, then shuffle their batches."""
+        size = batch_size * _GROUPED_BATCHES
+        chunks = [order[start : start + size] for start in range(0, len(order), size)]
+        chunks = [
+            chunk[np.argsort(-self.encoded.unit_tokens[chunk], kind="stable")] for chunk in chunks
+        ]
+        grouped = np.concatenate(chunks)
+        batches = [grouped[i : i + batch_size] for i in range(0, len(grouped), batch_size)]
+        places = np.arange(len(batches))
+        rank = CounterRNG(self.seed, "batches of rows").permute(places, len(batches), epoch)
+        return np.concatenate([batches[place] for place in np.argsort(rank)])
+
+
+def encode_rows(
+    head: Head, rows: Sequence[Row], tokenizer: WordPieceTokenizer, max_seq_length: int
+) -> EncodedRows:
+    """Encode every row, in order.
+
+    Raises:
+        DataError: if a row is not usable; names it.
+    """
+    head.notes = Counter()
+    features: list[Features] = []
+    row_numbers: list[int] = []
+    for number, row in enumerate(rows):
+        made = head.encode(row, tokenizer, max_seq_length)
+        features += made
+        row_numbers += [number] * len(made)
+    encoded = collate(features, rows, np.array(row_numbers, np.int64), head.keeps_rows_together)
+    encoded.notes = dict(head.notes)
+    return encoded
+
+
+def collate(
+    features: Sequence[Features], rows: Sequence[Row], row_numbers: IntArray, together: bool
+) -> EncodedRows:
+    """Lay sequences end to end.
+
+    Args:
+        features: N sequences.
+        rows: that they come from.
+        row_numbers: ``(N,)`` which row each comes from, ascending.
+        together: whether all sequences of a row make one unit.
+    """
+    lengths = [len(each.input_ids) for each in features]
+    begins = np.diff(row_numbers, prepend=-1) != 0 if together else np.ones(len(features), bool)
+    unit_offsets = np.append(np.flatnonzero(begins), len(features))
+    encoded = EncodedRows(
+        rows=rows,
+        input_ids=_flat([each.input_ids for each in features], np.int32),
+        token_type_ids=_flat([each.token_type_ids for each in features], np.uint8),
+        offsets=_offsets(lengths),
+        row_numbers=row_numbers,
+        counts=np.array([each.count for each in features], np.int64),
+        truncated=np.array([each.truncated for each in features], np.int64),
+        sequence_fields={},
+        token_fields={},
+        unit_offsets=unit_offsets.astype(np.int64),
+    )
+    if not features:
+        return encoded
+    # where some rows are labelled and others are not, nobody can use the labels
+    names = set.intersection(*(set(each.fields) for each in features))
+    for name in sorted(names):
+        values = [each.fields[name] for each in features]
+        if np.ndim(values[0]):
+            encoded.token_fields[name] = np.concatenate(values)
+        else:
+            encoded.sequence_fields[name] = _narrow(np.array(values))
+    for name in sorted(set.intersection(*(set(each.ragged) for each in features))):
+        parts = [each.ragged[name] for each in features]
+        encoded.ragged_fields[name] = np.concatenate(parts), _offsets([len(p) for p in parts])
+    return encoded
+
+
+def _offsets(lengths: Sequence[int] | IntArray) -> IntArray:
+    """Return where each of N parts begins, and where the last ends, ``(N + 1,)``."""
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+
+
+def _flat(parts: Sequence[Sequence[int]], dtype: type[np.generic]) -> Array:
+    return np.concatenate([np.asarray(part, dtype) for part in parts] or [np.zeros(0, dtype)])
+
+
+def _narrow(values: Array) -> Array:
+    """Return real numbers as float32, what the loss computes in; integers as int64."""
+    return values.astype(np.float32 if np.issubdtype(values.dtype, np.floating) else np.int64)
+
+
+def _ranges(starts: IntArray, stops: IntArray) -> IntArray:
+    """Return ``[starts[0], stops[0]) + [starts[1], stops[1]) + …`` as one array."""
+    lengths = stops - starts
+    shifts = starts - np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    ranges: IntArray = np.arange(int(lengths.sum())) + np.repeat(shifts, lengths)
+    return ranges

@@ -1,0 +1,251 @@
+"""Labelled rows, or new text, from files, folders, the hub or Python's own English.
+
+Usage::
+
+    train = read_rows("glue/RTE", "train", {}, "rte", head.columns)
+    for row in stream_rows("new.txt", {}, "auto", head.columns): ...
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertlab.api.examples import Column, LabelledRows, Row
+from bertlab.api.source import RawRows
+from bertlab.data.examples.benchmarks import BENCHMARKS, Benchmark
+from bertlab.data.examples.checks import (
+    LabelNames,
+    names_by_raw,
+    ordered_names,
+    read_value,
+)
+from bertlab.data.examples.columns import (
+    Candidates,
+    Mapped,
+    has_place,
+    map_columns,
+    names_columns,
+    read_mapping,
+)
+from bertlab.data.examples.conll_squad import read_columns, read_squad
+from bertlab.data.examples.hub import is_saved, read_parquet, read_saved
+from bertlab.data.examples.source_files import FORMATS, detect_format, ending_format, find_file
+from bertlab.data.examples.tables import read_csv, read_json, read_json_lines, read_text, read_tsv
+from bertlab.data.sources import is_source, open_source
+from bertlab.errors import ConfigError, DataError, EmptyTextError, nearest
+
+__all__ = ["FORMATS", "read_rows", "stream_rows"]
+
+logger = logging.getLogger(__name__)
+
+_PLAIN_FORMATS = ("auto", "tsv", "csv", "jsonl", "json", "parquet")
+
+
+@dataclass(frozen=True)
+class _Opened:
+    raw: RawRows
+    mapped: list[Mapped]
+    label_names: tuple[str, ...] | None
+    by_raw_label: Mapping[str, str] | None
+    no_label: str | None
+    skips_broken: bool
+
+    def read(self, where: str, values: Mapping[str, Any]) -> Row:
+        found = (
+            (
+                mapped.column.name,
+                read_value(mapped, values, where, self.by_raw_label, self.no_label),
+            )
+            for mapped in self.mapped
+        )
+        return Row({name: value for name, value in found if value is not None}, where)
+
+
+def read_rows(
+    location: str,
+    split: str | None,
+    columns: Mapping[str, str | list[str]],
+    format: str,
+    wanted: Sequence[Column],
+    label_names: LabelNames | None = None,
+) -> LabelledRows:
+    """Read all labelled rows of a split.
+
+    A row whose label or answers are empty is there without them. Left out, and counted, are rows of
+    SNLI and MNLI without a gold label, the few rows of QQP, MNLI and SNLI whose published form is
+    broken, and ``-DOCSTART-`` lines.
+
+    Args:
+        location: a file, perhaps ``.gz``; a folder with a file for each split (``train.tsv``,
+            ``dev.*`` or ``validation.*``, official names), or one that ``save_to_disk`` of
+            ``datasets`` wrote; ``hf:OWNER/NAME`` or ``hf:OWNER/NAME/CONFIG`` on the hub;
+            ``python-english:NAME``, or another installed source.
+        split: of a folder or a source; a file is read whole.
+        columns: for a column of the head the source's column, its number from 0 in a TSV or CSV
+            without a header, or a list of these for ``texts``. The others have the head's names. A
+            named format has its own and takes no others, but for ``conll``'s numbers.
+        format: one of ``FORMATS``. The hub, ``.jsonl`` and ``.parquet`` are read as what they are,
+            with the column and label names of the format.
+        wanted: the head's columns.
+        label_names: names for raw labels and tags: by number, or by raw label. Also their order.
+
+    Raises:
+        ConfigError: ``columns`` says otherwise than the format.
+        DataError: anything is missing, unreadable or unfit; names the file and line or row.
+    """
+    opened = _open(location, split, columns, format, wanted, label_names, needs_truth=True)
+    raw = opened.raw
+    rows, skipped = [], Counter[str]()
+    for where, values in raw.rows:
+        try:
+            row = opened.read(where, values)
+        except EmptyTextError:
+            if not opened.skips_broken:
+                raise
+            skipped["an empty text"] += 1
+            continue
+        if opened.no_label is not None and "label" not in row.values:
+            skipped["no gold label"] += 1
+            continue
+        rows.append(row)
+    skipped += raw.skipped
+    if not rows:
+        reasons = ", ".join(f"{count} × {reason}" for reason, count in skipped.items())
+        raise DataError(f"{raw.name}: no row is left; left out: {reasons}")
+    return LabelledRows(rows, opened.label_names, dict(skipped))
+
+
+def stream_rows(
+    path: str,
+    columns: Mapping[str, str | list[str]],
+    format: str,
+    wanted: Sequence[Column],
+    split: str | None = None,
+    label_names: LabelNames | None = None,
+) -> Iterator[Row]:
+    """Open new text at once, and yield its rows in order while it is read; none is left out.
+
+    Truth may lack; it is kept where it is there.
+
+    Args:
+        path: as ``location`` of :func:`read_rows`, or ``-`` for standard input, which ``auto``
+            takes for JSON lines if it begins with ``{``.
+        columns: see :func:`read_rows`.
+        format: see :func:`read_rows`.
+        wanted: the head's columns.
+        split: see :func:`read_rows`.
+        label_names: see :func:`read_rows`.
+
+    Raises:
+        ConfigError: see :func:`read_rows`.
+        DataError: see :func:`read_rows`.
+    """
+    opened = _open(path, split, columns, format, wanted, label_names, needs_truth=False)
+    return (opened.read(where, values) for where, values in opened.raw.rows)
+
+
+def _open(
+    location: str,
+    split: str | None,
+    columns: Mapping[str, str | list[str]],
+    form: str,
+    wanted: Sequence[Column],
+    label_names: LabelNames | None,
+    needs_truth: bool,
+) -> _Opened:
+    if form not in FORMATS:
+        raise DataError(
+            f"{location}: format: found {form!r}{nearest(form, FORMATS)}, expected one of "
+            f"{', '.join(FORMATS)}"
+        )
+    raw = _open_data_set(location, split)
+    path = ""
+    if raw is None:
+        path = find_file(location, split, BENCHMARKS.get(form))
+        if form == "auto":
+            form = detect_format(path, wanted, needs_truth)
+            logger.info("%s: read as format %s (%s)", path, form, FORMATS[form])
+    benchmark = BENCHMARKS.get(form)
+    if benchmark is None:
+        given = {} if form == "txt" else columns  # whose texts are the head's, in its order
+        candidates: Candidates = read_mapping(given, wanted, location)
+    else:
+        candidates = _own_columns(benchmark, form, columns, wanted, location)
+    skips_broken = needs_truth and benchmark is not None and benchmark.skips_broken
+    if raw is None:
+        raw = _read_file(path, form, wanted, candidates, skips_broken)
+    mapped = map_columns(raw, wanted, candidates, needs_truth)
+    if label_names is None and benchmark is not None:
+        label_names = benchmark.label_names
+    if label_names is None:
+        declared = [each.class_names for each in mapped if each.column.kind in ("label", "tags")]
+        names, by_raw = next(filter(None, declared), None), None
+    else:
+        names, by_raw = ordered_names(label_names), names_by_raw(label_names)
+    no_label = None if benchmark is None else benchmark.no_label
+    return _Opened(raw, mapped, names, by_raw, no_label, skips_broken)
+
+
+def _own_columns(
+    benchmark: Benchmark,
+    form: str,
+    columns: Mapping[str, str | list[str]],
+    wanted: Sequence[Column],
+    location: str,
+) -> Candidates:
+    """Return the columns of a named format; those of ``conll`` may be told by number."""
+    missing = [each.name for each in wanted if each.required and each.name not in benchmark.columns]
+    if missing:
+        raise DataError(
+            f"{location}: format {form} has {', '.join(benchmark.columns)}, but the head reads "
+            f"{', '.join(missing)}; choose another head or format"
+        )
+    mapping = read_mapping(columns, wanted, location)
+    given = {name: mapping[name] for name in columns}
+    if benchmark.table == "conll":
+        return {**benchmark.columns, **given}
+    for name, (source,) in given.items():
+        if source not in benchmark.columns.get(name, ()):
+            raise ConfigError(
+                f"data.columns: found {name}: {columns[name]}, but format {form} has columns of "
+                "its own; leave data.columns out (--data.columns null), or in place of "
+                f"{form} give {', '.join(_PLAIN_FORMATS)}, which take the columns that you name"
+            )
+    return benchmark.columns
+
+
+def _open_data_set(location: str, split: str | None) -> RawRows | None:
+    """Open a source that is installed, or what ``datasets`` saved; None for other files."""
+    if is_source(location):
+        return open_source(location).raw_rows(split)
+    folder = Path(location).expanduser()
+    return read_saved(folder, split) if is_saved(folder) else None
+
+
+def _read_file(
+    path: str, form: str, wanted: Sequence[Column], candidates: Candidates, skip_ragged: bool
+) -> RawRows:
+    benchmark = BENCHMARKS.get(form)
+    kind = form if benchmark is None else benchmark.table
+    by_name = ending_format(path)
+    if benchmark is not None and by_name in ("jsonl", "parquet"):
+        kind = by_name
+
+    def has_header(cells: list[str]) -> bool:
+        named = benchmark is not None and names_columns(cells, candidates)
+        return named or not has_place(candidates)
+
+    readers: dict[str, Callable[[], RawRows]] = {
+        "tsv": lambda: read_tsv(path, has_header, skip_ragged),
+        "csv": lambda: read_csv(path, has_header),
+        "jsonl": lambda: read_json_lines(path),
+        "json": lambda: read_json(path),
+        "parquet": lambda: read_parquet(path),
+        "txt": lambda: read_text(path, wanted),
+        "conll": lambda: read_columns(path),
+        "squad": lambda: read_squad(path),
+    }
+    return readers[kind]()

@@ -1,0 +1,145 @@
+"""Files of labelled rows: where a location's file is, and what form it has."""
+
+import fnmatch
+import io
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from bertlab.api.examples import Column
+from bertlab.data.examples.benchmarks import BENCHMARKS, Benchmark
+from bertlab.data.text_files import STANDARD_INPUT, name_of, read_errors, read_lines
+from bertlab.errors import DataError, nearest
+
+_TABLES = {
+    "auto": "by the ending of the file's name",
+    "tsv": "a tab between columns, quotes are ordinary characters",
+    "csv": "RFC 4180: commas, quotes, line breaks in quotes",
+    "jsonl": "a JSON object a line",
+    "json": "a JSON array of objects",
+    "parquet": "Apache Parquet",
+    "txt": "new text: a row a line, a tab between several texts, spaces between words",
+}
+FORMATS: dict[str, str] = _TABLES | {
+    name: benchmark.description for name, benchmark in BENCHMARKS.items()
+}
+"""What each format is, by the name that ``format`` takes."""
+
+_ENDINGS = {
+    ".tsv": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".parquet": "parquet",
+    ".txt": "txt",
+    ".conll": "conll",
+    ".bio": "conll",
+    ".iob": "conll",
+    ".iob2": "conll",
+}
+_DEV = ("dev", "validation", "valid", "val")
+
+
+def find_file(location: str, split: str | None, benchmark: Benchmark | None) -> str:
+    """Return the file at a location; in a folder, that of the split.
+
+    Raises:
+        DataError: there is none, or more than one; says what there is.
+    """
+    path = Path(location).expanduser()
+    if location == STANDARD_INPUT:
+        return location
+    if path.is_file():
+        return str(path)
+    if path.is_dir():
+        return _pick(path, split, benchmark)
+    if path.exists():
+        raise DataError(f"{path}: neither a file nor a folder")
+    raise no_such_file(location)
+
+
+def no_such_file(location: str) -> DataError:
+    """Return the error for a location where nothing is; names the nearest that is there."""
+    path = Path(location).expanduser()
+    if not path.parent.is_dir():
+        return DataError(f"{path}: no such file; the folder {path.parent} does not exist either")
+    hint = nearest(path.name, sorted(entry.name for entry in path.parent.iterdir()))
+    expected = hint or "; expected a file, a folder, hf:OWNER/NAME or python-english:NAME"
+    return DataError(f"{location}: no such file or folder in {path.parent.resolve()}{expected}")
+
+
+def looks_like_path(name: str) -> bool:
+    """Tell the path of a file from the name of a split."""
+    parted = any(separator in name for separator in ("/", os.sep))
+    return parted or name.endswith(".gz") or ending_format(name) is not None
+
+
+def _pick(folder: Path, split: str | None, benchmark: Benchmark | None) -> str:
+    """Return the file of a split: ``dev.tsv``, ``validation.jsonl.gz``, or its official name."""
+    there = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
+    listed = ", ".join(name for name in there if not name.startswith(".")) or "nothing"
+    if split is None:
+        raise DataError(f"{folder}: a folder; give a split, or one of its files: {listed}")
+    first, under, rest = split.partition("_")
+    same = _DEV if first in _DEV else (first,)
+    splits = [f"{each}{under}{rest}" for each in same]
+    official = () if benchmark is None else benchmark.files.items()
+    patterns = [pattern for key, patterns in official if key in splits for pattern in patterns]
+    plain = {name: name.removesuffix(".gz") for name in there}
+    found = [name for name in there if Path(plain[name]).stem in splits] or [
+        name for name in there if any(fnmatch.fnmatch(plain[name], each) for each in patterns)
+    ]
+    if len(found) == 1:
+        return str(folder / found[0])
+    if found:
+        raise DataError(
+            f"{folder}: several files for split {split!r}: {', '.join(found)}; name one of them"
+        )
+    raise DataError(
+        f"{folder}: no file for split {split!r}, expected for example {splits[0]}.tsv; "
+        f"there is {listed}"
+    )
+
+
+def detect_format(path: str, wanted: Sequence[Column], needs_truth: bool) -> str:
+    """Return the format that a file's name stands for.
+
+    Standard input is JSON lines if it begins with an object, else plain text. ``.txt`` is a TSV
+    where truth is needed: plain text has none, and some of GLUE's tables have such names.
+
+    Raises:
+        DataError: the name has no such ending, or the file cannot be read.
+    """
+    if path == STANDARD_INPUT:
+        with read_errors(name_of(path), DataError):
+            ahead = cast("io.BufferedReader", sys.stdin.buffer).peek(1)
+        return "jsonl" if ahead.lstrip().startswith(b"{") else "txt"
+    form = ending_format(path)
+    if form is None:
+        ending = Path(path.removesuffix(".gz")).suffix
+        raise DataError(
+            f"{path}: the ending {ending!r} does not tell the format; give one of "
+            f"{', '.join(name for name in FORMATS if name != 'auto')} as format"
+        )
+    if form == "json" and any(column.kind == "answers" for column in wanted):
+        return "squad" if _is_squad(path) else "json"
+    return "tsv" if form == "txt" and needs_truth else form
+
+
+def _is_squad(path: str) -> bool:
+    """Tell SQuAD's one object from an array of objects and from an object a line."""
+    first = next((line for line in read_lines(path) if line.strip()), "")
+    try:
+        content = json.loads(first)
+        return isinstance(content, dict) and "data" in content
+    except (ValueError, RecursionError):  # goes on in the next line
+        return first.lstrip().startswith("{")
+
+
+def ending_format(path: str) -> str | None:
+    """Return the format that the ending of a name stands for, if any."""
+    return _ENDINGS.get(Path(path.removesuffix(".gz")).suffix.lower())

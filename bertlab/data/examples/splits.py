@@ -1,0 +1,170 @@
+"""Splits of labelled rows: what is meant by the settings, where they are, what is held out.
+
+What the data report and the manifest say of a split of labelled rows.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bertlab.api.examples import Column, LabelledRows, Row
+from bertlab.api.head import Head
+from bertlab.api.rng import CounterRNG
+from bertlab.data.examples.encoded import EncodedRows
+from bertlab.data.examples.source_files import looks_like_path, no_such_file
+from bertlab.data.module import EVALUATION_SEED, ReportRow
+from bertlab.data.sources import is_source
+from bertlab.errors import ConfigError, DataError
+
+# a folder of that name in the working directory is not what is meant
+_SPLIT_NAMES = ("train", "validation", "test")
+
+
+def train_split(source: str | None, given: str | None) -> str:
+    """Return the split to train on: ``given``, else the one file, else the source's ``train``.
+
+    Raises:
+        ConfigError: there is neither.
+    """
+    if given is not None:
+        return given
+    if source is None:
+        raise ConfigError("data.source: found none; expected labelled rows, or data.train")
+    return source if _is_file(source) else "train"
+
+
+def evaluation_splits(
+    source: str | None, train: str | None, given: str | dict[str, str] | None, default: str
+) -> dict[str, str] | None:
+    """Return splits by name; a single one has none. None: there is no such split.
+
+    Args:
+        source: of all splits.
+        train: the setting ``data.train``; where it is given, so is any other split.
+        given: the setting of these splits.
+        default: name of the split in a folder or data set.
+    """
+    if isinstance(given, dict):
+        return given
+    if given is not None:
+        return {"": given}
+    if source is None or _is_file(source) or train is not None:
+        return None
+    return {"": default}
+
+
+def locate_split(split: str, source: str | None, role: str) -> tuple[str, str | None]:
+    """Return the location of a split, and its name there; a file stands for itself.
+
+    Args:
+        split: a split of ``source``, or a location of its own.
+        source: of all splits.
+        role: the setting under ``data`` that names the split.
+
+    Raises:
+        DataError: it is meant for a file, and there is none; names the nearest.
+    """
+    if split == source or source is None or (":" in split and is_source(split)):
+        return split, None
+    if Path(split).expanduser().exists() and split not in _SPLIT_NAMES:
+        return split, None
+    if _is_file(source) or looks_like_path(split):
+        in_source = Path(source) / split
+        hint = f"; did you mean {str(in_source)!r}?" if in_source.expanduser().is_file() else ""
+        reason = f"{split}: no such file{hint}" if hint else no_such_file(split)
+        raise DataError(f"data.{role}: {reason}")
+    return source, split
+
+
+def check_truth(rows: Sequence[Row], columns: Sequence[Column], role: str) -> None:
+    """Raise DataError if a row lacks the truth; ``role`` is the setting that names its split."""
+    truth = [column.name for column in columns if column.is_truth and column.required]
+    for row in rows:
+        for name in truth:
+            if name not in row.values:
+                raise DataError(
+                    f"{row.where}: {name}: missing; every row of data.{role} is labelled"
+                )
+
+
+def hold_out(
+    train: LabelledRows, fraction: float, columns: Sequence[Column], splits_by: str
+) -> tuple[LabelledRows, LabelledRows]:
+    """Split the same rows off in every run; rows that share a text stay together.
+
+    Args:
+        train: all rows.
+        fraction: about this share of them is held out.
+        columns: of the head.
+        splits_by: column with the text. Rows without it stay together if all their texts are equal.
+
+    Returns:
+        The rows to train on and those held out, both in the order of ``train``.
+
+    Raises:
+        DataError: there are too few different texts.
+    """
+    truth = {column.name for column in columns if column.is_truth}
+    keys = [_group(row, splits_by, truth) for row in train.rows]
+    groups = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    rng = CounterRNG(EVALUATION_SEED, "held-out rows")
+    places = rng.permute(np.arange(len(groups)), len(groups))
+    sizes = np.bincount(places[[groups[key] for key in keys]], minlength=len(groups))
+    held_groups = np.searchsorted(sizes.cumsum(), fraction * len(keys)) + 1
+    kept, held = LabelledRows([], train.label_names), LabelledRows([], train.label_names)
+    kept.skipped = train.skipped
+    for key, row in zip(keys, train.rows, strict=True):
+        (held if places[groups[key]] < held_groups else kept).rows.append(row)
+    if not kept.rows or not held.rows:
+        raise DataError(
+            f"data.validation_fraction: {len(keys)} rows with {len(groups)} different values "
+            f"of {splits_by} cannot be divided; give data.validation"
+        )
+    return kept, held
+
+
+def _group(row: Row, splits_by: str, truth: set[str]) -> str:
+    """Return a name for the rows that stay together."""
+    given = {name: value for name, value in row.values.items() if value is not None}
+    others = {name: value for name, value in given.items() if name not in truth}
+    return json.dumps(given.get(splits_by, others), ensure_ascii=False)
+
+
+def _is_file(source: str) -> bool:
+    return Path(source).expanduser().is_file()
+
+
+_SHOWN_LABELS = 8
+
+
+def report_split(split: LabelledRows, encoded: EncodedRows, head: Head) -> list[ReportRow]:
+    """Return rows, sequences, tokens, labels and what was left out or cut, each with its figure."""
+    lengths = np.diff(encoded.offsets)
+    report = [
+        ("rows", f"{len(split.rows):,}"),
+        ("sequences", f"{len(lengths):,}"),
+        ("tokens", f"{lengths.sum():,} (longest {lengths.max()})"),
+    ]
+    counts = Counter(label for row in split.rows for label in head.labels_of(row))
+    if counts:
+        shown = [f"{name} {count:,}" for name, count in counts.most_common(_SHOWN_LABELS)]
+        more = [f"{len(counts) - _SHOWN_LABELS} more"] if len(counts) > len(shown) else []
+        report.append(("labels", ", ".join(shown + more)))
+    cut = encoded.truncated
+    if cut.any():
+        report.append(("truncated", f"{(cut > 0).sum():,} sequences, {cut.sum():,} tokens"))
+    report += [(f"left out: {reason}", f"{n:,} rows") for reason, n in split.skipped.items()]
+    report += [(note, f"{number:,}") for note, number in encoded.notes.items()]
+    return report
+
+
+def fingerprint(rows: Sequence[Row]) -> str:
+    """Return a SHA-256 of the values of all rows, in hexadecimal."""
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(json.dumps(dict(row.values), sort_keys=True, default=str).encode() + b"\n")
+    return digest.hexdigest()

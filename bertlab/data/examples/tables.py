@@ -1,0 +1,195 @@
+"""Tables as raw rows: TSV, CSV, JSON lines, JSON, and plain lines of text.
+
+In TSV a tab parts columns and quotes are ordinary characters, as GLUE's files need it. CSV is that
+of RFC 4180: quoted cells may hold commas, quotes and line breaks.
+"""
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from bertlab.api.examples import Column
+from bertlab.api.source import RawRows, holds_no_rows
+from bertlab.data.text_files import name_of, numbered, read_lines
+from bertlab.errors import DataError
+
+Cells = Iterator[tuple[int, list[str]]]
+HasHeader = Callable[[list[str]], bool]
+
+
+def read_tsv(path: str, has_header: HasHeader, skip_ragged: bool = False) -> RawRows:
+    """Read tab-parted columns.
+
+    Args:
+        path: the file, or ``-``.
+        has_header: tells from the cells of the first line whether they name the columns.
+        skip_ragged: leave out, and count, rows with more or fewer cells than the first line.
+
+    Raises:
+        DataError: not readable, empty, or a row of another length; the file and line are named.
+    """
+    cells = ((number, line.split("\t")) for number, line in numbered(read_lines(path)))
+    return _table(path, cells, has_header, "tab-parted", skip_ragged)
+
+
+def read_csv(path: str, has_header: HasHeader) -> RawRows:
+    """Read comma-parted columns with quotes as in RFC 4180; arguments and errors as above."""
+    return _table(path, _csv_cells(path), has_header, "comma-parted", skip_ragged=False)
+
+
+def _csv_cells(path: str) -> Cells:
+    reader = csv.reader((f"{line}\n" for line in read_lines(path)), strict=True)
+    start = 1
+    try:
+        for row in reader:
+            if row:
+                yield start, row
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(
+            f"{name_of(path)}:{start}: malformed CSV in the row that begins here ({error}); "
+            "a cell with quotes, commas or line breaks is written in double quotes, and a double "
+            "quote in it twice; a file parted by tabs is format tsv"
+        ) from None
+
+
+def _table(
+    path: str, cells: Cells, has_header: HasHeader, parted: str, skip_ragged: bool
+) -> RawRows:
+    name = name_of(path)
+    first = next(cells, None)
+    if first is None:
+        raise holds_no_rows(name)
+    width = len(first[1])
+    if has_header(first[1]):
+        columns = tuple(first[1])
+        twice = [column for column, count in Counter(columns).items() if column and count > 1]
+        if twice:
+            raise DataError(f"{name}:{first[0]}: the header names column {twice[0]!r} twice")
+        first_row = next(cells, None)
+        if first_row is None:
+            raise DataError(f"{name}: holds no rows but the header; leave it out or fill it")
+    else:
+        columns = tuple(map(str, range(width)))
+        first_row = first
+    cells = chain([first_row], cells)
+    raw = RawRows(name, columns, iter(()))
+
+    def rows() -> Iterator[tuple[str, Mapping[str, Any]]]:
+        for number, row in cells:
+            if len(row) == width:
+                yield f"{name}:{number}", dict(zip(columns, row, strict=True))
+            elif skip_ragged:
+                raw.skipped["another number of columns than the header"] += 1
+            else:
+                raise DataError(
+                    f"{name}:{number}: found {len(row)} {parted} column{'s'[: len(row) != 1]}, "
+                    f"expected {width} as in line {first[0]}; mend the row"
+                )
+
+    raw.rows = rows()
+    return raw
+
+
+def read_json_lines(path: str) -> RawRows:
+    """Read a JSON object a line; lines that are blank are passed over.
+
+    Raises:
+        DataError: not readable, empty, or not JSON; the file and line are named.
+    """
+    name = name_of(path)
+    rows = (
+        (f"{name}:{number}", parse_json(line, name, number, "one object a line"))
+        for number, line in enumerate(read_lines(path), 1)
+        if line and not line.isspace()
+    )
+    return _objects(name, rows)
+
+
+def read_json(path: str) -> RawRows:
+    """Read one JSON array of objects, or an object a line; errors as above."""
+    lines = list(read_lines(path))
+    start = next((line.lstrip() for line in lines if line.strip()), "")
+    if not start.startswith("["):
+        return read_json_lines(path)
+    found = parse_json("\n".join(lines), path, 1, "one array of objects")
+    rows = ((f"{path}: row {number}", row) for number, row in enumerate(found, 1))
+    return _objects(path, rows)
+
+
+def parse_json(text: str, name: str, first_line: int, expected: str) -> Any:  # noqa: ANN401
+    """Parse JSON that begins in a line of a file; ``expected`` says what should be there.
+
+    Raises:
+        DataError: names the line and column where it stops being JSON.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        line, reason = first_line + error.lineno - 1, f"{error.msg}, column {error.colno}"
+    except RecursionError:
+        line, reason = first_line, "nested too deep"
+    except ValueError as error:  # a number of thousands of digits
+        line, reason = first_line, str(error).partition(";")[0]
+    raise DataError(f"{name}:{line}: malformed JSON ({reason}); expected {expected}")
+
+
+def _objects(name: str, found: Iterator[tuple[str, Any]]) -> RawRows:
+    def checked() -> Iterator[tuple[str, Mapping[str, Any]]]:
+        for where, row in found:
+            if not isinstance(row, dict):
+                raise DataError(
+                    f"{where}: found {type(row).__name__} {str(row)[:40]!r}, expected a JSON "
+                    "object with the columns as keys"
+                )
+            yield where, row
+
+    rows = checked()
+    first = next(rows, None)
+    if first is None:
+        raise holds_no_rows(name)
+    return RawRows(name, tuple(first[1]), chain([first], rows), rows_vary=True)
+
+
+def read_text(path: str, wanted: Sequence[Column]) -> RawRows:
+    """Read new text without truth: a row a line.
+
+    The line is the text; where the head reads several texts they are parted by tabs, in the head's
+    order; where it reads words these are parted by spaces.
+
+    Raises:
+        DataError: not readable, empty, another number of texts, or the head needs more than texts.
+    """
+    name = name_of(path)
+    needed = [column for column in wanted if column.required and not column.is_truth]
+    columns = tuple(column.name for column in needed)
+    if any(column.kind not in ("text", "texts") for column in needed) or (
+        len(needed) != 1 and any(column.kind != "text" for column in needed)
+    ):
+        raise DataError(
+            f"{name}: plain text cannot hold what is read here ({', '.join(columns)}); "
+            "give JSON lines (.jsonl) with these keys"
+        )
+    lines = numbered(read_lines(path))
+    first = next(lines, None)
+    if first is None:
+        raise holds_no_rows(name)
+
+    def rows() -> Iterator[tuple[str, Mapping[str, Any]]]:
+        for number, line in chain([first], lines):
+            where = f"{name}:{number}"
+            if needed[0].kind == "texts":
+                yield where, {columns[0]: line.split()}
+                continue
+            cells = [line] if len(needed) == 1 else line.split("\t")
+            if len(cells) != len(needed):
+                raise DataError(
+                    f"{where}: found {len(cells)} tab-parted text{'s'[: len(cells) != 1]}, "
+                    f"expected {len(needed)}: {', '.join(columns)}"
+                )
+            yield where, dict(zip(columns, cells, strict=True))
+
+    return RawRows(name, columns, rows())

@@ -1,0 +1,319 @@
+"""The DataModule of fine-tuning: labelled rows for one head."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bertlab.api.examples import LabelledRows, Labels, Row
+from bertlab.api.head import Head
+from bertlab.api.task import Task
+from bertlab.data.examples.encoded import EncodedRows, RowStream, encode_rows
+from bertlab.data.examples.source import FORMATS, read_rows, stream_rows
+from bertlab.data.examples.splits import (
+    check_truth,
+    evaluation_splits,
+    fingerprint,
+    hold_out,
+    locate_split,
+    report_split,
+    train_split,
+)
+from bertlab.data.inputs import READ_AHEAD, InputRows
+from bertlab.data.loader import StepLoader
+from bertlab.data.module import EVALUATION_SEED, ReportRow, TaskData, check_at_least, check_fraction
+from bertlab.errors import ConfigError, DataError, nearest
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+
+
+class LabelledData(TaskData):
+    """Packed batches from labelled rows.
+
+    Args:
+        source: where all splits come from: ``hf:NAME`` or ``hf:NAME/CONFIG`` of ``datasets``, a
+            folder of split files, ``python-english:NAME``, or one file. Leave it out where
+            ``train``, ``validation`` and ``test`` are files.
+        train: split of ``source`` or file to train on.
+        validation: split or file to evaluate on while training; or several, by name. Where there
+            is none, ``validation_fraction`` of the training rows is held out.
+        test: split or file for ``bertlab test``; or several, by name.
+        columns: the source's column for each of the head's, for example
+            ``{text_a: question, label: ok}``; numbers (from 0) for files without a header.
+        format: of files; ``auto`` goes by the ending.
+        label_names: a name for each class as the source writes it, for example ``{0: no, 1: yes}``;
+            or all classes in their order, of which training rows may lack some.
+        validation_fraction: share of the training rows to hold out.
+        tokenizer: ``vocab.txt``, ``tokenizer.json`` or a folder with one; if not given, that of
+            ``model.init_from``.
+        max_seq_length: longest sequence in tokens, special tokens included.
+        batch_size: sequences (multiple choice: rows) in an optimiser step, over all devices and
+            accumulated batches.
+        group_by_length: batches of sequences of about one length, as in Hugging Face's Trainer.
+        num_workers: processes that make batches ahead of the device; 0 makes them in line.
+        input: for ``bertlab predict``: a file of rows, labelled or not; ``-`` is standard input.
+        input_format: of that file; ``auto`` goes by the ending, standard input is JSON lines.
+        seed: of the order of rows; linked to ``seed_everything``.
+    """
+
+    def __init__(
+        self,
+        source: str | None = None,
+        train: str | None = None,
+        validation: str | dict[str, str] | None = None,
+        test: str | dict[str, str] | None = None,
+        columns: dict[str, str | int | list[str]] | None = None,
+        format: str = "auto",
+        label_names: list[str] | dict[str, str] | None = None,
+        validation_fraction: float = 0.1,
+        tokenizer: str | None = None,
+        max_seq_length: int = 128,
+        batch_size: int = 32,
+        group_by_length: bool = False,
+        num_workers: int = 0,
+        input: str | None = None,
+        input_format: str = "auto",
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.source = source
+        self.train_split = train
+        self.validation_split = validation
+        self.test_split = test
+        self.columns: dict[str, str | list[str]] = {
+            name: str(given) if isinstance(given, int) else given
+            for name, given in (columns or {}).items()
+        }
+        self.format = format
+        self.label_names = label_names
+        self.validation_fraction = validation_fraction
+        self.tokenizer_path = tokenizer
+        self.max_seq_length = max_seq_length
+        self.batch_size = batch_size
+        self.group_by_length = group_by_length
+        self.num_workers = num_workers
+        self.input = input
+        self.input_format = input_format
+        self.seed = seed
+        self._check_settings()
+        self.tokenizer: WordPieceTokenizer | None = None
+        self.head_name = ""
+        self.head: Head | None = None
+        self.rows: dict[str, LabelledRows] = {}  # "train", and the evaluation sets by name
+        self.encoded: dict[str, EncodedRows] = {}
+        self.input_rows: InputRows | None = None
+        self._predicts_validation = False
+
+    def load_tokenizer(self) -> WordPieceTokenizer:
+        """Load ``tokenizer``."""
+        if self.tokenizer_path is None:
+            raise ConfigError(
+                "data.tokenizer: found none; expected --model.init_from with a pre-trained model, "
+                "or a tokenizer for an encoder from scratch"
+            )
+        return WordPieceTokenizer.load(Path(self.tokenizer_path))
+
+    def connect(self, tokenizer: WordPieceTokenizer, tasks: Mapping[str, Task]) -> None:
+        """Say which tokenizer encodes the rows and which head reads them.
+
+        Raises:
+            ConfigError: if ``columns`` names a column that the head does not have.
+        """
+        self.tokenizer = tokenizer
+        ((self.head_name, head),) = tasks.items()
+        assert isinstance(head, Head)
+        self.head = head
+        known = [column.name for column in head.columns]
+        for name in self.columns:
+            if name not in known:
+                raise ConfigError(
+                    f"data.columns: {self.head_name} has no column {name!r}{nearest(name, known)} "
+                    f"(it has: {', '.join(known)})"
+                )
+
+    def prepare(self, command: str) -> None:
+        """Read the splits that a command needs; learn the labels from the training rows.
+
+        Raises:
+            DataError: if a split cannot be read, or a row lacks the truth.
+        """
+        if self.rows:
+            return
+        validation = self._evaluation_splits(self.validation_split, "validation")
+        if command == "test":
+            wanted = self._evaluation_splits(self.test_split, "test")
+            if wanted is None:
+                raise ConfigError("data.test: found none, expected a split or file to score")
+            self.rows = {name: self._read(split, "test") for name, split in wanted.items()}
+        elif command == "validate" and validation is not None:
+            self.rows = {name: self._read(s, "validation") for name, s in validation.items()}
+        else:
+            assert self.head is not None
+            train = self._read(train_split(self.source, self.train_split), "train")
+            if validation is None:
+                splits_by = self.head.splits_by or self.head.columns[0].name
+                train, held_out = hold_out(
+                    train, self.validation_fraction, self.head.columns, splits_by
+                )
+                held_out_sets = {"": held_out}
+            else:
+                held_out_sets = {n: self._read(s, "validation") for n, s in validation.items()}
+            found = [label for row in train.rows for label in self.head.labels_of(row)]
+            self.labels = Labels.of(found, train.label_names) if found else None
+            self.rows = {"train": train, **held_out_sets} if command == "fit" else held_out_sets
+
+    def encode(self) -> None:
+        """Encode all rows that were read; the head is built by now."""
+        assert self.head is not None
+        assert self.tokenizer is not None
+        for name, split in self.rows.items():
+            if name not in self.encoded:
+                self.encoded[name] = encode_rows(
+                    self.head, split.rows, self.tokenizer, self.max_seq_length
+                )
+                if not len(self.encoded[name]):
+                    raise DataError(f"data: no row of {name or 'validation'} can be used")
+
+    def evaluation_rows(self) -> dict[str, Sequence[Row]]:
+        """Return the rows of each evaluation set by its name."""
+        return {name: split.rows for name, split in self.rows.items() if name != "train"}
+
+    @property
+    def first_evaluation(self) -> str:
+        """Name of the evaluation set that decides which checkpoint is best."""
+        splits = self._evaluation_splits(self.validation_split, "validation")
+        return next(iter(splits or {"": ""}))
+
+    def report_tables(self) -> list[tuple[str, list[ReportRow]]]:
+        """Return rows, sequences, tokens, labels and what was left out or cut, by split."""
+        assert self.head is not None
+        return [
+            (
+                f"labelled data: {name or 'validation'}",
+                report_split(self.rows[name], encoded, self.head),
+            )
+            for name, encoded in self.encoded.items()
+        ]
+
+    def facts(self) -> dict[str, Any]:
+        """Return a fingerprint and the number of rows of each split, and the labels."""
+        labels = None if self.labels is None else list(self.labels.names)
+        splits = {
+            name or "validation": {"rows": len(split.rows), "fingerprint": fingerprint(split.rows)}
+            for name, split in self.rows.items()
+        }
+        return {"data": splits, "labels": labels}
+
+    def sequences_per_step(self) -> int:
+        """Return ``batch_size``."""
+        return self.batch_size
+
+    def mean_lengths(self) -> tuple[float, float]:
+        """Return the mean tokens of a training sequence, and of an optimiser step."""
+        encoded = self.encoded["train"]
+        tokens = len(encoded.input_ids)
+        return tokens / (len(encoded.offsets) - 1), tokens / self.steps_per_epoch()
+
+    def steps_per_epoch(self) -> int:
+        """Return the optimiser steps that visit every training row once."""
+        return math.ceil(len(self.encoded["train"]) / self.batch_size)
+
+    def predict_validation(self) -> None:
+        """Let :meth:`predict_dataloader` give the rows of the first evaluation set."""
+        self._predicts_validation = True
+
+    def check_division(self, devices: int, accumulate: int) -> None:
+        """Also raise ConfigError if there are fewer rows than devices × accumulated batches."""
+        super().check_division(devices, accumulate)
+        units = len(self.encoded["train"])
+        if units // math.ceil(units / self.batch_size) < devices * accumulate:
+            raise ConfigError(
+                f"data: {units} training sequences cannot be divided over {devices} devices × "
+                f"{accumulate} accumulated batches"
+            )
+
+    def train_dataloader(self) -> StepLoader:
+        """Return the micro-batches of an epoch, which visits every row once.
+
+        Its steps are of equal size but for one, so that no last step is small.
+        """
+        grouping = self.batch_size if self.group_by_length else None
+        stream = RowStream(self.encoded["train"], self.head_name, self.seed, True, grouping)
+        return self.training_loader(stream, crosses_epochs=False)
+
+    def val_dataloader(self) -> list[StepLoader]:
+        """Return the evaluation sets."""
+        streams = [
+            RowStream(self.encoded[name], self.head_name, EVALUATION_SEED, training=False)
+            for name in self.evaluation_rows()
+        ]
+        return [self.evaluation_loader(stream, len(stream)) for stream in streams]
+
+    def test_dataloader(self) -> list[StepLoader]:
+        """Return the test sets."""
+        return self.val_dataloader()
+
+    def predict_dataloader(self) -> StepLoader:
+        """Return the rows of ``input``, read while they are predicted, in their order.
+
+        Raises:
+            ConfigError: if there is no input.
+            DataError: if it cannot be read.
+        """
+        assert self.head is not None
+        assert self.tokenizer is not None
+        if self._predicts_validation:
+            rows = iter(self.rows[self.first_evaluation].rows)
+        elif self.input is None:
+            raise ConfigError("data.input: found none, expected a file of rows, or - for stdin")
+        else:
+            rows = stream_rows(self.input, self.columns, self.input_format, self.head.columns)
+        self.input_rows = InputRows(
+            rows,
+            self.head,
+            self.head_name,
+            self.tokenizer,
+            self.max_seq_length,
+            read_ahead=1 if self.input == "-" else READ_AHEAD,  # who types wants to see
+        )
+        return StepLoader(self.input_rows, 1)
+
+    def take_row(self, number: int) -> Row:
+        """Return a row that is being predicted, and forget it."""
+        assert self.input_rows is not None
+        return self.input_rows.take(number)
+
+    def has_sequences(self, number: int) -> bool:
+        """Return whether a row of ``input`` is in a batch."""
+        assert self.input_rows is not None
+        return self.input_rows.has_sequences(number)
+
+    def rows_taken_in(self) -> int:
+        """Return how many rows of ``input`` have been read."""
+        return 0 if self.input_rows is None else self.input_rows.taken_in
+
+    def _evaluation_splits(
+        self, given: str | dict[str, str] | None, default: str
+    ) -> dict[str, str] | None:
+        return evaluation_splits(self.source, self.train_split, given, default)
+
+    def _read(self, split: str, role: str) -> LabelledRows:
+        assert self.head is not None
+        location, name = locate_split(split, self.source, role)
+        read = read_rows(
+            location, name, self.columns, self.format, self.head.columns, self.label_names
+        )
+        check_truth(read.rows, self.head.columns, role)
+        return read
+
+    def _check_settings(self) -> None:
+        check_at_least("max_seq_length", self.max_seq_length, 1)
+        check_at_least("batch_size", self.batch_size, 1)
+        check_at_least("num_workers", self.num_workers, 0)
+        check_fraction("validation_fraction", self.validation_fraction)
+        for name in ("format", "input_format"):
+            found = getattr(self, name)
+            if found not in FORMATS:
+                raise ConfigError(
+                    f"data.{name}: found {found!r}{nearest(found, FORMATS)} "
+                    f"(there are: {', '.join(FORMATS)})"
+                )

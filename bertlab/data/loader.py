@@ -1,0 +1,245 @@
+"""From stateless samples to the batches of each optimiser step."""
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from dataclasses import dataclass
+from types import FrameType
+from typing import Protocol
+
+import numpy as np
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from bertlab.api.batch import IntArray, PackedBatch, PackedSequences
+from bertlab.api.rng import CounterRNG
+from bertlab.api.task import Objective
+from bertlab.data.sampling.sampler import SequenceSampler
+from bertlab.errors import LostProcessError
+
+_SECONDS_TO_SAVE = 30
+
+
+class Stream(Protocol):
+    """An endless stream of sequences; what stands at a position never changes."""
+
+    def __len__(self) -> int:
+        """Positions in an epoch."""
+
+    def batch(self, positions: IntArray) -> tuple[PackedBatch, dict[str, int]]:
+        """Return what stands at ``positions`` ``(k,)``, and the predictions by task."""
+
+    def describe(self, positions: IntArray) -> str:
+        """Return words by which what stands at ``positions`` ``(k,)`` can be found again."""
+
+
+@dataclass
+class SequenceStream:
+    """An endless stream of labelled sequences; the g-th is a pure function of the seed and g.
+
+    Attributes:
+        sampler: makes text, pairs, layout and lengths.
+        objectives: label and corrupt what the sampler made, by config name.
+        seed: of the objectives' draws.
+        training: False freezes the stream at epoch 0 and asks for evaluation labels.
+    """
+
+    sampler: SequenceSampler
+    objectives: Mapping[str, Objective]
+    seed: int
+    training: bool
+
+    def __len__(self) -> int:
+        """Sequences in an epoch."""
+        return len(self.sampler)
+
+    def batch(self, positions: IntArray) -> tuple[PackedBatch, dict[str, int]]:
+        """Return the sequences at stream ``positions`` ``(B,)``, and the predictions by task."""
+        epochs, indices = np.divmod(positions, len(self.sampler))
+        sequences = self.sampler.sample(epochs, indices)
+        prepare_sequences(sequences, self.objectives, self.seed, self.training)
+        return sequences.to_batch(), sequences.counts
+
+    def describe(self, positions: IntArray) -> str:
+        """Return the sequences' numbers in their epoch; seed, epoch and number say all of one."""
+        epochs, indices = np.divmod(positions, len(self.sampler))
+        first, last = f"{indices[0]} (epoch {epochs[0]})", f"{indices[-1]} (epoch {epochs[-1]})"
+        return f"sequences {first} to {last} of seed {self.seed}"
+
+
+def prepare_sequences(
+    sequences: PackedSequences, objectives: Mapping[str, Objective], seed: int, training: bool
+) -> None:
+    """Let every objective label (and corrupt) a batch.
+
+    Whatever the order in the config, text is moved first and overwritten last: all others see the
+    words that the corpus has.
+
+    Args:
+        sequences: written to.
+        objectives: by config name.
+        seed: of their draws.
+        training: False asks for evaluation labels.
+    """
+    in_order = sorted(
+        objectives.items(),
+        key=lambda item: (not item[1].rearranges_input, item[1].corrupts_input),
+    )
+    for name, objective in in_order:
+        rng = CounterRNG(seed, f"objective/{name}")
+        sequences.counts[name] = objective.prepare(sequences, rng, training)
+
+
+@dataclass
+class StepDataset(Dataset[list[PackedBatch]]):
+    """Maps an optimiser step to the micro-batches that one device accumulates for it.
+
+    Attributes:
+        stream: where sequences come from.
+        batch_size: positions of one optimiser step, over all devices and accumulated batches.
+        accumulate: micro-batches that a device accumulates in a step.
+        rank: this device, from 0 to ``world_size - 1``.
+        world_size: number of devices.
+        length: number of positions to stop after; None for an endless stream.
+        steps_per_epoch: None: steps go on from one epoch into the next. Else each epoch is divided
+            into so many steps, equal but for one position.
+    """
+
+    stream: Stream
+    batch_size: int
+    accumulate: int = 1
+    rank: int = 0
+    world_size: int = 1
+    length: int | None = None
+    steps_per_epoch: int | None = None
+
+    def __getitem__(self, step: int) -> list[PackedBatch]:
+        """Return the micro-batches of an optimiser step; each counts the predictions of all."""
+        parts = np.array_split(self.positions(step), self.world_size * self.accumulate)
+        mine = parts[self.rank * self.accumulate : (self.rank + 1) * self.accumulate]
+        made = [self.stream.batch(part) for part in mine if len(part)]
+        names = made[0][1] if made else ()
+        window = {name: sum(counts[name] for _, counts in made) for name in names}
+        for batch, _ in made:
+            batch.window_counts = window
+        return [batch for batch, _ in made]
+
+    def positions(self, step: int) -> IntArray:
+        """Return the stream positions of an optimiser step, over all devices."""
+        if self.steps_per_epoch is not None:
+            epoch, step = divmod(step, self.steps_per_epoch)
+            size, steps = len(self.stream), self.steps_per_epoch
+            return epoch * size + np.arange(step * size // steps, (step + 1) * size // steps)
+        stop = (step + 1) * self.batch_size
+        return np.arange(
+            step * self.batch_size, stop if self.length is None else min(stop, self.length)
+        )
+
+
+class StepSampler(Sampler[int]):
+    """Yields the optimiser steps of the current epoch that are still to be done.
+
+    Args:
+        steps_per_epoch: optimiser steps in one epoch.
+        steps_done: returns the optimiser steps that the run has done; read when an epoch starts,
+            so that a resumed run goes on in the middle of an epoch.
+    """
+
+    def __init__(self, steps_per_epoch: int, steps_done: Callable[[], int]) -> None:
+        self.steps_per_epoch = steps_per_epoch
+        self.steps_done = steps_done
+
+    def __iter__(self) -> Iterator[int]:
+        done = self.steps_done()
+        epoch_end = (done // self.steps_per_epoch + 1) * self.steps_per_epoch
+        yield from range(done, epoch_end)
+
+    def __len__(self) -> int:
+        return self.steps_per_epoch
+
+
+def outlive_sigterm(worker: int) -> None:
+    """Let a data worker go on for half a minute after a SIGTERM.
+
+    Schedulers send it to all processes at once, and the one that trains has a step to finish and a
+    checkpoint to write.
+    """
+    del worker
+    if hasattr(signal, "alarm"):
+        signal.signal(signal.SIGTERM, _die_later)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+
+
+@contextlib.contextmanager
+def _sigterm_held() -> Iterator[None]:
+    """Hold a SIGTERM back here, and in workers started here until they can outlive it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _die_later(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    signal.alarm(_SECONDS_TO_SAVE)
+
+
+class StepLoader:
+    """Iterates over the micro-batches of one epoch, built a whole optimiser step at a time.
+
+    Args:
+        loader: yields the list of micro-batches of a step.
+        batches_per_step: micro-batches in a step.
+    """
+
+    def __init__(
+        self,
+        loader: Iterable[list[PackedBatch]],
+        batches_per_step: int,
+    ) -> None:
+        self.loader = loader
+        self.batches_per_step = batches_per_step
+
+    def __iter__(self) -> Iterator[PackedBatch]:
+        with _sigterm_held():
+            steps = iter(self.loader)
+        batches = self._next(steps)
+        while batches is not None:
+            # Who reads no further than the last batch would leave workers waiting: they end here.
+            following = self._next(steps) if self._workers else None
+            yield from batches
+            batches = following if self._workers else self._next(steps)
+
+    @property
+    def _workers(self) -> int:
+        return self.loader.num_workers if isinstance(self.loader, DataLoader) else 0
+
+    def _next(self, steps: Iterator[list[PackedBatch]]) -> list[PackedBatch] | None:
+        """Return the next step's micro-batches, None at the end.
+
+        Raises:
+            LostProcessError: a worker went while it handed over a batch. (If it went at another
+                moment, PyTorch raises a RuntimeError that says so.)
+        """
+        try:
+            return next(steps, None)
+        except (ConnectionError, EOFError) as error:
+            if not self._workers or "in DataLoader worker process" in str(error):  # raised in there
+                raise
+            said = str(error) or "its pipe is closed"
+            raise LostProcessError(f"a data worker is gone ({said})") from error
+
+    def __len__(self) -> int:
+        if not isinstance(self.loader, Sized):
+            raise TypeError("how many batches there are is not known before")
+        return len(self.loader) * self.batches_per_step
+
+    def state_dict(self) -> dict[str, int]:
+        """Return nothing: the place in the stream follows from the number of optimiser steps."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Do nothing; tells Lightning that this loader resumes in the middle of an epoch."""

@@ -1,0 +1,193 @@
+"""What the command line asks of a DataModule, be it of pre-training or of labelled rows.
+
+Checks of settings that the DataModules share.
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningDataModule
+from torch.utils.data import DataLoader
+
+from bertlab.api.batch import IntArray, PackedBatch
+from bertlab.api.examples import Labels, Row
+from bertlab.api.task import Task
+from bertlab.data.loader import StepDataset, StepLoader, StepSampler, Stream, outlive_sigterm
+from bertlab.errors import ConfigError
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+
+# what is held out, and its masks, are the same for every seed, so that runs can be compared
+EVALUATION_SEED = 15
+
+ReportRow = tuple[str, str]
+
+
+class TaskData(LightningDataModule):
+    """Data for tasks: connected to them first, then prepared, then encoded.
+
+    Attributes:
+        max_seq_length: longest sequence in tokens, special tokens included.
+        tokenizer_path: of ``data.tokenizer``, if given.
+        num_workers: processes that make batches ahead of the device.
+        labels: the classes, known from :meth:`prepare` on; None if the task has none.
+    """
+
+    max_seq_length: int
+    tokenizer_path: str | None
+    num_workers: int
+    labels: Labels | None = None
+    _training_steps: StepDataset | None = None
+
+    @abstractmethod
+    def load_tokenizer(self) -> WordPieceTokenizer:
+        """Return the tokenizer of a run that takes none over from an earlier model."""
+
+    @abstractmethod
+    def connect(self, tokenizer: WordPieceTokenizer, tasks: Mapping[str, Task]) -> None:
+        """Say which tokenizer encodes the text and which tasks read it; check that they fit."""
+
+    @abstractmethod
+    def prepare(self, command: str) -> None:
+        """Read what ``fit``, ``validate`` or ``test`` needs, and learn from it what tasks need."""
+
+    def encode(self) -> None:
+        """Encode what was read; the tasks are built by now."""
+
+    @property
+    def token_counts(self) -> IntArray | None:
+        """``(vocab_size,)`` occurrences of each token in unlabelled training text."""
+        return None
+
+    def evaluation_rows(self) -> dict[str, Sequence[Row]]:
+        """Return the labelled rows of each evaluation set; a set that stands alone has no name."""
+        return {"": ()}
+
+    @property
+    def first_evaluation(self) -> str:
+        """Name of the evaluation set that decides which checkpoint is best."""
+        return ""
+
+    @abstractmethod
+    def report_tables(self) -> list[tuple[str, list[ReportRow]]]:
+        """Return tables about the data: a title, and names with values."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """Return what the manifest records of the data, JSON-ready."""
+
+    @abstractmethod
+    def sequences_per_step(self) -> int:
+        """Sequences (of some heads, rows) in an optimiser step."""
+
+    @abstractmethod
+    def mean_lengths(self) -> tuple[float, float]:
+        """Return the mean tokens of a training sequence, and of an optimiser step."""
+
+    @abstractmethod
+    def steps_per_epoch(self) -> int:
+        """Return the optimiser steps in which training sees each chunk of text or row once."""
+
+    def predict_validation(self) -> None:
+        """Let :meth:`predict_dataloader` give the validation rows.
+
+        Raises:
+            ConfigError: if there are none: pre-training has no labelled rows.
+        """
+        raise ConfigError("keep_predictions: pre-training has no rows to predict, expected a head")
+
+    def check_division(self, devices: int, accumulate: int) -> None:
+        """Raise ConfigError if a step has fewer sequences than devices × accumulated batches."""
+        size = self.sequences_per_step()
+        if size < devices * accumulate:
+            raise ConfigError(
+                f"data.batch_size: {size} sequences cannot be divided over {devices} devices × "
+                f"{accumulate} accumulated batches; raise it or lower "
+                "trainer.accumulate_grad_batches"
+            )
+
+    @abstractmethod
+    def take_row(self, number: int) -> Row:
+        """Return a row of the running prediction by the number that its batch gives."""
+
+    def has_sequences(self, number: int) -> bool:
+        """Return whether a row that is predicted on is in a batch; else it is empty."""
+        del number
+        return True
+
+    @abstractmethod
+    def rows_taken_in(self) -> int:
+        """Return how many rows the running prediction has read so far."""
+
+    def training_loader(self, stream: Stream, crosses_epochs: bool) -> StepLoader:
+        """Return the micro-batches of one epoch of a stream.
+
+        Args:
+            stream: of training sequences.
+            crosses_epochs: the last step goes on into the next epoch's first sequences, so that all
+                are whole. Else an epoch's steps are of equal size but for one sequence.
+        """
+        assert self.trainer is not None
+        trainer = self.trainer
+        batch_size = self.sequences_per_step()
+        steps = math.ceil(len(stream) / batch_size)
+        dataset = StepDataset(
+            stream,
+            batch_size=batch_size,
+            accumulate=trainer.accumulate_grad_batches,
+            rank=trainer.global_rank,
+            world_size=trainer.world_size,
+            steps_per_epoch=None if crosses_epochs else steps,
+        )
+        self._training_steps = dataset
+        sampler = StepSampler(steps, lambda: trainer.global_step)
+        return StepLoader(self._loader(dataset, sampler), trainer.accumulate_grad_batches)
+
+    def describe_step(self, step: int) -> str:
+        """Return words by which what an optimiser step trains on can be found again."""
+        assert self._training_steps is not None, "training_loader() comes first"
+        return self._training_steps.stream.describe(self._training_steps.positions(step))
+
+    def evaluation_loader(self, stream: Stream, length: int) -> StepLoader:
+        """Return a stream's first ``length`` sequences, in batches no larger than training's."""
+        assert self.trainer is not None
+        trainer = self.trainer
+        batch_size = math.ceil(self.sequences_per_step() / trainer.accumulate_grad_batches)
+        batch_size = max(trainer.world_size, batch_size)
+        dataset = StepDataset(
+            stream,
+            batch_size=batch_size,
+            rank=trainer.global_rank,
+            world_size=trainer.world_size,
+            length=length,
+        )
+        sampler = StepSampler(math.ceil(length / batch_size), lambda: 0)
+        return StepLoader(self._loader(dataset, sampler), 1)
+
+    def _loader(
+        self, dataset: StepDataset, sampler: StepSampler
+    ) -> "DataLoader[list[PackedBatch]]":
+        return DataLoader(
+            dataset,
+            sampler=sampler,
+            batch_size=None,
+            num_workers=self.num_workers,
+            worker_init_fn=outlive_sigterm,
+            pin_memory=self.trainer is not None
+            and self.trainer.strategy.root_device.type == "cuda",
+            generator=torch.Generator(),  # leaves the global one, which dropout draws from, alone
+        )
+
+
+def check_at_least(name: str, value: int | None, least: int) -> None:
+    """Raise ConfigError if the setting ``data.NAME`` is too small; None is fine."""
+    if value is not None and value < least:
+        raise ConfigError(f"data.{name}: found {value}, expected {least} or more")
+
+
+def check_fraction(name: str, value: float) -> None:
+    """Raise ConfigError if the setting ``data.NAME`` is not between 0 and 1."""
+    if not 0 < value < 1:
+        raise ConfigError(f"data.{name}: found {value}, expected between 0 and 1, both excluded")

@@ -1,0 +1,301 @@
+"""The DataModule of pre-training: a corpus, its held-out part, and text to predict on."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from bertlab.api.batch import IntArray
+from bertlab.api.examples import Row
+from bertlab.api.rng import CounterRNG
+from bertlab.api.task import Objective, Task
+from bertlab.data.corpus.corpus import Corpus, naming
+from bertlab.data.corpus.prepare import (
+    default_cache_dir,
+    open_prepared,
+    prepare_cached,
+    tokenizer_cached,
+)
+from bertlab.data.corpus.report import StoreReport
+from bertlab.data.corpus.store import TokenStore
+from bertlab.data.inputs import text_batches, text_row
+from bertlab.data.loader import SequenceStream, StepLoader
+from bertlab.data.module import EVALUATION_SEED, ReportRow, TaskData, check_at_least, check_fraction
+from bertlab.data.sampling.formats import SAMPLERS, InputFormat, build_sampler
+from bertlab.data.sampling.report import SamplingReport, report_sampling
+from bertlab.data.sampling.sampler import SequenceSampler, mean_sequence_length, split_documents
+from bertlab.errors import ConfigError, TokenizerError
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+
+
+class PretrainingData(TaskData):
+    """Packed batches from unlabelled text.
+
+    Args:
+        corpus: files, folders, ``hf:NAME`` of ``datasets``, ``python-english``, or the output of
+            ``bertlab prepare``.
+        corpus_format: how files are laid out; ``auto`` looks at each.
+        text_column: column that holds the text, for tabular sources.
+        errors: what to do about bytes that are not UTF-8.
+        language: for sentence splitting, where the text has no sentence marks.
+        tokenizer: ``vocab.txt``, ``tokenizer.json`` or a folder with one; if not given, that of
+            ``model.init_from``, else one is trained on the corpus.
+        vocab_size: size of a vocabulary that is trained.
+        lowercase: whether a vocabulary that is trained is uncased.
+        input_format: what a sequence is made of (RoBERTa's table 2): ``segment_pairs`` is BERT's.
+        max_seq_length: longest sequence in tokens, special tokens included.
+        short_sequence_probability: share of sequences that are shorter at random (app. A.2).
+        random_pair_share: share of pairs whose B is random (app. A.2: half); sentence-order
+            prediction wants 0.
+        batch_size: sequences in an optimiser step, over all devices and accumulated batches.
+        batch_tokens: instead of ``batch_size``: about so many tokens in an optimiser step.
+        validation_fraction: share of the corpus, in whole documents, that is held out.
+        validation_sequences: sequences of the held-out part to evaluate on.
+        num_workers: processes that make batches ahead of the device; 0 makes them in line.
+        prepare_workers: processes that tokenise the corpus.
+        cache_dir: where prepared corpora are kept; ``$BERTLAB_CACHE`` or ``~/.cache/bertlab``.
+        text: sentences for ``bertlab predict``, with ``[MASK]`` where a word is to be found.
+        text_pair: a second sentence for each, for next-sentence prediction.
+        seed: of sampling and masking; linked to ``seed_everything``.
+    """
+
+    def __init__(
+        self,
+        corpus: str | list[str] | None = None,
+        corpus_format: Literal["auto", "sentences", "document", "wikiextractor"] = "auto",
+        text_column: str = "text",
+        errors: Literal["strict", "replace"] = "strict",
+        language: str = "en",
+        tokenizer: str | None = None,
+        vocab_size: int = 30_000,
+        lowercase: bool = True,
+        input_format: InputFormat = "segment_pairs",
+        max_seq_length: int = 128,
+        short_sequence_probability: float = 0.1,
+        random_pair_share: float = 0.5,
+        batch_size: int | None = None,
+        batch_tokens: int | None = None,
+        validation_fraction: float = 0.02,
+        validation_sequences: int = 2000,
+        num_workers: int = 0,
+        prepare_workers: int = 1,
+        cache_dir: str | None = None,
+        text: str | list[str] | None = None,
+        text_pair: str | list[str] | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.corpus = Corpus(
+            sources=[corpus] if isinstance(corpus, str) else list(corpus or []),
+            format=corpus_format,
+            text_column=text_column,
+            errors=errors,
+            language=language,
+        )
+        self.tokenizer_path = tokenizer
+        self.vocab_size = vocab_size
+        self.lowercase = lowercase
+        self.input_format: InputFormat = input_format
+        self.max_seq_length = max_seq_length
+        self.short_sequence_probability = short_sequence_probability
+        self.random_pair_share = random_pair_share
+        self.batch_size = batch_size
+        self.batch_tokens = batch_tokens
+        self.validation_fraction = validation_fraction
+        self.validation_sequences = validation_sequences
+        self.num_workers = num_workers
+        self.prepare_workers = prepare_workers
+        self.cache_dir = Path(cache_dir) if cache_dir else default_cache_dir()
+        self.text = [text] if isinstance(text, str) else text
+        self.text_pair = [text_pair] if isinstance(text_pair, str) else text_pair
+        self.seed = seed
+        self._check_sizes()
+        self.objectives: Mapping[str, Objective] = {}
+        self.tokenizer: WordPieceTokenizer | None = None
+        self.store: TokenStore | None = None
+        self.train_sampler: SequenceSampler | None = None
+        self.validation_sampler: SequenceSampler | None = None
+
+    def load_tokenizer(self) -> WordPieceTokenizer:
+        """Load ``tokenizer``, or train one on the corpus unless that has been done before."""
+        if self.tokenizer_path:
+            return WordPieceTokenizer.load(Path(self.tokenizer_path))
+        self._check_corpus()
+        prepared = open_prepared(self.corpus)
+        if prepared is not None:
+            return prepared.tokenizer
+        return tokenizer_cached(self.corpus, self.vocab_size, self.lowercase, self.cache_dir)
+
+    def connect(self, tokenizer: WordPieceTokenizer, tasks: Mapping[str, Task]) -> None:
+        """Say which tokenizer encodes the text and which objectives label it.
+
+        Raises:
+            ConfigError: if an objective needs segment pairs and the input format has none.
+        """
+        self.tokenizer = tokenizer
+        self.objectives = {
+            name: task for name, task in tasks.items() if isinstance(task, Objective)
+        }
+        for name, objective in self.objectives.items():
+            if objective.requires_pairs and not SAMPLERS[self.input_format].has_pairs:
+                raise ConfigError(
+                    f"model.objectives.{name} needs pairs of segments, but data.input_format is "
+                    f"{self.input_format!r}; use 'segment_pairs' or 'sentence_pairs', or drop "
+                    f"{name} from model.objectives"
+                )
+
+    def prepare(self, command: str) -> None:
+        """Tokenise the corpus, unless that has been done before, and split off what is held out."""
+        del command
+        if self.store is not None:
+            return
+        assert self.tokenizer is not None, "connect() comes first"
+        self._check_corpus()
+        self.store = open_prepared(self.corpus) or prepare_cached(
+            self.corpus, self.tokenizer, self.cache_dir, workers=self.prepare_workers
+        )
+        if self.store.tokenizer.fingerprint != self.tokenizer.fingerprint:
+            raise TokenizerError(
+                f"data.corpus: {self.corpus.sources[0]} was prepared with another tokenizer than "
+                "this run's; prepare the text anew with this one"
+            )
+        split_rng = CounterRNG(EVALUATION_SEED, "validation split")
+        with naming(self.corpus):
+            train, held_out = split_documents(
+                np.diff(self.store.document_token_offsets), self.validation_fraction, split_rng
+            )
+            self.held_out_documents = held_out
+            self.train_sampler = self._sampler(train, self.seed)
+            self.validation_sampler = self._sampler(held_out, EVALUATION_SEED)
+
+    @cached_property
+    def reports(self) -> tuple[StoreReport, SamplingReport]:
+        """Return the figures of the corpus, and of the sequences that training will see."""
+        assert self.store is not None
+        assert self.tokenizer is not None
+        assert self.train_sampler is not None
+        text = (self.store.path / "report.json").read_text("utf-8")
+        sampling = report_sampling(
+            self.train_sampler,
+            self.objectives,
+            self.tokenizer.mask_id,
+            self.seed,
+        )
+        return StoreReport.from_json(text), sampling
+
+    @cached_property
+    def token_counts(self) -> IntArray:
+        """``(vocab_size,)`` occurrences of each token in the training part of the corpus."""
+        assert self.store is not None
+        counts = np.array(self.store.token_counts, dtype=np.int64)
+        for document in self.held_out_documents:
+            counts -= self.store.counts_of(document)
+        return counts
+
+    def report_tables(self) -> list[tuple[str, list[ReportRow]]]:
+        """Return the data report: the corpus, and the sequences that training will see."""
+        return [("training data", [row for report in self.reports for row in report.rows()])]
+
+    def facts(self) -> dict[str, Any]:
+        """Return the corpus' fingerprint and the figures of the reports."""
+        assert self.store is not None
+        return {
+            "corpus": self.store.metadata.corpus_fingerprint,
+            "data": {type(report).__name__: asdict(report) for report in self.reports},
+        }
+
+    def sequences_per_step(self) -> int:
+        """Sequences in an optimiser step; ``batch_tokens`` is divided by the mean length."""
+        if self.batch_tokens is None:
+            return 256 if self.batch_size is None else self.batch_size
+        assert self.train_sampler is not None
+        return max(1, round(self.batch_tokens / mean_sequence_length(self.train_sampler)))
+
+    def mean_lengths(self) -> tuple[float, float]:
+        """Return the mean tokens of a training sequence, and of an optimiser step."""
+        assert self.train_sampler is not None
+        length = mean_sequence_length(self.train_sampler)
+        return length, length * self.sequences_per_step()
+
+    def steps_per_epoch(self) -> int:
+        """Return the optimiser steps in which each chunk of text is seen once."""
+        assert self.train_sampler is not None
+        return math.ceil(len(self.train_sampler) / self.sequences_per_step())
+
+    def train_dataloader(self) -> StepLoader:
+        """Return the micro-batches of an epoch, which visits every chunk of text once.
+
+        The last step goes on into the next epoch's first sequences, so that all are whole.
+        """
+        assert self.train_sampler is not None
+        stream = SequenceStream(self.train_sampler, self.objectives, self.seed, training=True)
+        return self.training_loader(stream, crosses_epochs=True)
+
+    def val_dataloader(self) -> StepLoader:
+        """Return the held-out sequences, the same in every evaluation of every run."""
+        assert self.validation_sampler is not None
+        stream = SequenceStream(
+            self.validation_sampler, self.objectives, EVALUATION_SEED, training=False
+        )
+        return self.evaluation_loader(stream, min(self.validation_sequences, len(stream)))
+
+    def predict_dataloader(self) -> StepLoader:
+        """Return ``text`` (and ``text_pair``) in batches.
+
+        Raises:
+            ConfigError: if there is no text, the pairs do not match, or a text is too long.
+        """
+        assert self.tokenizer is not None
+        if not self.text:
+            raise ConfigError("data.text: found none, expected the text to predict on")
+        batches = text_batches(self.text, self.text_pair, self.tokenizer, self.max_seq_length)
+        return StepLoader(batches, 1)
+
+    def take_row(self, number: int) -> Row:
+        """Return a text, and its pair if there is one."""
+        assert self.text is not None
+        return text_row(self.text, self.text_pair, number)
+
+    def rows_taken_in(self) -> int:
+        """Return the number of texts."""
+        return len(self.text or ())
+
+    def _check_corpus(self) -> None:
+        if not self.corpus.sources:
+            raise ConfigError(
+                "data.corpus: found none; expected files, a folder, hf:NAME or python-english"
+            )
+
+    def _sampler(self, documents: IntArray, seed: int) -> SequenceSampler:
+        assert self.store is not None
+        assert self.tokenizer is not None
+        return build_sampler(
+            self.input_format,
+            store=self.store,
+            tokenizer=self.tokenizer,
+            documents=documents,
+            max_seq_length=self.max_seq_length,
+            short_sequence_probability=self.short_sequence_probability,
+            rng=CounterRNG(seed, "sampler"),
+            random_pair_share=self.random_pair_share,
+        )
+
+    def _check_sizes(self) -> None:
+        if "" in self.corpus.sources:
+            raise ConfigError("data.corpus: found an empty name, expected a file or folder")
+        if self.batch_size is not None and self.batch_tokens is not None:
+            raise ConfigError("data.batch_size and data.batch_tokens: give one of them, not both")
+        check_at_least("num_workers", self.num_workers, 0)
+        check_at_least("max_seq_length", self.max_seq_length, 1)
+        check_at_least("batch_size", self.batch_size, 1)
+        check_at_least("batch_tokens", self.batch_tokens, 1)
+        check_at_least("validation_sequences", self.validation_sequences, 1)
+        check_at_least("prepare_workers", self.prepare_workers, 1)
+        check_fraction("validation_fraction", self.validation_fraction)
+        for name in ("short_sequence_probability", "random_pair_share"):
+            if not 0 <= (found := getattr(self, name)) <= 1:
+                raise ConfigError(f"data.{name}: found {found}, expected between 0 and 1")

@@ -1,0 +1,1 @@
+"""The English that ships with Python: text and labelled examples without a download."""

@@ -1,0 +1,109 @@
+"""Where sequences of contiguous text start: a shifting grid of chunks, snapped to sentences."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bertlab.api.batch import IntArray
+from bertlab.api.rng import CounterRNG
+from bertlab.data.sampling.sampler import TokenArrays
+
+MIN_DOCUMENT_LENGTH = 8
+
+
+class ChunkGrid:
+    """Cuts texts of M tokens into ``ceil(M / L)`` chunks each; memory is O(texts), not O(chunks).
+
+    Every epoch shifts the grid of a text of several chunks by another amount. The shift ranges
+    over the slack ``n L - M``, and over at least 3/4 L: snapping by up to L/4 leaves gaps between
+    chunks, and the range makes sure that no token lies in a gap in every epoch.
+
+    Attributes:
+        lengths: ``(D,)`` tokens of each text.
+        chunk_length: L.
+        first_chunks: ``(D + 1,)`` number of each text's first chunk; the last is their total.
+    """
+
+    def __init__(self, lengths: IntArray, chunk_length: int, rng: CounterRNG) -> None:
+        """Count the chunks of texts of at least 2 tokens, for L at least 5."""
+        self.lengths = lengths
+        self.chunk_length = chunk_length
+        self.first_chunks = np.concatenate([[0], np.cumsum(-(-lengths // chunk_length))])
+        self._rng = rng.child("shift")
+
+    def __len__(self) -> int:
+        """Number of chunks of all texts."""
+        return int(self.first_chunks[-1])
+
+    def locate(self, epochs: IntArray, chunks: IntArray) -> tuple[IntArray, IntArray]:
+        """Return each chunk's text ``(B,)`` and its unsnapped start within the text ``(B,)``."""
+        texts = np.searchsorted(self.first_chunks, chunks, side="right") - 1
+        number = chunks - self.first_chunks[texts]
+        length, size = self.lengths[texts], self.chunk_length
+        slack = -length % size
+        margin = np.maximum(0, 3 * size // 4 - slack + 1) // 2
+        shift = self._rng.integers(slack + 2 * margin + 1, epochs, texts) - margin
+        latest = np.maximum(0, length - size // 2)  # pull a short last chunk back
+        starts = np.clip(number * size - shift, 0, latest)
+        return texts, np.where(number == 0, 0, starts)
+
+
+@dataclass(frozen=True)
+class TextPlaces:
+    """Finds sentence and word starts in the store.
+
+    Attributes:
+        store: the corpus.
+        continuation_mask: ``(V,)`` bool, ids that continue a word.
+        reach: farthest that a place is moved, in tokens.
+    """
+
+    store: TokenArrays
+    continuation_mask: npt.NDArray[np.bool_]
+    reach: int
+
+    def word_start(self, places: IntArray, ends: IntArray) -> IntArray:
+        """Return the first word start at or after ``places``, before ``ends``, within reach.
+
+        Where there is none, a place stays where it is. All arguments are ``(B,)``.
+        """
+        window = places[:, None] + np.arange(self.reach + 1)
+        tokens = np.asarray(self.store.tokens)
+        starts_word = ~self.continuation_mask[tokens[np.minimum(window, len(tokens) - 1)]]
+        starts_word &= window < ends[:, None]
+        return np.asarray(places + starts_word.argmax(axis=1))  # argmax of no True is 0
+
+    def sentence_start(self, places: IntArray, ends: IntArray) -> IntArray:
+        """Return the nearest sentence start before ``ends`` within reach, else the next word start.
+
+        A document starts a sentence, so that a place never leaves its document while ``ends`` is
+        at most the document's end. All arguments are ``(B,)``.
+        """
+        offsets = np.asarray(self.store.sentence_offsets)
+        following = np.searchsorted(offsets, places, side="right")
+        before, after = offsets[following - 1], offsets[following]
+        back = places - before
+        ahead = np.where(after < ends, after - places, self.reach + 1)
+        snapped = np.where(back <= ahead, before, after)
+        rows = np.flatnonzero(np.minimum(back, ahead) > self.reach)
+        if rows.size:
+            snapped[rows] = self.word_start(places[rows], ends[rows])
+        return snapped
+
+    def split(self, starts: IntArray, ends: IntArray, rng: CounterRNG, *key: IntArray) -> IntArray:
+        """Return a random sentence start strictly inside each span of two tokens or more.
+
+        Spans within one sentence are split at the word start after a random place, or at that
+        place where no word starts within reach. All arguments are ``(B,)``.
+        """
+        offsets = np.asarray(self.store.sentence_offsets)
+        first = np.searchsorted(offsets, starts, side="right")
+        inside = np.searchsorted(offsets, ends, side="left") - first
+        chosen = first + rng.integers(np.maximum(inside, 1), *key)
+        splits: IntArray = offsets[np.minimum(chosen, len(offsets) - 1)]
+        rows = np.flatnonzero(inside == 0)
+        if rows.size:
+            places = starts + 1 + rng.child("word").integers(ends - starts - 1, *key)
+            splits[rows] = self.word_start(places[rows], ends[rows])
+        return splits

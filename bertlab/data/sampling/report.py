@@ -1,0 +1,145 @@
+"""The part of the data report that depends on sampling: what the model will really see."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from bertlab.api.batch import PackedSequences
+from bertlab.api.rng import CounterRNG
+from bertlab.api.task import Objective
+from bertlab.data.corpus.store import TokenStore
+from bertlab.data.loader import prepare_sequences
+from bertlab.data.sampling.formats import build_sampler
+from bertlab.data.sampling.sampler import SequenceSampler
+from bertlab.objectives.masking import MaskingRecipe, TokenClasses, dynamic_draws, mask_tokens
+
+REPORT_SEQUENCES = 2000
+
+
+@dataclass(frozen=True)
+class SamplingReport:
+    """Figures of the first sequences of the training stream.
+
+    Attributes:
+        sequences: number of sequences looked at.
+        sequences_per_epoch: sequences in one pass over the training text.
+        documents_too_short: documents that the input format leaves out.
+        mean_length: tokens of a sequence, special tokens included.
+        padding_avoided: share of tokens that would be padding if every sequence were padded to
+            ``max_seq_length``.
+        next_sentence_share: share of pairs whose B follows A (paper: 50 %); None without pairs.
+        selected_share: share of the text's tokens that the masked LM predicts (paper: 15 %); None
+            without it.
+        masked_share: share of the predicted that became ``[MASK]`` (paper: 80 %).
+        random_share: share that became another token (paper: 10 %).
+        kept_share: share that stayed (paper: 10 %).
+    """
+
+    sequences: int
+    sequences_per_epoch: int
+    documents_too_short: int
+    mean_length: float
+    padding_avoided: float
+    next_sentence_share: float | None = None
+    selected_share: float | None = None
+    masked_share: float | None = None
+    random_share: float | None = None
+    kept_share: float | None = None
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return name and figure of each line to print."""
+        lines = [
+            ("sequences in an epoch", f"{self.sequences_per_epoch:,}"),
+            ("documents too short, left out", f"{self.documents_too_short:,}"),
+            ("mean length in tokens", f"{self.mean_length:.1f}"),
+            ("padding avoided", f"{self.padding_avoided:.1%}"),
+        ]
+        if self.next_sentence_share is not None:
+            lines.append(("pairs where B follows A", f"{self.next_sentence_share:.1%}"))
+        if self.selected_share is not None:
+            lines += [
+                ("tokens to predict", f"{self.selected_share:.2%}"),
+                (
+                    "of these [MASK] / random / kept",
+                    f"{self.masked_share:.1%} / {self.random_share:.1%} / {self.kept_share:.1%}",
+                ),
+            ]
+        return lines
+
+
+def report_sampling(
+    sampler: SequenceSampler,
+    objectives: Mapping[str, Objective],
+    mask_id: int,
+    seed: int,
+) -> SamplingReport:
+    """Sample the first sequences of epoch 0 as training will, and count.
+
+    Args:
+        sampler: of the training part.
+        objectives: by config name; one may overwrite the input.
+        mask_id: id of ``[MASK]``.
+        seed: of the objectives' draws.
+    """
+    sequences = _first_sequences(sampler)
+    prepare_sequences(sequences, objectives, seed, training=True)
+    return _count(sequences, sampler, mask_id)
+
+
+def paper_sampler(store: TokenStore, max_seq_length: int, seed: int) -> SequenceSampler:
+    """Return the paper's sampling (app. A.2) over all documents of a store."""
+    return build_sampler(
+        "segment_pairs",
+        store=store,
+        tokenizer=store.tokenizer,
+        documents=np.arange(len(store)),
+        max_seq_length=max_seq_length,
+        short_sequence_probability=0.1,
+        rng=CounterRNG(seed, "sampler"),
+    )
+
+
+def report_pretraining(store: TokenStore, max_seq_length: int) -> SamplingReport:
+    """Count how the paper's sampling and masking come out on a whole store, with seed 0."""
+    tokenizer = store.tokenizer
+    sampler = paper_sampler(store, max_seq_length, seed=0)
+    sequences = _first_sequences(sampler)
+    draws = dynamic_draws(sequences, CounterRNG(0, "objective/mlm"))
+    positions, labels = mask_tokens(sequences, MaskingRecipe(), TokenClasses.of(tokenizer), draws)
+    sequences.fields |= {"mlm_positions": positions, "mlm_labels": labels}
+    return _count(sequences, sampler, tokenizer.mask_id)
+
+
+def _first_sequences(sampler: SequenceSampler) -> PackedSequences:
+    indices = np.arange(min(REPORT_SEQUENCES, len(sampler)))
+    return sampler.sample(np.zeros_like(indices), indices)
+
+
+def _count(sequences: PackedSequences, sampler: SequenceSampler, mask_id: int) -> SamplingReport:
+    size = len(sequences.indices)
+    labels = sequences.fields.get("next_sentence_label")
+    return SamplingReport(
+        sequences=size,
+        sequences_per_epoch=len(sampler),
+        documents_too_short=sampler.documents_too_short,
+        mean_length=float(sequences.lengths.mean()),
+        padding_avoided=1 - len(sequences.input_ids) / (size * sampler.max_seq_length),
+        next_sentence_share=None if labels is None else float((labels == 0).mean()),
+        **_masking_shares(sequences, mask_id),
+    )
+
+
+def _masking_shares(sequences: PackedSequences, mask_id: int) -> dict[str, float]:
+    selected = sequences.fields.get("mlm_positions")
+    if selected is None or not len(selected):
+        return {}
+    before, after = sequences.fields["mlm_labels"], sequences.input_ids[selected]
+    masked = float((after == mask_id).mean())
+    kept = float((after == before).mean())
+    return {
+        "selected_share": len(selected) / int((sequences.corpus_offsets >= 0).sum()),
+        "masked_share": masked,
+        "random_share": 1 - masked - kept,
+        "kept_share": kept,
+    }

@@ -1,0 +1,262 @@
+"""What every input format shares: the sampler's contract, packing, and the held-out split.
+
+The sampler owns text stream, pairs, layout and lengths; objectives do not change them. A sequence
+is a pure function of (seed, epoch, index).
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from bertlab.api.batch import IntArray, PackedSequences
+from bertlab.api.rng import CounterRNG
+from bertlab.errors import ConfigError, CorpusError, TokenStoreError
+
+MIN_SEQUENCE_LENGTH = 8
+
+Fields = dict[str, npt.NDArray[np.generic]]
+
+
+class TokenArrays(Protocol):
+    """The flat arrays of a token store; no sentence is empty.
+
+    Attributes:
+        tokens: ``(N,)`` unsigned token ids of all documents, without special tokens.
+        sentence_offsets: ``(S + 1,)`` int64 offsets into ``tokens``.
+        document_offsets: ``(D + 1,)`` int64 offsets into sentences.
+        document_token_offsets: ``(D + 1,)`` int64 offsets into ``tokens``.
+    """
+
+    @property
+    def tokens(self) -> npt.NDArray[np.unsignedinteger[Any]]: ...  # noqa: D102
+    @property
+    def sentence_offsets(self) -> IntArray: ...  # noqa: D102
+    @property
+    def document_offsets(self) -> IntArray: ...  # noqa: D102
+    @property
+    def document_token_offsets(self) -> IntArray: ...  # noqa: D102
+
+
+class SpecialTokens(Protocol):
+    """What a sampler asks of the tokenizer.
+
+    Attributes:
+        cls_id: id of ``[CLS]``.
+        sep_id: id of ``[SEP]``.
+        continuation_mask: ``(V,)`` bool, True for ids that continue a word (``##``).
+    """
+
+    @property
+    def cls_id(self) -> int: ...  # noqa: D102
+    @property
+    def sep_id(self) -> int: ...  # noqa: D102
+    @property
+    def continuation_mask(self) -> npt.NDArray[np.bool_]: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Runs of contiguous text that sequences consist of, P of them in B sequences.
+
+    Attributes:
+        counts: ``(B,)`` number of pieces of each sequence, at least 1.
+        starts: ``(P,)`` place of the piece's first token in the store.
+        lengths: ``(P,)`` number of tokens.
+        token_types: ``(P,)`` 0 for segment A, 1 for segment B.
+    """
+
+    counts: IntArray
+    starts: IntArray
+    lengths: IntArray
+    token_types: IntArray
+
+
+def check_max_seq_length(max_seq_length: int) -> None:
+    """Raise ConfigError if sequences would have no room for special tokens and text."""
+    if max_seq_length < MIN_SEQUENCE_LENGTH:
+        raise ConfigError(
+            f"data.max_seq_length is {max_seq_length}, expected at least "
+            f"{MIN_SEQUENCE_LENGTH}: room for [CLS], two [SEP] and some text"
+        )
+
+
+class SequenceSampler(ABC):
+    """Turns (epoch, index) into a sequence of special tokens and text.
+
+    Attributes:
+        has_pairs: sequences have segments A and B and a ``next_sentence_label``.
+        documents_too_short: number of the given documents that the format cannot use.
+    """
+
+    has_pairs: ClassVar[bool]
+    documents_too_short: int
+
+    def __init__(
+        self,
+        store: TokenArrays,
+        tokenizer: SpecialTokens,
+        documents: IntArray,
+        max_seq_length: int,
+        short_sequence_probability: float,
+        rng: CounterRNG,
+        random_pair_share: float = 0.5,
+    ) -> None:
+        """Check the settings and index the documents.
+
+        Args:
+            store: the corpus as token ids.
+            tokenizer: ids of special tokens, and which ids continue a word.
+            documents: ids of the documents to read, those of one split.
+            max_seq_length: longest sequence in tokens, special tokens included.
+            short_sequence_probability: share of sequences with a random shorter target length.
+            rng: source of every random choice.
+            random_pair_share: share of pairs whose B is random; no effect without pairs.
+
+        Raises:
+            ConfigError: a setting is out of range.
+            CorpusError: the documents are too few or too short for the format.
+        """
+        check_max_seq_length(max_seq_length)
+        if not 0 <= short_sequence_probability <= 1:
+            raise ConfigError(
+                f"data.short_sequence_probability is {short_sequence_probability}, "
+                "expected a share from 0 to 1 (BERT: 0.1)"
+            )
+        if not 0 <= random_pair_share <= 1:
+            raise ConfigError(
+                f"data.random_pair_share is {random_pair_share}, expected a share from 0 to 1 "
+                "(BERT: 0.5)"
+            )
+        self.store = store
+        self.tokenizer = tokenizer
+        self.max_seq_length = max_seq_length
+        self.short_sequence_probability = short_sequence_probability
+        self.rng = rng
+        self.random_pair_share = random_pair_share
+        self.documents_too_short = len(documents) - self._index(documents)
+
+    @abstractmethod
+    def _index(self, documents: IntArray) -> int:
+        """Count the units (chunks, sentence pairs) of documents; return how many it can use.
+
+        Raises:
+            CorpusError: the documents are too few or too short for the format.
+        """
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of sequences N of an epoch."""
+
+    @abstractmethod
+    def _pieces(self, epochs: IntArray, units: IntArray) -> tuple[Pieces, Fields]:
+        """Return the text of sequences, and their fields, by unit (chunk or pair) of an epoch."""
+
+    def sample(self, epochs: IntArray, indices: IntArray) -> PackedSequences:
+        """Return the sequences with the given numbers; each does not depend on the others.
+
+        Args:
+            epochs: ``(B,)`` int64, each at least 0.
+            indices: ``(B,)`` int64 in [0, N). Every epoch has its own order of the same units.
+
+        Raises:
+            IndexError: an index is outside [0, N).
+            TokenStoreError: the store holds an id that the vocabulary has not.
+        """
+        if indices.size and not 0 <= indices.min() <= indices.max() < len(self):
+            raise IndexError(f"sequence index outside [0, {len(self)})")
+        units = self.rng.child("order").permute(indices, len(self), epochs)
+        try:
+            pieces, fields = self._pieces(epochs, units)
+        except IndexError:
+            self._check_ids(np.asarray(self.store.tokens), None)  # it may be the store's fault
+            raise
+        piece_first = np.zeros(len(pieces.starts), dtype=np.int64)  # 1: [CLS] stands before it
+        piece_first[np.cumsum(pieces.counts) - pieces.counts] = 1
+        widths = pieces.lengths + 1 + piece_first  # + 1: [SEP] stands behind it
+        ends = np.cumsum(widths)
+        cu_seqlens = np.concatenate([[0], ends[np.cumsum(pieces.counts) - 1]])
+        place = np.arange(cu_seqlens[-1])
+        offsets = place + np.repeat(pieces.starts - piece_first - (ends - widths), widths)
+        offsets[cu_seqlens[:-1]] = -1
+        offsets[ends - 1] = -1
+        input_ids = np.asarray(self.store.tokens)[offsets].astype(np.int64)
+        self._check_ids(input_ids, offsets)
+        input_ids[cu_seqlens[:-1]] = self.tokenizer.cls_id
+        input_ids[ends - 1] = self.tokenizer.sep_id
+        return PackedSequences(
+            input_ids=input_ids,
+            token_type_ids=np.repeat(pieces.token_types, widths),
+            position_ids=place - np.repeat(cu_seqlens[:-1], np.diff(cu_seqlens)),
+            cu_seqlens=cu_seqlens,
+            corpus_offsets=offsets,
+            epochs=np.array(epochs, dtype=np.int64),
+            indices=np.array(indices, dtype=np.int64),
+            fields=fields,
+        )
+
+    def _check_ids(self, ids: npt.NDArray[np.integer[Any]], offsets: IntArray | None) -> None:
+        """Refuse ids that the vocabulary has not; ``offsets`` say where they stand."""
+        vocab_size = len(self.tokenizer.continuation_mask)
+        if ids.size and ids.max() >= vocab_size:
+            place = ids.argmax() if offsets is None else offsets[ids.argmax()]
+            raise TokenStoreError(
+                f"tokens.npy of the corpus: damaged: id {ids.max()} at token {place}, but "
+                f"the vocabulary ends at {vocab_size - 1}; prepare the corpus again"
+            )
+
+    def _target_lengths(self, text_length: int, *key: IntArray) -> IntArray:
+        """Return ``text_length``, or for some sequences uniform in [2, text_length]."""
+        rng = self.rng.child("length")
+        short = rng.child("short").uniform(*key) < self.short_sequence_probability
+        return np.where(short, 2 + rng.integers(text_length - 1, *key), text_length)
+
+
+def mean_sequence_length(sampler: SequenceSampler, sample_size: int = 4096) -> float:
+    """Return the mean length in tokens of the first ``sample_size`` sequences of epoch 0."""
+    indices = np.arange(min(sample_size, len(sampler)))
+    return float(sampler.sample(np.zeros_like(indices), indices).lengths.mean())
+
+
+def split_documents(
+    document_lengths: IntArray, validation_fraction: float, rng: CounterRNG
+) -> tuple[IntArray, IntArray]:
+    """Split documents at random into training and held-out ones.
+
+    Held-out documents are a prefix of a random order whose share of tokens is nearest to the
+    fraction; documents that alone exceed the fraction stay in training as long as others suffice.
+
+    Args:
+        document_lengths: ``(D,)`` tokens of each document.
+        validation_fraction: share of tokens to hold out, between 0 and 1.
+        rng: chooses the order.
+
+    Returns:
+        Ids of training and of held-out documents, each sorted, at least 2 of each.
+
+    Raises:
+        ConfigError: the fraction is not between 0 and 1.
+        CorpusError: fewer than 4 documents have text.
+    """
+    if not 0 < validation_fraction < 1:
+        raise ConfigError(
+            f"data.validation_fraction is {validation_fraction}, expected a share between 0 and 1"
+        )
+    filled = np.flatnonzero(document_lengths > 0)
+    if len(filled) < 4:
+        raise CorpusError(
+            f"the corpus has {len(filled)} documents with text, expected at least 4 "
+            "(2 to train on, 2 held out): mark where documents end, with a blank line in plain text"
+        )
+    budget = validation_fraction * document_lengths.sum()
+    by_length = filled[np.argsort(document_lengths[filled], kind="stable")]
+    small = max(2, int(np.searchsorted(document_lengths[by_length], budget, side="right")))
+    candidates = by_length[:small]
+    candidates = candidates[np.argsort(rng.bits(candidates), kind="stable")]
+    totals = np.cumsum(document_lengths[candidates])
+    most = min(small, len(filled) - 2)
+    held_out = 2 + int(np.argmin(np.abs(totals[1:most] - budget)))
+    validation = np.sort(candidates[:held_out])
+    return np.setdiff1d(filled, validation), validation

@@ -1,0 +1,82 @@
+"""The data sources that bertlab brings: the Hugging Face hub, and Python's own English."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import cast
+
+from bertlab.api.source import DataSource, RawDocument, RawRows
+from bertlab.data.corpus.rows import load_hub_dataset, read_hub_dataset
+from bertlab.data.examples.hub import read_hub
+from bertlab.errors import CorpusError, DataError
+from bertlab.plugins.index import installed, load_class
+
+
+class HuggingFaceHub(DataSource):
+    """Data sets of the Hugging Face hub, by ``datasets``; no code of a data set is run.
+
+    ``hf:NAME[:CONFIG][:SPLIT]`` are documents, a row each; ``hf:NAME`` or ``hf:OWNER/NAME/CONFIG``
+    are labelled rows.
+    """
+
+    def documents(self) -> Iterator[RawDocument]:
+        """Yield the texts of ``text_column`` that are not empty."""
+        for source, text in read_hub_dataset(self.name, self.text_column):
+            if text and not text.isspace():
+                yield RawDocument(text, False, source)
+
+    def fingerprint(self) -> str:
+        """Return what ``datasets`` calls the fingerprint."""
+        fingerprint: str = load_hub_dataset(self.name)._fingerprint
+        return fingerprint
+
+    def raw_rows(self, split: str | None) -> RawRows:
+        """Return the rows, with the class names that the data set declares."""
+        return read_hub(self.name, split)
+
+
+class PythonEnglish(DataSource):
+    """The English that ships with Python, offline: ``help()`` topics and docstrings.
+
+    ``python-english`` are documents; ``python-english:packages`` and ``python-english:same_page``
+    are labelled rows.
+    """
+
+    def documents(self) -> Iterator[RawDocument]:
+        """Yield topics and modules, one sentence a line."""
+        from bertlab.data.python_english.documents import python_english_documents  # noqa: PLC0415
+
+        if self.argument:
+            raise CorpusError(f"{self.name}: these are labelled rows; the text is python-english")
+        for document in python_english_documents():
+            yield RawDocument("\n".join(document.sentences), True, document.source)
+
+    def raw_rows(self, split: str | None) -> RawRows:
+        """Return the rows of the task that the argument names."""
+        from bertlab.data.python_english import examples  # noqa: PLC0415
+
+        if split is None:
+            raise DataError(f"{self.name}: which split is not said; give train or validation")
+        checked_later = cast("examples.Split", split)
+        found = examples.read(self.argument, checked_later)
+        return RawRows(
+            f"{self.name} {split}",
+            tuple(found.rows[0].values),
+            ((row.where, row.values) for row in found.rows),
+            skipped=Counter(found.skipped),
+        )
+
+
+def is_source(location: str) -> bool:
+    """Whether a location names an installed source, perhaps with an argument."""
+    return location.partition(":")[0] in installed("source")
+
+
+def open_source(location: str) -> DataSource:
+    """Return the source that a location names.
+
+    Raises:
+        PluginError: it cannot be imported.
+    """
+    name, _, argument = location.partition(":")
+    source: DataSource = load_class("source", name, DataSource)(location, argument)
+    return source

@@ -1,0 +1,111 @@
+"""Dropout whose mask is cheap on a CPU, where torch draws it one element at a time.
+
+BERT's initialisation: N(0, 0.02) weights, zero biases, identity LayerNorm.
+
+An LSTM over sequences that are laid end to end, without padding them.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
+
+from bertlab.api.batch import PackedBatch, first_token, last_token
+
+LEVELS = 1 << 16  # a CPU's mask compares 16 random bits
+
+
+class Dropout(nn.Dropout):
+    """``nn.Dropout``, with :func:`dropout`."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the input with elements dropped in training, and as it is otherwise."""
+        return dropout(input, self.p) if self.training else input
+
+
+def dropout(values: Tensor, probability: float) -> Tensor:
+    """Set elements to 0 with a probability; scale the others so that the mean stays.
+
+    On a CPU the bits come from SFC64, seeded by torch's generator: the state of that alone decides
+    what is dropped. The probability is rounded to a multiple of 2^-16 there, the scale follows.
+
+    Args:
+        values: of any shape and floating dtype.
+        probability: 0 to 1.
+    """
+    if values.device.type != "cpu" or not 0 < probability < 1:
+        return F.dropout(values, probability)
+    noise: Tensor = dropout_noise(values, probability)
+    return values * noise
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]  # NumPy draws the bits
+def dropout_noise(values: Tensor, probability: float) -> Tensor:
+    """Return what dropout multiplies CPU ``values`` by: 0, or 1 over the share that is kept."""
+    dropped = min(max(round(probability * LEVELS), 1), LEVELS - 1)
+    seed = int(torch.randint(np.iinfo(np.int64).max, ()))
+    words = np.random.SFC64(seed).random_raw(-(-values.numel() // 4))
+    bits = torch.from_numpy(words.view(np.int16))[: values.numel()].view(values.shape)
+    threshold, scale = dropped - LEVELS // 2, LEVELS / (LEVELS - dropped)
+    if values.element_size() == bits.element_size():  # comparing to other dtypes takes 4 times that
+        pattern = int(torch.tensor(scale, dtype=values.dtype).view(torch.int16))
+        return torch.ge(bits, threshold, out=bits).mul_(pattern).view(values.dtype)
+    noise = torch.empty_like(values, memory_format=torch.contiguous_format)
+    return torch.ge(bits, threshold, out=noise).mul_(scale)
+
+
+def initialize(module: nn.Module, std: float) -> None:
+    """Initialise every layer below ``module`` in place, as BERT's code does.
+
+    Args:
+        module: Linear and Embedding weights become N(0, ``std``); biases become 0; LayerNorm
+            weights 1. The normal is not truncated, as in Hugging Face's port.
+        std: standard deviation, ``initializer_range`` in configs.
+    """
+    for layer in module.modules():
+        if isinstance(layer, nn.Linear | nn.Embedding):
+            nn.init.normal_(layer.weight, std=std)
+        if isinstance(layer, nn.LayerNorm):
+            nn.init.ones_(layer.weight)
+        if isinstance(layer, nn.Linear | nn.LayerNorm) and layer.bias is not None:
+            nn.init.zeros_(layer.bias)
+
+
+def packed_lstm(lstm: nn.LSTM, values: Tensor, lengths: Tensor) -> Tensor:
+    """Run an LSTM over each sequence of a batch on its own, from zero states.
+
+    It computes in the LSTM's own dtype, also under autocast, whose LSTM on CUDA takes float16
+    even where bfloat16 was asked for.
+
+    Args:
+        lstm: of input width F and output width D; D is twice ``hidden_size`` if bidirectional.
+        values: ``(T, F)`` inputs of B sequences, one after the other.
+        lengths: ``(B,)`` int64 lengths of the sequences, at least 1 each and T together.
+
+    Returns:
+        ``(T, D)`` outputs in the order of ``values``.
+    """
+    ranks = lengths.argsort(descending=True, stable=True).argsort()  # the longest first
+    starts = lengths.cumsum(0) - lengths
+    total = len(values)
+    sequence = torch.repeat_interleave(lengths, output_size=total)
+    step = torch.arange(total, device=values.device) - starts[sequence]
+    order = (step * len(lengths) + ranks[sequence]).argsort()  # all first tokens, all second, …
+    dtype = next(lstm.parameters()).dtype
+    with torch.autocast(values.device.type, enabled=False):
+        by_step = PackedSequence(values[order].to(dtype), step.bincount().cpu())
+        outputs: Tensor = lstm(by_step)[0].data
+    return torch.empty_like(outputs).index_copy(0, order, outputs)
+
+
+def final_states(tokens: Tensor, batch: PackedBatch) -> Tensor:
+    """Return ``(B, D)``: what either direction gives once it has read the whole sequence.
+
+    Args:
+        tokens: ``(T, D)`` outputs of a bidirectional LSTM: forward in the first half of D, backward
+            in the second.
+        batch: gives the borders of the B sequences.
+    """
+    forward, backward = tokens.chunk(2, dim=-1)
+    return torch.cat([last_token(forward, batch), first_token(backward, batch)], dim=-1)

@@ -1,0 +1,1 @@
+"""The LightningModule, its optimiser and its evaluation."""

@@ -1,0 +1,87 @@
+"""From names and arguments to a BertModule, for a command line or a checkpoint's config.
+
+``torch.compile`` for the layers of an encoder and the losses over its vocabulary.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch._dynamo
+from torch import nn
+from torchmetrics import Metric
+
+from bertlab.api.encoder import Encoder, layers_of
+from bertlab.api.head import Head
+from bertlab.api.task import Objective, Task
+from bertlab.errors import ConfigError
+from bertlab.objectives.cross_entropy import SummedCrossEntropy
+from bertlab.plugins.index import load_class
+
+Arguments = Mapping[str, Any]
+
+
+def build_tasks(model: Arguments) -> dict[str, Task]:
+    """Make the objectives or the head of a config's ``model`` section, by name.
+
+    Their layers come later, when sizes and labels are known.
+    """
+    tasks: dict[str, Task] = {
+        name: load_class("objective", name, Objective)(**(given or {}))
+        for name, given in (model.get("objectives") or {}).items()
+    }
+    if model.get("head"):
+        arguments = dict(model["head"])
+        name = arguments.pop("name")
+        tasks[name] = load_class("head", name, Head)(**arguments)
+    return tasks
+
+
+def build_metrics(model: Arguments) -> dict[str, Metric]:
+    """Make the further metrics of a config's ``model`` section, by name."""
+    return {
+        name: load_class("metric", name, Metric)(**(given or {}))
+        for name, given in (model.get("metrics") or {}).items()
+    }
+
+
+def build_encoder(section: Arguments, vocab_size: int) -> Encoder:
+    """Make the encoder that a config's ``model.encoder`` section describes, with new weights.
+
+    Args:
+        section: its entry-point ``name`` and its arguments.
+        vocab_size: of the tokenizer.
+    """
+    arguments = dict(section)
+    encoder = load_class("encoder", arguments.pop("name"), Encoder)(
+        vocab_size=vocab_size, **arguments
+    )
+    assert isinstance(encoder, Encoder)
+    return encoder
+
+
+def check_lengths(max_seq_length: int, encoder: Encoder) -> None:
+    """Raise ConfigError if sequences can be longer than the encoder's position table."""
+    if max_seq_length > encoder.max_position_embeddings:
+        raise ConfigError(
+            f"data.max_seq_length: found {max_seq_length}, expected at most "
+            f"model.encoder.max_position_embeddings, which is {encoder.max_position_embeddings}"
+        )
+
+
+def compile_layers(encoder: nn.Module) -> None:
+    """Compile each layer when it is called first; names of weights stay as they are.
+
+    All layers of a kind share what was compiled. The number of tokens is left open, as packed
+    batches differ in it. Attention is called between what is compiled before and after it, but for
+    a GPU's flash kernel, which is a part of it.
+    """
+    torch._dynamo.config.specialize_float = True  # dropout and epsilon stay as they are
+    for layer in layers_of(encoder):
+        layer.compile(dynamic=True)
+
+
+def compile_losses(tasks: nn.Module) -> None:
+    """Compile the cross-entropy of the tasks that keep one as a module."""
+    for part in tasks.modules():
+        if isinstance(part, SummedCrossEntropy):
+            part.compile(dynamic=True)

@@ -1,0 +1,140 @@
+"""Metrics of every task on one evaluation set."""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import nn
+from torchmetrics import MeanMetric, Metric, MetricCollection
+
+from bertlab.api.batch import EncoderOutput, PackedBatch
+from bertlab.api.examples import Row
+from bertlab.api.head import Head
+from bertlab.api.task import Task, TaskLoss
+from bertlab.errors import ConfigError, PluginError
+
+# row, sequence, and what was predicted for the sequence
+Part = tuple[int, int, dict[str, Any]]
+
+
+class EvaluationSet(nn.Module):
+    """Torchmetrics of every task, and whole-row predictions of the heads that score rows.
+
+    Args:
+        tasks: by config name, built.
+        name: of the set; empty if there is one only.
+        rows: labelled rows of the set; nothing for objectives.
+        metrics: that the config names beside the tasks' own. One whose class has ``tasks``, a tuple
+            of names, is of these tasks only.
+
+    Raises:
+        ConfigError: if a task has a metric of the same name.
+    """
+
+    def __init__(
+        self,
+        tasks: Mapping[str, Task],
+        name: str,
+        rows: Sequence[Row],
+        metrics: Mapping[str, Metric],
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.rows = rows
+        self.further = tuple(metrics)
+        self.metrics = nn.ModuleDict(
+            {task: _collection(task, tasks[task], metrics) for task in tasks}
+        )
+        self._parts: list[Part] = []
+
+    def names(self, task_name: str, task: Task) -> list[str]:
+        """Return the names of a task's metrics, as :meth:`compute` will give them."""
+        values = {str(key): 1.0 for key in self._of(task_name).keys(keep_base=True)}
+        scores = task.score_names() if isinstance(task, Head) else []
+        return [*values, *task.derived_metrics(values), *scores]
+
+    def update(
+        self, name: str, task: Task, output: EncoderOutput, batch: PackedBatch, loss: TaskLoss
+    ) -> None:
+        """Take in a batch."""
+        for key, metric in self._of(name).items(keep_base=True, copy_state=False):
+            if key == "loss":
+                metric.update(loss.sum.float() / max(1, loss.count), weight=loss.count)
+            elif loss.count and key in self.further:
+                _update_further(key, metric, name, loss)
+            elif loss.count:
+                metric.update(loss.preds, loss.target)
+        if isinstance(task, Head) and task.score_names():
+            rows, sequences = (batch.fields[key].tolist() for key in ("row", "sequence"))
+            self._parts += zip(rows, sequences, task.decode(output, batch), strict=True)
+
+    def compute(self, name: str, task: Task, tune: bool) -> dict[str, float]:
+        """Return a task's metrics over all devices, and forget what they were made of.
+
+        Args:
+            name: of the task.
+            task: that was evaluated.
+            tune: let a head choose its thresholds on this set before it is scored.
+        """
+        collection = self._of(name)
+        values = {key: float(value) for key, value in collection.compute().items()}
+        collection.reset()
+        values |= task.derived_metrics(values)
+        if isinstance(task, Head) and task.score_names():
+            numbers, predictions = self._predictions(task)
+            rows = [self.rows[number] for number in numbers]
+            if tune:
+                task.tune(rows, predictions)
+            values |= task.score(rows, predictions)
+        return values
+
+    def reset(self) -> None:
+        """Forget a half-done evaluation."""
+        self._parts = []
+        for name in self.metrics:
+            self._of(name).reset()
+
+    def _predictions(self, head: Head) -> tuple[list[int], list[dict[str, Any]]]:
+        """Return the rows that all devices saw, each once, and their predictions."""
+        parts = self._parts
+        self._parts = []
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            gathered: list[list[Part]] = [[] for _ in range(torch.distributed.get_world_size())]
+            torch.distributed.all_gather_object(gathered, parts)
+            parts = [part for each in gathered for part in each]
+        by_row: dict[int, dict[int, dict[str, Any]]] = {}
+        for row, sequence, prediction in parts:
+            by_row.setdefault(row, {})[sequence] = prediction
+        numbers = sorted(by_row)
+        return numbers, [
+            head.merge(self.rows[row], [by_row[row][key] for key in sorted(by_row[row])])
+            for row in numbers
+        ]
+
+    def _of(self, task: str) -> MetricCollection:
+        collection = self.metrics[task]
+        assert isinstance(collection, MetricCollection)
+        return collection
+
+
+def _collection(name: str, task: Task, further: Mapping[str, Metric]) -> MetricCollection:
+    metrics: dict[str, Metric | MetricCollection] = {"loss": MeanMetric(), **task.metrics()}
+    for key, metric in further.items():
+        if key in metrics:
+            raise ConfigError(f"model.metrics: {name} has a metric {key} of its own; rename yours")
+        if name in (getattr(metric, "tasks", ()) or (name,)):
+            metrics[key] = deepcopy(metric)
+    return MetricCollection(metrics, compute_groups=False)
+
+
+def _update_further(key: str, metric: Metric, task: str, loss: TaskLoss) -> None:
+    try:
+        metric.update(loss.preds, loss.target)
+    except Exception as error:
+        raise PluginError(
+            f"metric {key!r} cannot take the predictions of {task} (preds "
+            f"{tuple(loss.preds.shape)} {loss.preds.dtype}, target {tuple(loss.target.shape)} "
+            f"{loss.target.dtype}): {type(error).__name__}: {error}; `tasks` of its class may "
+            "name the tasks that it is for"
+        ) from error

@@ -1,0 +1,314 @@
+"""The core LightningModule: one encoder, its tasks, one optimiser. Nothing task-specific."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule
+from lightning.pytorch.trainer.states import TrainerFn
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torchmetrics import Metric
+
+from bertlab.api.batch import EncoderOutput, PackedBatch
+from bertlab.api.encoder import Encoder
+from bertlab.api.examples import Row
+from bertlab.api.head import Head
+from bertlab.api.task import Objective, Task, TaskContext, check_tasks
+from bertlab.data.module import TaskData
+from bertlab.model.evaluation import EvaluationSet
+from bertlab.model.fsdp import shard
+from bertlab.model.nonfinite import NumericalGuard
+from bertlab.model.optimizer import AdamWConfig, OptimizerState, build_optimizer, freeze_layers
+from bertlab.model.schedule import build_schedule, build_timed_schedule, run_timer
+
+
+class BertModule(LightningModule):
+    """Runs one encoder over a packed batch and hands the hidden states to its tasks.
+
+    The loss is the sum over tasks of each task's mean over its predictions in the whole optimiser
+    step: all accumulated batches of all devices (paper app. A.2: mean masked-LM likelihood plus
+    mean next-sentence likelihood).
+
+    Args:
+        encoder: built, with or without loaded weights.
+        tasks: by config name; each is built here for the encoder.
+        context: what the tasks are built for.
+        optimizer: AdamW and its schedule.
+        evaluation_rows: labelled rows of each evaluation set by its name, which is empty if there
+            is one only; objectives need none.
+        metrics: further metrics of every task, by config name.
+
+    Raises:
+        ConfigError: if two objectives overwrite the input, or one needs attention that the encoder
+            does not have.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        tasks: Mapping[str, Task],
+        context: TaskContext,
+        optimizer: AdamWConfig,
+        evaluation_rows: Mapping[str, Sequence[Row]] | None = None,
+        metrics: Mapping[str, Metric] | None = None,
+    ) -> None:
+        super().__init__()
+        check_tasks(tasks, encoder)
+        self.encoder = encoder
+        self.tasks = nn.ModuleDict(dict(tasks))
+        for task in tasks.values():
+            task.build(context)
+        heads = [task for task in tasks.values() if isinstance(task, Head)]
+        self.encoder_is_fixed = any(not head.trains_encoder for head in heads)
+        self.reads_all_layers = any(head.reads_all_layers for head in heads)
+        if self.encoder_is_fixed:
+            encoder.requires_grad_(False)
+        freeze_layers(optimizer, self)
+        if not any(task.uses_pooled for task in tasks.values()):
+            encoder.pooler.requires_grad_(False)  # DDP waits for the gradient of what may have one
+        self.optimizer_config = optimizer
+        self.continued: OptimizerState | None = None  # of an earlier phase
+        self.evaluations = nn.ModuleList(
+            EvaluationSet(tasks, name, rows, metrics or {})
+            for name, rows in (evaluation_rows or {"": ()}).items()
+        )
+        self.numerical_guard = NumericalGuard()
+        self.evaluated_step = -1  # optimiser step of the last evaluation
+        self.history: dict[int, dict[str, float]] = {}  # evaluations of training, by step
+        self.complaints: list[str] = []  # of the last evaluation
+        self._step_loss: dict[str, Tensor] = {}  # by task, summed over the accumulation window
+
+    def named_tasks(self) -> dict[str, Task]:
+        """Return the tasks by name, in the order of the config."""
+        return {name: task for name, task in self.tasks.items() if isinstance(task, Task)}
+
+    @property
+    def head(self) -> Head | None:
+        """The head that is fine-tuned; None while pre-training."""
+        heads = [task for task in self.named_tasks().values() if isinstance(task, Head)]
+        return heads[0] if heads else None
+
+    def metric_names(self) -> list[str]:
+        """Return the names under which a run logs what a checkpoint can be chosen by."""
+        names = ["train/loss", *(f"train/{name}/loss" for name in self.tasks), "val/loss"]
+        for evaluation in self._evaluation_sets():
+            for name, task in self.named_tasks().items():
+                keys = evaluation.names(name, task)
+                names += [metric_name("val", name, evaluation.name, key) for key in keys]
+        return names
+
+    def configure_model(self) -> None:
+        """Divide the weights among the processes, where the strategy is to."""
+        if self.device_mesh is not None:
+            shard(self, self.encoder, self.device_mesh["data_parallel"])
+
+    def forward(self, batch: PackedBatch) -> EncoderOutput:
+        """Encode a batch."""
+        read = self._tokens_read(batch)
+        if read is not None:
+            batch = replace(batch, tokens_read=read)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.encoder_is_fixed):
+            output: EncoderOutput = self.encoder(batch, all_layers=self.reads_all_layers)
+        return output
+
+    def train(self, mode: bool = True) -> "BertModule":
+        """Switch dropout on or off; an encoder that gives fixed features has none."""
+        super().train(mode)
+        if self.encoder_is_fixed:
+            self.encoder.eval()
+        return self
+
+    def training_step(self, batch: PackedBatch, batch_idx: int) -> Tensor:
+        """Return the batch's share of the loss, scaled so that gradients add up to the mean's."""
+        batch = self._rewrite_input(batch)
+        output = self(batch)
+        names = list(self.named_tasks())
+        losses = [task.loss(output, batch) for task in self.named_tasks().values()]
+        counts = self._global_counts(batch, names)
+        shares = [
+            loss.sum.float() / count.clamp(min=1)
+            for loss, count in zip(losses, counts, strict=True)
+        ]
+        self._track_training_loss(dict(zip(names, shares, strict=True)), batch, batch_idx)
+        # Lightning divides by the number of accumulated batches, DDP by the number of devices
+        scale = self.trainer.accumulate_grad_batches * self.trainer.world_size
+        total: Tensor = torch.stack(shares).sum() * scale
+        return total
+
+    def validation_step(self, batch: PackedBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """Update every task's metrics on held-out data."""
+        del batch_idx
+        batch = self._rewrite_input(batch)
+        output = self(batch)
+        evaluation = self._evaluation_sets()[dataloader_idx]
+        for name, task in self.named_tasks().items():
+            evaluation.update(name, task, output, batch, task.loss(output, batch))
+
+    def on_validation_epoch_start(self) -> None:
+        """Begin each evaluation anew, also after one that was interrupted."""
+        for evaluation in self._evaluation_sets():
+            evaluation.reset()
+
+    def on_validation_epoch_end(self) -> None:
+        """Log every task's metrics as ``val/<task>/<metric>``, and the summed loss.
+
+        Where there are several sets, ``val/<task>/<set>/<metric>``; the first one's loss counts.
+        """
+        self._log_evaluations("val")
+        self.evaluated_step = self.trainer.global_step
+
+    def test_step(self, batch: PackedBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
+        """As :meth:`validation_step`."""
+        self.validation_step(batch, batch_idx, dataloader_idx)
+
+    def on_test_epoch_start(self) -> None:
+        """As :meth:`on_validation_epoch_start`."""
+        self.on_validation_epoch_start()
+
+    def on_test_epoch_end(self) -> None:
+        """As :meth:`on_validation_epoch_end`, as ``test/…``."""
+        self._log_evaluations("test")
+
+    def predict_step(self, batch: PackedBatch, batch_idx: int) -> list[dict[str, Any]]:
+        """Return one dict of predictions for each sequence, merged over the tasks."""
+        del batch_idx
+        output = self(batch)
+        rows: list[dict[str, Any]] = [{} for _ in range(len(batch))]
+        for task in self.named_tasks().values():
+            for row, prediction in zip(rows, task.decode(output, batch), strict=True):
+                row.update(prediction)
+        return rows
+
+    def configure_optimizers(self) -> Any:  # noqa: ANN401  Lightning's type is a private union
+        """Return AdamW and its schedule, stepped once an optimiser step."""
+        fused = self.trainer.precision != "16-mixed"  # Lightning cannot clip a fused fp16 step
+        optimizer = build_optimizer(self.optimizer_config, self, fused)
+        done = 0
+        if self.continued is not None:
+            self.continued.load(self, optimizer)
+            done, self.continued = self.continued.steps, None  # twice the size of the weights
+        config, timer = self.optimizer_config, run_timer(self.trainer)
+        steps = self.trainer.estimated_stepping_batches
+        if steps == float("inf") and timer is not None and config.schedule_steps is None:
+            schedule = build_timed_schedule(config, optimizer, timer)
+        else:
+            schedule = build_schedule(config, optimizer, steps, done)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip by the global norm.
+
+        A step whose gradient is not finite is not taken: :attr:`numerical_guard` says what follows.
+        Lightning refuses to clip under bf16-mixed with a fused optimiser because of fp16's scaler;
+        bf16 has none.
+        """
+        by_norm = gradient_clip_algorithm in (None, "norm")
+        if self.trainer.precision == "16-mixed":  # whose scaler skips such steps itself
+            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+            return
+        if gradient_clip_val and by_norm:
+            norm = nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
+        else:
+            gradients = [p.grad for p in self.parameters() if p.grad is not None]
+            norm = nn.utils.get_total_norm(gradients)
+            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+        describe = partial(self._describe_step, self.trainer.global_step, self._step_loss)
+        self.numerical_guard.check(norm, optimizer, describe)
+
+    def on_validation_start(self) -> None:
+        """Evaluate no weights that come after a step which was not taken."""
+        self.numerical_guard.finish()
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Save no state that comes after a step which was not taken."""
+        del checkpoint
+        self.numerical_guard.finish()
+
+    def on_train_end(self) -> None:
+        """Look at the last step too."""
+        self.numerical_guard.finish()
+
+    def _describe_step(self, step: int, losses: Mapping[str, Tensor], norm: float) -> str:
+        """Return what is said of a step, from 0, whose gradient has a norm that is not finite."""
+        parts = ", ".join(f"{name} {float(loss):.4g}" for name, loss in losses.items())
+        data = getattr(self.trainer, "datamodule", None)
+        where = f" on {data.describe_step(step)}" if isinstance(data, TaskData) else ""
+        return f"step {step + 1}: the gradient's norm is {norm} (loss: {parts}){where}"
+
+    def _rewrite_input(self, batch: PackedBatch) -> PackedBatch:
+        """Return the batch as the one objective that may rewrites it on the device."""
+        for task in self.named_tasks().values():
+            if isinstance(task, Objective):
+                batch = task.rewrite_input(batch)
+        return batch
+
+    def _tokens_read(self, batch: PackedBatch) -> Tensor | None:
+        """Return what the tasks read; None: all, and on a GPU, which would wait for the number."""
+        if batch.input_ids.device.type != "cpu":
+            return None
+        found = [task.tokens_read(batch) for task in self.named_tasks().values()]
+        read = [places for places in found if places is not None]
+        return torch.cat(read) if len(read) == len(found) else None
+
+    def _evaluation_sets(self) -> list[EvaluationSet]:
+        return [each for each in self.evaluations if isinstance(each, EvaluationSet)]
+
+    def _log_evaluations(self, stage: str) -> None:
+        losses: list[float] = []
+        results: dict[str, float] = {}
+        self.complaints = []
+        for place, evaluation in enumerate(self._evaluation_sets()):
+            for name, task in self.named_tasks().items():
+                tune = place == 0 and self.trainer.state.fn == TrainerFn.FITTING
+                values = evaluation.compute(name, task, tune)
+                results |= {
+                    metric_name(stage, name, evaluation.name, key): value
+                    for key, value in values.items()
+                }
+                losses += [values["loss"]] if place == 0 else []
+                complaint = task.complaint(values) if isinstance(task, Head) else None
+                self.complaints += [complaint] if complaint else []
+        self.log_dict(results, sync_dist=True)  # equal on all devices; tells Lightning so
+        self.log(f"{stage}/loss", sum(losses), prog_bar=True, sync_dist=True)
+        if self.trainer.state.fn == TrainerFn.FITTING:
+            self.history[self.trainer.global_step] = results
+
+    def _global_counts(self, batch: PackedBatch, names: list[str]) -> Tensor:
+        """``(len(names),)`` predictions of each task in the optimiser step, over all devices."""
+        counts = torch.tensor([batch.window_counts[name] for name in names])
+        if self.device.type == "cuda":
+            counts = counts.pin_memory()  # so that nothing waits for the copy
+        counts = counts.to(self.device, non_blocking=True)
+        if self.trainer.world_size > 1:
+            torch.distributed.all_reduce(counts)
+        return counts
+
+    def _track_training_loss(
+        self, shares: dict[str, Tensor], batch: PackedBatch, batch_idx: int
+    ) -> None:
+        accumulate = self.trainer.accumulate_grad_batches
+        if batch_idx % accumulate == 0:
+            self._step_loss = {}
+        for name, share in shares.items():
+            self._step_loss[name] = self._step_loss.get(name, 0) + share.detach()
+        if (batch_idx + 1) % accumulate == 0:
+            values = torch.stack(list(self._step_loss.values()))
+            if self.trainer.world_size > 1:
+                torch.distributed.all_reduce(values)
+            # the bar reads it when it is drawn: prog_bar=True reads it, and waits, at each step
+            self.log("train/loss", values.sum(), batch_size=len(batch))
+            for name, value in zip(self._step_loss, values, strict=True):
+                self.log(f"train/{name}/loss", value, batch_size=len(batch))
+
+
+def metric_name(stage: str, task: str, evaluation: str, metric: str) -> str:
+    """Return the name that a metric is logged under."""
+    return "/".join(part for part in (stage, task, evaluation, metric) if part)

@@ -1,0 +1,146 @@
+"""The learning-rate schedule of the paper (app. A.2): warm-up, then linear decay."""
+
+from collections.abc import Callable
+from functools import partial
+
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.callbacks import Timer
+from torch.optim import AdamW
+from torch.optim.lr_scheduler import LambdaLR
+
+from bertlab.errors import ConfigError
+from bertlab.model.optimizer import AdamWConfig
+
+_STEPS_THAT_COMPILE = 2
+
+
+def check_schedule(config: AdamWConfig, endless: bool, timed: bool = False) -> None:
+    """Raise ConfigError if the schedule needs an end and the run has none.
+
+    Args:
+        config: warm-up and shape.
+        endless: no number of steps ends the run.
+        timed: its end is a time (``trainer.max_time``), which the schedule then follows.
+    """
+    if not endless or config.schedule_steps is not None:
+        return
+    if timed and config.warmup_steps >= 1:
+        raise ConfigError(
+            f"model.optimizer.warmup_steps: found {config.warmup_steps:g}, expected a share below "
+            "1, of the time, where trainer.max_time ends the run"
+        )
+    if not timed and (config.schedule == "linear" or 0 < config.warmup_steps < 1):
+        raise ConfigError(
+            "model.optimizer.schedule: linear decay and a warm-up share need the number of steps; "
+            "set trainer.max_steps or trainer.max_epochs, or schedule: constant with whole "
+            "warmup_steps"
+        )
+
+
+def check_schedule_steps(config: AdamWConfig, done: int, steps: int) -> None:
+    """Raise ConfigError if the schedule ends before the run, or ignores an earlier one's steps.
+
+    Args:
+        config: its ``schedule_steps`` is compared, if given.
+        done: steps of the schedule in an earlier run.
+        steps: of this run; -1 if that is not known yet.
+    """
+    if config.schedule_steps is None:
+        if done:
+            raise ConfigError(
+                "model.init_optimizer: expected model.optimizer.schedule_steps beside it, the "
+                f"steps of all phases; the run in model.init_from did {done:,}"
+            )
+        return
+    last = done + max(steps, 1)
+    if config.schedule == "linear" and last > config.schedule_steps:
+        raise ConfigError(
+            f"model.optimizer.schedule_steps: found {config.schedule_steps}, expected at least "
+            f"{last}, where this run ends; the learning rate would be 0 before"
+        )
+
+
+def build_schedule(
+    config: AdamWConfig, optimizer: AdamW, total_steps: float, steps_done: int = 0
+) -> LambdaLR:
+    """Return the schedule, to be stepped once an optimiser step.
+
+    Args:
+        config: peak, warm-up and shape.
+        optimizer: whose learning rate it sets.
+        total_steps: steps of the whole run, which ``schedule_steps`` overrides; infinite only if
+            the schedule is constant.
+        steps_done: of the schedule, in an earlier run.
+
+    Raises:
+        ConfigError: if the schedule needs an end and the run has none.
+    """
+    endless = total_steps == float("inf") or total_steps < 0
+    check_schedule(config, endless)
+    if config.schedule_steps is not None:
+        total_steps, endless = config.schedule_steps, False
+    warmup = config.warmup_steps
+    if warmup < 1:
+        warmup = 0 if endless else round(warmup * total_steps)
+    factor: Callable[[int], float] = partial(
+        learning_rate_factor,
+        warmup_steps=int(warmup),
+        total_steps=total_steps,
+        decay=config.schedule == "linear",
+    )
+    for group in optimizer.param_groups:
+        group["initial_lr"] = group["lr"]  # LambdaLR wants it where it does not begin at 0
+    return LambdaLR(optimizer, factor, last_epoch=steps_done - 1)
+
+
+def build_timed_schedule(config: AdamWConfig, optimizer: AdamW, timer: Timer) -> LambdaLR:
+    """Return a schedule whose warm-up and decay follow the clock, to be stepped once a step.
+
+    The clock starts after the first two steps: compiling in them can take longer than the warm-up.
+    That of a run that goes on counts from its start.
+
+    Args:
+        config: peak, warm-up (a share of the time) and shape.
+        optimizer: whose learning rate it sets.
+        timer: ends the run.
+
+    Raises:
+        ConfigError: if the warm-up is a number of steps.
+    """
+    check_schedule(config, endless=True, timed=True)
+    end = timer.time_elapsed() + (timer.time_remaining() or 0.0)
+    goes_on, begun = timer.time_elapsed() > 0, 0.0
+
+    def factor(step: int) -> float:
+        nonlocal begun
+        now = timer.time_elapsed()
+        if step <= _STEPS_THAT_COMPILE and not goes_on:
+            begun = now
+        return learning_rate_factor(
+            now - begun,
+            warmup_steps=config.warmup_steps * (end - begun),
+            total_steps=end - begun,
+            decay=config.schedule == "linear",
+        )
+
+    return LambdaLR(optimizer, factor)
+
+
+def run_timer(trainer: Trainer) -> Timer | None:
+    """Return what ends a run by ``trainer.max_time``; None if nothing does."""
+    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    return next((each for each in callbacks if isinstance(each, Timer)), None)
+
+
+def learning_rate_factor(
+    step: float, warmup_steps: float, total_steps: float, decay: bool
+) -> float:
+    """Return the share of the peak at an optimiser step counted from 0, as Hugging Face does.
+
+    Steps may also be seconds.
+    """
+    if step < warmup_steps:
+        return step / warmup_steps
+    if not decay:
+        return 1.0
+    return max(0.0, (total_steps - step) / max(1.0, total_steps - warmup_steps))

@@ -1,0 +1,191 @@
+"""What the language-model objectives share: head, loss, metrics and unigram baselines."""
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torchmetrics import Metric
+
+from bertlab.api.batch import EncoderOutput, IntArray, PackedBatch, PackedSequences, filled
+from bertlab.api.task import Objective, TaskContext, TaskLoss
+from bertlab.encoders.layers import initialize
+from bertlab.objectives.classification import Accuracy
+from bertlab.objectives.cross_entropy import SummedCrossEntropy, linear_cross_entropy
+from bertlab.objectives.masking import TokenClasses
+
+if TYPE_CHECKING:
+    from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+
+
+COLUMNS = 64  # scores of the vocabulary are a multiple of it on a GPU
+ROWS = 16  # predictions on a CPU, whose bf16 products are compiled anew for each shape
+
+
+class TargetMean(Metric):
+    """Mean over the targets of a value that a table gives to each class.
+
+    Args:
+        table: ``(V,)`` float value of each class.
+    """
+
+    full_state_update = False
+    table: Tensor
+    total: Tensor
+    count: Tensor
+
+    def __init__(self, table: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("table", table, persistent=False)
+        self.add_state("total", torch.tensor(0.0), dist_reduce_fx="sum")
+        self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """Add the values of ``(K,)`` targets; ``preds`` play no part."""
+        del preds
+        self.total += self.table[target].sum()
+        self.count += target.numel()
+
+    def compute(self) -> Tensor:
+        """Return the mean; NaN of nothing."""
+        return self.total / self.count
+
+
+def unigram_baselines(token_counts: IntArray, classes: TokenClasses) -> dict[str, Metric]:
+    """Return what a model without context reaches on the same targets.
+
+    Args:
+        token_counts: ``(V,)`` int64 occurrences in the training text.
+        classes: which ids are special; these are never targets and not counted.
+
+    Returns:
+        ``unigram_loss``, cross-entropy in nats of the add-one smoothed unigram distribution, and
+        ``unigram_accuracy``, the share of targets that are the commonest token.
+    """
+    counts = torch.from_numpy(np.where(classes.special, 0, token_counts))
+    smoothed = (counts + 1).double()
+    surprise = smoothed.sum().log() - smoothed.log()
+    commonest = torch.zeros(len(counts))
+    commonest[counts.argmax()] = 1
+    return {
+        "unigram_loss": TargetMean(surprise.float()),
+        "unigram_accuracy": TargetMean(commonest),
+    }
+
+
+class TokenPrediction(Objective):
+    """An objective that predicts ids at chosen positions; ``name`` prefixes its two fields.
+
+    Its parameters are ``dense``, ``layer_norm`` and ``bias``, Hugging Face's
+    ``cls.predictions.transform.dense``, ``.transform.LayerNorm`` and ``cls.predictions.bias``.
+    """
+
+    name: ClassVar[str]
+    uses_pooled = False
+    classes: TokenClasses
+    tokenizer: "WordPieceTokenizer"
+    token_counts: IntArray | None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.top_k = 5
+        self.cross_entropy = SummedCrossEntropy()
+
+    def build(self, context: TaskContext) -> None:
+        """Create the head and keep what the data workers need of the tokenizer."""
+        encoder = context.encoder
+        self.dense = nn.Linear(encoder.hidden_size, encoder.hidden_size)
+        self.layer_norm = nn.LayerNorm(encoder.hidden_size, eps=encoder.layer_norm_eps)
+        self.bias = nn.Parameter(torch.zeros(encoder.vocab_size))
+        initialize(self, encoder.initializer_range)
+        self._tied = (encoder.token_embedding,)  # in a tuple, so that it stays the encoder's own
+        self.classes = TokenClasses.of(context.tokenizer)
+        self.tokenizer = context.tokenizer
+        self.token_counts = context.token_counts
+
+    def write_labels(
+        self, sequences: PackedSequences, positions: IntArray, labels: IntArray
+    ) -> int:
+        """Write the fields that :meth:`loss` reads; return K.
+
+        Args:
+            sequences: ``fields`` are written to.
+            positions: ``(K,)`` int64 flat positions whose hidden states predict.
+            labels: ``(K,)`` int64 ids that they should predict.
+        """
+        sequences.fields[f"{self.name}_positions"] = positions
+        sequences.fields[f"{self.name}_labels"] = labels
+        return len(positions)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Return ``(K, V)`` float32 scores of the vocabulary for ``(K, H)`` hidden states.
+
+        Dense layer, exact GELU, LayerNorm, then the tied token embedding with a bias of its own.
+        """
+        return self._scores(self._transform(hidden))[:, : len(self.bias)].float()
+
+    def tokens_read(self, batch: PackedBatch) -> Tensor | None:
+        """Return the positions that predict; None of a batch without labels."""
+        return batch.fields.get(f"{self.name}_positions")
+
+    def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
+        """Return cross-entropy in nats, summed in float32 over the K positions."""
+        positions = batch.fields[f"{self.name}_positions"]
+        labels = batch.fields[f"{self.name}_labels"]
+        if positions.device.type == "cpu":
+            positions = filled(positions, ROWS)
+        transformed = self._transform(output.tokens.index_select(0, positions))
+        if positions.device.type == "cpu" and torch.is_grad_enabled():
+            total = linear_cross_entropy(transformed, self._tied[0].weight, self.bias, labels)
+            scores = None
+        else:
+            scores = self._scores(transformed)
+            total = self.cross_entropy(scores, labels)
+
+        def preds() -> Tensor:
+            found = self._scores(transformed.detach()) if scores is None else scores
+            return found[: len(labels)].detach().argmax(-1)
+
+        return TaskLoss(total, labels.numel(), preds, labels)
+
+    def _transform(self, hidden: Tensor) -> Tensor:
+        transformed: Tensor = self.layer_norm(F.gelu(self.dense(hidden)))
+        return transformed
+
+    def _scores(self, transformed: Tensor) -> Tensor:
+        """Return the scores of the vocabulary, and on a GPU some columns of -inf after them.
+
+        Its matrix products are slow where rows do not begin at a multiple of 16 bytes, as 30,522
+        scores in half precision do not.
+        """
+        weight: Tensor = self._tied[0].weight
+        bias: Tensor = self.bias
+        if transformed.is_cuda:
+            spare = -len(weight) % COLUMNS
+            weight = F.pad(weight, (0, 0, 0, spare))
+            bias = F.pad(bias, (0, spare), value=-torch.inf)
+        return F.linear(transformed, weight, bias)
+
+    def metrics(self) -> dict[str, Metric]:
+        """Return ``accuracy`` and, where the training text is known, the unigram baselines."""
+        metrics: dict[str, Metric] = {"accuracy": Accuracy()}
+        if self.token_counts is not None:
+            metrics |= unigram_baselines(self.token_counts, self.classes)
+        return metrics
+
+    def derived_metrics(self, values: dict[str, float]) -> dict[str, float]:
+        """Return ``perplexity``, the exponential of the loss in nats."""
+        return {"perplexity": torch.tensor(values["loss"], dtype=torch.float64).exp().item()}
+
+    def most_probable(self, hidden: Tensor) -> list[list[dict[str, Any]]]:
+        """Return, for each row of ``(K, H)`` hidden states, the ``top_k`` tokens, best first."""
+        probabilities = self.logits(hidden).softmax(-1)
+        best = probabilities.topk(min(self.top_k, probabilities.shape[-1]))
+        return [
+            [
+                {"token": self.tokenizer.token(token), "probability": probability}
+                for token, probability in zip(tokens, row, strict=True)
+            ]
+            for tokens, row in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        ]

@@ -1,0 +1,1 @@
+"""What installed packages add: the index of classes, the hooks, and ``new-plugin``."""

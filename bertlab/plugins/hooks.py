@@ -1,0 +1,191 @@
+"""Behaviour that packages add to bertlab, through pluggy.
+
+A package names a module under the entry-point group ``bertlab.hooks``; its functions that are
+marked with :data:`hookimpl` are called. Our own callbacks come in the same way.
+
+A hook is called although nobody named its package, so that one which fails is left out, with a
+warning that names it. Only a :class:`bertlab.errors.BertlabError` that it raises ends the command.
+"""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+from bertlab.errors import BertlabError, PluginError, nearest, warn
+from bertlab.plugins.index import CONTRACT, contract_of, entry_package, entry_points_of
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback
+
+    from bertlab.api.batch import PackedBatch
+    from bertlab.api.study_scores import StudyScores
+
+GROUP = "bertlab.hooks"
+hookspec = pluggy.HookspecMarker("bertlab")
+hookimpl = pluggy.HookimplMarker("bertlab")
+
+
+@dataclass(frozen=True)
+class Subcommand:
+    """A subcommand of ``bertlab`` that a package adds.
+
+    Attributes:
+        name: what is typed after ``bertlab``; one of bertlab's own cannot be replaced.
+        help: one line.
+        main: takes the arguments after the name, returns the exit code.
+    """
+
+    name: str
+    help: str
+    main: Callable[[list[str]], int]
+
+
+@dataclass(frozen=True)
+class ReportSection:
+    """A section that a package adds to a study's report.
+
+    Attributes:
+        title: its heading.
+        text: paragraphs, plain text.
+        headings: of the columns of a table below; no table if empty.
+        rows: its cells, one for each column.
+    """
+
+    title: str
+    text: tuple[str, ...] = ()
+    headings: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+
+
+@hookspec
+def bertlab_callbacks(run_dir: Path) -> "list[Callback]":  # type: ignore[empty-body]
+    """Return Lightning callbacks to add to every ``fit``; ``run_dir`` is the run's directory."""
+
+
+@hookspec
+def bertlab_subcommands() -> list[Subcommand]:  # type: ignore[empty-body]
+    """Return subcommands; called for ``bertlab --help`` and for a command that bertlab lacks."""
+
+
+@hookspec
+def bertlab_report_sections(scores: "StudyScores") -> list[ReportSection]:  # type: ignore[empty-body]
+    """Return sections to add to the report of a study, of which ``scores`` has all figures."""
+
+
+@hookspec
+def bertlab_inspect_batch(batch: "PackedBatch", stage: str, step: int) -> None:
+    """Look at a batch, before the encoder reads it; do not change it.
+
+    Called during ``fit``; ``stage`` is ``train`` or ``validate``, ``step`` the optimiser steps done
+    so far. Input that an objective rewrites on the device is seen as it was before that.
+    """
+
+
+@dataclass
+class HookModules:
+    """The hook modules of installed packages.
+
+    Attributes:
+        manager: has those that could be loaded.
+        left_out: why each other one could not, by entry point.
+    """
+
+    manager: pluggy.PluginManager
+    left_out: dict[EntryPoint, str] = field(default_factory=dict)
+
+
+@cache
+def hook_modules() -> HookModules:
+    """Load every installed hook module, one by one; one that fails is left out with a warning."""
+    loaded = HookModules(pluggy.PluginManager("bertlab"))
+    loaded.manager.add_hookspecs(sys.modules[__name__])
+    for entry in entry_points_of(GROUP):
+        try:
+            if entry.dist is not None and (contract := contract_of(entry.dist.name)) != CONTRACT:
+                raise PluginError(
+                    f"it was written for version {contract} of the plugin contract, this bertlab "
+                    f"has version {CONTRACT}"
+                )
+            with contextlib.redirect_stdout(sys.stderr):
+                module = entry.load()
+            _check_names(module)
+            loaded.manager.register(module, name=name_of(entry))
+        except (Exception, SystemExit) as error:  # whatever a stranger's module raises
+            loaded.left_out[entry] = f"{type(error).__name__}: {error}"
+            _leave_out(name_of(entry), error)
+    return loaded
+
+
+def name_of(entry: EntryPoint) -> str:
+    """Return what to call a hook module in messages."""
+    package, version = entry_package(entry)
+    return f"hooks {entry.name!r} of {package} {version} ({entry.value})"
+
+
+def run_callbacks(run_dir: Path) -> "list[Callback]":
+    """Return the callbacks of all plugins for a run in ``run_dir``."""
+    return _joined("bertlab_callbacks", run_dir=run_dir)
+
+
+def subcommands() -> dict[str, Subcommand]:
+    """Return the subcommands of all plugins by name; the first of a name counts."""
+    found: dict[str, Subcommand] = {}
+    for command in _joined("bertlab_subcommands"):
+        found.setdefault(command.name, command)
+    return found
+
+
+def report_sections(scores: "StudyScores") -> list[ReportSection]:
+    """Return the sections that plugins add to a study's report."""
+    return _joined("bertlab_report_sections", scores=scores)
+
+
+def inspects_batches() -> bool:
+    """Whether any plugin wants to see batches."""
+    return bool(hook_modules().manager.hook.bertlab_inspect_batch.get_hookimpls())
+
+
+def inspect_batch(batch: "PackedBatch", stage: str, step: int) -> None:
+    """Show a batch to all plugins that want to see it."""
+    for _ in _results("bertlab_inspect_batch", batch=batch, stage=stage, step=step):
+        pass
+
+
+def _joined(hook: str, **arguments: Any) -> list[Any]:  # noqa: ANN401  a hook's own
+    return [item for items in _results(hook, **arguments) for item in items]
+
+
+def _results(hook: str, **arguments: Any) -> Iterator[Any]:  # noqa: ANN401  a hook's own
+    """Yield what each plugin returns; one that fails is left out from then on."""
+    manager = hook_modules().manager
+    implementations = getattr(manager.hook, hook).get_hookimpls()
+    plugins = [implementation.plugin for implementation in implementations]
+    for plugin in plugins:
+        others = [other for other in plugins if other is not plugin]
+        try:
+            yield from manager.subset_hook_caller(hook, others)(**arguments)
+        except BertlabError:
+            raise
+        except Exception as error:
+            name = manager.get_name(plugin) or str(plugin)
+            manager.unregister(plugin)
+            _leave_out(f"{name}: {hook}", error)
+
+
+def _check_names(module: object) -> None:
+    """Raise PluginError if a function is named as a hook, but there is no such one."""
+    known = [name for name in globals() if name.startswith("bertlab_")]
+    for name in dir(module):
+        if name.startswith("bertlab_") and name not in known:
+            raise PluginError(f"there is no hook {name}{nearest(name, known)}")
+
+
+def _leave_out(name: str, error: BaseException) -> None:
+    warn(f"{name} is left out: {type(error).__name__}: {error}")

@@ -1,0 +1,213 @@
+"""The index of plugins: entry points, read without importing what they point to.
+
+Classes come through the groups of :data:`GROUPS`; a config names an entry point
+(``objectives: [mlm, nsp]``) and only then is its module imported.
+"""
+
+import contextlib
+import io
+import re
+import sys
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import Distribution, EntryPoint, EntryPoints, entry_points
+from typing import Any, Literal
+
+from bertlab.errors import PluginError, UnknownPluginError, nearest
+
+Kind = Literal["encoder", "objective", "head", "source", "metric"]
+GROUPS: dict[Kind, str] = {
+    "encoder": "bertlab.encoders",
+    "objective": "bertlab.objectives",
+    "head": "bertlab.heads",
+    "source": "bertlab.sources",
+    "metric": "bertlab.metrics",
+}
+KEYS: dict[Kind, str] = {
+    "encoder": "model.encoder",
+    "objective": "model.objectives",
+    "head": "model.head",
+    "source": "data.corpus, data.source",
+    "metric": "model.metrics",
+}
+OWN_PACKAGE = "bertlab"
+
+CONTRACT = 1
+"""Version of what plugins can rely on; raised when what keeps it could break (docs/plugins.md)."""
+CONTRACT_GROUP = "bertlab.contract"
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """One installed class by name, not imported yet.
+
+    Attributes:
+        kind: what it is.
+        name: its name in configs, which is the entry point's.
+        target: ``module:Class``.
+        package: the distribution that brings it.
+        version: version of that distribution.
+        contract: version of the contract that the package says it was written for.
+    """
+
+    kind: Kind
+    name: str
+    target: str
+    package: str
+    version: str
+    contract: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name!r} of {self.package} {self.version} ({self.target})"
+
+
+@cache
+def _all_entry_points() -> Any:  # noqa: ANN401  of another class before Python 3.12
+    return entry_points()  # reads a file of each installed package
+
+
+def entry_points_of(group: str) -> EntryPoints:
+    """Return what installed packages name under a group; nothing is imported."""
+    found: EntryPoints = _all_entry_points().select(group=group)
+    return found
+
+
+@cache
+def listed(kind: Kind) -> tuple[Plugin, ...]:
+    """Return all that is installed of a kind, by name, those that cannot be used as well."""
+    found = [_plugin(kind, entry) for entry in entry_points_of(GROUPS[kind])]
+    return tuple(
+        sorted(found, key=lambda each: (each.name, each.package != OWN_PACKAGE, each.package))
+    )
+
+
+@cache
+def installed(kind: Kind) -> dict[str, Plugin]:
+    """Return what is installed of a kind, by name; our own classes win over same-named ones."""
+    found: dict[str, Plugin] = {}
+    for plugin in listed(kind):
+        found.setdefault(plugin.name, plugin)
+    return found
+
+
+def forget_installed() -> None:
+    """Read the entry points anew; for tests, and after a package was installed."""
+    _all_entry_points.cache_clear()
+    _name_and_version.cache_clear()
+    listed.cache_clear()
+    installed.cache_clear()
+    contract_of.cache_clear()
+
+
+def hindrance(plugin: Plugin) -> str | None:
+    """Return why a plugin cannot be used, as far as that is known without importing it."""
+    others = [each for each in listed(plugin.kind) if each.name == plugin.name]
+    if plugin.package != OWN_PACKAGE and others[0].package == OWN_PACKAGE:
+        return f"bertlab has {_a(plugin.kind)} of that name, which is used; rename the entry point"
+    if plugin.package != OWN_PACKAGE and len(others) > 1:
+        packages = " and ".join(f"{each.package} {each.version}" for each in others)
+        return f"{packages} both bring it; uninstall one of them (pip uninstall)"
+    if plugin.contract != CONTRACT:
+        mend = (
+            f"upgrade it: pip install -U {plugin.package}"
+            if plugin.contract < CONTRACT
+            else "upgrade bertlab: pip install -U bertlab"
+        )
+        return (
+            f"it was written for version {plugin.contract} of the plugin contract, this bertlab "
+            f"has version {CONTRACT}; {mend}"
+        )
+    return None
+
+
+def load_class(kind: Kind, name: str, base: type) -> type:
+    """Import the class that a config names.
+
+    What it prints on import goes to standard error: standard output is for results.
+
+    Args:
+        kind: which group to look in.
+        name: the entry point's name.
+        base: the contract that the class must subclass.
+
+    Raises:
+        PluginError: if the name is unknown (the nearest is named), two packages have it, it was
+            written for another contract, its import fails, or the class does not keep the contract.
+    """
+    plugins = installed(kind)
+    if name not in plugins:
+        raise UnknownPluginError(
+            f"{KEYS[kind]}: no {kind} is called {name!r}{nearest(name, plugins)} "
+            f"(installed: {', '.join(plugins) or 'none'})"
+        )
+    plugin = plugins[name]
+    if (reason := hindrance(plugin)) is not None:
+        raise PluginError(f"{plugin} cannot be used: {reason}")
+    loaded, printed = import_class(plugin, base)
+    sys.stderr.write(printed)
+    return loaded
+
+
+def import_class(plugin: Plugin, base: type) -> tuple[type, str]:
+    """Import a plugin's class; return it, and what the import printed.
+
+    Raises:
+        PluginError: if its import fails, or the class does not keep the contract.
+    """
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed):
+            loaded = EntryPoint(plugin.name, plugin.target, GROUPS[plugin.kind]).load()
+    except (Exception, SystemExit) as error:
+        raise PluginError(
+            f"{plugin} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    if not (isinstance(loaded, type) and issubclass(loaded, base)):
+        raise PluginError(f"{plugin} is not a subclass of {base.__module__}.{base.__name__}")
+    if plugin.package != OWN_PACKAGE:
+        from bertlab.plugins.signatures import broken_signature  # noqa: PLC0415  needs the class
+
+        if (broken := broken_signature(loaded, base)) is not None:
+            raise PluginError(f"{plugin}: {broken}")
+    return loaded, printed.getvalue()
+
+
+def entry_package(entry: EntryPoint) -> tuple[str, str]:
+    """Return the name and the version of the distribution that brings an entry point."""
+    return ("unknown", "unknown") if entry.dist is None else _name_and_version(entry.dist)
+
+
+@cache
+def _name_and_version(distribution: Distribution) -> tuple[str, str]:
+    metadata = distribution.metadata  # parsed anew each time it is asked for
+    return metadata["Name"], metadata["Version"]
+
+
+@cache
+def contract_of(package: str) -> int:
+    """Return the contract that an installed package was written for; 1 if it does not say.
+
+    It says so by an entry point that nothing imports::
+
+        [project.entry-points."bertlab.contract"]
+        contract = "v1"
+    """
+    if package == OWN_PACKAGE:
+        return CONTRACT
+    stated = [
+        entry.value
+        for entry in Distribution.from_name(package).entry_points
+        if entry.group == CONTRACT_GROUP
+    ]
+    numbers = [re.fullmatch(r"v(\d+)", value) for value in stated]
+    return max((int(number[1]) for number in numbers if number), default=1)
+
+
+def _plugin(kind: Kind, entry: EntryPoint) -> Plugin:
+    package, version = entry_package(entry)
+    contract = 1 if entry.dist is None else contract_of(package)
+    return Plugin(kind, entry.name, entry.value, package, version, contract)
+
+
+def _a(kind: Kind) -> str:
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"

@@ -1,0 +1,1 @@
+"""TODO plugins/new."""

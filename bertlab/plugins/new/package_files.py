@@ -1,0 +1,119 @@
+"""From names and templates to the files of a plugin's package, all of them or none."""
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from bertlab.errors import CommandError, OutputError
+from bertlab.plugins.index import CONTRACT
+from bertlab.plugins.new.names import GROUP_OF_KIND, PluginNames
+
+ARTICLES = {
+    "encoder": "An encoder",
+    "objective": "An objective",
+    "head": "A head",
+    "source": "A data source",
+    "metric": "A metric",
+    "hooks": "Hooks",
+}
+LINE_LENGTH = 100  # of the templates' pyproject.toml
+_VOCABULARY = "bertlab tokenizer --corpus python-english --vocab_size 2000 --output vocabulary"
+_TEMPLATES = files("bertlab.plugins.new") / "templates"
+
+
+def demonstration(names: PluginNames, config: str) -> list[str]:
+    """Return the commands that show the plugin at work, offline.
+
+    Args:
+        names: of the plugin.
+        config: path of its config.
+    """
+    needs_vocabulary = names.kind in ("head", "metric")  # their encoder is new, without a corpus
+    return [_VOCABULARY] * needs_vocabulary + [f"bertlab fit --config {config}"]
+
+
+def package_files(names: PluginNames) -> dict[str, str]:
+    """Return the content of each file by its path in the package.
+
+    Raises:
+        CommandError: the plugin's class would have the name of something that it imports.
+    """
+    paths = {
+        "pyproject.toml": "common/pyproject.toml",
+        "README.md": "common/README.md",
+        f"{names.module}/__init__.py": "common/__init__.py",
+        names.code: f"{names.kind}/plugin.py",
+        names.config: f"{names.kind}/config.yaml",
+        f"tests/test_{names.name}.py": f"{names.kind}/test.py",
+    }
+    if names.kind == "hooks":
+        paths[f"{names.module}/gradient_norm.py"] = "hooks/gradient_norm.py"
+    templates = {path: _read(template) for path, template in paths.items()}
+    imports = re.findall(r"^(?:from|import) .*", "\n".join(templates.values()), re.MULTILINE)
+    if any(re.search(rf"\b{names.class_name}\b", line) for line in imports):
+        raise CommandError(
+            f"NAME: found {names.package!r}: its class would be called {names.class_name}, as "
+            "something that it imports is; choose another name"
+        )
+    words = _words(names)
+    return {path: Template(text).substitute(words) for path, text in templates.items()}
+
+
+def write_package(folder: Path, content: Mapping[str, str]) -> None:
+    """Write files by their path in a new folder; if one fails, there is no folder.
+
+    Raises:
+        OutputError: the folder is there already.
+        OSError: it cannot be written.
+    """
+    if os.path.lexists(folder):
+        raise OutputError(f"{folder}: is there already; choose another --output")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    try:
+        for path, text in content.items():
+            file = partial / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, "utf-8")
+        partial.rename(folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def _words(names: PluginNames) -> dict[str, str]:
+    """Return what stands for each placeholder of the templates."""
+    class_in_module = "" if names.kind == "hooks" else f":{names.class_name}"
+    words = {
+        "article": ARTICLES[names.kind],
+        "class_name": names.class_name,
+        "code": names.code,
+        "config": names.config,
+        "contract": str(CONTRACT),
+        "demonstration": "\n".join(f"    {line}" for line in demonstration(names, names.config)),
+        "group": GROUP_OF_KIND[names.kind],
+        "module": names.module,
+        "name": names.name,
+        "package": names.package,
+        "python_module": names.code.removesuffix(".py").replace("/", "."),
+    }
+    words["target"] = words["python_module"] + class_in_module
+    words["import_line"] = _import_line(
+        words["python_module"], "bertlab_callbacks" if names.kind == "hooks" else names.class_name
+    )
+    words["usage"] = Template(_read(f"{names.kind}/usage.md")).substitute(words).strip()
+    return words
+
+
+def _import_line(module: str, name: str) -> str:
+    """Return an import as ``ruff format`` writes it."""
+    line = f"from {module} import {name}"
+    return line if len(line) <= LINE_LENGTH else f"from {module} import (\n    {name},\n)"
+
+
+def _read(template: str) -> str:
+    return _TEMPLATES.joinpath(f"{template}.template").read_text("utf-8")

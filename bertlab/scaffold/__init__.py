@@ -1,1 +1,0 @@
-"""Complete plugin packages from templates: what ``bertlab new-plugin`` writes."""

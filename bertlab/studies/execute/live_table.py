@@ -1,0 +1,146 @@
+"""What a study does while it runs: a live table on a terminal, a line for each event elsewhere."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from bertlab.studies.execute.run_state import State, is_done, read_states, read_status
+from bertlab.studies.execute.schedule import Change, OnChange
+from bertlab.studies.plan.plan import PlannedRun
+from bertlab.training.results import read_results, show
+
+HEADINGS = ("run", "state", "step", "elapsed", "result")
+_ENDED = 8  # runs that ended, of which the table shows the last
+_UNTOLD = ("loss", "perplexity")  # metrics that a run is shown by only if it has no other
+
+
+@contextmanager
+def watch(plan: Sequence[PlannedRun], study: Path) -> Iterator[OnChange]:
+    """Show what happens in a study; yields what is to be told of each change.
+
+    Args:
+        plan: the runs, parents before their children.
+        study: its directory.
+    """
+    console = Console()
+    if not console.is_terminal:
+        yield lambda change: console.print(
+            event_line(change, study), soft_wrap=True, markup=False, highlight=False
+        )
+        return
+    table = LiveTable(plan, study)
+    with Live(get_renderable=table.render, console=console, refresh_per_second=1, transient=False):
+        yield table.note
+
+
+def event_line(change: Change, study: Path) -> str:
+    """Return a change in one line, with time of day, and what it took and gave if it ended."""
+    line = f"{time.strftime('%H:%M:%S')} {change.run.id}: {change.text}"
+    if change.state is State.DONE:
+        status = read_status(change.run, study, change.state)
+        result = main_result(change.run.directory(study))
+        line += f" in {duration(status.seconds)}" + (f", {result}" if result else "")
+    return line
+
+
+class LiveTable:
+    """Rows of the runs that are at work, failed, or ended last, below the number in each state.
+
+    Args:
+        plan: the runs, parents before their children.
+        study: its directory.
+    """
+
+    def __init__(self, plan: Sequence[PlannedRun], study: Path) -> None:
+        self.study = study
+        self.runs = {run.id: run for run in plan}
+        self.states = read_states(plan, study)
+        self.texts: dict[str, str] = {}
+        self._ended: dict[str, None] = {}  # in order
+
+    def note(self, change: Change) -> None:
+        """Take over a change."""
+        self.states[change.run.id] = change.state
+        self.texts[change.run.id] = change.text
+        self._ended.pop(change.run.id, None)
+        if change.state in (State.DONE, State.FAILED):
+            self._ended[change.run.id] = None
+
+    def render(self) -> RenderableType:
+        """Return the table as it is now."""
+        states = dict(self.states)  # changes come from another thread
+        counts = Counter(states.values())
+        told = ", ".join(f"{counts[state]} {state}" for state in State if counts[state])
+        working = [run for run, state in states.items() if state is State.RUNNING]
+        failed = [run for run, state in states.items() if state is State.FAILED]
+        ended = [run for run in list(self._ended)[-_ENDED:] if run not in failed]
+        rows = [self._row(run, states[run]) for run in (*ended, *failed[-_ENDED:], *working)]
+        return Group(f"{escape(str(self.study))}: {told}", _table(rows))
+
+    def _row(self, run: str, state: State) -> Sequence[str]:
+        return status_row(self.runs[run], self.study, state, self.texts.get(run, ""))
+
+
+def status_row(run: PlannedRun, study: Path, state: State, text: str = "") -> Sequence[str]:
+    """Return the cells of a run.
+
+    Args:
+        run: of the study.
+        study: its directory.
+        state: of the run.
+        text: the last that is known of it; shown if it failed.
+    """
+    status = read_status(run, study, state)
+    step = "" if status.step is None else f"{status.step + 1}"  # logs count from 0
+    if state is State.DONE:
+        step = ""
+    elif step and run.steps is not None:
+        step += f"/{run.steps}"
+    result = text or status.last_line if state is State.FAILED else ""
+    return (
+        run.id,
+        f"{state}, {status.attempts} attempts" if status.attempts > 1 else str(state),
+        step,
+        duration(status.seconds) if status.attempts else "",
+        result or main_result(run.directory(study)),
+    )
+
+
+def main_result(directory: Path) -> str:
+    """Return the first metric of a finished run that says how good it is; else an empty string."""
+    if not is_done(directory):
+        return ""
+    results = read_results(directory)
+    names = [name for name in results if not _metric(name).startswith(("unigram", "majority"))]
+    names.sort(key=lambda name: _metric(name) in _UNTOLD)  # stable: else the run's order
+    if not names:
+        return ""
+    return f"{names[0].replace('/', ' ')} {show(_metric(names[0]), results[names[0]])}"
+
+
+def duration(seconds: float) -> str:
+    """Return a number of seconds as people read it: ``4:05``, ``1:02:03``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _metric(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Table:
+    table = Table()
+    for heading in HEADINGS:
+        right = heading in ("step", "elapsed")
+        table.add_column(heading, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table

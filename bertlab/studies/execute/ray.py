@@ -1,0 +1,213 @@
+"""The runs of a study on Ray: a machine of one's own, or a cluster with a shared file system."""
+
+import importlib
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from bertlab.errors import ConfigError, ExecutorError
+from bertlab.studies.execute.execution import FIT, GRACE, StopSignals, execute
+from bertlab.studies.execute.local import THREADS
+from bertlab.studies.execute.run_state import State, is_done
+from bertlab.studies.execute.schedule import Change, OnChange, Schedule, Summary
+from bertlab.studies.plan.plan import PlannedRun
+
+LOST_NODES = 10  # times that Ray starts a task again because the machine under it went away
+OBJECT_STORE = 100 * 2**20  # bytes; Ray's default is a third of the memory, and we pass no data
+_WAIT = 0.5  # seconds between looks at signals
+_CONNECT = 5.0  # seconds to reach a port
+_CHECK = 60.0  # seconds to hear whether it is Ray's
+
+
+def run_on_ray(
+    plan: Sequence[PlannedRun],
+    study: Path,
+    *,
+    address: str | None = None,
+    cpus: float = 1,
+    gpus: float = 0,
+    retries: int = 1,
+    on_change: OnChange,
+    program: Sequence[str] = FIT,
+) -> Summary:
+    """Execute the runs that are not done, each as a Ray task of its own.
+
+    The study, and the data that its configs name, have to be on a file system that all nodes
+    share, and bertlab installed on each. A run whose node goes away goes on from its last
+    checkpoint on another one. Ctrl-C or SIGTERM stops the runs; all can be gone on with.
+
+    Args:
+        plan: the runs, parents before their children.
+        study: its directory.
+        address: of a cluster, ``HOST:PORT`` or ``auto``; None starts Ray on this machine.
+        cpus: of each run; also its threads.
+        gpus: of each run; a part of one is possible.
+        retries: how often a run that fails is tried again, from its last checkpoint.
+        on_change: told of each change.
+        program: the command that takes the arguments of ``fit``.
+
+    Raises:
+        ExecutorError: if Ray is not installed, the cluster cannot be reached, none of its nodes has
+            what a run needs, or a node does not see the study.
+    """
+    study = study.resolve()
+    with connection(address) as ray:
+        check_resources(ray.nodes(), cpus, gpus)
+        task = ray.remote(_attempt).options(
+            num_cpus=cpus, num_gpus=gpus, max_retries=LOST_NODES, retry_exceptions=False
+        )
+        environment = dict.fromkeys(THREADS, str(max(1, int(cpus))))
+        schedule = Schedule(plan, study, retries, on_change)
+        tasks: dict[Any, PlannedRun] = {}
+        with StopSignals() as stop:
+            try:
+                while not schedule.is_over and stop.number is None:
+                    while (run := schedule.take()) is not None:
+                        reference = task.remote(run, study, environment, program, Path.cwd())
+                        tasks[reference] = run
+                        on_change(Change(run, State.RUNNING, "handed to Ray"))
+                    finished, _ = ray.wait(list(tasks), timeout=_WAIT)
+                    for reference in finished:
+                        _end(ray, reference, tasks.pop(reference), schedule)
+            finally:
+                for reference in tasks:
+                    ray.cancel(reference)  # like Ctrl-C: the task stops its process
+                if tasks:
+                    ray.wait(list(tasks), num_returns=len(tasks), timeout=2 * GRACE)
+        return schedule.finish(stop.number)
+
+
+def _attempt(
+    run: PlannedRun,
+    study: Path,
+    environment: dict[str, str],
+    program: Sequence[str],
+    working_directory: Path,
+) -> int:
+    """Make one attempt at a run, on whatever node this is."""
+    for place in (study, working_directory):
+        if not place.is_dir():
+            raise ExecutorError(
+                f"{place} is not on the node {socket.gethostname()}; put the study on a file "
+                "system that all nodes share, and start it from a folder there"
+            )
+    return execute(
+        run,
+        study,
+        environment=environment,
+        program=program,
+        working_directory=working_directory,
+    )
+
+
+def _end(ray: ModuleType, reference: Any, run: PlannedRun, schedule: Schedule) -> None:  # noqa: ANN401
+    """Take over how a task ended."""
+    problem = ""
+    try:
+        code = ray.get(reference)
+        if code == 0 and not is_done(run.directory(schedule.study)):
+            problem = (
+                f"it ended on a node that does not share {schedule.study}; put the study on a file "
+                "system that all nodes share"
+            )
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, ConfigError):
+            raise error.cause from None
+        raise
+    except ray.exceptions.RayError as error:
+        problem = " ".join(str(error).split())
+    schedule.ended(run, problem)
+
+
+@contextmanager
+def connection(address: str | None) -> Iterator[ModuleType]:
+    """Start Ray on this machine, or join a cluster; leave it at the end.
+
+    Raises:
+        ExecutorError: if Ray is not installed or the cluster cannot be reached.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+    # a run without GPUs sees those that the machine shows it, as Ray will have it in future
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        ray = importlib.import_module("ray")
+    except ImportError:
+        raise ExecutorError(
+            "--executor ray: Ray is not installed; install it: pip install 'bertlab[ray]'"
+        ) from None
+    if address is not None:
+        _check_address(address)
+    local = {"include_dashboard": False, "object_store_memory": OBJECT_STORE}
+    try:
+        ray.init(
+            address=address or "local",
+            log_to_driver=False,
+            logging_level="ERROR",
+            **(local if address is None else {}),
+        )
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ExecutorError(_unreachable(address, " ".join(str(error).split()))) from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def check_resources(nodes: Sequence[dict[str, Any]], cpus: float, gpus: float) -> None:
+    """Refuse what no node has, as Ray would wait for such a node for ever.
+
+    Raises:
+        ExecutorError: if a run fits no node.
+    """
+    found = [
+        (each["Resources"].get("CPU", 0.0), each["Resources"].get("GPU", 0.0))
+        for each in nodes
+        if each["Alive"]
+    ]
+    if not any(cpus <= here and gpus <= there for here, there in found):
+        have = ", ".join(sorted({f"{here:g} CPUs and {there:g} GPUs" for here, there in found}))
+        raise ExecutorError(
+            f"--executor ray: no node has the {cpus:g} CPUs and {gpus:g} GPUs of a run; there are "
+            f"nodes of {have}; give fewer --cpus or --gpus"
+        )
+
+
+def _check_address(address: str) -> None:
+    """Find out whether Ray answers, as its own client tries for minutes and then exits."""
+    if address in ("auto", "local"):
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        raise ExecutorError(
+            f"--address: found {address!r}, expected HOST:PORT of a Ray cluster, or auto"
+        )
+    try:
+        socket.create_connection((host, int(port)), timeout=_CONNECT).close()
+    except (OSError, OverflowError) as error:
+        raise ExecutorError(_unreachable(address, str(error))) from None
+    if address.startswith("ray://"):
+        return
+    command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
+    try:
+        code = subprocess.run(  # noqa: S603
+            command, timeout=_CHECK, capture_output=True, check=False
+        ).returncode
+    except subprocess.TimeoutExpired:
+        code = 1
+    if code:
+        raise ExecutorError(_unreachable(address, "what answers there is not Ray, or another one"))
+
+
+def _unreachable(address: str | None, reason: str) -> str:
+    if address is None:
+        return f"--executor ray: Ray cannot be started on this machine: {reason}"
+    return (
+        f"--address: no Ray cluster at {address}: {reason}; start one with `ray start --head`, or "
+        "leave --address out to use this machine"
+    )

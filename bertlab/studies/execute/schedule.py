@@ -1,0 +1,179 @@
+"""Which run of a study is next, what failed, and which wait for it in vain."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bertlab.studies.execute.execution import settle
+from bertlab.studies.execute.run_state import (
+    Outcome,
+    State,
+    is_done,
+    last_line,
+    read_attempts,
+    read_states,
+)
+from bertlab.studies.plan.plan import PlannedRun
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something that happened to a run.
+
+    Attributes:
+        run: of the study.
+        state: it is in now.
+        text: what happened, in a line without the run's id.
+    """
+
+    run: PlannedRun
+    state: State
+    text: str
+
+
+OnChange = Callable[[Change], None]
+
+
+@dataclass
+class Summary:
+    """How far a study is after its runs were executed.
+
+    Attributes:
+        done: ids of runs, those that were done before included.
+        failed: ids of runs whose attempts are used up, and the last line of each one's log.
+        blocked: ids of runs, and the failed one that each needs.
+        left: ids of runs that were not finished because the runner was told to stop.
+        stopped_by: number of the signal that told it to; None if there was none.
+    """
+
+    done: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    blocked: dict[str, str] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+    stopped_by: int | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0 if all is done, 128 and the number of the signal that stopped it, or else 1."""
+        if self.stopped_by is not None:
+            return 128 + self.stopped_by
+        return 1 if self.failed or self.blocked else 0
+
+    def lines(self, study: Path) -> list[str]:
+        """Return what to tell the user: counts, failures, and how to go on."""
+        counts = [f"{len(self.done)} done"]
+        for name in ("failed", "blocked", "left"):
+            found = getattr(self, name)
+            counts += [f"{len(found)} {name}"] if found else []
+        lines = [f"{study}: {', '.join(counts)}"]
+        for run, text in self.failed.items():
+            lines.append(f"failed: {run}: {text} (log: {study / 'logs' / run}.log)")
+        lines += [f"blocked: {run}: needs {failed}" for run, failed in self.blocked.items()]
+        if self.exit_code:
+            how = "stopped; go" if self.stopped_by is not None else "mend it and go"
+            lines.append(f"{how} on with: bertlab study run {study}")
+        return lines
+
+
+_MISTAKE = 2  # of the user's: the exit code of bertlab's commands
+
+
+class Schedule:
+    """Which run is next: parents before children, those with the longest chain after them first.
+
+    Args:
+        plan: the runs, parents before their children.
+        study: its directory.
+        retries: how often a run that fails is tried again; earlier calls do not count. A mistake
+            of the user's (exit code 2) is none that another try could mend.
+        on_change: told of what :meth:`ended` finds.
+    """
+
+    def __init__(
+        self, plan: Sequence[PlannedRun], study: Path, retries: int, on_change: OnChange
+    ) -> None:
+        self.study = study
+        self.retries = retries
+        self.on_change = on_change
+        self.summary = Summary()
+        self.failures: Counter[str] = Counter()
+        self._children: dict[str | None, list[PlannedRun]] = {}
+        for run in plan:
+            self._children.setdefault(run.parent, []).append(run)
+        states = read_states(plan, study)
+        for run in plan:
+            if states[run.id] is State.DONE:
+                settle(run, study)
+                self.summary.done.append(run.id)
+        self._open = [run for run in plan if states[run.id] is not State.DONE]
+        # what works already takes part of the machine: it comes first
+        self._open.sort(key=lambda run: (states[run.id] is not State.RUNNING, -self._chain(run)))
+        self._taken: set[str] = set()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no run is left."""
+        return not self._open
+
+    def take(self) -> PlannedRun | None:
+        """Return the next run, which the caller starts; None if all that are left have to wait."""
+        for run in self._open:
+            ready = run.parent is None or run.parent in self.summary.done
+            if ready and run.id not in self._taken:
+                self._taken.add(run.id)
+                return run
+        return None
+
+    def ended(self, run: PlannedRun, problem: str = "") -> None:
+        """Note the end of an attempt: the run's directory says which.
+
+        Args:
+            run: that was taken.
+            problem: why there may be no attempt at all, if the caller knows.
+        """
+        self._taken.discard(run.id)
+        attempts = read_attempts(run, self.study)
+        if is_done(run.directory(self.study)):
+            self._open.remove(run)
+            self.summary.done.append(run.id)
+            self.on_change(Change(run, State.DONE, "done"))
+            return
+        if attempts and attempts[-1].outcome is Outcome.STOPPED and not problem:
+            self.on_change(Change(run, State.RESUMABLE, "stopped"))
+            return
+        self.failures[run.id] += 1
+        text = problem
+        if attempts and not problem:
+            told = last_line(run.log(self.study))
+            text = f"exit code {attempts[-1].exit_code}" + (f": {told}" if told else "")
+        mistaken = bool(attempts) and attempts[-1].exit_code == _MISTAKE and not problem
+        if self.failures[run.id] <= self.retries and not mistaken:
+            again = f"failed, {text}; retry {self.failures[run.id]} of {self.retries}"
+            self.on_change(Change(run, State.RESUMABLE, again))
+            return
+        self._open.remove(run)
+        self.summary.failed[run.id] = text
+        self.on_change(Change(run, State.FAILED, f"failed, {text}"))
+        self._block(run, run)
+
+    def _block(self, run: PlannedRun, failed: PlannedRun) -> None:
+        for child in self._children.get(run.id, []):
+            if child in self._open:
+                self._open.remove(child)
+                self.summary.blocked[child.id] = failed.id
+                self.on_change(Change(child, State.BLOCKED, f"blocked: needs {failed.id}"))
+            self._block(child, failed)
+
+    def finish(self, stopped_by: int | None) -> Summary:
+        """Return the summary."""
+        for run in self._open:  # told to stop, some were faster
+            ended = self.summary.done if is_done(run.directory(self.study)) else self.summary.left
+            ended.append(run.id)
+        self.summary.stopped_by = stopped_by if self.summary.left else None
+        return self.summary
+
+    def _chain(self, run: PlannedRun) -> int:
+        """Return the optimiser steps of a run and the longest chain of runs that need it."""
+        after = [self._chain(child) for child in self._children.get(run.id, [])]
+        return (run.steps or 1) + max(after, default=0)

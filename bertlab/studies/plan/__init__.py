@@ -1,0 +1,1 @@
+"""What a study will run: its file, its runs, and what they cost."""

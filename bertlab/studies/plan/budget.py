@@ -1,0 +1,173 @@
+"""A length of pre-training that is the same for each variant: in steps, tokens or time.
+
+What a run costs, in tokens and floating-point operations, before it is run.
+
+A multiplication and an addition are two operations; only matrix products count, which is all but a
+percent. The backward pass needs twice what the forward pass does (Kaplan et al., 2020, sec. 2.1).
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from math import isfinite
+from typing import Any
+
+import torch
+from torch import nn
+
+from bertlab.api.encoder import Encoder
+from bertlab.config.overrides import Overrides
+from bertlab.errors import StudyError
+from bertlab.model.build import build_encoder
+
+_KEYS = {"steps": "trainer.max_steps", "tokens": "max_tokens", "time": "trainer.max_time"}
+# what would also end a run is taken out, in the base config too
+_NO_END: Overrides = {
+    "trainer.max_steps": -1,
+    "trainer.max_epochs": -1,
+    "max_tokens": None,
+    "trainer.max_time": None,
+}
+_CLOCK = re.compile(r"(\d+):(\d\d):(\d\d):(\d\d)")
+
+
+def budget_settings(given: object, where: str) -> Overrides:
+    """Return the overrides of the base config that a budget stands for.
+
+    Args:
+        given: one of ``steps``, ``tokens`` and ``time``, and how much; none of it if None.
+        where: file and key, for messages.
+
+    Raises:
+        StudyError: if it is another key, several, or no amount.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, dict) or len(given) != 1 or next(iter(given)) not in _KEYS:
+        raise StudyError(f"{where}: found {given!r}, expected one of steps, tokens, time")
+    ((kind, amount),) = given.items()
+    read = {"steps": _steps, "tokens": _tokens, "time": _time}[kind]
+    return {**_NO_END, _KEYS[kind]: read(amount, f"{where}.{kind}")}
+
+
+def _steps(given: object, where: str) -> int:
+    if type(given) is not int or given < 1:
+        raise StudyError(f"{where}: found {given!r}, expected a whole number above 0")
+    return given
+
+
+def _tokens(given: object, where: str) -> float:
+    try:
+        tokens = float(given) if isinstance(given, int | float | str) else 0.0  # 1e9 is a text
+    except ValueError:
+        tokens = 0.0
+    if isinstance(given, bool) or not (isfinite(tokens) and tokens > 0):
+        raise StudyError(f"{where}: found {given!r}, expected a number of tokens above 0")
+    return tokens
+
+
+def _time(given: object, where: str) -> str:
+    """Return ``days:hours:minutes:seconds``, as Lightning reads it."""
+    seconds = 0
+    if isinstance(given, str) and (found := _CLOCK.fullmatch(given)):
+        days, hours, minutes, rest = map(int, found.groups())
+        seconds = ((days * 24 + hours) * 60 + minutes) * 60 + rest
+    elif isinstance(given, dict):
+        try:
+            seconds = round(timedelta(**given).total_seconds())
+        except (TypeError, OverflowError):
+            seconds = 0
+    if seconds < 1:
+        raise StudyError(
+            f"{where}: found {given!r}, expected a text as in '00:02:30:00' (days, hours, minutes, "
+            "seconds) or a mapping as in {hours: 2, minutes: 30}"
+        )
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"{days:02}:{hours:02}:{minutes:02}:{rest:02}"
+
+
+_PASSES = 3  # forward, and twice that backward
+_VOCABULARY = 30_522  # where none is known yet
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of a training run; of one that is not begun at most, as if all sequences were full.
+
+    Attributes:
+        tokens: that the encoder reads.
+        flops: floating-point operations that the algorithm needs for them.
+    """
+
+    tokens: float
+    flops: float
+
+
+def pretraining_cost(config: dict[str, Any]) -> Cost | None:
+    """Return the cost of a pre-training; None if its config does not say how long or large it is.
+
+    That of a fine-tuning does not: its model is another run's.
+    """
+    if config["model"].get("head") or config["model"].get("init_from"):
+        return None
+    steps, data = config["trainer"]["max_steps"], config["data"]
+    if config.get("max_tokens"):
+        tokens = float(config["max_tokens"])
+    elif steps is not None and steps > 0:
+        length = data["max_seq_length"]
+        tokens = float(steps) * (data["batch_tokens"] or (data["batch_size"] or 256) * length)
+    else:
+        return None
+    return cost_of(config, tokens, data["max_seq_length"])
+
+
+def measured_cost(config: dict[str, Any], manifest: dict[str, Any]) -> Cost:
+    """Return the cost of a run by its config, with all sizes, and its manifest."""
+    return cost_of(config, manifest["training_tokens"], manifest["mean_sequence_length"])
+
+
+def cost_of(config: dict[str, Any], tokens: float, sequence_length: float) -> Cost:
+    """Return the cost of training on ``tokens`` in sequences of about one length."""
+    vocab_size = config["data"].get("vocab_size") or _VOCABULARY
+    encoder = meta_encoder(config, vocab_size)
+    forward = encoder_flops(encoder, sequence_length)
+    for name, objective in (config["model"].get("objectives") or {}).items():
+        forward += _predicted_share(name, objective) * _language_model_flops(encoder)
+    return Cost(tokens, tokens * _PASSES * forward)
+
+
+def meta_encoder(config: dict[str, Any], vocab_size: int = _VOCABULARY) -> Encoder:
+    """Return the encoder of a config without memory for its weights."""
+    with torch.device("meta"):
+        return build_encoder(config["model"]["encoder"], vocab_size)
+
+
+def encoder_flops(encoder: Encoder, sequence_length: float) -> float:
+    """Return the operations of a forward pass for one of the tokens of a sequence."""
+    attention = 4 * sequence_length * encoder.hidden_size * encoder.num_hidden_layers
+    return 2 * (_weights(encoder) - _weights(encoder.pooler)) + attention
+
+
+def _language_model_flops(encoder: Encoder) -> float:
+    """Of the transform and the projection on the vocabulary, for one predicted token."""
+    width = encoder.hidden_size
+    return 2.0 * width * (width + encoder.vocab_size)
+
+
+def _predicted_share(name: str, objective: dict[str, Any]) -> float:
+    """Share of tokens that an objective predicts; other objectives' heads cost next to nothing."""
+    shares = {"mlm": objective.get("rate", 0.15), "clm": 1.0}
+    return float(shares.get(name, 0.0))
+
+
+def _weights(module: nn.Module) -> int:
+    """Number of weights that each token is multiplied with: of linear and recurrent layers."""
+    return sum(
+        parameter.numel()
+        for layer in module.modules()
+        if isinstance(layer, nn.Linear | nn.RNNBase)
+        for parameter in layer.parameters(recurse=False)
+        if parameter.dim() > 1
+    )

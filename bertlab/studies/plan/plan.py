@@ -1,0 +1,297 @@
+"""One run of a study: what it is called, what it waits for, and the command that does it.
+
+The runs of a study: what each is called, what it waits for, and the command that does it.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bertlab.api.encoder import Encoder
+from bertlab.config.overrides import to_arguments
+from bertlab.config.resolve import resolve_arguments
+from bertlab.config.yaml_files import Config
+from bertlab.errors import BertlabError, StudyError
+from bertlab.studies.plan.checks import check_config, known_encoder
+from bertlab.studies.plan.study_file import BASE, Evaluation, Study, Variant
+
+WEIGHTS = "{weights}"  # in the arguments of a run: where its parent's weights are
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One ``bertlab fit``.
+
+    Attributes:
+        id: its directory below ``runs`` of the study; readable, ends in a hash of what it computes.
+        stage: ``base``, or the name of an evaluation.
+        variant: the first variant that needs it; others may share it.
+        seed: of the run.
+        arguments: of ``bertlab fit``, without the run directory; ``{weights}`` stands for the
+            directory that its parent leaves.
+        parent: id of the run whose weights it starts from, or None.
+        steps: optimiser steps, if the config says how many.
+    """
+
+    id: str
+    stage: str
+    variant: str
+    seed: int
+    arguments: tuple[str, ...]
+    parent: str | None = None
+    steps: int | None = None
+
+    def directory(self, study: Path) -> Path:
+        """Return where ``bertlab fit`` keeps the run."""
+        return study / "runs" / self.id
+
+    def log(self, study: Path) -> Path:
+        """Return where what it prints is kept."""
+        return study / "logs" / f"{self.id}.log"
+
+
+_HASH = 8
+# keys of data and trainer that change neither what a run computes nor what it leaves
+_FREE = ("num_workers", "prepare_workers", "cache_dir", "log_every_n_steps", "enable_progress_bar")
+_LONGEST = 60  # characters of a name in an id
+_INIT_FROM = "model.init_from"
+
+
+@dataclass
+class Plan:
+    """All runs of a study.
+
+    Attributes:
+        runs: by id, parents before their children.
+        cells: id of the run that a variant is scored by, by variant, stage and seed.
+        configs: resolved config by variant and stage, without the seed.
+        begun: ids by the hash that they end in, of runs that were begun already: they keep their
+            ids, whatever their variants are called now.
+    """
+
+    runs: dict[str, PlannedRun] = field(default_factory=dict)
+    cells: dict[tuple[str, str, int], str] = field(default_factory=dict)
+    configs: dict[tuple[str, str], Config] = field(default_factory=dict)
+    begun: dict[str, str] = field(default_factory=dict)
+
+    def run_of(self, variant: str, stage: str, seed: int) -> PlannedRun:
+        """Return the run that a variant is scored by."""
+        return self.runs[self.cells[variant, stage, seed]]
+
+    def in_order(self) -> list[PlannedRun]:
+        """Return the runs, parents first."""
+        return list(self.runs.values())
+
+
+def make_plan(study: Study, begun: Iterable[str] = ()) -> Plan:
+    """Return the runs of a study, those that variants share once.
+
+    Args:
+        study: what is asked.
+        begun: ids of runs that are there already.
+
+    Raises:
+        StudyError: if an override names no key, a variant's parts do not go together, or two
+            variants are the same.
+    """
+    plan = Plan(begun={run[-_HASH:]: run for run in sorted(begun)})
+    for variant in study.variants:
+        if not study.evaluations and (variant.evaluate or variant.from_step is not None):
+            raise StudyError(
+                f"study {study.name}: variant {variant.name}: evaluate: found overrides of "
+                "evaluations, but the study has none; expected evaluate with config files"
+            )
+        config, encoder = _resolve(study, variant)
+        plan.configs[variant.name, BASE] = config
+        for evaluation in study.evaluations:
+            plan.configs[variant.name, evaluation.name] = _resolve_evaluation(
+                study, evaluation, variant, encoder
+            )
+        for seed in study.seeds:
+            _add_variant(plan, study, variant, seed)
+    _refuse_equal(plan, study)
+    return plan
+
+
+def _add_variant(plan: Plan, study: Study, variant: Variant, seed: int) -> None:
+    config = plan.configs[variant.name, BASE]
+    base = _add(plan, variant, BASE, seed, _base_arguments(study, variant), config)
+    for evaluation in study.evaluations:
+        weights = WEIGHTS
+        if variant.from_step is not None:
+            weights += f"/checkpoints/step-{variant.from_step}.ckpt"
+        arguments = [*_evaluation_arguments(evaluation, variant), f"--{_INIT_FROM}={weights}"]
+        own = plan.configs[variant.name, evaluation.name]
+        _add(plan, variant, evaluation.name, seed, arguments, own, base, variant.from_step)
+
+
+def _add(
+    plan: Plan,
+    variant: Variant,
+    stage: str,
+    seed: int,
+    arguments: list[str],
+    config: Config,
+    parent: PlannedRun | None = None,
+    from_step: int | None = None,
+) -> PlannedRun:
+    """Add a run, unless another variant has the same, and note that the variant needs it."""
+    content = {
+        section: {key: value for key, value in found.items() if key not in _FREE}
+        if section in ("data", "trainer")
+        else found
+        for section, found in config.items()
+    }
+    key = [{**content, "seed_everything": seed}, None if parent is None else parent.id, from_step]
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:_HASH]
+    same = [run for run in plan.runs.values() if run.id.endswith(digest)]
+    if same:
+        run = same[0]
+    else:
+        steps, seeded = config["trainer"]["max_steps"], f"seed-{seed}"
+        keeps = "true" if config["model"].get("head") else "false"  # there are labelled rows
+        run = PlannedRun(
+            id=plan.begun.get(digest, f"{_slug(variant.name)}-{_slug(stage)}-{seeded}-{digest}"),
+            stage=stage,
+            variant=variant.name,
+            seed=seed,
+            arguments=(
+                *arguments,
+                "--seeds=null",  # whatever the config files say
+                "--against_scratch=false",
+                f"--keep_predictions={keeps}",
+                f"--seed_everything={seed}",
+            ),
+            parent=None if parent is None else parent.id,
+            steps=steps if steps and steps > 0 else None,
+        )
+        plan.runs[run.id] = run
+    plan.cells[variant.name, stage, seed] = run.id
+    return run
+
+
+def _base_arguments(study: Study, variant: Variant) -> list[str]:
+    settings = [*to_arguments(study.settings), *to_arguments(variant.settings)]
+    return ["--config", str(study.base), *settings]
+
+
+def _evaluation_arguments(evaluation: Evaluation, variant: Variant) -> list[str]:
+    settings = [*to_arguments(evaluation.settings), *to_arguments(variant.evaluate)]
+    return ["--config", str(evaluation.config), *settings]
+
+
+def _resolve(study: Study, variant: Variant) -> tuple[Config, Encoder | None]:
+    """Return the config of a variant's base run, checked as far as it can be before it is run.
+
+    With it comes the encoder, if it is known.
+    """
+    where = f"study {study.name}: variant {variant.name}"
+    try:
+        plan, config = resolve_arguments(_base_arguments(study, variant))
+        encoder = known_encoder(config)
+        check_config(plan, config, encoder)
+        if variant.from_step is not None:
+            _check_checkpoint(config, variant.from_step)
+    except BertlabError as error:
+        raise StudyError(f"{where}: {error}") from None
+    if plan.head is not None and study.evaluations:
+        raise StudyError(
+            f"study {study.name}: base: {study.base} fine-tunes {plan.head}; expected a "
+            "pre-training config, or no evaluate"
+        )
+    return config, encoder
+
+
+def _check_checkpoint(config: Config, step: int) -> None:
+    """Raise ConfigError if a run will not keep the checkpoint of a step."""
+    if config["checkpoint"]["save_top_k"] != -1:
+        raise StudyError(
+            "evaluate.from_step needs the checkpoints of all steps; set checkpoint.save_top_k: -1, "
+            "and trainer.val_check_interval so that one is written then"
+        )
+    trainer = config["trainer"]
+    interval, accumulate = trainer["val_check_interval"], trainer["accumulate_grad_batches"]
+    every = interval // accumulate if isinstance(interval, int) else 1
+    if step % every:
+        raise StudyError(
+            f"evaluate.from_step: found {step}, expected a multiple of {every}, the steps from a "
+            "checkpoint to the next (trainer.val_check_interval)"
+        )
+    if 0 < trainer["max_steps"] < step:
+        raise StudyError(
+            f"evaluate.from_step: found {step}, expected at most trainer.max_steps, which is "
+            f"{trainer['max_steps']}"
+        )
+
+
+def _resolve_evaluation(
+    study: Study, evaluation: Evaluation, variant: Variant, encoder: Encoder | None
+) -> Config:
+    """Return the config of an evaluation, checked as far as it can be before it is run."""
+    try:
+        if _INIT_FROM in evaluation.settings | variant.evaluate:
+            raise StudyError(f"{_INIT_FROM}: cannot be set here; it is the variant's pre-training")
+        arguments = [*_evaluation_arguments(evaluation, variant), f"--{_INIT_FROM}=null"]
+        plan, config = resolve_arguments(arguments)
+        check_config(plan, config, encoder)
+    except BertlabError as error:
+        raise StudyError(
+            f"study {study.name}: evaluation {evaluation.name} of {variant.name}: {error}"
+        ) from None
+    if plan.head is None:
+        raise StudyError(
+            f"study {study.name}: evaluate.{evaluation.name}: {evaluation.config} has no "
+            "model.head, expected a fine-tuning config"
+        )
+    return config
+
+
+def _refuse_equal(plan: Plan, study: Study) -> None:
+    seen: dict[tuple[str, ...], str] = {}
+    for variant in study.variants:
+        ids = tuple(plan.cells[variant.name, stage, study.seeds[0]] for stage in study.stages)
+        if ids in seen:
+            raise StudyError(
+                f"study {study.name}: the variants {seen[ids]!r} and {variant.name!r} are the same "
+                "config; change one or take it out"
+            )
+        seen[ids] = variant.name
+
+
+def variant_settings(plan: Plan, study: Study) -> dict[str, dict[str, Any]]:
+    """Return the config keys in which variants differ, and each variant's values of them."""
+    flat = {
+        variant.name: {
+            f"{'' if stage == BASE else stage + ': '}{key}": value
+            for (name, stage), config in plan.configs.items()
+            if name == variant.name
+            for key, value in _flatten(config).items()
+        }
+        | ({} if variant.from_step is None else {"evaluate.from_step": variant.from_step})
+        for variant in study.variants
+    }
+    keys = {key: None for each in flat.values() for key in each}
+    differing = [
+        key
+        for key in keys
+        if len({json.dumps(each.get(key), sort_keys=True) for each in flat.values()}) > 1
+    ]
+    return {name: {key: each.get(key) for key in differing} for name, each in flat.items()}
+
+
+def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.+=]+", "-", name)[:_LONGEST].strip("-.") or "variant"

@@ -1,0 +1,291 @@
+"""Reads a study: a base config, variants, seeds, and what each is evaluated on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from bertlab.config.overrides import Overrides, as_overrides
+from bertlab.config.seeding import choose_seed, seed_list
+from bertlab.config.yaml_files import Config
+from bertlab.errors import ConfigError, StudyError, nearest
+from bertlab.studies.plan.budget import budget_settings
+
+KEYS = (
+    "name",
+    "base",
+    "settings",
+    "variants",
+    "axes",
+    "seeds",
+    "budget",
+    "evaluate",
+    "evaluate_settings",
+    "baseline",
+)
+_EVALUATION_KEYS = ("config", "metric", "step", "settings")
+_EVALUATE = "evaluate."
+_FROM_STEP = "from_step"
+BASE = "base"  # the stage that evaluations start from
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A fine-tuning run that each pre-trained variant is scored by.
+
+    Attributes:
+        name: of the task in tables.
+        config: file of ``bertlab fit``.
+        settings: overrides of it.
+        metric: that variants are compared by; the head's own if None.
+        step: ``last`` or ``best``: which of its evaluations counts.
+    """
+
+    name: str
+    config: Path
+    settings: Overrides = field(default_factory=dict)
+    metric: str | None = None
+    step: str = "last"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of a study's table.
+
+    Attributes:
+        name: of the row.
+        settings: overrides of the base config.
+        evaluate: overrides of every evaluation.
+        from_step: optimiser step of the pre-training whose checkpoint is evaluated; None: the last.
+    """
+
+    name: str
+    settings: Overrides = field(default_factory=dict)
+    evaluate: Overrides = field(default_factory=dict)
+    from_step: int | None = None
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is to be run.
+
+    Attributes:
+        name: of the study and its directory.
+        base: config file of ``bertlab fit``.
+        settings: overrides of it for all variants.
+        variants: the rows of the table, the baseline among them.
+        seeds: that each variant is run with; the same for all, so that they are paired.
+        evaluations: what each is fine-tuned on; none where the base itself is a fine-tuning.
+        baseline: the variant that the others are compared with.
+    """
+
+    name: str
+    base: Path
+    settings: Overrides
+    variants: tuple[Variant, ...]
+    seeds: tuple[int, ...]
+    evaluations: tuple[Evaluation, ...]
+    baseline: str
+
+    @property
+    def stages(self) -> list[str]:
+        """The base run and the evaluations, by name."""
+        return [BASE, *(evaluation.name for evaluation in self.evaluations)]
+
+
+def make_study(content: Config, where: str, folder: Path) -> Study:
+    """Make a study of the content of its file.
+
+    Args:
+        content: keys and values.
+        where: the file, for messages.
+        folder: that the config files are relative to.
+
+    Raises:
+        StudyError: if a key is unknown, missing or of another kind.
+    """
+    _check_keys(content, KEYS, where)
+    base = _text(content.get("base"), f"{where}: base", "the config file that variants change")
+    settings = as_overrides(content.get("settings"), f"{where}: settings")
+    budget = budget_settings(content.get("budget"), f"{where}: budget")
+    for key in settings.keys() & budget.keys():
+        raise StudyError(
+            f"{where}: settings: found {key} beside budget, expected one of them "
+            "(on the command line: --set budget.steps=N)"
+        )
+    settings |= budget
+    variants = _variants(content, where)
+    names = [variant.name for variant in variants]
+    baseline = str(content.get("baseline", names[0]))
+    if baseline not in names:
+        raise StudyError(
+            f"{where}: baseline: found {baseline!r}{nearest(baseline, names)} "
+            f"(there are: {', '.join(names)})"
+        )
+    common = as_overrides(content.get("evaluate_settings"), f"{where}: evaluate_settings")
+    return Study(
+        name=_folder_name(content.get("name"), f"{where}: name"),
+        base=_file(folder, base, f"{where}: base"),
+        settings=settings,
+        variants=tuple(variants),
+        seeds=tuple(_seeds(content.get("seeds", 3), where)),
+        evaluations=tuple(_evaluations(content.get("evaluate") or {}, common, where, folder)),
+        baseline=baseline,
+    )
+
+
+def with_absolute_paths(content: Config, study: Study) -> Config:
+    """Return the content of a study file as it can be read from another folder."""
+    evaluate = content.get("evaluate") or {}
+    found: Config = {**content, "name": study.name, "base": str(study.base.resolve())}
+    if evaluate:
+        found["evaluate"] = {
+            evaluation.name: {
+                **(fields if isinstance(fields, dict) else {}),
+                "config": str(evaluation.config.resolve()),
+            }
+            for evaluation, fields in zip(
+                study.evaluations,
+                evaluate.values() if isinstance(evaluate, dict) else evaluate,
+                strict=True,
+            )
+        }
+    return found
+
+
+def _variants(content: Config, where: str) -> list[Variant]:
+    """Return the named variants times the product of the axes."""
+    given = content.get("variants")
+    named = _mapping({"": {}} if given is None else given, f"{where}: variants")
+    axes = _mapping(content.get("axes") or {}, f"{where}: axes")
+    if given is None and not axes:
+        raise StudyError(f"{where}: variants: found none, expected names with overrides, or axes")
+    points = [_axis(name, values, f"{where}: axes.{name}") for name, values in axes.items()]
+    variants = []
+    for name, overrides in named.items():
+        for combination in product(*points):
+            labels = [label for label, _ in combination]
+            merged = as_overrides(overrides, f"{where}: variants.{name}")
+            for _, more in combination:
+                merged |= more
+            variants.append(_variant(" ".join(filter(None, [str(name), *labels])), merged, where))
+    if len(variants) < 2:
+        found = "one" if variants else "none"
+        raise StudyError(f"{where}: variants: found {found}, expected two or more to compare")
+    _refuse_repeated([variant.name for variant in variants], f"{where}: variants")
+    return variants
+
+
+def _variant(name: str, overrides: Overrides, where: str) -> Variant:
+    settings = {key: value for key, value in overrides.items() if not key.startswith(_EVALUATE)}
+    evaluate = {
+        key.removeprefix(_EVALUATE): value
+        for key, value in overrides.items()
+        if key.startswith(_EVALUATE)
+    }
+    step = evaluate.pop(_FROM_STEP, None)
+    if step is not None and (type(step) is not int or step < 1):
+        raise StudyError(
+            f"{where}: {name}: evaluate.from_step: found {step!r}, expected a number of steps"
+        )
+    return Variant(name, settings, as_overrides(evaluate, f"{where}: {name}: evaluate"), step)
+
+
+def _axis(name: str, values: object, where: str) -> list[tuple[str, Overrides]]:
+    """Return an axis' points: a config key's values, or labels with overrides."""
+    if isinstance(values, Mapping) and values:
+        return [(str(label), as_overrides(each, where)) for label, each in values.items()]
+    if isinstance(values, list) and values:
+        short = name.rsplit(".", 1)[-1]
+        return [
+            (f"{short}={_label(value)}", as_overrides({name: value}, where)) for value in values
+        ]
+    raise StudyError(f"{where}: found {values!r}, expected a list of values, or labels with them")
+
+
+def _label(value: object) -> str:
+    return "+".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _evaluations(given: object, common: Overrides, where: str, folder: Path) -> list[Evaluation]:
+    place = f"{where}: evaluate"
+    if isinstance(given, list) and all(isinstance(path, str) for path in given):
+        named = [(Path(path).stem, path) for path in given]
+    elif isinstance(given, dict):
+        named = [(str(name), entry) for name, entry in given.items()]
+    else:
+        raise StudyError(f"{place}: found {given!r}, expected config files, or names with them")
+    names = [name for name, _ in named]
+    _refuse_repeated(names, place)
+    if BASE in names:
+        raise StudyError(f"{place}: {BASE!r} is the name of the pre-training; choose another")
+    return [_evaluation(name, entry, common, f"{place}.{name}", folder) for name, entry in named]
+
+
+def _evaluation(
+    name: str, entry: object, common: Overrides, where: str, folder: Path
+) -> Evaluation:
+    fields = {"config": entry} if isinstance(entry, str) else _mapping(entry, where)
+    _check_keys(fields, _EVALUATION_KEYS, where)
+    config = _text(fields.get("config"), f"{where}.config", "a config file of bertlab fit")
+    metric, step = fields.get("metric"), fields.get("step", "last")
+    if metric is not None:
+        metric = _text(metric, f"{where}.metric", "the name of a metric")
+    if step not in ("last", "best"):
+        raise StudyError(f"{where}.step: found {step!r}, expected last or best")
+    settings = common | as_overrides(fields.get("settings"), f"{where}.settings")
+    return Evaluation(name, _file(folder, config, where), settings, metric, step)
+
+
+def _refuse_repeated(names: list[str], where: str) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise StudyError(
+                f"{where}: {name!r} is there twice; expected names that differ (give them as a "
+                "mapping: {name: …})"
+            )
+
+
+def _seeds(given: object, where: str) -> list[int]:
+    try:
+        return [choose_seed(seed) for seed in seed_list(given)]
+    except ConfigError as error:
+        raise StudyError(f"{where}: {error}") from None
+
+
+def _check_keys(given: Config, known: Sequence[str], where: str) -> None:
+    for key in given:
+        if key not in known:
+            raise StudyError(
+                f"{where}: no key is called {key!r}{nearest(str(key), known)} "
+                f"(there are: {', '.join(known)})"
+            )
+
+
+def _mapping(given: object, where: str) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise StudyError(f"{where}: found {given!r}, expected a mapping")
+    return given
+
+
+def _text(given: object, where: str, expected: str) -> str:
+    if not isinstance(given, str) or not given:
+        raise StudyError(f"{where}: found {given!r}, expected {expected}")
+    return given
+
+
+def _folder_name(given: object, where: str) -> str:
+    """Return the name of a study, which is that of its directory."""
+    name = _text(given, where, "a name")
+    if name in (".", "..") or "/" in name or "\\" in name:
+        raise StudyError(f"{where}: found {name!r}, expected a name without slashes")
+    return name
+
+
+def _file(folder: Path, name: str, where: str) -> Path:
+    path = folder / name
+    if not path.is_file():
+        near = nearest(path.name, [each.name for each in path.parent.glob("*.yaml")])
+        raise StudyError(f"{where}: {path}: no such config file{near}")
+    return path.resolve()

@@ -1,0 +1,1 @@
+"""From the runs' files to statistics, tables, plots and pages."""

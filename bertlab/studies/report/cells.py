@@ -1,0 +1,323 @@
+"""The measures of a table: their headings, and how many decimals their values get.
+
+What the tables of a report say, in plain text; each format only escapes it and lays it out.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from bertlab.api.study_scores import Cell, Measure, StudyScores
+from bertlab.config.yaml_files import yaml_inline
+from bertlab.plugins.hooks import ReportSection, report_sections
+from bertlab.studies.report import findings
+from bertlab.studies.report.statistics import Comparison, Summary, compare_study, summarize
+
+LOWER = "↓"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A measure, and how its values are written.
+
+    Attributes:
+        measure: of the first study that has it.
+        digits: decimals of its values, so that the spread over seeds can be seen.
+    """
+
+    measure: Measure
+    digits: int
+
+    @property
+    def heading(self) -> tuple[str, str]:
+        """The task, and the metric with its unit and an arrow where lower is better."""
+        unit = ", %" if self.measure.is_share else ""
+        arrow = "" if self.measure.higher_is_better else f" {LOWER}"
+        return self.measure.task, f"{self.measure.metric}{unit}{arrow}"
+
+    def number(self, value: float) -> str:
+        """Return a value in the column's unit, with its decimals."""
+        scaled = 100 * value if self.measure.is_share else value
+        return f"{scaled:,.{self.digits}f}".replace("-", "−")
+
+
+def columns_of(*studies: StudyScores) -> tuple[Column, ...]:
+    """Return all measures that any of the studies has, in their order."""
+    measures: dict[str, Measure] = {}
+    summaries: dict[str, list[Summary]] = {}
+    for study in studies:
+        for measure in study.measures:
+            measures.setdefault(measure.name, measure)
+            summaries.setdefault(measure.name, []).extend(
+                summarize(study.cell(variant, measure).values.values())
+                for variant in study.variants
+            )
+    return tuple(
+        Column(measure, _digits(measure, summaries[name])) for name, measure in measures.items()
+    )
+
+
+def _digits(measure: Measure, summaries: Iterable[Summary]) -> int:
+    """Return decimals that give the middle deviation two figures: one or two for percentages."""
+    deviations = sorted(found.deviation for found in summaries if found.deviation)
+    if not deviations:
+        return 1 if measure.is_share else 3
+    middle = deviations[len(deviations) // 2] * (100 if measure.is_share else 1)
+    wanted = 1 - math.floor(math.log10(middle))
+    return min(max(wanted, 1), 2) if measure.is_share else min(max(wanted, 0), 4)
+
+
+NOTHING = "–"
+SHOWN = "*"
+DEGENERATE = "†"
+
+DIFFERENCES_LEGEND = (
+    "Differences are variant − baseline, paired by seed; those of shares in percentage points. "
+    "p: paired t-test, after Holm's correction. Effect size: mean difference in units of its "
+    "deviation over seeds. Could show: the smallest true difference that this many seeds would "
+    "show four times in five."
+)
+
+Comparisons = dict[tuple[str, str], Comparison]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table in plain text.
+
+    Attributes:
+        headings: of the columns, each in one or two lines.
+        rows: cells, one for each column.
+        figures: how many columns, counted from the last, hold figures; the others hold names.
+    """
+
+    headings: tuple[tuple[str, ...], ...]
+    rows: tuple[tuple[str, ...], ...]
+    figures: int = 0
+
+
+@dataclass(frozen=True)
+class Report:
+    """Tables and sentences on one study, or on several joined.
+
+    Attributes:
+        studies: in order; with more than one, tables have a column for them.
+        scores: variants by measures: ``81.2 ± 0.4``, with ``(n=3)`` where other seeds have no
+            value, `SHOWN` where it differs from the baseline and `DEGENERATE` where a run is.
+        legend: explains what marks there are.
+        differences: to the baseline, in the measures that decide.
+        findings: sentences, the most important first.
+        warnings: on what makes the figures less than they seem.
+        comparisons: of each study.
+        sections: that plugins add.
+    """
+
+    studies: tuple[StudyScores, ...]
+    scores: Grid
+    legend: str
+    differences: Grid
+    findings: tuple[str, ...]
+    warnings: tuple[str, ...]
+    comparisons: tuple[Comparisons, ...]
+    sections: tuple[ReportSection, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The names of the studies."""
+        return ", ".join(study.name for study in self.studies)
+
+
+def report_of(*studies: StudyScores) -> Report:
+    """Compare variants with their baseline, and put what was found in tables and words.
+
+    With several studies, variants are compared with the baseline of their own study only: nothing
+    says that the runs of two studies pair, even where the numbers of their seeds are the same.
+
+    Raises:
+        DataError: predictions of a variant and of its baseline are of different rows.
+    """
+    comparisons = tuple(compare_study(study) for study in studies)
+    columns = columns_of(*studies)
+    both = list(zip(studies, comparisons, strict=True))
+    joined = len(studies) > 1
+    study_heading = (("study",),) if joined else ()
+    rows = [(study.name, row) for study, found in both for row in _rows(study, found, columns)]
+    changes = [(study.name, row) for study, found in both for row in _differences(study, found)]
+    said = [(study.name, line) for study, found in both for line in _findings(study, found)]
+    warned = [(study.name, line) for study in studies for line in findings.warnings(study)]
+    return Report(
+        studies=studies,
+        scores=Grid(
+            (*study_heading, ("variant",), *(column.heading for column in columns)),
+            tuple((name, *row) if joined else row for name, row in rows),
+            figures=len(columns),
+        ),
+        legend=" ".join(_legend(studies, columns, [row for _, row in rows])),
+        differences=Grid(
+            (*study_heading, *_DIFFERENCE),
+            tuple((name, *row) if joined else row for name, row in changes),
+            figures=len(_DIFFERENCE) - 2,
+        ),
+        findings=tuple(f"{name}: {line}" if joined else line for name, line in said),
+        warnings=tuple(f"{name}: {line}" if joined else line for name, line in warned),
+        comparisons=comparisons,
+        sections=tuple(section for study in studies for section in report_sections(study)),
+    )
+
+
+def grid_of(section: ReportSection) -> Grid:
+    """Return the table of a section that a plugin adds."""
+    return Grid(tuple((heading,) for heading in section.headings), section.rows)
+
+
+def settings_of(scores: StudyScores) -> Grid:
+    """Return a row for each config key in which variants differ, and for what a run costs."""
+    variants = scores.variants.values()
+    keys = dict.fromkeys(key for variant in variants for key in variant.settings)
+    rows = [
+        (
+            key,
+            *(
+                yaml_inline(variant.settings[key]) if key in variant.settings else NOTHING
+                for variant in variants
+            ),
+        )
+        for key in keys
+    ]
+    costs = {
+        "tokens of a pre-training": [variant.tokens for variant in variants],
+        "FLOPs of a run": [variant.flops for variant in variants],
+        "seconds of a run": [summarize(variant.seconds.values()).mean for variant in variants],
+    }
+    for label, values in costs.items():
+        if any(value is not None for value in values):
+            rows.append((label, *(NOTHING if v is None else f"{v:,.4g}" for v in values)))
+    return Grid((("",), *((name,) for name in scores.variants)), tuple(rows))
+
+
+def runs_of(scores: StudyScores) -> Grid:
+    """Return a row for each variant and seed, with what that run reached."""
+    columns = columns_of(scores)
+    rows = [
+        (
+            variant,
+            str(seed),
+            *(_single(scores.cell(variant, column.measure), seed, column) for column in columns),
+        )
+        for variant in scores.variants
+        for seed in scores.seeds
+    ]
+    headings = (("variant",), ("seed",), *(column.heading for column in columns))
+    return Grid(headings, tuple(rows), figures=1 + len(columns))
+
+
+def _rows(
+    scores: StudyScores, compared: Comparisons, columns: Sequence[Column]
+) -> Iterable[tuple[str, ...]]:
+    for variant in scores.variants:
+        label = f"{variant} (baseline)" if variant == scores.baseline else variant
+        cells = [
+            _mean(
+                scores.cell(variant, column.measure),
+                column,
+                len(scores.seeds),
+                compared.get((variant, column.measure.name)),
+            )
+            for column in columns
+        ]
+        yield label, *cells
+
+
+def _mean(cell: Cell, column: Column, seeds: int, compared: Comparison | None) -> str:
+    found = summarize(cell.values.values())
+    marks = SHOWN if compared is not None and compared.shown else ""
+    if cell.complaints:
+        marks += DEGENERATE
+    if found.mean is None:
+        return NOTHING + marks
+    spread = "" if found.deviation is None else f" ± {column.number(found.deviation)}"
+    count = "" if found.n == seeds else f" (n={found.n})"
+    return f"{column.number(found.mean)}{spread}{marks}{count}"
+
+
+def _single(cell: Cell, seed: int, column: Column) -> str:
+    value = cell.values.get(seed)
+    mark = DEGENERATE if seed in cell.complaints else ""
+    return (NOTHING if value is None else column.number(value)) + mark
+
+
+def _legend(
+    studies: Sequence[StudyScores], columns: Sequence[Column], rows: Sequence[tuple[str, ...]]
+) -> Iterable[str]:
+    counts = sorted({len(study.seeds) for study in studies})
+    cells = [cell for _, *cells in rows for cell in cells]
+    if counts == [1]:
+        yield "Values of one seed."
+    else:
+        seeds = " or ".join(map(str, counts))
+        partial = "; n where fewer have a value" if any("(n=" in cell for cell in cells) else ""
+        yield f"Mean ± standard deviation over {seeds} seeds{partial}."
+    if any(SHOWN in cell for cell in cells):
+        yield f"{SHOWN} differs from the baseline (5 %, paired by seed, after Holm's correction)."
+    if any(DEGENERATE in cell for cell in cells):
+        yield f"{DEGENERATE} includes a degenerate run."
+    if any(cell.startswith(NOTHING) for cell in cells):
+        yield f"{NOTHING} no value."
+    if any(not column.measure.higher_is_better for column in columns):
+        yield f"{LOWER} lower is better."
+    described = [column.measure.name for column in columns if not column.measure.decides]
+    if described:
+        yield f"Described, not tested: {', '.join(described)}."
+    if len(studies) > 1:
+        yield "Each study is compared with its own baseline; nothing is tested across studies."
+
+
+_DIFFERENCE = (
+    ("variant",),
+    ("measure",),
+    ("difference",),
+    ("95 % interval",),
+    ("p",),
+    ("could", "show"),
+    ("effect", "size"),
+    ("seeds",),
+)
+
+
+def _differences(scores: StudyScores, compared: Comparisons) -> Iterable[tuple[str, ...]]:
+    measures = {measure.name: measure for measure in scores.measures}
+    for (variant, name), found in compared.items():
+        measure = measures[name]
+        if measure.decides:
+            unit = ", points" if measure.is_share else ""
+            yield variant, name + unit, *_figures(found, measure)
+
+
+def _figures(found: Comparison, measure: Measure) -> tuple[str, ...]:
+    digits = findings.decimals(found, measure)
+
+    def number(value: float | None) -> str:
+        return NOTHING if value is None else findings.signed(value, measure, digits)
+
+    interval = NOTHING if found.low is None else f"{number(found.low)} … {number(found.high)}"
+    p, effect = found.p_adjusted, found.effect_size
+    return (
+        number(found.difference) + (SHOWN if found.shown else ""),
+        interval,
+        NOTHING if p is None else findings.format_p(p).removeprefix("p "),
+        number(found.smallest_detectable_adjusted).removeprefix("+"),
+        NOTHING if effect is None else f"{effect:+.2f}".replace("-", "−"),
+        str(found.pairs),
+    )
+
+
+def _findings(scores: StudyScores, compared: Comparisons) -> Iterable[str]:
+    yield findings.conclude(scores, compared)
+    measures = {measure.name: measure for measure in scores.measures}
+    for (variant, name), found in compared.items():
+        measure = measures[name]
+        if measure.decides:
+            yield f"{variant}, {name}: {findings.describe(found, measure)}."
+            if found.examples is not None:
+                rows = findings.describe_examples(found.examples, measure)
+                yield f"{variant}, {name}, {rows}."

@@ -1,0 +1,241 @@
+"""From the directories of a study's runs to what it has found."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bertlab.api.head import Head
+from bertlab.api.study_scores import Cell, Curve, Measure, StudyScores, VariantScores
+from bertlab.checkpoints.run_directory import COMPLAINTS, MANIFEST, PREDICTIONS
+from bertlab.config.yaml_files import Config, read_config
+from bertlab.errors import StudyError, nearest
+from bertlab.model.build import build_tasks
+from bertlab.studies.execute.run_state import State, is_done, read_states, read_status
+from bertlab.studies.plan.budget import Cost, measured_cost, pretraining_cost
+from bertlab.studies.plan.plan import Plan, variant_settings
+from bertlab.studies.plan.study_file import BASE, Evaluation, Study, Variant
+from bertlab.studies.report.row_scores import row_scores
+from bertlab.training.callbacks.loss_curve import read_curves
+from bertlab.training.results import is_share, read_results
+
+
+def collect(study: Study, plan: Plan, folder: Path) -> StudyScores:
+    """Read what the runs that are done have left.
+
+    Args:
+        study: what was asked.
+        plan: its runs.
+        folder: of the study.
+    """
+    measures = [*_deciding(study, plan, folder), *_describing(study, plan, folder)]
+    settings = variant_settings(plan, study)
+    states = read_states(plan.in_order(), folder)
+    variants = {}
+    for variant in study.variants:
+        found = VariantScores(settings=settings[variant.name])
+        for measure in measures:
+            found.cells[measure.name] = _cell(study, plan, folder, variant, measure)
+        _add_runs(found, study, plan, folder, variant)
+        found.failures = _failures(study, plan, folder, variant.name, states)
+        variants[variant.name] = found
+    return StudyScores(
+        name=study.name,
+        baseline=study.baseline,
+        seeds=list(study.seeds),
+        measures=measures,
+        variants=variants,
+    )
+
+
+def _deciding(study: Study, plan: Plan, folder: Path) -> list[Measure]:
+    """Return the measure of each evaluation, or of the base if that is a fine-tuning."""
+    if not study.evaluations:
+        metric = _own_metric(study, plan, folder, BASE)
+        return [] if metric is None else [_measure(study.name, metric)]
+    measures = []
+    for evaluation in study.evaluations:
+        metric = _own_metric(study, plan, folder, evaluation.name)
+        assert metric is not None
+        if evaluation.metric is not None:
+            is_loss = evaluation.metric.rpartition("/")[2] == "loss"
+            metric = evaluation.metric, "min" if is_loss else "max"
+        measures.append(_measure(evaluation.name, metric))
+    return measures
+
+
+def _own_metric(study: Study, plan: Plan, folder: Path, stage: str) -> tuple[str, str] | None:
+    """Return the metric that a stage's head is judged by, and its better end; None of objectives.
+
+    A head that is built may know better: tags that are no entities have an accuracy only.
+    """
+    head = _head(plan.configs[study.baseline, stage])
+    if head is None:
+        return None
+    metric, mode = head.monitor
+    for (_, each, _), run in plan.cells.items():
+        directory = plan.runs[run].directory(folder)
+        if each == stage and is_done(directory):
+            ends = {name.rpartition("/")[2] for name in read_results(directory)}
+            return (
+                ("accuracy", "max") if metric not in ends and "accuracy" in ends else (metric, mode)
+            )
+    return metric, mode
+
+
+def _measure(task: str, monitor: tuple[str, str]) -> Measure:
+    metric, mode = monitor
+    return Measure(task, metric, mode == "max", is_share(metric))
+
+
+def _describing(study: Study, plan: Plan, folder: Path) -> list[Measure]:
+    """Return the metrics of pre-training, which describe: variants optimise different things."""
+    if _head(plan.configs[study.baseline, BASE]) is not None:
+        return []
+    names: dict[str, None] = {}
+    for variant in study.variants:
+        for results in _base_results(study, plan, folder, variant.name).values():
+            names |= dict.fromkeys(results)
+    evaluations = [evaluation.name for evaluation in study.evaluations]
+    measures = []
+    for name in names:
+        task, _, metric = name.rpartition("/")
+        if task and task not in evaluations and metric in ("accuracy", "loss"):
+            measures.append(Measure(task, metric, metric != "loss", is_share(metric), False))
+    return measures
+
+
+def _cell(study: Study, plan: Plan, folder: Path, variant: Variant, measure: Measure) -> Cell:
+    cell = Cell()
+    evaluation = next((each for each in study.evaluations if each.name == measure.task), None)
+    stage = BASE if evaluation is None else evaluation.name
+    step = "last" if evaluation is None else evaluation.step
+    for seed in study.seeds:
+        directory = plan.run_of(variant.name, stage, seed).directory(folder)
+        if not is_done(directory):
+            continue
+        results = _results(directory, evaluation)
+        value = _value(results, measure)
+        if not measure.decides and variant.from_step is not None:
+            curve = _curves(directory).get(measure.name, Curve([], []))
+            value = dict(zip(curve.steps, curve.values, strict=True)).get(variant.from_step)
+        if value is None:
+            if measure.decides:
+                _refuse_metric(measure, results, study)
+            continue
+        cell.values[seed] = value
+        if measure.decides and (directory / COMPLAINTS).is_file():
+            complaints = json.loads((directory / COMPLAINTS).read_text("utf-8"))
+            cell.complaints[seed] = "; ".join(complaints)
+        if measure.decides and step == "last":
+            scores = row_scores(directory / PREDICTIONS, measure.metric, value)
+            if scores is not None:
+                cell.examples[seed] = scores
+    return cell
+
+
+def _refuse_metric(measure: Measure, results: Mapping[str, float], study: Study) -> None:
+    known = [name.partition("/")[2] for name in results if "/" in name]
+    raise StudyError(
+        f"study {study.name}: evaluate.{measure.task}.metric: found {measure.metric!r}"
+        f"{nearest(measure.metric, known)} (its runs have: {', '.join(known)}); runs that are done "
+        "can be kept"
+    )
+
+
+def _failures(
+    study: Study, plan: Plan, folder: Path, variant: str, states: Mapping[str, State]
+) -> list[str]:
+    """Return a line for each failed run that a variant needs."""
+    lines = []
+    for stage in study.stages:
+        for seed in study.seeds:
+            run = plan.run_of(variant, stage, seed)
+            if states[run.id] is State.FAILED:
+                line = read_status(run, folder, State.FAILED).last_line
+                lines.append(f"{run.id}: {line}")
+    return lines
+
+
+def _add_runs(
+    found: VariantScores, study: Study, plan: Plan, folder: Path, variant: Variant
+) -> None:
+    """Add costs, times and curves of a variant's runs."""
+    for seed in study.seeds:
+        runs = [plan.run_of(variant.name, stage, seed) for stage in study.stages]
+        if all(is_done(run.directory(folder)) for run in runs):
+            found.seconds[seed] = sum(read_status(run, folder, State.DONE).seconds for run in runs)
+        for metric, curve in _curves(runs[0].directory(folder)).items():
+            found.curves.setdefault(metric, {})[seed] = curve
+    costs = [_cost(plan, folder, variant.name, stage, study.seeds) for stage in study.stages]
+    costs[0] = _until_step(costs[0], plan.configs[variant.name, BASE], variant.from_step)
+    found.tokens = None if costs[0] is None else costs[0].tokens
+    known = [cost.flops for cost in costs if cost is not None]
+    found.flops = sum(known) if len(known) == len(costs) else None
+
+
+def _cost(plan: Plan, folder: Path, variant: str, stage: str, seeds: Iterable[int]) -> Cost | None:
+    """Return what a stage cost by the record of a run, or will by its config."""
+    for seed in seeds:
+        directory = plan.run_of(variant, stage, seed).directory(folder)
+        if (directory / MANIFEST).is_file() and (directory / "config.yaml").is_file():
+            manifest = _read(directory / MANIFEST)
+            if "training_tokens" in manifest:
+                return measured_cost(read_config(directory / "config.yaml"), manifest)
+    config = plan.configs[variant, stage]
+    return pretraining_cost(config) if _head(config) is None else None
+
+
+def _until_step(cost: Cost | None, config: Config, step: int | None) -> Cost | None:
+    """Return the share of a pre-training's cost that is spent at a step; all of it if None."""
+    if cost is None or step is None:
+        return cost
+    steps = config["trainer"]["max_steps"]
+    return Cost(cost.tokens * step / steps, cost.flops * step / steps) if steps > 0 else None
+
+
+def _base_results(
+    study: Study, plan: Plan, folder: Path, variant: str
+) -> dict[int, dict[str, float]]:
+    runs = {seed: plan.run_of(variant, BASE, seed) for seed in study.seeds}
+    return {
+        seed: _results(run.directory(folder), None)
+        for seed, run in runs.items()
+        if is_done(run.directory(folder))
+    }
+
+
+def _results(directory: Path, evaluation: Evaluation | None) -> dict[str, float]:
+    """Return the metrics of the step that counts."""
+    wants_best = evaluation is not None and evaluation.step == "best"
+    return (wants_best and read_results(directory, best=True)) or read_results(directory)
+
+
+def _value(results: Mapping[str, float], measure: Measure) -> float | None:
+    """Return a metric by its name below the task's or, of labelled rows, below the head's."""
+    if not measure.decides:
+        return results.get(f"{measure.task}/{measure.metric}")
+    for name, value in results.items():  # the first set of several decides
+        if name.endswith(f"/{measure.metric}"):
+            return value
+    return None
+
+
+def _curves(directory: Path) -> dict[str, Curve]:
+    """Return the evaluations in a run's logs."""
+    curves = {}
+    for name, (steps, values) in read_curves(directory).items():
+        task, _, metric = name.removeprefix("val/").rpartition("/")
+        if name.startswith("val/") and task and metric in ("accuracy", "loss"):
+            curves[f"{task} {metric}"] = Curve([step + 1 for step in steps], values)
+    return curves
+
+
+def _head(config: dict[str, Any]) -> Head | None:
+    tasks = build_tasks(config["model"]).values()
+    return next((task for task in tasks if isinstance(task, Head)), None)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return content

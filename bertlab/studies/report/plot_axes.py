@@ -1,0 +1,110 @@
+"""How all pictures of a report look: panels, colors, labels, legend."""
+
+from collections.abc import Sequence
+from textwrap import fill
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, MaxNLocator, NullFormatter
+
+from bertlab.api.study_scores import StudyScores
+
+INK = "#24292f"  # of all text and axes; the page puts its own in its place
+
+# Okabe and Ito's, told apart by color-blind readers, without those lost on white or black ground
+_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
+_LINES = ("-", "--", "-.", ":")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+GRAY = "#8c959f"
+_PANELS = 3  # beside each other, at most
+_LABEL = 28  # characters in a line of a row's name
+SETTINGS: Any = {
+    "svg.hashsalt": "bertlab",
+    "svg.fonttype": "none",  # text stays text: it can be searched, and read aloud
+    "text.parse_math": False,  # a dollar in a name is a dollar
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": GRAY,
+    "grid.alpha": 0.3,
+    **dict.fromkeys(
+        ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK
+    ),
+}
+
+
+def panels_of(number: int, height: float, shared_y: bool = False) -> tuple[Figure, list[Axes]]:
+    """Return a figure and its panels, in rows of at most three.
+
+    Args:
+        number: of panels.
+        height: inches of each.
+        shared_y: whether those of a row have the y axis in common.
+    """
+    columns = min(number, _PANELS)
+    rows = -(-number // columns)
+    width = 1.2 + 2.4 * max(columns, 2)
+    figure = Figure(figsize=(width, height * rows + 0.3), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=shared_y)
+    for unused in grid.flat[number:]:
+        figure.delaxes(unused)
+    return figure, list(grid.flat[:number])
+
+
+def style_of(scores: StudyScores, variant: str) -> dict[str, Any]:
+    """Return color, marker and line of a variant: matplotlib's keywords."""
+    number = list(scores.variants).index(variant)
+    return {
+        "color": _COLORS[number % len(_COLORS)],
+        "marker": _MARKERS[number % len(_MARKERS)],
+        "linestyle": _LINES[number % len(_LINES)],
+        "markersize": 4.5,
+        "linewidth": 1.4,
+    }
+
+
+def log_axis(axes: Axes, low: float, high: float) -> None:
+    """Make the x axis logarithmic, with room beside the lowest and the highest value."""
+    axes.set_xscale("log")
+    margin = (high / low) ** 0.15
+    axes.set_xlim(low / margin, high * margin)
+    if high / low < 20:  # too few powers of ten to read the axis by
+        axes.xaxis.set_major_locator(MaxNLocator(3))
+    axes.xaxis.set_major_formatter(EngFormatter())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def percent_axis(axes: Axes) -> None:
+    """Show shares on the y axis in percent."""
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}%")
+
+
+def add_legend(figure: Figure, panels: Sequence[Axes]) -> None:
+    """Name the variants once, below all panels."""
+    entries = {
+        label: handle
+        for axes in panels
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    inches = 0.7 + 0.08 * max(len(line) for entry in entries for line in entry.splitlines())
+    columns = min(len(entries), max(1, int(figure.get_figwidth() / inches)))
+    lines = -(-len(entries) // columns)
+    figure.set_figheight(figure.get_figheight() + 0.2 * lines)
+    figure.legend(
+        entries.values(), entries.keys(), loc="outside lower center", ncols=columns, frameon=False
+    )
+
+
+def label_of(variant: str) -> str:
+    """Return a variant's name in lines that leave room for the panels."""
+    return fill(printable(variant), _LABEL)
+
+
+def printable(text: str) -> str:
+    """Return text without what an SVG must not contain, and that matplotlib does not hide."""
+    clean = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+    return f" {clean}" if clean.startswith("_") else clean  # a legend leaves out _names

@@ -1,0 +1,154 @@
+"""Each evaluation row's own score, from kept predictions, for tests over examples.
+
+Whether a difference would stand on another test set: a paired bootstrap over its rows.
+
+Efron and Tibshirani (1993), An introduction to the bootstrap, chapters 13 and 15.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from bertlab.errors import DataError
+from bertlab.heads.span_answers import answer_scores
+
+_TOLERANCE = 1e-5  # metrics are computed in float32
+
+
+def row_scores(path: Path, metric: str, value: float) -> NDArray[np.float64] | None:
+    """Return ``(rows,)`` float64 scores whose mean is the metric; None where it is no such mean.
+
+    Args:
+        path: predictions as JSON lines, each with its ``gold``.
+        metric: that the rows are scored by.
+        value: that the run reported; if the rows' mean is another, they are not what it is made of.
+    """
+    if not path.is_file():
+        return None
+    with path.open(encoding="utf-8") as file:
+        lines = [json.loads(line) for line in file]
+    for scores in _candidates(lines, metric):
+        if scores and abs(np.mean(scores) - value) < _TOLERANCE:
+            return np.array(scores, np.float64)
+    return None
+
+
+def _candidates(lines: Sequence[dict[str, Any]], metric: str) -> Iterator[list[float]]:
+    """Yield the scores of the rows in each way that the metric may have been counted."""
+    golds = [line.get("gold", {}) for line in lines]
+    name = metric.rpartition("/")[2]  # of the first of several evaluation sets, whose rows are kept
+    if name == "accuracy" and all("label" in gold for gold in golds):
+        labels = [str(line.get("label")) for line in lines]
+        yield [
+            float(str(gold["label"]).strip() == label.strip())
+            for gold, label in zip(golds, labels, strict=True)
+        ]
+    if name in ("exact_match", "f1") and all(gold.get("answers") for gold in golds):
+        answers = [line.get("answer", "") for line in lines]
+        texts = [gold["answers"]["text"] for gold in golds]
+        # SQuAD 1.1, whose questions all have an answer, and 2.0
+        for unanswerable in (False, True) if all(texts) else (True,):
+            exact, overlap = answer_scores(answers, texts, unanswerable)
+            yield exact if name == "exact_match" else overlap
+
+
+_TAILS = (0.025, 0.975)
+_ROUNDING = 1e-12  # spread below this share of the values is that of floating point
+
+
+@dataclass(frozen=True)
+class ExampleComparison:
+    """A difference over the rows of one test set, for the models that were trained.
+
+    It says what another sample of as many rows could have given, and nothing about other seeds.
+
+    Attributes:
+        rows: of the test set.
+        seeds: whose scores were averaged for each row.
+        difference: mean of variant − baseline.
+        low: 2.5th percentile of the bootstrap.
+        high: 97.5th percentile.
+        p: two-sided: twice the smaller share of draws at or beyond zero. Not corrected for many
+            comparisons; nothing is decided by it.
+        unusable: seeds left out because a row's score was NaN or infinite.
+    """
+
+    rows: int
+    seeds: tuple[int, ...]
+    difference: float
+    low: float
+    high: float
+    p: float
+    unusable: tuple[int, ...] = ()
+
+
+def compare_examples(
+    baseline: Mapping[int, NDArray[np.float64]],
+    variant: Mapping[int, NDArray[np.float64]],
+    draws: int = 10_000,
+    seed: int = 0,
+) -> ExampleComparison | None:
+    """Bootstrap the rows of a test set, the same rows for both sides and for all seeds.
+
+    The percentile interval is too narrow below some 50 rows. Rows are taken for independent; those
+    that share a paragraph are not, and then it is too narrow as well.
+
+    Args:
+        baseline: ``(rows,)`` score of each row, by seed of the training.
+        variant: the same rows' scores.
+        draws: resampled test sets.
+        seed: of the resampling.
+
+    Returns:
+        None if no seed has usable scores on both sides, or there are fewer than two rows.
+
+    Raises:
+        DataError: the two sides or their seeds have different numbers of rows.
+    """
+    both = sorted(baseline.keys() & variant.keys())
+    lengths = {len(side[number]) for number in both for side in (baseline, variant)}
+    if len(lengths) > 1:
+        raise DataError(
+            f"predictions of {' and '.join(str(length) for length in sorted(lengths))} rows cannot"
+            " be compared row by row; score all runs on the same test set"
+        )
+    seeds = tuple(
+        number for number in both if np.isfinite([baseline[number], variant[number]]).all()
+    )
+    if not seeds or lengths.pop() < 2:
+        return None
+    rows = np.mean([variant[number] - baseline[number] for number in seeds], axis=0)
+    means = _resampled_means(rows, draws, np.random.default_rng(seed))
+    zero = _ROUNDING * np.abs(rows).max()
+    tail = 1 + min(int((means <= zero).sum()), int((means >= -zero).sum()))
+    low, high = np.quantile(means, _TAILS)
+    return ExampleComparison(
+        rows=len(rows),
+        seeds=seeds,
+        difference=float(rows.mean()),
+        low=float(low),
+        high=float(high),
+        p=min(1.0, 2 * tail / (draws + 1)),
+        unusable=tuple(number for number in both if number not in seeds),
+    )
+
+
+def _resampled_means(
+    rows: NDArray[np.float64], draws: int, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Return ``(draws,)`` means of as many rows drawn with replacement."""
+    distinct, counts = np.unique(rows, return_counts=True)
+    if len(distinct) <= 100:  # right or wrong: how often each value is drawn is all that matters
+        drawn = rng.multinomial(len(rows), counts / len(rows), size=draws)
+        return np.asarray(drawn @ distinct / len(rows))
+    batch = max(1, 2_000_000 // len(rows))  # 16 MB of row numbers at a time
+    result = stats.bootstrap(
+        (rows,), np.mean, n_resamples=draws, batch=batch, method="percentile", rng=rng
+    )
+    return np.asarray(result.bootstrap_distribution)

@@ -1,0 +1,1 @@
+"""What the conformance kit checks, a module for each subject."""

@@ -1,0 +1,206 @@
+"""Checks of a task's metrics, on the predictions of its own loss."""
+
+import warnings
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+from bertlab.api.head import Head
+from bertlab.api.task import Task, TaskLoss
+from bertlab.model.evaluation import EvaluationSet
+from bertlab.testing.check import TASK_KINDS, ConformanceFailure, NotApplicable, check
+from bertlab.testing.comparisons import close, difference
+from bertlab.testing.task_cases import TASK, HeadCase, Stack, TaskCase
+
+
+@check(*TASK_KINDS, after=("builds",))
+def metrics_are_fresh(case: TaskCase) -> None:
+    """``metrics`` returns new torchmetrics at each call, under identifiers as names."""
+    task = case.stack().task
+    one, other = task.metrics(), task.metrics()
+    for name, metric in one.items():
+        if not isinstance(metric, Metric):
+            raise ConformanceFailure(
+                f"metrics()[{name!r}] is a {type(metric).__name__}",
+                "return torchmetrics.Metric objects: they add up over batches and devices",
+            )
+        if not name.isidentifier() or name == "loss":
+            raise ConformanceFailure(
+                f"a metric is called {name!r}",
+                'call it in lower case with underscores; "loss" is there already',
+            )
+        if metric is other.get(name):
+            raise ConformanceFailure(
+                f"metrics()[{name!r}] is the same object at the second call",
+                "make the metrics inside metrics(): each evaluation set needs its own",
+            )
+
+
+@check(*TASK_KINDS, after=("metrics_are_fresh", "predictions_have_targets"))
+def metrics_take_the_predictions(case: TaskCase) -> None:
+    """Every metric takes ``preds`` and ``target`` of the loss and computes one number."""
+    stack = case.stack()
+    loss = _loss(case, stack)
+    for name, metric in stack.task.metrics().items():
+        metric.update(loss.preds, loss.target)
+        value = metric.compute()
+        if not torch.is_tensor(value) or value.numel() != 1:
+            raise ConformanceFailure(
+                f"{name} computes {value!r}", "return a scalar tensor; give each class its metric"
+            )
+
+
+@check(*TASK_KINDS, after=("metrics_take_the_predictions",))
+def metrics_add_up(case: TaskCase) -> None:
+    """Two updates with parts of the predictions give what one with all of them gives."""
+    stack = case.stack()
+    loss = _loss(case, stack)
+    rows = len(loss.preds)
+    whole = metric_values(stack.task.metrics(), [(loss.preds, loss.target)])
+    for first in (1, rows // 2, rows - 1):
+        sizes = [first, rows - first]
+        parts = zip(*(torch.split(each, sizes) for each in (loss.preds, loss.target)), strict=True)
+        found = difference(whole, metric_values(stack.task.metrics(), list(parts)))
+        if not found:
+            continue
+        raise ConformanceFailure(
+            f"all at once against in two batches: {found.strip()}",
+            "add to the states in update() (self.total += …); do not replace them, nor average "
+            "the values of batches",
+        )
+
+
+@check(*TASK_KINDS, after=("metrics_take_the_predictions",))
+def metrics_begin_anew(case: TaskCase) -> None:
+    """After ``reset``, a metric has forgotten what it saw."""
+    stack = case.stack()
+    loss = _loss(case, stack)
+    metrics = stack.task.metrics()
+    seen = [(loss.preds[:1], loss.target[:1])]
+    metric_values(metrics, seen)
+    for metric in metrics.values():
+        metric.reset()
+    rest = [(loss.preds[1:], loss.target[1:])]
+    found = difference(metric_values(stack.task.metrics(), rest), metric_values(metrics, rest))
+    if found:
+        raise ConformanceFailure(
+            f"a new metric against one that was reset: {found.strip()}",
+            "declare every state with self.add_state(…), which reset() sets back",
+        )
+
+
+@check(*TASK_KINDS, after=("metrics_take_the_predictions",))
+def accuracy_counts_right(case: TaskCase) -> None:
+    """A metric that is called accuracy is the share of predictions that equal their target."""
+    stack = case.stack()
+    loss = _loss(case, stack)
+    metrics = stack.task.metrics()
+    if "accuracy" not in metrics:
+        raise NotApplicable("no metric is called accuracy")
+    pairs = zip(loss.preds.tolist(), loss.target.tolist(), strict=True)
+    right = [one == other for one, other in pairs]
+    value = metric_values({"accuracy": metrics["accuracy"]}, [(loss.preds, loss.target)])
+    expected = sum(right) / len(right)
+    if not close(value["accuracy"], expected):
+        raise ConformanceFailure(
+            f"accuracy is {value['accuracy']:.4f}, but {sum(right)} of {len(right)} predictions "
+            f"equal their target: {expected:.4f}",
+            "compare preds and target row by row, or give the metric another name",
+        )
+
+
+@check(*TASK_KINDS, after=("metrics_take_the_predictions",))
+def derived_metrics_are_numbers(case: TaskCase) -> None:
+    """``derived_metrics`` returns numbers, under names that no metric has."""
+    task = case.stack().task
+    values = dict.fromkeys(["loss", *task.metrics()], 1.0)
+    derived = task.derived_metrics(dict(values))
+    if not isinstance(derived, dict):
+        raise ConformanceFailure(
+            f"derived_metrics() returns {derived!r}", "return a dict of numbers by name"
+        )
+    for name, value in derived.items():
+        if name in values:
+            raise ConformanceFailure(
+                f"derived_metrics() returns {name!r} again", "return the new ones only"
+            )
+        if not isinstance(value, float):
+            raise ConformanceFailure(
+                f"derived_metrics()[{name!r}] is a {type(value).__name__}", "return floats"
+            )
+
+
+@check(
+    *TASK_KINDS,
+    after=(
+        "metrics_take_the_predictions",
+        "decodes",
+        "merges_to_rows",
+        "prepare_repeats",
+        "scores_are_named",
+    ),
+)
+def evaluates(case: TaskCase) -> None:
+    """An evaluation gives a number for every announced metric, and the same when repeated."""
+    stack = case.stack()
+    rows = case.rows if isinstance(case, HeadCase) else ()
+    evaluation = EvaluationSet({TASK: stack.task}, "", rows, {})
+    first, second = (_evaluate(case, stack, evaluation) for _ in range(2))
+    names = evaluation.names(TASK, stack.task)
+    if sorted(names) != sorted(first):
+        raise ConformanceFailure(
+            f"the metrics announced are {sorted(names)}, those computed {sorted(first)}",
+            "let score_names() and derived_metrics() give the same names every time, and no name "
+            "twice",
+        )
+    found = difference(first, second)
+    if found:
+        raise ConformanceFailure(
+            f"the second evaluation of the same data differs: {found.strip()}",
+            "keep nothing of an evaluation in the task",
+        )
+
+
+@check("head", after=("metrics_are_fresh",))
+def monitor_exists(case: HeadCase) -> None:
+    """``monitor`` names a metric, so that the best checkpoint can be chosen by it."""
+    head = case.stack().task
+    assert isinstance(head, Head)
+    values = dict.fromkeys(["loss", *head.metrics()], 1.0)
+    names = [*values, *head.derived_metrics(dict(values)), *head.score_names()]
+    if head.monitor[0] not in names:
+        raise ConformanceFailure(
+            f"monitor is {head.monitor[0]!r}, which is none of {', '.join(names)}",
+            "name one of metrics(), derived_metrics(), score_names(), or loss",
+        )
+
+
+def metric_values(
+    metrics: Mapping[str, Metric], batches: list[tuple[Tensor, Tensor]]
+) -> dict[str, float]:
+    """Return what metrics compute after some batches of predictions and targets."""
+    for preds, target in batches:
+        for metric in metrics.values():
+            metric.update(preds, target)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torchmetrics: compute before update
+        return {name: float(metric.compute()) for name, metric in metrics.items()}
+
+
+def _loss(case: TaskCase, stack: Stack) -> TaskLoss:
+    if not stack.task.metrics():
+        raise NotApplicable("the task has no metrics of its own")
+    return stack.loss(case.all(stack))
+
+
+def _evaluate(case: TaskCase, stack: Stack, evaluation: EvaluationSet) -> dict[str, float]:
+    task: Task = stack.task
+    middle = len(case.units) // 2
+    with torch.no_grad():
+        for units in (case.units[:middle], case.units[middle:]):
+            batch = stack.rewritten(case.batch(stack, units))
+            output = stack.output(batch)
+            evaluation.update(TASK, task, output, batch, task.loss(output, batch))
+    return evaluation.compute(TASK, task, tune=False)

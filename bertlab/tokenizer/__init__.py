@@ -1,0 +1,1 @@
+"""WordPiece: text to ids and back, vocabularies from files, training."""

@@ -1,0 +1,1 @@
+"""One run from config to results: built, trained, evaluated, recorded."""

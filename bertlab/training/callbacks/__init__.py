@@ -1,0 +1,1 @@
+"""Lightning callbacks that bertlab adds to every run."""

@@ -1,0 +1,28 @@
+"""The callbacks that bertlab itself adds to every run.
+
+Loaded for ``bertlab --help`` as all hooks are: Lightning is imported when a run asks for them.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bertlab.plugins.hooks import hookimpl, inspects_batches
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback
+
+
+@hookimpl
+def bertlab_callbacks(run_dir: Path) -> "list[Callback]":
+    """Return throughput, evaluation lines, loss curve, warnings, and plugins' view of batches.
+
+    And what keeps memory flat.
+    """
+    from bertlab.training.callbacks.loss_curve import LossCurve  # noqa: PLC0415
+    from bertlab.training.callbacks.memory_return import ReturnMemory  # noqa: PLC0415
+    from bertlab.training.callbacks.progress import EvaluationLines, TokenThroughput  # noqa: PLC0415
+    from bertlab.training.callbacks.watch import BatchInspection, LossWatch  # noqa: PLC0415
+
+    inspection = [BatchInspection()] if inspects_batches() else []
+    reports = [TokenThroughput(), EvaluationLines(), LossCurve(run_dir), LossWatch()]
+    return [*reports, ReturnMemory(), *inspection]

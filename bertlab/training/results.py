@@ -1,0 +1,64 @@
+"""What a run reached on held-out text, beside the baselines that make it readable."""
+
+import json
+from pathlib import Path
+
+from lightning.pytorch import Trainer
+
+from bertlab.checkpoints.run_checkpoint import BEST
+from bertlab.checkpoints.run_directory import RESULTS
+from bertlab.console import print_table
+
+Results = dict[str, float]
+_SHARES = ("accuracy", "f1", "exact_match", "precision", "recall")
+_COUNTS = ("predicted_classes",)
+
+
+def held_out_results(trainer: Trainer, stage: str) -> Results:
+    """Return the last metrics of ``stage``, ``val`` or ``test``, by name without that."""
+    return {
+        name.removeprefix(f"{stage}/"): float(value)
+        for name, value in trainer.callback_metrics.items()
+        if name.startswith(f"{stage}/")
+    }
+
+
+def read_results(run: Path, best: bool = False) -> Results:
+    """Return what a run wrote of its last step, or of its best; nothing where it wrote none."""
+    path = run / (BEST if best else RESULTS)
+    if not path.is_file():
+        return {}
+    content = json.loads(path.read_text("utf-8"))
+    results: Results = content["results"] if best else content
+    return results
+
+
+def print_results(results: Results, title: str) -> None:
+    """Print one row per task and metric, a baseline in the same row where there is one."""
+    rows = []
+    for name, value in results.items():
+        task, _, metric = name.rpartition("/")
+        if not task or metric.startswith(("unigram", "majority")):
+            continue
+        rows.append((task, metric, show(metric, value), _baseline(results, task, metric)))
+    print_table(title, rows, ("task", "metric", "held-out", "baseline"), figures=2)
+
+
+def _baseline(results: Results, task: str, metric: str) -> str:
+    for kind in ("unigram", "majority"):
+        value = results.get(f"{task}/{kind}_{metric}")
+        if value is not None:
+            return f"{show(metric, value)} ({kind})"
+    return ""
+
+
+def show(metric: str, value: float) -> str:
+    """Return a value as people read it: shares in percent."""
+    if metric.endswith(_COUNTS):
+        return f"{value:g}"
+    return f"{value:.1%}" if is_share(metric) else f"{value:,.3f}"
+
+
+def is_share(metric: str) -> bool:
+    """Whether a metric's values are in 0 … 1 and are read in percent; ``f1/TYPE`` too."""
+    return metric.endswith(_SHARES) or "/f1/" in f"/{metric}"

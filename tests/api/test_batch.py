@@ -1,0 +1,45 @@
+"""The padded layout of packed values, row by row."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from bertlab.api.batch import pack
+
+lengths = st.lists(st.integers(1, 6), min_size=1, max_size=5)
+
+
+@given(lengths, st.sampled_from([(), (3,), (2, 2)]))
+def test_padding_equals_torchs(lengths: list[int], shape: tuple[int, ...]) -> None:
+    batch = pack([[7] * length for length in lengths])
+    values = torch.randn(sum(lengths), *shape)
+    expected = pad_sequence(list(values.split(lengths)), batch_first=True, padding_value=-1.5)
+    assert torch.equal(batch.pad(values, -1.5), expected)
+    zeros = pad_sequence(list(values.split(lengths)), batch_first=True)
+    assert torch.equal(batch.pad(values), zeros)
+    assert torch.equal(zeros[batch.attention_mask], values)
+
+
+@pytest.mark.parametrize(
+    ("values", "fill"),
+    [
+        (torch.tensor([4, 5, 6]), -1),
+        (torch.tensor([True, True, True]), False),
+        (torch.tensor([1.0, 2.0, 3.0], dtype=torch.bfloat16), -torch.inf),
+    ],
+)
+def test_padding_keeps_the_dtype(values: Tensor, fill: float) -> None:
+    padded = pack([[7], [7, 7]]).pad(values, fill)
+    assert padded.dtype == values.dtype
+    assert padded.tolist() == [[values[0].item(), fill], values[1:].tolist()]
+
+
+def test_the_gradient_reaches_each_token() -> None:
+    values = torch.randn(3, 2, requires_grad=True)
+    weights = torch.randn(2, 2, 2)
+    (pack([[7], [7, 7]]).pad(values, 5.0) * weights).sum().backward()
+    assert values.grad is not None
+    assert torch.equal(values.grad, torch.stack([weights[0, 0], weights[1, 0], weights[1, 1]]))

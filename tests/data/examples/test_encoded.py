@@ -1,0 +1,62 @@
+"""Encoded rows: fields of every shape arrive where their sequence is."""
+
+import numpy as np
+import pytest
+
+from bertlab.api.examples import Column, Features, Row
+from bertlab.data.examples.encoded import collate
+from bertlab.errors import PluginError
+from bertlab.testing import batch_of
+
+LENGTHS, TARGETS = [4, 3, 6, 3], [2, 0, 5, 1]
+
+
+def features() -> list[Features]:
+    return [
+        Features(
+            input_ids=[10 * number + place for place in range(length)],
+            token_type_ids=[0] * length,
+            fields={"label": number, "score": number / 2, "tags": np.full(length, number)},
+            ragged={"target_ids": 100 * number + np.arange(target)},
+        )
+        for number, (length, target) in enumerate(zip(LENGTHS, TARGETS, strict=True))
+    ]
+
+
+@pytest.mark.parametrize("units", [[0, 1, 2, 3], [2], [3, 0, 2], [1]])
+def test_fields_follow_their_sequence(units: list[int]) -> None:
+    rows = [Row({}, f"row {number}") for number in range(4)]
+    encoded = collate(features(), rows, np.arange(4), together=False)
+    batch, counts = encoded.batch(np.array(units), "head")
+    assert batch.fields["label"].tolist() == units
+    assert batch.fields["score"].tolist() == [number / 2 for number in units]
+    assert batch.fields["tags"].tolist() == [n for n in units for _ in range(LENGTHS[n])]
+    begins = batch.fields["target_ids_cu_seqlens"].tolist()
+    assert len(begins) == len(units) + 1
+    for place, number in enumerate(units):
+        found = batch.fields["target_ids"][begins[place] : begins[place + 1]].tolist()
+        assert found == [100 * number + each for each in range(TARGETS[number])]
+    assert counts == {"head": len(units)}
+
+
+def test_truth_that_some_lack_is_left_out() -> None:
+    made = features()
+    del made[1].ragged["target_ids"], made[2].fields["label"]
+    encoded = collate(made, [Row({}, "r")] * 4, np.arange(4), together=False)
+    batch, _ = encoded.batch(np.arange(4), "head")
+    assert {"label", "target_ids", "target_ids_cu_seqlens"}.isdisjoint(batch.fields)
+    assert "tags" in batch.fields
+
+
+def test_batch_of_is_what_a_run_makes_of_features() -> None:
+    batch = batch_of(features())
+    expected, _ = collate(features(), [Row({}, "r")] * 4, np.arange(4), together=False).batch(
+        np.arange(4), "head"
+    )
+    assert batch.input_ids.tolist() == expected.input_ids.tolist()
+    assert batch.fields.keys() == expected.fields.keys()
+
+
+def test_an_unknown_kind_of_column_is_refused() -> None:
+    with pytest.raises(PluginError, match=r"found kind 'text_s'; did you mean 'texts'"):
+        Column("words", "text_s")  # type: ignore[arg-type]

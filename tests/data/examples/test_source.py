@@ -1,0 +1,454 @@
+import io
+import json
+import logging
+import sys
+
+import datasets
+import pytest
+
+from bertlab.data.examples.source import FORMATS, stream_rows
+from bertlab.errors import ConfigError
+
+from .labelled_files import (
+    CHOICE,
+    PAIR,
+    SINGLE,
+    SPAN,
+    TAGGING,
+    fails,
+    read,
+    streamed,
+    values,
+    write,
+)
+
+ROWS = "text\tlabel\nA fine day.\tgood\nRain.\tbad\n"
+
+
+@pytest.fixture(autouse=True)
+def _no_progress_bars():
+    datasets.disable_progress_bars()
+    yield
+    datasets.enable_progress_bars()
+
+
+def one(path):
+    return values(path)[0]["text"]
+
+
+def test_splits_of_a_folder(tmp_path):
+    for name in ("train.tsv", "validation.tsv.gz", "test.jsonl", ".train.tsv", "notes.md"):
+        text = (
+            json.dumps({"text": name, "label": 1}) if "json" in name else f"text\tlabel\n{name}\t1"
+        )
+        write(tmp_path / name, text)
+    splits = {"train": "train.tsv", "test": "test.jsonl"}
+    splits |= dict.fromkeys(("dev", "validation", "val"), "validation.tsv.gz")
+    for split, name in splits.items():
+        assert values(tmp_path, split=split) == [{"text": name, "label": "1"}]
+    fails(read, tmp_path, split="tets", matches=["no file for split 'tets'", "there is notes.md"])
+    fails(read, tmp_path, matches=["a folder; give a split", "train.tsv"])
+    write(tmp_path / "dev.csv", "text,label\na,b\n")
+    fails(read, tmp_path, split="dev", matches="several files for split 'dev': dev.csv, validation")
+
+
+def test_two_validation_sets(tmp_path):
+    header = "index\tsentence1\tsentence2\tlabel1\tgold_label\n"
+    for name in ("matched", "mismatched"):
+        write(tmp_path / f"dev_{name}.tsv", f"{header}0\t{name}\tB.\tneutral\tneutral\n")
+        rows = values(tmp_path, PAIR, split=f"validation_{name}", form="mnli")
+        assert rows == [{"text_a": name, "text_b": "B.", "label": "neutral"}]
+
+
+def test_missing_files(tmp_path):
+    write(tmp_path / "train.tsv", ROWS)
+    fails(read, tmp_path / "trian.tsv", matches="no such file or folder")
+    fails(read, tmp_path / "trian.tsv", matches="did you mean 'train.tsv'?")
+    fails(read, tmp_path / "no" / "train.tsv", matches="does not exist either")
+    fails(read, tmp_path / "train.tsv", form="csvv", matches=["format: found 'csvv'", "'csv'?"])
+
+
+def test_formats_are_described():
+    assert {"auto", "tsv", "csv", "jsonl", "json", "parquet", "txt", "conll", "squad"} < set(
+        FORMATS
+    )
+    assert all(FORMATS.values())
+
+
+def test_says_what_a_name_was_taken_for(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "bertlab")
+    path = write(tmp_path / "a.txt", ROWS)
+    assert len(values(path)) == 2
+    assert f"{path}: read as format tsv" in caplog.text
+    assert len(streamed(path)) == 3
+    assert f"{path}: read as format txt" in caplog.text
+
+
+# the official files' own headers and forms, with the ids that nyu-mll/glue gives these rows
+OFFICIAL = [
+    ("cola", SINGLE, 'gj04\t0\t*\tThey drank the pub.\nc\t1\t\tHe "ran\n', [0, 1]),
+    ("sst2", SINGLE, "sentence\tlabel\ndull \t0\nbright \t1\n", [0, 1]),
+    (
+        "mrpc",
+        PAIR,
+        '\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t2\t3\tA "b\tC"\n0\t2\t3\tA\tD\n',
+        [1, 0],
+    ),
+    (
+        "qqp",
+        PAIR,
+        "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n1\t2\t3\tA\tB\t0\n"
+        "1\t2\t3\tcut\n1\t2\t3\t\tB\t1\n1\t2\t3\tA\tB\t1\n",
+        [0, 1],
+    ),
+    (
+        "mnli",
+        PAIR,
+        "index\tpromptID\tsentence1\tsentence2\tlabel1\tgold_label\n0\t1\tA\tB\tneutral\tneutral\n"
+        "0\t1\tA\tB\tneutral\t-\n0\t1\tA\tB\tneutral\tcontradiction\n0\t1\tA\tB\tx\tentailment\n",
+        [1, 2, 0],
+    ),
+    (
+        "snli",
+        PAIR,
+        "gold_label\tsentence1\tsentence2\tlabel1\nneutral\tA\tB\tneutral\n-\tA\tB\tneutral\n",
+        [1],
+    ),
+    (
+        "qnli",
+        PAIR,
+        "index\tquestion\tsentence\tlabel\n0\tA?\tB\tentailment\n1\tA?\tB\tnot_entailment\n",
+        [0, 1],
+    ),
+    (
+        "rte",
+        PAIR,
+        "index\tsentence1\tsentence2\tlabel\n0\tA\tB\tnot_entailment\n1\tA\tB\tentailment\n",
+        [1, 0],
+    ),
+    ("wnli", PAIR, "index\tsentence1\tsentence2\tlabel\n0\tA\tB\t0\n1\tA\tB\t1\n", [0, 1]),
+    (
+        "sick",
+        PAIR,
+        "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+        "1\tA\tB\t4.5\tNEUTRAL\n2\tA\tB\t3.6\tCONTRADICTION\n",
+        [1, 2],
+    ),
+]
+
+
+@pytest.mark.parametrize(("form", "wanted", "text", "ids"), OFFICIAL, ids=[o[0] for o in OFFICIAL])
+def test_official_files(tmp_path, form, wanted, text, ids):
+    write(tmp_path / "train.tsv", text)
+    found = read(tmp_path, wanted, split="train", form=form)
+    assert [found.label_names.index(row.values["label"]) for row in found.rows] == ids
+    assert bool(found.skipped) == (form in ("qqp", "mnli", "snli"))
+
+
+def test_counts_of_what_is_left_out(tmp_path):
+    texts = {form: text for form, _, text, _ in OFFICIAL}
+    qqp = read(write(tmp_path / "a.tsv", texts["qqp"]), PAIR, form="qqp").skipped
+    assert qqp == {"another number of columns than the header": 1, "an empty text": 1}
+    snli = write(tmp_path / "b.tsv", texts["snli"])
+    assert read(snli, PAIR, form="snli").skipped == {"no gold label": 1}
+    # nothing is left out of what is to be predicted
+    assert streamed(snli, PAIR, form="snli")[1] == {"text_a": "A", "text_b": "B"}
+
+
+def test_official_test_files_have_no_labels(tmp_path):
+    cola = write(tmp_path / "test.tsv", "index\tsentence\n0\tHe ran.\n")
+    assert streamed(cola, form="cola") == [{"text": "He ran."}]
+    fails(read, cola, form="cola", matches="no column 'label'; columns there: 'index', 'sentence'")
+    mrpc = write(tmp_path / "m.tsv", "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t1\t2\tA\tB\n")
+    assert streamed(mrpc, PAIR, form="mrpc") == [{"text_a": "A", "text_b": "B"}]
+
+
+def test_scores_stay_as_they_are(tmp_path):
+    header = (
+        "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore"
+    )
+    path = write(tmp_path / "a.tsv", f"{header}\n0\tg\tf\ty\t1\ts\ts\tA\tB\t3.800\n")
+    found = read(path, PAIR, form="stsb")
+    assert found.label_names is None
+    assert found.rows[0].values == {"text_a": "A", "text_b": "B", "label": "3.800"}
+    path = write(tmp_path / "a.jsonl", '{"text_a": "A", "text_b": "B", "label": 3.0}')
+    assert values(path, PAIR)[0]["label"] == pytest.approx(3.0)
+    assert isinstance(values(path, PAIR)[0]["label"], float)
+
+
+def test_multiple_choice_files(tmp_path):
+    swag = write(
+        tmp_path / "val.csv",
+        ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,"
+        'label\n0,v,1,"A. He",A.,He,gold,"ran, fast",sat,lay,ate,2\n',
+    )
+    expected = {"context": "A.", "stem": "He", "choices": ["ran, fast", "sat", "lay", "ate"]}
+    assert values(tmp_path, CHOICE, split="validation", form="swag") == [expected | {"label": "2"}]
+    assert streamed(swag, CHOICE, form="swag") == [expected | {"label": "2"}]
+    codah = write(tmp_path / "train.tsv", '\tA "man. He\truns\tsits\tlies\teats\t0\n')
+    expected = {"context": 'A "man. He', "choices": ["runs", "sits", "lies", "eats"], "label": "0"}
+    assert values(codah, CHOICE, form="codah") == [expected]
+
+
+@pytest.mark.parametrize(
+    ("form", "split", "name"),
+    [
+        ("conll", "train", "eng.train"),
+        ("conll", "validation", "eng.testa.gz"),
+        ("conll", "test", "eng.testb"),
+        ("squad", "dev", "dev-v1.1.json"),
+        ("squad", "train", "train-v2.0.json"),
+        ("mrpc", "train", "msr_paraphrase_train.txt"),
+        ("sick", "dev", "SICK_trial.txt"),
+        ("snli", "dev", "snli_1.0_dev.txt"),
+        ("cola", "validation", "in_domain_dev.tsv"),
+    ],
+)
+def test_official_names_in_a_folder(tmp_path, form, split, name):
+    for other in ("readme.txt", "eng.other", "other.json"):
+        write(tmp_path / other, "")
+    path = write(tmp_path / name, "")
+    wanted = {"conll": TAGGING, "squad": SPAN, "cola": SINGLE}.get(form, PAIR)
+    fails(read, tmp_path, wanted, split=split, form=form, matches=path)
+
+
+def test_codah_on_the_hub(tmp_path):
+    features = datasets.Features(
+        id=datasets.Value("int32"),
+        question_category=datasets.ClassLabel(names=["Idioms", "Reference"]),
+        question_propmt=datasets.Value("string"),
+        candidate_answers=datasets.List(datasets.Value("string")),
+        correct_answer_idx=datasets.Value("int32"),
+    )
+    endings = ["runs", "sits", "lies", "eats"]
+    row = dict(zip(features, (7, 1, "A man", endings, 2), strict=True))
+    data = datasets.Dataset.from_list([row], features)
+    datasets.DatasetDict({"train": data}).save_to_disk(str(tmp_path / "hub"))
+    expected = {"context": "A man", "choices": endings, "label": "2"}
+    assert values(tmp_path / "hub", CHOICE, split="train", form="codah") == [expected]
+
+
+def test_columns_beside_a_named_format(tmp_path):
+    path = write(tmp_path / "a.tsv", "sentence\tlabel\treview\nA\t1\tB\n")
+    for function in (read, streamed):
+        with pytest.raises(ConfigError) as error:
+            function(path, columns={"text": "review"}, form="sst2")
+        message = str(error.value)
+        assert "data.columns: found text: review, but format sst2 has columns of its own" in message
+        assert "leave data.columns out" in message
+        assert "auto, tsv, csv" in message
+    # what the format says itself is no contradiction
+    expected = [{"text": "A", "label": "positive"}]
+    assert values(path, columns={"text": "sentence"}, form="sst2") == expected
+    # nor are the numbers of columns of words
+    words = write(tmp_path / "a.conll", "EU NNP B-NP B-ORG\n")
+    columns = {"tags": "1"}
+    assert values(words, TAGGING, columns=columns, form="conll") == [
+        {"words": ["EU"], "tags": ["NNP"]}
+    ]
+    with pytest.raises(ConfigError, match="id: title, but format squad"):
+        read(write(tmp_path / "a.json", "{}"), SPAN, columns={"id": "title"}, form="squad")
+
+
+def test_format_must_suit_the_head(tmp_path):
+    path = write(tmp_path / "a.tsv", ROWS)
+    fails(read, path, PAIR, form="sst2", matches="format sst2 has text, label, but the head reads")
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+def test_named_formats_of_other_files(tmp_path, name):
+    rows = [{"premise": "A", "hypothesis": "B", "label": label} for label in (0, 2, -1)]
+    features = datasets.Features(
+        premise=datasets.Value("string"),
+        hypothesis=datasets.Value("string"),
+        label=datasets.ClassLabel(names=["entailment", "neutral", "contradiction"]),
+    )
+    data = datasets.Dataset.from_list(rows, features)
+    path = str(tmp_path / name)
+    data.to_json(path) if "json" in name else data.to_parquet(path)
+    found = read(path, PAIR, form="snli")
+    assert [row.values["label"] for row in found.rows] == ["entailment", "contradiction"]
+    assert found.skipped == {"no gold label": 1}
+
+
+LABELS = [
+    (["bad", "good"], ["0", "1"], ["bad", "good"]),
+    (["bad", "good"], ["good", "bad"], ["good", "bad"]),
+    ({"0": "bad", "1": "good"}, ["1", "0"], ["good", "bad"]),
+    ({0: "bad", 1: "good"}, ["1", "bad"], ["good", "bad"]),
+    ({"neg": "bad", "neu": "bad", "pos": "good"}, ["neu", "pos"], ["bad", "good"]),
+    (["1", "0"], ["1", "0"], ["1", "0"]),
+    (None, ["1", "0"], ["1", "0"]),
+]
+
+
+@pytest.mark.parametrize(("names", "raw", "expected"), LABELS)
+def test_label_names(tmp_path, names, raw, expected):
+    path = write(tmp_path / "a.tsv", "text\tlabel\n" + "".join(f"a\t{label} \n" for label in raw))
+    found = read(path, names=names)
+    assert [row.values["label"] for row in found.rows] == expected
+    if names is None:
+        assert found.label_names is None
+    elif isinstance(names, dict):
+        assert found.label_names == ("bad", "good")
+    else:
+        assert found.label_names == tuple(names)
+
+
+def test_unknown_label(tmp_path):
+    path = write(tmp_path / "a.tsv", "text\tlabel\na\tgood\nb\tgod\n")
+    message = ["a.tsv:3: column 'label': found 'god'; did you mean 'good'?", "expected 0 (bad)"]
+    fails(read, path, names=["bad", "good"], matches=message)
+
+
+def test_rows_without_a_label_are_there(tmp_path):
+    rows = [{"text": "a", "label": "x"}, {"text": "b", "label": None}, {"text": "c", "label": " "}]
+    path = write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, [*rows, {"text": "d"}])))
+    assert values(path) == [rows[0], {"text": "b"}, {"text": "c"}, {"text": "d"}]
+
+
+def dataset():
+    features = datasets.Features(
+        tokens=datasets.List(datasets.Value("string")),
+        ner_tags=datasets.List(datasets.ClassLabel(names=["O", "B-PER"])),
+        text=datasets.Value("string"),
+        label=datasets.ClassLabel(names=["neg", "pos"]),
+    )
+    rows = [
+        {"tokens": ["Ann", "ran"], "ner_tags": [1, 0], "text": "a", "label": 1},
+        {"tokens": ["It"], "ner_tags": [0], "text": "b", "label": -1},
+    ]
+    return datasets.Dataset.from_list(rows, features)
+
+
+@pytest.fixture(params=["hub", "saved", "saved whole", "parquet"])
+def source(request, tmp_path, monkeypatch):
+    """The same rows by every way that keeps class names; the split that they need."""
+    if request.param == "hub":
+        splits = {("owner/name", "part", "train"): dataset()}
+        monkeypatch.setattr(
+            datasets, "load_dataset", lambda name, config, split: splits[name, config, split]
+        )
+        return "hf:owner/name/part", "train"
+    if request.param == "parquet":
+        dataset().to_parquet(tmp_path / "a.parquet")
+        return tmp_path / "a.parquet", None
+    if request.param == "saved":
+        datasets.DatasetDict(train=dataset()).save_to_disk(tmp_path / "saved")
+        return tmp_path / "saved", "train"
+    dataset().save_to_disk(tmp_path / "saved")
+    return tmp_path / "saved", None
+
+
+def test_class_names_of_the_source(source):
+    location, split = source
+    found = read(location, split=split)
+    assert found.label_names == ("neg", "pos")
+    assert [row.values for row in found.rows] == [{"text": "a", "label": "pos"}, {"text": "b"}]
+    assert found.rows[1].where.endswith("row 2")
+    for options in ({"form": "conll"}, {"columns": {"words": "tokens", "tags": "ner_tags"}}):
+        found = read(location, TAGGING, split=split, **options)
+        assert found.label_names == ("O", "B-PER")
+        expected = {"words": ["Ann", "ran"], "tags": ["B-PER", "O"]}
+        assert found.rows[0].values == expected
+    assert streamed(location, split=split) == [{"text": "a", "label": "pos"}, {"text": "b"}]
+
+
+def test_renamed_classes_of_the_source(source):
+    location, split = source
+    found = read(location, split=split, names={"pos": "good", "neg": "bad"})
+    assert found.label_names == ("good", "bad")
+    assert found.rows[0].values["label"] == "good"
+
+
+def test_missing_column_of_the_source(source):
+    location, split = source
+    fails(read, location, PAIR, split=split, matches=["no column 'text_a'", "columns there: 'tok"])
+
+
+def test_hub_errors():
+    fails(read, "hf:no/such", split="train", matches=["hf:no/such: split 'train' cannot be loaded"])
+    fails(read, "hf:no/such", matches="hf:no/such: which split is not said")
+    fails(read, "hf:a/b/c/d", split="train", matches="expected hf:OWNER/NAME")
+    fails(read, "python-english:packages", matches="which split is not said")
+    fails(read, "python-english:nothing", split="train", matches="found 'nothing'")
+
+
+def test_damaged_data_sets(tmp_path):
+    fails(read, write(tmp_path / "a.parquet", "PAR1"), matches="not a readable Parquet file")
+    dataset().select([]).to_parquet(tmp_path / "b.parquet")
+    fails(read, tmp_path / "b.parquet", matches="b.parquet: holds no rows")
+    datasets.DatasetDict(train=dataset()).save_to_disk(tmp_path / "saved")
+    fails(read, tmp_path / "saved", split="tran", matches="no split 'tran'; did you mean 'train'?")
+    (tmp_path / "saved" / "train" / "state.json").write_text("{}")
+    fails(read, tmp_path / "saved", split="train", matches="saved: not a readable saved data set")
+
+
+class Pipe(io.RawIOBase):
+    """Lines that come one at a time; counts how many were asked for."""
+
+    def __init__(self, lines):
+        self.lines, self.read_lines = iter(lines), 0
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        line = next(self.lines, b"")
+        self.read_lines += bool(line)
+        buffer[: len(line)] = line
+        return len(line)
+
+
+@pytest.fixture
+def standard_input(monkeypatch):
+    def feed(lines):
+        pipe = Pipe(lines)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(pipe)))
+        return pipe
+
+    return feed
+
+
+def test_standard_input_is_read_line_by_line(standard_input):
+    pipe = standard_input([f"Line {number}.\n".encode() for number in range(100)])
+    rows = stream_rows("-", {}, "auto", SINGLE)
+    for number in range(50):
+        row = next(rows)
+        assert (row.values, row.where) == (
+            {"text": f"Line {number}."},
+            f"standard input:{number + 1}",
+        )
+        assert pipe.read_lines <= number + 2
+
+
+def test_formats_of_standard_input(standard_input):
+    standard_input([b'{"text": "a"}\n', b'{"text": "b", "label": 1}\n'])
+    assert streamed("-") == [{"text": "a"}, {"text": "b", "label": "1"}]
+    standard_input([b"One O\n", b"word O\n", b"\n", b"Two O\n"])
+    assert [row["words"] for row in streamed("-", TAGGING, form="conll")] == [
+        ["One", "word"],
+        ["Two"],
+    ]
+    standard_input([b"label\ttext\n", b"x\ta\n"])
+    assert streamed("-", form="tsv") == [{"text": "a", "label": "x"}]
+    standard_input([])
+    fails(streamed, "-", matches="standard input: holds no rows")
+    standard_input([b"ok\n", b"\xff\n"])
+    fails(streamed, "-", matches="standard input:2: not UTF-8 at byte offset 3")
+
+
+@pytest.mark.parametrize("form", ["auto", "txt"])
+def test_standard_input_that_cannot_be_read(standard_input, monkeypatch, form):
+    def readinto(buffer):
+        raise IsADirectoryError(21, "Is a directory")
+
+    monkeypatch.setattr(standard_input([]), "readinto", readinto)
+    fails(streamed, "-", form=form, matches="standard input: cannot be read: Is a directory")
+
+
+def test_truth_is_optional_in_new_text_only(tmp_path):
+    path = write(tmp_path / "a.tsv", "text\na\n")
+    columns = {"label": "stars"}
+    assert streamed(path, columns=columns) == [{"text": "a"}]
+    fails(read, path, columns=columns, matches="no column 'stars', which 'label' comes from")

@@ -1,0 +1,140 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertlab.api.examples import Column, LabelledRows, Row
+from bertlab.data.examples.splits import (
+    check_truth,
+    evaluation_splits,
+    hold_out,
+    locate_split,
+    train_split,
+)
+from bertlab.errors import ConfigError, DataError
+from bertlab.heads.multiple_choice import MultipleChoice
+
+from .labelled_files import PAIR, fails, write
+
+HUB = "hf:nyu-mll/glue/rte"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with train.tsv and dev.tsv.gz, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows").mkdir()
+    write(tmp_path / "rows" / "train.tsv", "text\tlabel\na\tb\n")
+    write(tmp_path / "rows" / "dev.tsv.gz", "text\tlabel\na\tb\n")
+    return tmp_path / "rows"
+
+
+@pytest.mark.parametrize("source", [HUB, "rows", "python-english:order"])
+def test_names_of_splits_are_looked_up_in_the_source(folder, source):
+    for split in ("train", "validation_matched", "train[:10%]", "train[:0.5%]+test", "test.clean"):
+        assert locate_split(split, source, "train") == (source, split)
+
+
+@pytest.mark.parametrize("source", [HUB, "rows", "rows/train.tsv", None])
+def test_files_and_data_sets_stand_for_themselves(folder, source, monkeypatch):
+    monkeypatch.setenv("HOME", str(folder))
+    for split in ("rows/train.tsv", "rows", "~/train.tsv", "hf:other/set", str(folder)):
+        assert locate_split(split, source, "train") == (split, None)
+
+
+@pytest.mark.parametrize("source", [HUB, "rows"])
+@pytest.mark.parametrize(
+    ("split", "message"),
+    [
+        ("rows/trian.tsv", "did you mean 'train.tsv'?"),
+        ("rows/train", "did you mean 'train.tsv'?"),
+        ("rows/dev.gz", "did you mean 'dev.tsv.gz'?"),
+        ("rows/zzz.csv", "expected a file"),
+        ("no/train.tsv", "the folder no does not exist either"),
+        ("trian.jsonl", "no such file"),
+        ("trian.gz", "no such file"),
+    ],
+)
+def test_a_mistyped_file_is_no_split(folder, source, split, message):
+    fails(locate_split, split, source, "train", matches=[f"data.train: {split}", message])
+
+
+def test_the_name_of_a_file_in_the_source(folder):
+    matches = ["data.validation: dev.tsv.gz: no such file; did you mean 'rows/dev.tsv.gz'?"]
+    fails(locate_split, "dev.tsv.gz", "rows", "validation", matches=matches)
+
+
+def test_a_file_has_no_splits(folder):
+    matches = ["data.test: tset: no such file or folder"]
+    fails(locate_split, "tset", "rows/train.tsv", "test", matches=matches)
+
+
+def test_what_is_meant_by_the_settings(folder):
+    assert train_split(HUB, None) == "train"
+    assert train_split("rows/train.tsv", None) == "rows/train.tsv"
+    assert train_split(HUB, "other") == "other"
+    with pytest.raises(ConfigError, match=r"data\.source: found none"):
+        train_split(None, None)
+    assert evaluation_splits(HUB, None, None, "test") == {"": "test"}
+    assert evaluation_splits(HUB, None, "mine", "test") == {"": "mine"}
+    assert evaluation_splits(HUB, None, {"a": "b"}, "test") == {"a": "b"}
+    assert evaluation_splits(HUB, "mine", None, "test") is None
+    assert evaluation_splits("rows/train.tsv", None, None, "test") is None
+    assert evaluation_splits(None, None, None, "test") is None
+
+
+def test_every_row_needs_the_truth():
+    row = Row({"text_a": "a", "text_b": "b"}, "a.tsv:2")
+    fails(check_truth, [row], PAIR, "train", matches="a.tsv:2: label: missing; every row of data.t")
+    check_truth([row], [Column("label", "label", is_truth=True, required=False)], "train")
+
+
+def rows_of(values):
+    return LabelledRows(
+        [Row(value, f"row {n}") for n, value in enumerate(values)], ("a",), {"x": 1}
+    )
+
+
+VALUES = st.fixed_dictionaries(
+    {"text_b": st.sampled_from("pqrs"), "label": st.sampled_from("01")},
+    optional={"text_a": st.one_of(st.none(), st.sampled_from("abcdefgh"))},
+)
+
+
+@given(st.lists(VALUES, min_size=1, max_size=60), st.floats(0.05, 0.95))
+def test_rows_that_share_a_text_stay_together(values, fraction):
+    train = rows_of(values)
+    try:
+        kept, held = hold_out(train, fraction, PAIR, "text_a")
+    except DataError as error:
+        assert "data.validation_fraction" in str(error)  # noqa: PT017  the other outcome
+        return
+    assert sorted([*kept.rows, *held.rows], key=train.rows.index) == train.rows
+    assert (kept.label_names, kept.skipped, held.skipped) == (("a",), {"x": 1}, {})
+    sides = [[row.values for row in side.rows] for side in (kept, held)]
+    with_text = [{row.get("text_a") for row in side} - {None} for side in sides]
+    without = [{row["text_b"] for row in side if row.get("text_a") is None} for side in sides]
+    assert not with_text[0] & with_text[1]
+    assert not without[0] & without[1]
+    again = hold_out(rows_of(values), fraction, PAIR, "text_a")
+    assert [side.rows for side in again] == [kept.rows, held.rows]
+
+
+def test_about_the_fraction_is_held_out():
+    train = rows_of({"text_a": str(n // 2), "text_b": "b"} for n in range(1000))
+    kept, held = hold_out(train, 0.1, PAIR, "text_a")
+    assert abs(len(held.rows) - 100) <= 2
+    assert len(kept.rows) + len(held.rows) == 1000
+
+
+def test_rows_without_the_column_are_told_apart_by_their_other_texts():
+    rows = [{"choices": [f"a{n}", "b"], "label": "0"} for n in range(50)]
+    kept, held = hold_out(rows_of(rows + rows), 0.2, MultipleChoice.columns, "context")
+    assert len(held.rows) == 20
+    choices = [{tuple(row.values["choices"]) for row in side.rows} for side in (kept, held)]
+    assert not choices[0] & choices[1]
+
+
+def test_one_text_cannot_be_divided():
+    train = rows_of([{"text_a": "a", "label": "1"}] * 3)
+    matches = "3 rows with 1 different values of text_a cannot be divided; give data.validation"
+    fails(hold_out, train, 0.1, PAIR, "text_a", matches=matches)

@@ -1,0 +1,32 @@
+"""Steps come in order from the data workers, which end with the last one."""
+
+import itertools
+import multiprocessing
+
+import pytest
+from torch.utils.data import DataLoader, Dataset
+
+from bertlab.api.batch import PackedBatch, pack
+from bertlab.data.loader import StepLoader
+
+
+class Steps(Dataset[list[PackedBatch]]):
+    """Three steps of two micro-batches."""
+
+    def __getitem__(self, step: int) -> list[PackedBatch]:
+        return [pack([[step, part]]) for part in range(2)]
+
+    def __len__(self) -> int:
+        return 3
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_who_reads_all_batches_leaves_no_worker_waiting(workers: int) -> None:
+    others = multiprocessing.active_children()  # of another test
+    loader = StepLoader(DataLoader(Steps(), batch_size=None, num_workers=workers), 2)
+    batches = iter(loader)
+    read = [batch.input_ids.tolist() for batch in itertools.islice(batches, len(loader))]
+    assert read == [[step, part] for step in range(3) for part in range(2)]
+    left = set(multiprocessing.active_children()) - set(others)
+    assert not left  # though ``batches`` is not used up
+    assert next(batches, None) is None

@@ -1,0 +1,81 @@
+"""The catalogue of errors: codes, words, and the page that is made of them."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from bertlab import errors
+from bertlab.cli.errors import catalogue, meaning
+from bertlab.errors import BertlabError, DataError
+from tests.conftest import Command
+
+DOCS = Path(__file__).parents[2] / "docs"
+SOURCES = Path(errors.__file__).parent
+
+
+def test_every_class_has_a_code_of_its_own() -> None:
+    classes = [
+        each
+        for each in vars(errors).values()
+        if isinstance(each, type) and issubclass(each, BertlabError)
+    ]
+    codes = [vars(each).get("code") for each in classes]
+    assert sorted(codes) == list(catalogue())
+    assert len(set(codes)) == len(classes)
+    for each in classes:
+        assert re.fullmatch(r"E[1-6]\d\d", each.code)
+        assert "remedy" in vars(each)
+
+
+def test_every_class_is_raised() -> None:
+    """A code that no command can print would be a promise of nothing."""
+    text = "\n".join(path.read_text("utf-8") for path in SOURCES.rglob("*.py"))
+    for each in catalogue().values():
+        if each is not BertlabError:  # for plugins
+            assert re.search(rf"(?:raise|return) {each.__name__}\(", text), each
+
+
+def test_what_remedies_name_exists() -> None:
+    from bertlab.cli.main import COMMANDS
+
+    for each in catalogue().values():
+        for command in re.findall(r"`bertlab (?!--)([a-z-]+)", each.remedy):
+            assert command in COMMANDS, (each, command)
+        for page in re.findall(r"docs/[a-z-]+\.md", each.remedy):
+            assert (DOCS.parent / page).is_file(), (each, page)
+
+
+def test_the_page_is_up_to_date() -> None:
+    page = runpy.run_path(str(DOCS / "make_error_catalogue.py"))["page"]()
+    hint = "run: python docs/make_error_catalogue.py"
+    assert (DOCS / "errors.md").read_text("utf-8") == page, hint
+
+
+@pytest.mark.parametrize("code", list(catalogue()))
+def test_explain(bertlab: Command, code: str) -> None:
+    exit_code, output, error = bertlab("explain", code.lower())
+    assert (exit_code, error) == (0, "")
+    assert output.startswith(f"{code}: {meaning(catalogue()[code])[0][:40]}")
+    assert " ".join(catalogue()[code].remedy.split()) in " ".join(output.split())
+
+
+def test_explain_lists_all_codes(bertlab: Command) -> None:
+    code, output, _ = bertlab("explain")
+    assert code == 0
+    assert re.findall(r"^  (E\d+)", output, re.MULTILINE) == list(catalogue())
+
+
+def test_an_unknown_code(bertlab: Command) -> None:
+    code, _, error = bertlab("explain", "E109")
+    assert code == 2
+    assert error.startswith("bertlab: error E103: explain: found 'E109'; did you mean 'E10")
+
+
+def test_an_error_of_a_plugin_is_not_in_the_catalogue() -> None:
+    class TreeError(DataError):
+        """A tree has a cycle."""
+
+    assert TreeError.code == DataError.code
+    assert TreeError not in catalogue().values()

@@ -1,0 +1,54 @@
+"""Compiled layers compute the same; checkpoints do not know about them."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from bertlab.api.batch import pack
+from bertlab.encoders.bert import BertEncoder
+from bertlab.model.build import compile_layers
+from tests.conftest import Command
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler"),
+    pytest.mark.filterwarnings("ignore"),  # torch warns about what its compiler itself does
+]
+
+
+def test_a_compiled_run_ends_as_a_plain_one(
+    tiny_config: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    weights = []
+    for compiled in ("false", "true"):
+        run = tmp_path / compiled
+        code, _, error = bertlab(
+            "fit", "--config", tiny_config, "--run_dir", run, "--compile", compiled,
+            "--trainer.max_steps", 3,
+        )  # fmt: skip
+        assert code == 0, error
+        checkpoint = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
+        weights.append(checkpoint["state_dict"])
+    plain, compiled_weights = weights
+    assert plain.keys() == compiled_weights.keys()
+    for name, weight in plain.items():
+        assert torch.allclose(weight, compiled_weights[name], atol=1e-5), name
+
+
+def test_batches_of_other_shapes_compile_nothing_anew() -> None:
+    torch.manual_seed(0)
+    encoder = BertEncoder(50, "tiny")
+    batches = [pack([[3] * n for n in ns], [[0] * n for n in ns]) for ns in ([5, 9], [7, 2], [30])]
+    expected = [encoder.eval()(batch).tokens for batch in batches]
+    encoder.train()
+    compile_layers(encoder)
+    with torch._dynamo.config.patch(recompile_limit=4), torch.compiler.set_stance("default"):
+        encoder(batches[0])
+        with torch.compiler.set_stance("fail_on_recompile"):
+            encoder(batches[1])
+            encoder(batches[2])
+        encoder.eval()
+        for batch, plain in zip(batches, expected, strict=True):
+            assert torch.allclose(encoder(batch).tokens, plain, atol=1e-5)

@@ -1,0 +1,153 @@
+"""Further metrics that a config names, beside the tasks' own."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from torch import Tensor
+from torchmetrics import Metric
+
+from bertlab.api.batch import pack
+from bertlab.api.task import TaskLoss
+from bertlab.errors import ConfigError, PluginError
+from bertlab.model.evaluation import EvaluationSet
+from bertlab.objectives.next_sentence import NextSentencePrediction
+from bertlab.plugins import index as plugins
+from tests.conftest import Command
+from tests.plugins.strange_packages import install
+
+CODE = """
+import torch
+from torchmetrics import Metric
+
+class Share(Metric):
+    '''Share of predictions of a class.
+
+    Args:
+        of: the class.
+    '''
+
+    tasks = ("nsp",)
+
+    def __init__(self, of: int = 1) -> None:
+        super().__init__()
+        self.of = of
+        self.add_state("found", torch.tensor(0), dist_reduce_fx="sum")
+        self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
+
+    def update(self, preds, target):
+        self.found += (preds == self.of).sum()
+        self.count += len(preds)
+
+    def compute(self):
+        return self.found / self.count
+"""
+
+
+class Wrong(Metric):
+    """Counts predictions that differ."""
+
+    wrong: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("wrong", torch.tensor(0), dist_reduce_fx="sum")
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        if preds.dim() > 1:
+            raise ValueError("expected classes")
+        self.wrong += (preds != target).sum()
+
+    def compute(self) -> Tensor:
+        return self.wrong
+
+
+class WrongOfNobody(Wrong):
+    tasks = ("another",)
+
+
+def update(evaluation: EvaluationSet, preds: list[int], target: list[int]) -> None:
+    batch = pack([[1]] * len(preds))
+    loss = TaskLoss(torch.tensor(1.0), len(preds), torch.tensor(preds), torch.tensor(target))
+    evaluation.update("nsp", NextSentencePrediction(), None, batch, loss)
+
+
+def test_a_further_metric_is_updated_and_reset_with_the_others() -> None:
+    task = NextSentencePrediction()
+    evaluation = EvaluationSet({"nsp": task}, "", (), {"wrong": Wrong(), "none": WrongOfNobody()})
+    assert "wrong" in evaluation.names("nsp", task)
+    assert "none" not in evaluation.names("nsp", task)
+    for _ in range(2):
+        update(evaluation, [0, 1, 1], [1, 1, 1])
+        update(evaluation, [0], [1])
+        values = evaluation.compute("nsp", task, tune=False)
+        assert (values["wrong"], values["accuracy"]) == (2.0, 0.5)
+
+
+def test_two_sets_do_not_share_a_metric() -> None:
+    task, metric = NextSentencePrediction(), Wrong()
+    sets = [EvaluationSet({"nsp": task}, name, (), {"wrong": metric}) for name in ("a", "b")]
+    update(sets[0], [0], [1])
+    update(sets[1], [1], [1])
+    assert [each.compute("nsp", task, tune=False)["wrong"] for each in sets] == [1.0, 0.0]
+
+
+def test_a_name_of_the_tasks_own_is_refused() -> None:
+    with pytest.raises(ConfigError, match="nsp has a metric accuracy of its own"):
+        EvaluationSet({"nsp": NextSentencePrediction()}, "", (), {"accuracy": Wrong()})
+
+
+def test_a_metric_that_cannot_take_the_predictions_is_named() -> None:
+    evaluation = EvaluationSet({"nsp": NextSentencePrediction()}, "", (), {"wrong": Wrong()})
+    loss = TaskLoss(torch.tensor(1.0), 2, torch.zeros(2, 2), torch.zeros(2, 2))
+    words = r"'wrong' cannot take the predictions of nsp \(preds \(2, 2\).*expected classes; `tas"
+    with pytest.raises(PluginError, match=words):
+        evaluation.update("nsp", NextSentencePrediction(), None, pack([[1], [1]]), loss)
+
+
+@pytest.fixture
+def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    groups = {"bertlab.metrics": {"share": "metrics_of_stranger:Share"}}
+    install(tmp_path, "stranger", groups, {"metrics_of_stranger": CODE})
+    monkeypatch.syspath_prepend(tmp_path)
+    plugins.forget_installed()
+    yield
+    plugins.forget_installed()
+    sys.modules.pop("metrics_of_stranger", None)
+
+
+@pytest.mark.slow
+def test_fit_logs_a_strangers_metric_and_validate_knows_it_again(
+    stranger: None, bertlab: Command, tiny_config: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    code, printed, error = bertlab(
+        "fit", "--config", tiny_config, "--run_dir", run, "--model.metrics", "[share]",
+        "--model.metrics.share.of", 0, "--checkpoint.monitor", "val/nsp/share",
+    )  # fmt: skip
+    assert code == 0, error
+    assert "share" in printed
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    assert config["model"]["metrics"] == {"share": {"of": 0}}
+    code, printed, error = bertlab("validate", "--ckpt_path", run)
+    assert code == 0, error
+    assert "share" in printed
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("[shrae]", "no metric is called 'shrae'; did you mean 'share'?"),
+        ("{share: 3}", "model.metrics: found 'share': 3, expected names"),
+        ("[share", "model.metrics: cannot read '[share'"),
+    ],
+)
+def test_bad_metrics_are_named(
+    stranger: None, bertlab: Command, tiny_config: Path, given: str, words: str
+) -> None:
+    code, _, error = bertlab("fit", "--config", tiny_config, "--model.metrics", given)
+    assert code == 2
+    assert words in error

@@ -1,0 +1,143 @@
+"""The index of entry points: names, strangers, and broken plugins."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from torchmetrics import Metric
+
+from bertlab.api.encoder import Encoder
+from bertlab.api.head import Head
+from bertlab.api.task import Objective
+from bertlab.errors import PluginError
+from bertlab.objectives.masked_lm import MaskedLM
+from bertlab.plugins import index as plugins
+from bertlab.plugins.index import Kind
+from tests.plugins.strange_packages import install
+
+NSP = "from bertlab.objectives.next_sentence import NextSentencePrediction\n"
+MODULES = {
+    "stranger_objective": NSP
+    + "class Good(NextSentencePrediction):\n    pass\n"
+    + "class NoTask:\n    pass\n"
+    + "class Narrow(NextSentencePrediction):\n    def loss(self, output): ...\n"
+    + "class Greedy(NextSentencePrediction):\n    def __init__(self, *rates): super().__init__()\n"
+    + "class Roomy(NextSentencePrediction):\n"
+    + "    def loss(self, output, batch, scale=1.0): return super().loss(output, batch)\n",
+    "stranger_unfinished": "from bertlab.api.task import Objective\nclass Half(Objective):\n"
+    "    def build(self, context): ...\n    def loss(self, output, batch): ...\n",
+    "stranger_broken": "raise RuntimeError('it rained')\n",
+    "stranger_leaving": "import sys\nsys.exit('bye')\n",
+    "stranger_loud": NSP + "print('HELLO')\nclass Loud(NextSentencePrediction):\n    pass\n",
+}
+OBJECTIVES = {
+    "good": "stranger_objective:Good",
+    "absent": "stranger_objective:Absent",
+    "no_task": "stranger_objective:NoTask",
+    "narrow": "stranger_objective:Narrow",
+    "greedy": "stranger_objective:Greedy",
+    "roomy": "stranger_objective:Roomy",
+    "half": "stranger_unfinished:Half",
+    "broken": "stranger_broken:Anything",
+    "leaving": "stranger_leaving:Anything",
+    "loud": "stranger_loud:Loud",
+    "mlm": "stranger_broken:Anything",
+    "twice": "stranger_objective:Good",
+}
+
+
+@pytest.fixture
+def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Install packages with good and bad objectives, and some of other contracts."""
+    install(tmp_path, "stranger", {"bertlab.objectives": OBJECTIVES}, MODULES, "1.2")
+    target = "stranger_objective:Good"
+    install(tmp_path, "other", {"bertlab.objectives": {"twice": target}}, {})
+    for package, contract in (("old", "v0"), ("new", "v9"), ("current", "v1"), ("odd", "first")):
+        groups = {
+            "bertlab.objectives": {package: target},
+            plugins.CONTRACT_GROUP: {"contract": contract},
+        }
+        install(tmp_path, package, groups, {})
+    monkeypatch.syspath_prepend(tmp_path)
+    plugins.forget_installed()
+    yield tmp_path
+    plugins.forget_installed()
+    for name in MODULES:
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("encoder", {"bert"}),
+        ("objective", {"mlm", "nsp", "clm"}),
+        ("head", {"single_sentence", "sentence_pair", "tagging", "span", "multiple_choice"}),
+        ("source", {"hf", "python-english"}),
+        ("metric", set()),
+    ],
+)
+def test_our_own_come_through_the_same_index(kind: Kind, names: set[str]) -> None:
+    own = {each.name for each in plugins.listed(kind) if each.package == "bertlab"}
+    assert names <= own
+    bases = {"encoder": Encoder, "objective": Objective, "head": Head, "metric": Metric}
+    for name in own if kind in bases else ():
+        assert issubclass(plugins.load_class(kind, name, bases[kind]), bases[kind])
+
+
+def test_a_strangers_class_is_found_and_listing_imports_nothing(stranger: Path) -> None:
+    listed = plugins.installed("objective")
+    assert listed["good"].package == "stranger"
+    assert listed["good"].version == "1.2"
+    assert "stranger_objective" not in sys.modules
+    assert plugins.load_class("objective", "good", Objective).__name__ == "Good"
+
+
+def test_a_built_in_name_cannot_be_taken_over(stranger: Path) -> None:
+    assert plugins.load_class("objective", "mlm", Objective) is MaskedLM
+    mine, shadowed = (each for each in plugins.listed("objective") if each.name == "mlm")
+    assert plugins.hindrance(mine) is None
+    assert "bertlab has an objective of that name" in str(plugins.hindrance(shadowed))
+
+
+@pytest.mark.parametrize("name", ["good", "roomy", "current", "odd"])
+def test_what_keeps_the_contract_is_loaded(stranger: Path, name: str) -> None:
+    assert issubclass(plugins.load_class("objective", name, Objective), Objective)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("broken", "'broken' of stranger 1.2 .* RuntimeError: it rained"),
+        ("leaving", "SystemExit: bye"),
+        ("absent", "has no attribute 'Absent'"),
+        ("no_task", "not a subclass of bertlab.api.task.Objective"),
+        ("half", "does not define decode, prepare"),
+        ("narrow", r"found loss\(self, output\), expected loss\(self, output, batch\)"),
+        ("greedy", r"__init__ takes \*rates; its arguments are config keys"),
+        ("twice", "other 1.0 and stranger 1.2 both bring it; uninstall one"),
+        (
+            "old",
+            r"version 0 of the plugin contract.* has version 1; upgrade it: pip install -U old",
+        ),
+        ("new", r"version 9 of the plugin contract.*upgrade bertlab"),
+        ("goood", "did you mean 'good'"),
+    ],
+)
+def test_a_bad_plugin_hurts_only_who_names_it(stranger: Path, name: str, words: str) -> None:
+    with pytest.raises(PluginError, match=words):
+        plugins.load_class("objective", name, Objective)
+
+
+def test_what_an_import_prints_is_kept_from_the_results(
+    stranger: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugins.load_class("objective", "loud", Objective)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == "HELLO\n"
+
+
+def test_an_unknown_encoder_lists_what_is_installed() -> None:
+    with pytest.raises(PluginError, match=r"no encoder is called 'brt'; did you mean 'bert'\?"):
+        plugins.load_class("encoder", "brt", Encoder)

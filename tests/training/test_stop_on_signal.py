@@ -1,0 +1,156 @@
+"""A signal saves between two steps; the run goes on from there as if nothing had been."""
+
+import csv
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
+from bertlab.training.callbacks.progress import TokenThroughput
+from bertlab.training.callbacks.stop_on_signal import queue_again
+from tests.conftest import Command
+
+# 12 steps of two batches each; evaluations after steps 4, 8 and 12
+SETTINGS = (
+    "--trainer.max_steps", 12, "--trainer.accumulate_grad_batches", 2,
+    "--trainer.val_check_interval", 8, "--model.encoder.hidden_dropout_prob", 0.1,
+)  # fmt: skip
+
+
+def figures(run: Path) -> list[dict[str, str]]:
+    """Return what was logged, without what a clock says."""
+    texts = [path.read_text("utf-8") for path in sorted(run.glob("csv/*/metrics.csv"))]
+    rows = [row for text in texts for row in csv.DictReader(text.splitlines())]
+    timed = "tokens_per_second"
+    return [{key: value for key, value in row.items() if key != timed and value} for row in rows]
+
+
+@pytest.fixture(scope="module")
+def handler() -> object:
+    """What handles SIGTERM before this module's runs; Ray leaves its own where its tests ran."""
+    return signal.getsignal(signal.SIGTERM)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(
+    handler: object, tiny_config: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    from bertlab.cli.main import main
+
+    run = tmp_path_factory.mktemp("undisturbed") / "run"
+    arguments = ["fit", "--config", str(tiny_config), "--run_dir", str(run), *map(str, SETTINGS)]
+    assert main(arguments) == 0
+    return run
+
+
+@pytest.mark.parametrize("batch", [1, 6, 7, 8, 9, 15])
+def test_a_stopped_run_goes_on_bit_by_bit(
+    undisturbed: Path,
+    tiny_config: Path,
+    bertlab: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    batch: int,
+) -> None:
+    signal_after(batch, signal.SIGTERM, monkeypatch)
+    run = tmp_path / "run"
+    code, printed, _ = bertlab("fit", "--config", tiny_config, "--run_dir", run, *SETTINGS)
+    assert code == 143
+    step = -(-batch // 2)  # the window is finished first
+    assert f"SIGTERM: saved at step {step}; go on with: bertlab fit --ckpt_path {run}" in printed
+    assert read_run_checkpoint(run / "checkpoints" / "last.ckpt").global_step == step
+    assert not (run / "results.json").exists()
+
+    code, _, error = bertlab("fit", "--ckpt_path", run)
+    assert code == 0, error
+    assert (run / "results.json").read_text() == (undisturbed / "results.json").read_text()
+    ours, theirs = (
+        torch.load(each / "checkpoints" / "last.ckpt", weights_only=True)
+        for each in (run, undisturbed)
+    )
+    for name, weight in theirs["state_dict"].items():
+        assert torch.equal(ours["state_dict"][name], weight), name
+    one, other = (each["optimizer_states"][0]["state"] for each in (ours, theirs))
+    for number, state in other.items():
+        assert all(torch.equal(one[number][key], state[key]) for key in state)
+    assert figures(run) == figures(undisturbed)
+
+
+def test_the_handler_is_given_back(handler: object, undisturbed: Path) -> None:
+    assert undisturbed.is_dir()
+    assert signal.getsignal(signal.SIGTERM) is handler
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A job of SLURM; returns the file that what it is asked goes to."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    asked = folder / "asked"
+    control = folder / "scontrol"
+    control.write_text(f'#!/bin/sh\necho "$@" >> {asked}\n')
+    control.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    names = ("NTASKS", "PROCID", "LOCALID", "NODEID", "JOB_ID", "NODELIST", "JOB_NAME")
+    for name, value in zip(names, ("1", "0", "0", "0", "4711", "localhost", "bert"), strict=True):
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    return asked
+
+
+def test_a_job_whose_time_is_up_is_saved_and_queued_again(
+    slurm: Path,
+    undisturbed: Path,
+    tiny_config: Path,
+    bertlab: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    signal_after(3, signal.SIGUSR1, monkeypatch)
+    run = tmp_path / "run"
+    fit = ("fit", "--config", tiny_config, "--run_dir", run, *SETTINGS, "--ckpt_path", "last")
+    code, printed, error = bertlab(*fit)
+    assert code == 128 + signal.SIGUSR1, error
+    assert "SIGUSR1: saved at step 2; go on with: bertlab fit" in printed
+    assert "job 4711 is queued again" in printed
+    assert slurm.read_text() == "requeue 4711\n"
+    assert bertlab(*fit)[0] == 0
+    assert (run / "results.json").read_text() == (undisturbed / "results.json").read_text()
+
+
+def test_a_job_that_cannot_be_queued_again_says_so(
+    slurm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (slurm.parent / "scontrol").write_text("#!/bin/sh\necho Access denied >&2; exit 1\n")
+    assert queue_again() == "job 4711 is not queued again: Access denied"
+    (slurm.parent / "scontrol").unlink()
+    monkeypatch.setenv("SLURM_ARRAY_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "2")
+    assert queue_again().startswith("job 7_2 is not queued again: scontrol: No such file")
+
+
+def test_without_checkpoints_nothing_is_said_to_be_saved(
+    tiny_config: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    signal_after(2, signal.SIGTERM, monkeypatch)
+    no = ("--trainer.enable_checkpointing", "false", "--run_dir", tmp_path / "run")
+    code, printed, _ = bertlab("fit", "--config", tiny_config, *SETTINGS, *no)
+    assert code == 143
+    assert "SIGTERM: stopped at step 1; nothing was saved" in printed
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def signal_after(batch: int, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send a signal to this process once, after so many batches."""
+    count, seen = TokenThroughput.on_train_batch_end, 0
+
+    def count_and_signal(self: TokenThroughput, *arguments: object) -> None:
+        nonlocal seen
+        count(self, *arguments)
+        seen += 1
+        if seen == batch:
+            os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(TokenThroughput, "on_train_batch_end", count_and_signal)
