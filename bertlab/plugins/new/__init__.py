@@ -1,1 +1,1 @@
-"""TODO plugins/new."""
+"""``bertlab new-plugin``: a complete package with a plugin, from templates."""
