@@ -28,8 +28,8 @@ from bertlab.studies.folder import (
 )
 from bertlab.studies.plan.tables import print_plan, print_status
 from bertlab.studies.report.cells import report_of
-from bertlab.studies.report.html import write_report
-from bertlab.studies.report.tables import print_report
+from bertlab.studies.report.render import write_report
+from bertlab.studies.report.terminal import print_report
 from bertlab.training.trainer import quiet_lightning
 
 REPORT = "report"

@@ -13,8 +13,8 @@ from bertlab.errors import ConfigError
 from bertlab.plugins import hooks
 from bertlab.plugins import index as plugins
 from bertlab.studies.report.cells import report_of
-from bertlab.studies.report.html import html
-from bertlab.studies.report.tables import latex, markdown, print_report
+from bertlab.studies.report.render import html, latex, markdown
+from bertlab.studies.report.terminal import print_report
 from tests.plugins.strange_packages import install
 from tests.studies.made_up_scores import made_up_study
 
@@ -155,7 +155,7 @@ def test_bertlab_report_sections_are_in_every_form_of_a_report(
     assert "kWh of small" in (printed := capsys.readouterr().out)
     assert "7 & 8" in printed
     assert "## Energy\n\nkWh of small\n\n| v | used |" in markdown(report)
-    assert "<h2>Energy</h2>\n<p>kWh of small</p>" in html(report, [[]])
+    assert "<h2>Energy</h2>\n<p>kWh of small</p>" in html(report)
     assert r"7 \& 8" in latex(report)
 
 

@@ -95,6 +95,11 @@ class Grid:
     rows: tuple[tuple[str, ...], ...]
     figures: int = 0
 
+    @property
+    def names(self) -> int:
+        """How many columns hold names: the first ones."""
+        return len(self.headings) - self.figures
+
 
 @dataclass(frozen=True)
 class Report:
@@ -125,6 +130,12 @@ class Report:
     def title(self) -> str:
         """The names of the studies."""
         return ", ".join(study.name for study in self.studies)
+
+    @property
+    def sentences(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Findings and warnings with their heading, if there are any."""
+        both = (("Findings", self.findings), ("Warnings", self.warnings))
+        return [(heading, lines) for heading, lines in both if lines]
 
 
 def report_of(*studies: StudyScores) -> Report:

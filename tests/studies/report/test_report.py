@@ -18,17 +18,21 @@ from markdown_it import MarkdownIt
 from bertlab.api.study_scores import Cell, Measure, StudyScores
 from bertlab.errors import OutputError
 from bertlab.studies.report.cells import Grid, Report, report_of, runs_of, settings_of
-from bertlab.studies.report.html import html, write_report
 from bertlab.studies.report.plots import Picture, pictures
-from bertlab.studies.report.tables import (
+from bertlab.studies.report.render import (
+    html,
     latex,
     latex_text,
     markdown,
-    markdown_table,
-    print_report,
+    table_html,
+    table_markdown,
+    write_report,
 )
+from bertlab.studies.report.terminal import print_report
 from tests.studies.made_up_scores import MEASURES, made_up_study
 
+# of the template language, in the delimiters of each format
+CODE = "{{ 7 * 7 }} {% if %} << 7 * 7 >> <% if %>"
 NASTY = ("<script>alert('a')</script>", "_50% & $x_1$ | #{~^\\}", '汉字 "b"--\x07')
 TEXT = st.text(st.characters(exclude_categories=("C",)), max_size=30)
 ASCII = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30)
@@ -211,7 +215,7 @@ def rendered_cells(text: str) -> list[str]:
 
 @given(TEXT, TEXT)
 def test_markdown_shows_names_as_they_are(name: str, value: str) -> None:
-    table = markdown_table(Grid((("a",), ("b", "c")), ((name, value),), figures=1))
+    table = table_markdown(Grid((("a",), ("b", "c")), ((name, value),), figures=1))
     expected = [" ".join(text.split()) for text in (name, value)]
     assert rendered_cells(table) == ["a", "b c", *expected]
 
@@ -372,7 +376,7 @@ class Page(HTMLParser):
 
 
 def test_the_page_needs_nothing_else_and_runs_nothing(nasty_pictures: list[Picture]) -> None:
-    text = html(report_of(nasty_study()), [nasty_pictures])
+    text = html(report_of(nasty_study()), nasty_pictures)
     page = Page(text)
     assert not {"script", "img", "b", "i", "u", "link", "iframe"} & set(page.tags)
     assert page.tags["svg"] == 3
@@ -388,7 +392,7 @@ def test_the_page_needs_nothing_else_and_runs_nothing(nasty_pictures: list[Pictu
 
 def test_the_page_has_everything(study: StudyScores) -> None:
     report = report_of(study)
-    page = Page(html(report, [[]]))
+    page = Page(html(report))
     for grid in (report.scores, report.differences, settings_of(study), runs_of(study)):
         for row in grid.rows:
             assert all(cell in page.text for cell in row)
@@ -396,6 +400,22 @@ def test_the_page_has_everything(study: StudyScores) -> None:
         assert line in page.text
     assert "bertlab study run configs/studies/nsp.yaml" in page.text
     assert "{bertlab: 0.1.0, torch: 2.13.0}" in page.text
+
+
+def test_names_that_look_like_template_code_are_text() -> None:
+    report = report_of(made_up_study(seeds=2, names=("a", CODE), name=CODE))
+    page = Page(html(report))
+    assert page.text.count(CODE) >= 3
+    assert CODE in rendered_cells(markdown(report))
+    rows = [line for line in latex(report).splitlines() if " & " in line]
+    assert CODE in [read_latex(line.partition(" & ")[0].strip()) for line in rows[2:]]
+
+
+@given(TEXT, TEXT)
+def test_a_table_of_html_shows_names_as_they_are(name: str, value: str) -> None:
+    page = Page(table_html(Grid((("a",), ("b", "c")), ((name, value),), figures=1)))
+    assert page.text.replace("\n", "") == f"abc{name}{value}"
+    assert page.tags == Counter(div=1, table=1, thead=1, tbody=1, tr=2, th=3, br=1, td=1)
 
 
 def test_files_are_written_whole(study: StudyScores, tmp_path: Path) -> None:
