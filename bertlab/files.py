@@ -1,14 +1,12 @@
-"""A folder that is there when it is whole, or not at all: made beside its place, then renamed.
+"""Every atomic write: files and folders that are there when they are whole, or not at all.
 
-What a kill or a vanished disk leaves beside it is removed when the same is written again.
-
-A text file that is there when it is whole, or not at all.
-
-A folder that was there and is not any more: its disk vanished, or somebody removed it.
+They are written under a temporary name beside their place and renamed. What a killed process leaves
+there is removed when the same is written again.
 """
 
 import contextlib
 import glob
+import json
 import os
 import platform
 import secrets
@@ -21,44 +19,172 @@ from bertlab.errors import OutputError
 
 
 @contextlib.contextmanager
-def whole_folder(target: Path) -> Iterator[Path]:
-    """Yield a new folder to fill, which takes the place of ``target`` at the end of the block.
+def replacing(
+    path: Path, *, durable: bool = False, sole_writer: bool = False
+) -> Iterator[IO[bytes]]:
+    """Open a new file, which takes the place of ``path`` at the end of the block.
 
-    Where ``target`` is, there may be nothing, or an empty folder. An exception in the block removes
-    what was written.
+    An exception in the block leaves what stood there before.
+
+    Args:
+        path: a file in a folder that exists.
+        durable: the new content survives a power cut from the end of the block on.
+        sole_writer: nobody else writes this file now, see :func:`remove_abandoned`.
 
     Raises:
-        OutputError: it cannot be written, as on a full disk.
+        OSError: it cannot be written.
     """
-    folder = partial_path(target)
+    remove_abandoned(path, sole_writer)
+    partial = _partial_path(path)
     try:
-        remove_abandoned(target)
+        with partial.open("wb") as file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        partial.replace(path)
+        if durable:
+            _fsync(path.parent)
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename in (None, str(partial)):
+            error.filename = str(path)  # the name that messages give
+        with contextlib.suppress(OSError):  # of a mount that vanished
+            partial.unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 file, or leave what stood there.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write something as indented JSON; errors as :func:`write_text`."""
+    write_text(path, _json(content))
+
+
+def create_json(path: Path, content: object) -> None:
+    """Write a JSON file that must not exist yet; of several processes that try, one succeeds.
+
+    Raises:
+        FileExistsError: it exists.
+        OSError: it cannot be written.
+    """
+    with path.open("x", encoding="utf-8") as file:
+        try:
+            file.write(_json(content))
+            file.flush()
+        except OSError:
+            path.unlink()
+            raise
+
+
+def _json(content: object) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+class WholeFile:
+    """A text file that is written bit by bit, and put in its place by :meth:`close`.
+
+    Args:
+        path: its place; missing folders on the way are made.
+
+    Raises:
+        OutputError: here and in the methods, if it cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._failure = f"{path}: cannot be written"
+        with explain_failed_write(self._failure):
+            if path.is_dir():
+                raise IsADirectoryError(0, "it is a folder")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._block = replacing(path)
+            self._file = self._block.__enter__()
+
+    def write(self, text: str) -> None:
+        """Add text."""
+        with explain_failed_write(self._failure):
+            self._file.write(text.encode())
+
+    def close(self) -> None:
+        """Put the file in its place, over what was there."""
+        with explain_failed_write(self._failure):
+            self._block.__exit__(None, None, None)
+
+    def discard(self) -> None:
+        """Leave no file; does nothing after :meth:`close`."""
+        error = InterruptedError()
+        self._block.__exit__(type(error), error, None)
+
+
+@contextlib.contextmanager
+def new_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """Yield a new folder to fill, which takes the place of ``target`` at the end of the block.
+
+    Its files are on the disk before it is renamed. An exception in the block removes it.
+
+    Args:
+        target: nothing or an empty folder; missing folders on the way are made.
+        overwrite: ``target`` may also be a folder with files, which is removed at the end.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    remove_abandoned(target)
+    folder = _partial_path(target)
+    try:
         folder.mkdir(parents=True)
         yield folder
-        publish_folder(folder, target)
-    except OSError as error:
-        reason = error.strerror or error
-        raise OutputError(f"{target}: cannot be written: {reason}; nothing is left") from error
+        for path in [*folder.rglob("*"), folder]:
+            _fsync(path)
+        with _moved_away(target) if overwrite and target.is_dir() else contextlib.nullcontext():
+            folder.rename(target)
+        _fsync(target.parent)
     finally:
         shutil.rmtree(folder, ignore_errors=True)  # gone already if it was renamed
 
 
-def partial_path(target: Path) -> Path:
-    """Return an unused temporary name beside ``target``; it tells host and process."""
-    return target.with_name(f"{_own_prefix(target)}{os.getpid()}.{secrets.token_hex(4)}.partial")
+@contextlib.contextmanager
+def _moved_away(target: Path) -> Iterator[None]:
+    """Rename a folder for the length of the block, then remove it; an error brings it back."""
+    old = _partial_path(target).with_suffix(".old")  # never taken for abandoned
+    target.rename(old)
+    try:
+        yield
+    except OSError:
+        old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def remove_abandoned(target: Path, sole_writer: bool = False) -> None:
+    """Remove what killed processes of this host left beside ``target``.
+
+    Args:
+        target: file or folder that they wrote.
+        sole_writer: nobody else writes it now, on any host: all that lies there is left over.
+    """
+    own = _own_prefix(target)
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
+        process = left.name.removeprefix(own).split(".")[0]
+        dead = left.name.startswith(own) and process.isdecimal() and not _is_alive(int(process))
+        if sole_writer or dead:
+            _remove(left)
 
 
 def _own_prefix(target: Path) -> str:
     return f".{target.name}.{platform.node()}."
 
 
-def remove_abandoned(target: Path) -> None:
-    """Remove what killed processes of this host left beside ``target``."""
-    own = _own_prefix(target)
-    for left in target.parent.glob(f"{glob.escape(own)}*.partial"):
-        process = left.name.removeprefix(own).split(".")[0]
-        if process.isdecimal() and not _is_alive(int(process)):
-            _remove(left)
+def _partial_path(target: Path) -> Path:
+    """Return an unused temporary name beside ``target``; it tells host and process."""
+    return target.with_name(f"{_own_prefix(target)}{os.getpid()}.{secrets.token_hex(4)}.partial")
 
 
 def _remove(left: Path) -> None:
@@ -79,15 +205,10 @@ def _is_alive(process: int) -> bool:
     return True
 
 
-def publish_folder(folder: Path, target: Path) -> None:
-    """Make everything in ``folder`` durable, then rename it to ``target`` in one step."""
-    for path in [*folder.rglob("*"), folder]:
-        _fsync(path)
-    folder.rename(target)
-    _fsync(target.parent)
-
-
 def _fsync(path: Path) -> None:
+    """Make a file's content, or a rename in a folder, survive a power cut, where that is known."""
+    if os.name != "posix":
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -95,74 +216,31 @@ def _fsync(path: Path) -> None:
         os.close(descriptor)
 
 
-class WholeFile:
-    """Written beside its place, in UTF-8, and put there by :meth:`close`.
+@contextlib.contextmanager
+def explain_failed_write(failure: str, consequence: str = "") -> Iterator[None]:
+    """Re-raise an OSError inside the block as OutputError.
 
     Args:
-        path: its place; folders on the way are made.
+        failure: what the message says before the reason, as ``PATH: cannot be written``.
+        consequence: what it says after the reason.
 
     Raises:
-        OutputError: here and in the methods, if it cannot be written.
+        OutputError: something inside cannot be written.
     """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._failed = f"{path}: cannot be written"
-        try:
-            if path.is_dir():
-                raise IsADirectoryError(0, "it is a folder")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            remove_abandoned(path)
-            self._partial = partial_path(path)
-            self._file: IO[str] = self._partial.open("w", encoding="utf-8", newline="")
-        except OSError as error:
-            raise OutputError(f"{self._failed}: {error.strerror}") from None
-
-    def write(self, text: str) -> None:
-        """Add text."""
-        try:
-            self._file.write(text)
-        except OSError as error:
-            raise OutputError(f"{self._failed}: {error.strerror}") from None
-
-    def close(self) -> None:
-        """Put the file in its place, over what was there."""
-        try:
-            self._file.close()
-            self._partial.replace(self.path)
-        except OSError as error:
-            raise OutputError(f"{self._failed}: {error.strerror}") from None
-
-    def discard(self) -> None:
-        """Leave no file."""
-        with contextlib.suppress(OSError):  # of the last write, on a full disk
-            self._file.close()
-        self._partial.unlink(missing_ok=True)
-
-
-def write_whole(path: Path, text: str) -> Path:
-    """Write a file, or leave none behind, and return its path.
-
-    Raises:
-        OutputError: if it cannot be written.
-    """
-    file = WholeFile(path)
     try:
-        file.write(text)
-        file.close()
-    except BaseException:
-        file.discard()
-        raise
-    return path
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise OutputError(f"{failure}: {reason}{consequence}") from None
 
 
 @contextlib.contextmanager
-def naming_gone_folder(folder: Path, hint: Callable[[], str] = str) -> Iterator[None]:
-    """Say of a file that is not found inside the block that its folder is gone, if it is.
+def explain_vanished_folder(folder: Path, hint: Callable[[], str] = str) -> Iterator[None]:
+    """Re-raise a FileNotFoundError inside the block as OutputError if ``folder`` has vanished.
 
     Args:
-        folder: that was there before.
-        hint: returns what is said after it.
+        folder: was there before; its disk may be unmounted, or somebody removed it.
+        hint: returns what is said at the end.
 
     Raises:
         OutputError: the folder is not there any more.

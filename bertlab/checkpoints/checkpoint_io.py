@@ -1,8 +1,6 @@
 """Checkpoints that are whole or absent: written aside, synced to the disk, renamed."""
 
-import contextlib
 import errno
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +8,7 @@ import torch
 from lightning.fabric.plugins import TorchCheckpointIO
 
 from bertlab.errors import OutputError
-
-PARTIAL = ".partial"  # what a killed run may leave; the next save of that name takes its place
+from bertlab.files import replacing
 
 
 class WholeCheckpointIO(TorchCheckpointIO):
@@ -39,35 +36,18 @@ class WholeCheckpointIO(TorchCheckpointIO):
         """
         del storage_options
         path = Path(path)
-        partial = path.with_name(f".{path.name}{PARTIAL}")
         try:
             if self.home is not None and not self.home.is_dir():
                 raise FileNotFoundError(errno.ENOENT, f"{self.home} is gone")
             path.parent.mkdir(parents=True, exist_ok=True)
-            with partial.open("wb") as file:
+            # a run is written by one process, on whatever host it goes on after a kill
+            with replacing(path, durable=True, sole_writer=True) as file:
                 torch.save(checkpoint, file)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
-            _sync_folder(path.parent)
         except (OSError, RuntimeError) as error:
-            with contextlib.suppress(OSError):  # of a mount that vanished
-                partial.unlink()
             raise OutputError(
                 f"{path}: the checkpoint cannot be written: {_reason(error)}; those before it are "
                 "whole"
             ) from error
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename survive a power cut, where the system can."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _reason(error: BaseException) -> str:

@@ -1,7 +1,6 @@
 """Writing a folder that Hugging Face's ``transformers`` loads."""
 
 import json
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from bertlab.checkpoints.huggingface_layers import (
 )
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import CheckpointError, OutputError
+from bertlab.files import new_folder
 
 if TYPE_CHECKING:
     from bertlab.tokenizer.wordpiece import WordPieceTokenizer
@@ -113,14 +113,10 @@ def export_huggingface(
     _check_output(output, overwrite)
     text = json.dumps(config, indent=2, sort_keys=True)
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}-") as scratch:
-            folder = Path(scratch) / "new"
-            folder.mkdir()
+        with new_folder(output, overwrite=True) as folder:
             (folder / "config.json").write_text(text + "\n", encoding="utf-8")
             save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
             tokenizer.save(folder)
-            _move_into_place(folder, output, Path(scratch) / "old")
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
         raise OutputError(
@@ -188,15 +184,3 @@ def _check_output(output: Path, overwrite: bool) -> None:
         raise CheckpointError(
             f"{output}: holds files but no config.json, so it is no export and is not overwritten"
         )
-
-
-def _move_into_place(folder: Path, output: Path, old: Path) -> None:
-    """Rename ``folder`` to ``output``; what was there goes to ``old``, or comes back."""
-    if output.is_dir():
-        output.rename(old)
-    try:
-        folder.rename(output)
-    except OSError:
-        if old.is_dir():
-            old.rename(output)
-        raise

@@ -1,6 +1,5 @@
 """One directory per run: resolved config, manifest, logs, checkpoints, plots."""
 
-import json
 import os
 import platform
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.errors import OutputError
+from bertlab.files import create_json
 
 RUN_ENVIRONMENT = "BERTLAB_RUN_DIR"  # rank 0 tells the ranks that it starts
 MANIFEST = "manifest.json"
@@ -74,8 +74,7 @@ def claim(directory: Path, content: Mapping[str, Any]) -> None:
     """
     directory.mkdir(parents=True, exist_ok=True)
     try:
-        with (directory / MANIFEST).open("x", encoding="utf-8") as file:
-            file.write(_json(content))
+        create_json(directory / MANIFEST, content)
     except FileExistsError:
         raise OutputError(
             f"run_dir: another run has taken {directory} since this one started; start again, or "
@@ -111,17 +110,6 @@ def manifest(plugins: Mapping[str, str], facts: Mapping[str, Any]) -> dict[str, 
         "plugins": dict(plugins),
         **facts,
     }
-
-
-def write_json(path: Path, content: object) -> None:
-    """Write something as indented JSON, whole or not at all."""
-    temporary = path.with_name(path.name + ".partial")
-    temporary.write_text(_json(content), "utf-8")
-    temporary.replace(path)
-
-
-def _json(content: object) -> str:
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def _version(package: str) -> str:

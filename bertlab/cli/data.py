@@ -9,7 +9,6 @@ from typing import Literal
 
 from jsonargparse import ArgumentParser
 
-from bertlab.checkpoints.run_directory import write_json
 from bertlab.config.parse import parse_arguments
 from bertlab.console import print_table
 from bertlab.data.corpus.corpus import Corpus, read_documents
@@ -19,7 +18,12 @@ from bertlab.data.corpus.store import TokenStore
 from bertlab.data.sampling.report import report_pretraining
 from bertlab.data.sampling.sampler import check_max_seq_length
 from bertlab.errors import CorpusError, OutputError
-from bertlab.files import naming_gone_folder, whole_folder
+from bertlab.files import (
+    explain_failed_write,
+    explain_vanished_folder,
+    new_folder,
+    write_json,
+)
 from bertlab.tokenizer.training import train_wordpiece
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
@@ -86,7 +90,8 @@ def make_tokenizer(
     tokenizer = train_wordpiece(
         texts, vocab_size, lowercase, min_frequency, show_progress=sys.stderr.isatty()
     )
-    with whole_folder(folder) as partial:
+    failure = f"{folder}: cannot be written"
+    with explain_failed_write(failure, "; nothing is left"), new_folder(folder) as partial:
         tokenizer.save(partial)
     sys.stdout.write(f"{folder}: {tokenizer.vocab_size} word pieces\n")
 
@@ -107,7 +112,7 @@ def make_store(
     check_max_seq_length(max_seq_length)
     loaded, folder = WordPieceTokenizer.load(Path(tokenizer)), Path(output)
     store = _made_before(folder, source, loaded) or prepare(source, loaded, folder, workers)
-    with naming_gone_folder(folder):
+    with explain_vanished_folder(folder):
         rows = _report(store, max_seq_length)
     print_table(output, rows)
 

@@ -18,7 +18,7 @@ from bertlab.checkpoints.warm_start import WarmStart, read_warm_start
 from bertlab.config.parse import parse_arguments
 from bertlab.data.text_files import STANDARD_INPUT, name_of, read_lines
 from bertlab.errors import CheckpointError, ConfigError, DataError, OutputError
-from bertlab.files import partial_path, remove_abandoned
+from bertlab.files import explain_failed_write, replacing
 from bertlab.heads.feature_tagging import Combination
 from bertlab.model.build import build_encoder
 from bertlab.model.embedding import (
@@ -108,19 +108,12 @@ def embed_file(
         "tokenizer_sha256": start.tokenizer.fingerprint,
         "bertlab": __version__,
     }
-    _make_parent(target)
+    with explain_failed_write(f"output: {target.parent} cannot be made"):
+        target.parent.mkdir(parents=True, exist_ok=True)
     batches = batches_by_length([len(sequence) for sequence in sequences], batch_size)
     shown = _with_progress(batches)
-    remove_abandoned(target)
-    partial = partial_path(target)
-    try:
-        with partial.open("wb") as file:
-            shape = write_embeddings(file, encoder, sequences, choice, shown, dtype, metadata)
-        partial.replace(target)
-    except OSError as error:
-        raise OutputError(f"output: {output} cannot be written: {error.strerror}") from None
-    finally:
-        partial.unlink(missing_ok=True)
+    with explain_failed_write(f"output: {output} cannot be written"), replacing(target) as file:
+        shape = write_embeddings(file, encoder, sequences, choice, shown, dtype, metadata)
     empty = sum(sequence == bare for sequence in sequences)
     _report(output, metadata, shape, dtype, cut, empty)
 
@@ -136,13 +129,6 @@ def _check_output(target: Path, text: str, overwrite: bool) -> None:
         raise OutputError(
             f"output: {target} exists; choose another name, or replace it by --overwrite true"
         )
-
-
-def _make_parent(target: Path) -> None:
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"output: {target.parent} cannot be made: {error.strerror}") from None
 
 
 def _fixed_encoder(start: WarmStart, tokenizer: WordPieceTokenizer) -> Encoder:

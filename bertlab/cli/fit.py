@@ -5,8 +5,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bertlab.checkpoints.run_directory import COMPLAINTS, PREDICTIONS, RESULTS, write_json
+from bertlab.checkpoints.run_directory import COMPLAINTS, PREDICTIONS, RESULTS
 from bertlab.console import print_table
+from bertlab.files import write_json
 from bertlab.training.callbacks.best_checkpoint import record_best
 from bertlab.training.exit import how_to_resume, train
 from bertlab.training.predictions import open_sink, write_predictions

@@ -9,11 +9,11 @@ from typing import Any
 import yaml
 
 from bertlab.api.study_scores import StudyScores
-from bertlab.checkpoints.run_directory import manifest, write_json
+from bertlab.checkpoints.run_directory import manifest
 from bertlab.config.overrides import Overrides, as_overrides
 from bertlab.config.yaml_files import Config, differences, read_config
 from bertlab.errors import StudyChangedError, StudyError
-from bertlab.files import write_whole
+from bertlab.files import explain_failed_write, write_json, write_text
 from bertlab.studies.plan.plan import Plan, PlannedRun, make_plan
 from bertlab.studies.plan.study_file import BASE, Study, make_study, with_absolute_paths
 from bertlab.studies.report.collect import collect
@@ -200,7 +200,9 @@ def _new_and_gone(kind: str, now: Iterable[str], then: Iterable[str]) -> list[st
 def keep_content(folder: Path, content: Config) -> None:
     """Write the study file of a study's directory, whole or not at all."""
     text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
-    write_whole(folder / STUDY_FILE, text)
+    with explain_failed_write(f"{folder / STUDY_FILE}: cannot be written"):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / STUDY_FILE, text)
 
 
 def _asked(folder: StudyFolder) -> dict[str, Any]:

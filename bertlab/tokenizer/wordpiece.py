@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from bertlab.errors import TokenizerError
+from bertlab.files import write_json, write_text
 from bertlab.tokenizer.files import (
     SPECIAL_TOKENS,
     checked_state,
@@ -248,16 +249,8 @@ class WordPieceTokenizer:
             "strip_accents": normalizer.get("strip_accents", self.lowercase),
             "tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True),
         }
-        texts = {
-            "vocab.txt": "".join(f"{token}\n" for token in self._tokens),
-            "special_tokens_map.json": _dump(special),
-            "tokenizer_config.json": _dump(config | special),
-            "tokenizer.json": _dump(state),
-        }
         folder.mkdir(parents=True, exist_ok=True)
-        for name, content in texts.items():
-            (folder / name).write_text(content, encoding="utf-8", newline="\n")
-
-
-def _dump(value: dict[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
+        write_text(folder / "vocab.txt", "".join(f"{token}\n" for token in self._tokens))
+        write_json(folder / "special_tokens_map.json", special)
+        write_json(folder / "tokenizer_config.json", config | special)
+        write_json(folder / "tokenizer.json", state)

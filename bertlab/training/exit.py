@@ -11,7 +11,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from torch.distributed import DistError
 
 from bertlab.errors import LostProcessError, NumericalError
-from bertlab.files import naming_gone_folder
+from bertlab.files import explain_vanished_folder
 from bertlab.training.callbacks.stop_on_signal import REQUEUE, queue_again, stopped_by
 
 # how PyTorch tells of processes that are gone, in errors of no class of their own
@@ -86,7 +86,7 @@ def naming_losses(world_size: int, directory: Path, hint: Callable[[], str]) -> 
         OutputError: the directory is not there any more.
     """
     try:
-        with naming_gone_folder(directory, hint):
+        with explain_vanished_folder(directory, hint):
             yield
     except LostProcessError as error:
         raise LostProcessError(f"{error}{hint()}") from error

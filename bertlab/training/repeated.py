@@ -14,12 +14,13 @@ from pathlib import Path
 
 import yaml
 
-from bertlab.checkpoints.run_directory import choose_run_directory, write_json
+from bertlab.checkpoints.run_directory import choose_run_directory
 from bertlab.config.compose import Composition
 from bertlab.config.seeding import seed_list
 from bertlab.config.yaml_files import split_arguments
 from bertlab.console import print_table
 from bertlab.errors import ConfigError
+from bertlab.files import write_json
 from bertlab.training.results import Results, read_results, show
 
 FROM_SCRATCH = "from-scratch"

@@ -1,13 +1,13 @@
 """Checkpoints are whole or absent, and a damaged one is found out and an older one offered."""
 
 import errno
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
-from bertlab.checkpoints import checkpoint_io as whole_checkpoints
 from bertlab.checkpoints.checkpoint_io import WholeCheckpointIO
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
 from bertlab.errors import CheckpointError, OutputError
@@ -36,7 +36,7 @@ def test_a_write_that_fails_leaves_the_one_before(
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    module = torch if step == "save" else whole_checkpoints.os
+    module = torch if step == "save" else os
     monkeypatch.setattr(module, step, fail)
     with pytest.raises(OutputError, match=r"last.ckpt: .*No space left on device; those"):
         WholeCheckpointIO().save_checkpoint({"step": 2}, path)

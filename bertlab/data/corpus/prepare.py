@@ -10,10 +10,9 @@ import hashlib
 import json
 import logging
 import os
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +27,7 @@ from bertlab.data.corpus.report import StoreReport, check_store, length_quantile
 from bertlab.data.corpus.store import FORMAT_VERSION, TokenStore
 from bertlab.data.corpus.store_writer import TokenStoreWriter, check_free
 from bertlab.errors import ConfigError, TokenStoreError
-from bertlab.files import whole_folder
+from bertlab.files import explain_failed_write, new_folder, remove_abandoned, write_json
 from bertlab.tokenizer.training import TRAINING_VERSION, train_wordpiece
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
@@ -76,7 +75,7 @@ def prepare(
         report = _report(writer, totals)
         with naming(corpus):
             check_store(report)
-        (writer.folder / "report.json").write_text(report.to_json(), encoding="utf-8")
+        write_json(writer.folder / "report.json", asdict(report))
     return TokenStore.open(output)
 
 
@@ -234,7 +233,8 @@ def tokenizer_cached(
         if missing:
             texts = (document.text for document in read_raw_documents(corpus))
             tokenizer = train_wordpiece(texts, vocab_size, lowercase)
-            with whole_folder(folder) as partial:
+            failure = f"{folder}: cannot be written"
+            with explain_failed_write(failure, "; nothing is left"), new_folder(folder) as partial:
                 tokenizer.save(partial)
     return WordPieceTokenizer.load(folder)
 
@@ -263,9 +263,7 @@ def _made_once(folder: Path) -> Iterator[bool]:
         ) from error
     try:
         if not folder.exists():
-            # Who holds the lock is the only writer: these are left over from killed processes.
-            for stale in folder.parent.glob(f".{folder.name}.*.partial"):
-                shutil.rmtree(stale, ignore_errors=True)
+            remove_abandoned(folder, sole_writer=True)  # by whoever holds the lock
         yield not folder.exists()
     finally:
         lock.release()

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from bertlab.errors import CorpusError
 
@@ -47,13 +47,9 @@ class StoreReport:
     vocabulary_used: int
     commonest_unknown: list[str] = field(default_factory=list)
 
-    def to_json(self) -> str:
-        """Return the report as a JSON object, keys in the order of the attributes."""
-        return json.dumps(asdict(self), ensure_ascii=False, indent=2) + "\n"
-
     @classmethod
     def from_json(cls, text: str) -> "StoreReport":
-        """Read what :meth:`to_json` wrote."""
+        """Read ``report.json`` of a store."""
         return cls(**json.loads(text))
 
     def rows(self) -> list[tuple[str, str]]:

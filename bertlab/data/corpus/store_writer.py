@@ -2,9 +2,9 @@
 
 import contextlib
 import errno
-import json
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import bertlab
 from bertlab.data.corpus.store import ARRAYS, FORMAT_VERSION, IntArray, StoreMetadata
 from bertlab.errors import OutputError
-from bertlab.files import partial_path, publish_folder, remove_abandoned
+from bertlab.files import new_folder, write_json
 from bertlab.tokenizer.wordpiece import TokenArray, WordPieceTokenizer
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -58,22 +58,20 @@ class TokenStoreWriter:
 
     def __enter__(self) -> "TokenStoreWriter":
         check_free(self.path)
-        remove_abandoned(self.path)
-        self.folder = partial_path(self.path)
-        self._columns: dict[str, _Column] = {}
-        try:
-            self.folder.mkdir(parents=True)
-            for name, dtype in (
-                ("tokens", self.tokenizer.dtype),
-                ("sentence_offsets", np.dtype(np.int64)),
-                ("document_offsets", np.dtype(np.int64)),
-            ):
+        dtypes = {
+            "tokens": self.tokenizer.dtype,
+            "sentence_offsets": np.dtype(np.int64),
+            "document_offsets": np.dtype(np.int64),
+        }
+        with self._explain_failed_write(), contextlib.ExitStack() as open_files:
+            self.folder = open_files.enter_context(new_folder(self.path))
+            self._columns: dict[str, _Column] = {}
+            for name, dtype in dtypes.items():
                 self._columns[name] = _Column(self.folder / f"{name}.npy", dtype)
+                open_files.callback(self._columns[name].close)
             self._columns["sentence_offsets"].append(np.zeros(1, np.int64))
             self._columns["document_offsets"].append(np.zeros(1, np.int64))
-        except OSError as error:
-            self._clean_up()
-            raise self._failed(error) from error
+            self._open_files = open_files.pop_all()
         return self
 
     def add_documents(
@@ -118,19 +116,13 @@ class TokenStoreWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        failure = error
-        try:
-            if error is None:
-                self._publish()
-        except OSError as caught:
-            failure = caught
-        finally:
-            self._clean_up()
-        # Whatever reads the corpus raises CorpusError, so this one comes from writing.
-        if isinstance(failure, OSError):
-            raise self._failed(failure) from failure
+        # Whatever reads the corpus raises CorpusError, so an OSError comes from writing.
+        with self._explain_failed_write(), self._open_files:
+            if error is not None:
+                raise error
+            self._finish()
 
-    def _publish(self) -> None:
+    def _finish(self) -> None:
         for column in self._columns.values():
             column.finish()
         with (self.folder / "token_counts.npy").open("wb") as file:
@@ -148,29 +140,27 @@ class TokenStoreWriter:
             dtype=self.tokenizer.dtype.name,
             bytes={name: (self.folder / f"{name}.npy").stat().st_size for name in ARRAYS},
         )
-        (self.folder / "store.json").write_text(json.dumps(asdict(metadata), indent=2) + "\n")
-        publish_folder(self.folder, self.path)
+        write_json(self.folder / "store.json", asdict(metadata))
 
-    def _clean_up(self) -> None:
-        for column in self._columns.values():
-            column.discard()
-        # Gone already if it was renamed.
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _failed(self, error: OSError) -> OutputError:
-        if error.errno not in _DISK_FULL:
-            return OutputError(
-                f"{self.path}: cannot write the token store: {error.strerror or error}; nothing "
-                "was left behind"
-            )
-        written = self.tokens * self.tokenizer.dtype.itemsize + 8 * self.sentences
-        free = shutil.disk_usage(self.path.parent).free
-        return OutputError(
-            f"{self.path}: the disk is full: {self.documents:,} documents took "
-            f"{written / 1e6:,.1f} MB and there are more; {free / 1e6:,.1f} MB are free in "
-            f"{self.path.parent} now that the unfinished store is removed; free more space or put "
-            "the store on another disk"
-        )
+    @contextlib.contextmanager
+    def _explain_failed_write(self) -> Iterator[None]:
+        """Re-raise an OSError inside the block as OutputError; the store is removed by then."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in _DISK_FULL:
+                reason = error.strerror or error
+                raise OutputError(
+                    f"{self.path}: cannot write the token store: {reason}; nothing was left behind"
+                ) from error
+            written = self.tokens * self.tokenizer.dtype.itemsize + 8 * self.sentences
+            free = shutil.disk_usage(self.path.parent).free
+            raise OutputError(
+                f"{self.path}: the disk is full: {self.documents:,} documents took "
+                f"{written / 1e6:,.1f} MB and there are more; {free / 1e6:,.1f} MB are free in "
+                f"{self.path.parent} now that the unfinished store is removed; free more space or "
+                "put the store on another disk"
+            ) from error
 
 
 class _Column:
@@ -191,7 +181,7 @@ class _Column:
         self._write_header()
         self._file.close()
 
-    def discard(self) -> None:
+    def close(self) -> None:
         # Closing flushes, which fails again on a full disk.
         with contextlib.suppress(OSError):
             self._file.close()

@@ -2,13 +2,13 @@
 
 import os
 import re
-import shutil
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 
 from bertlab.errors import CommandError, OutputError
+from bertlab.files import new_folder
 from bertlab.plugins.index import CONTRACT
 from bertlab.plugins.new.names import GROUP_OF_KIND, PluginNames
 
@@ -72,17 +72,11 @@ def write_package(folder: Path, content: Mapping[str, str]) -> None:
     """
     if os.path.lexists(folder):
         raise OutputError(f"{folder}: is there already; choose another --output")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
-    try:
+    with new_folder(folder) as partial:
         for path, text in content.items():
             file = partial / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, "utf-8")
-        partial.rename(folder)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
 
 
 def _words(names: PluginNames) -> dict[str, str]:

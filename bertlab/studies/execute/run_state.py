@@ -15,8 +15,9 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from bertlab.checkpoints.run_directory import MANIFEST, RESULTS, write_json
+from bertlab.checkpoints.run_directory import MANIFEST, RESULTS
 from bertlab.errors import StudyError
+from bertlab.files import write_json
 from bertlab.studies.plan.plan import PlannedRun
 
 LOG_HEAD = "== "  # of the line with which an attempt begins in a run's log

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from bertlab.files import write_text
 from bertlab.studies.execute.run_state import State, read_states
 from bertlab.studies.plan.plan import PlannedRun
 
@@ -70,14 +71,14 @@ def write_slurm(
             command=shlex.join(program),
             study=shlex.quote(str(study)),
         )
-        path.write_text(content, "utf-8")
+        write_text(path, content)
         waits = ' --dependency=afterany:"$job"' if paths else ""
         submit += f"job=$(sbatch --parsable{waits} {path.name})\n"
         submit += f'job="${{job%%;*}}"  # the cluster stands behind it\necho "{path.name}: $job"\n'
         paths.append(path)
     if paths:
         paths.append(scripts / "submit.sh")
-        paths[-1].write_text(submit, "utf-8")
+        write_text(paths[-1], submit)
         paths[-1].chmod(0o755)
     return paths
 

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from bertlab.config.yaml_files import yaml_inline
-from bertlab.files import write_whole
+from bertlab.files import explain_failed_write, write_text
 from bertlab.studies.report.cells import (
     DIFFERENCES_LEGEND,
     Grid,
@@ -68,7 +68,11 @@ def write_report(report: Report, folder: Path) -> list[Path]:
         "report.tex": latex(report),
         **{f"{picture.name}.svg": _on_white(picture.svg) for picture in drawn},
     }
-    return [write_whole(folder / name, text) for name, text in texts.items()]
+    for name, text in texts.items():
+        with explain_failed_write(f"{folder / name}: cannot be written"):
+            folder.mkdir(parents=True, exist_ok=True)
+            write_text(folder / name, text)
+    return [folder / name for name in texts]
 
 
 def draw(report: Report) -> list[Picture]:

@@ -9,8 +9,8 @@ from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
 from bertlab.checkpoints.run_checkpoint import BEST
-from bertlab.checkpoints.run_directory import write_json
 from bertlab.errors import ConfigError, nearest
+from bertlab.files import write_json
 from bertlab.model.module import BertModule, metric_name
 
 

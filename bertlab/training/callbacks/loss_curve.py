@@ -6,6 +6,8 @@ from pathlib import Path
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from bertlab.files import replacing
+
 Curve = tuple[list[int], list[float]]
 
 
@@ -67,7 +69,8 @@ def draw(curves: dict[str, Curve], output: Path) -> None:
         axis.grid(alpha=0.3)
         if axis.lines:
             axis.legend(fontsize=8)
-    figure.savefig(output, dpi=130)
+    with replacing(output) as file:
+        figure.savefig(file, format="png", dpi=130)
 
 
 def _version(log: Path) -> int:

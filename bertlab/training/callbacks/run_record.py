@@ -13,6 +13,7 @@ from bertlab.checkpoints.run_checkpoint import RUN_KEY
 from bertlab.checkpoints.run_directory import claim
 from bertlab.config.yaml_files import differences
 from bertlab.errors import ResumeError
+from bertlab.files import write_text
 from bertlab.model.module import BertModule
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
@@ -81,7 +82,7 @@ class RunRecord(Callback):
             return
         claim(self.directory, self.facts)
         text = yaml.safe_dump(self.config, sort_keys=False, allow_unicode=True)
-        (self.directory / "config.yaml").write_text(text, "utf-8")
+        write_text(self.directory / "config.yaml", text)
         self.tokenizer.save(self.directory / "tokenizer")
 
     def on_save_checkpoint(

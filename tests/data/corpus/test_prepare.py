@@ -107,7 +107,9 @@ def test_report(corpus, tmp_path):
     # Blank lines between documents are not text of a document.
     size = Path(corpus.sources[0]).stat().st_size
     assert 0.9 * size < report.bytes_of_text <= size
-    assert json.loads(report.to_json())["vocab_size"] == TOKENIZER.vocab_size
+    assert (
+        json.loads((store.path / "report.json").read_text())["vocab_size"] == TOKENIZER.vocab_size
+    )
 
 
 def test_report_is_printed(corpus, tmp_path, capsys):
