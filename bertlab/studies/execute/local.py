@@ -1,4 +1,4 @@
-"""The runs of a study on this machine: which is next, what failed, which wait for it in vain."""
+"""Executes the runs of a study on this machine, each in a process of its own."""
 
 import os
 import time
@@ -18,7 +18,7 @@ from bertlab.studies.execute.execution import (
 from bertlab.studies.execute.run_state import (
     State,
 )
-from bertlab.studies.execute.schedule import Change, OnChange, Schedule, Summary
+from bertlab.studies.execute.schedule import Change, OnChange, Schedule, Summary, run_all
 from bertlab.studies.plan.plan import PlannedRun
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
@@ -56,61 +56,81 @@ def run_local(
         ExecutorError: if there are fewer devices than asked for, or files cannot be locked.
     """
     environments = worker_environments(workers, threads, devices)
-    schedule = Schedule(plan, study, retries, on_change)
-    slots: dict[int, PlannedRun | Work] = {}  # a run alone: somebody else works at it
-    with StopSignals() as stop:
-        try:
-            while not schedule.is_over and stop.number is None:
-                for slot, environment in enumerate(environments):
-                    _advance(slots, slot, schedule, environment, program)
-                time.sleep(POLL)
-        finally:
-            _stop(slots, stop, schedule)
-    return schedule.finish(stop.number)
+    local = LocalWorkers(study, environments, on_change, program)
+    return run_all(Schedule(plan, study, retries, on_change), local)
 
 
-def _advance(
-    slots: dict[int, PlannedRun | Work],
-    slot: int,
-    schedule: Schedule,
-    environment: dict[str, str],
-    program: Sequence[str],
-) -> None:
-    """Look at what a worker does, and give it the next run if it has none."""
-    present = slots.get(slot)
-    if isinstance(present, Work):
-        if present.poll() is None:
-            return
-        del slots[slot]
-        schedule.ended(present.run)
-        present = None
-    run = present or schedule.take()
-    if run is None:
-        return
-    found = start(run, schedule.study, environment, program)
-    if found is State.DONE:
-        slots.pop(slot, None)
-        schedule.ended(run)
-    elif isinstance(found, Work):
-        slots[slot] = found
-        last = found.attempts[-1]
-        text = f"goes on, attempt {len(found.attempts)}" if last.resumed else "started"
-        schedule.on_change(Change(run, State.RUNNING, text))
-    elif present is None:
-        slots[slot] = run
-        schedule.on_change(Change(run, State.RUNNING, "is at work since before; waiting for it"))
+class LocalWorkers:
+    """Processes of this machine, as many at a time as there are environments.
 
+    Args:
+        study_dir: directory of the study.
+        environments: variables for the process of each worker.
+        on_change: told of attempts that begin.
+        program: the command that takes the arguments of ``fit``.
+    """
 
-def _stop(slots: dict[int, PlannedRun | Work], stop: StopSignals, schedule: Schedule) -> None:
-    works = [each for each in slots.values() if isinstance(each, Work)]
-    number = stop.number
-    if number is not None:
-        for run in slots.values():
-            if isinstance(run, PlannedRun) and stop_orphan(run, schedule.study, number):
-                schedule.on_change(Change(run, State.RUNNING, "told to stop"))
-    stop_all(works, stop)
-    for work in works:
-        schedule.ended(work.run)
+    def __init__(
+        self,
+        study_dir: Path,
+        environments: Sequence[dict[str, str]],
+        on_change: OnChange,
+        program: Sequence[str],
+    ) -> None:
+        self.study_dir = study_dir
+        self.environments = environments
+        self.on_change = on_change
+        self.program = program
+        self._slots: dict[int, Work | PlannedRun] = {}  # a run alone: somebody else works at it
+        self._done: list[PlannedRun] = []  # found done when they were to be started
+
+    def has_room(self) -> bool:
+        """Whether a worker has nothing to do."""
+        return len(self._slots) < len(self.environments)
+
+    def start(self, run: PlannedRun) -> None:
+        """Start a process, or wait for the one that another runner left at work."""
+        free = next(slot for slot in range(len(self.environments)) if slot not in self._slots)
+        if not self._begin(free, run):
+            self._slots[free] = run
+            text = "is at work since before; waiting for it"
+            self.on_change(Change(run, State.RUNNING, text))
+
+    def ended(self) -> list[tuple[PlannedRun, str]]:
+        """Return the runs whose processes have ended; wait a moment if there are none."""
+        for slot, present in list(self._slots.items()):
+            if isinstance(present, PlannedRun):
+                self._begin(slot, present)
+            elif present.poll() is not None:
+                del self._slots[slot]
+                self._done.append(present.run)
+        ended, self._done = self._done, []
+        if not ended:
+            time.sleep(POLL)
+        return [(run, "") for run in ended]
+
+    def stop(self, stop: StopSignals) -> list[PlannedRun]:
+        """Stop the processes, and those that a killed runner left behind."""
+        if stop.number is not None:
+            for run in self._slots.values():
+                if isinstance(run, PlannedRun) and stop_orphan(run, self.study_dir, stop.number):
+                    self.on_change(Change(run, State.RUNNING, "told to stop"))
+        works = [each for each in self._slots.values() if isinstance(each, Work)]
+        stop_all(works, stop)
+        return [work.run for work in works]
+
+    def _begin(self, slot: int, run: PlannedRun) -> bool:
+        """Begin an attempt; return False if somebody else is at work at the run."""
+        found = start(run, self.study_dir, self.environments[slot], self.program)
+        if isinstance(found, Work):
+            self._slots[slot] = found
+            last = found.attempts[-1]
+            text = f"goes on, attempt {len(found.attempts)}" if last.resumed else "started"
+            self.on_change(Change(run, State.RUNNING, text))
+        elif found is State.DONE:
+            self._slots.pop(slot, None)
+            self._done.append(run)
+        return found is not State.RUNNING
 
 
 def worker_environments(

@@ -1,11 +1,11 @@
-"""The runs of a study on Ray: a machine of one's own, or a cluster with a shared file system."""
+"""Executes the runs of a study on Ray: on this machine, or a cluster with a shared file system."""
 
 import importlib
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +15,7 @@ from bertlab.errors import ConfigError, ExecutorError
 from bertlab.studies.execute.execution import FIT, GRACE, StopSignals, execute
 from bertlab.studies.execute.local import THREADS
 from bertlab.studies.execute.run_state import State, is_done
-from bertlab.studies.execute.schedule import Change, OnChange, Schedule, Summary
+from bertlab.studies.execute.schedule import Change, OnChange, Schedule, Summary, run_all
 from bertlab.studies.plan.plan import PlannedRun
 
 LOST_NODES = 10  # times that Ray starts a task again because the machine under it went away
@@ -63,24 +63,80 @@ def run_on_ray(
             num_cpus=cpus, num_gpus=gpus, max_retries=LOST_NODES, retry_exceptions=False
         )
         environment = dict.fromkeys(THREADS, str(max(1, int(cpus))))
-        schedule = Schedule(plan, study, retries, on_change)
-        tasks: dict[Any, PlannedRun] = {}
-        with StopSignals() as stop:
-            try:
-                while not schedule.is_over and stop.number is None:
-                    while (run := schedule.take()) is not None:
-                        reference = task.remote(run, study, environment, program, Path.cwd())
-                        tasks[reference] = run
-                        on_change(Change(run, State.RUNNING, "handed to Ray"))
-                    finished, _ = ray.wait(list(tasks), timeout=_WAIT)
-                    for reference in finished:
-                        _end(ray, reference, tasks.pop(reference), schedule)
-            finally:
-                for reference in tasks:
-                    ray.cancel(reference)  # like Ctrl-C: the task stops its process
-                if tasks:
-                    ray.wait(list(tasks), num_returns=len(tasks), timeout=2 * GRACE)
-        return schedule.finish(stop.number)
+
+        def submit(run: PlannedRun) -> object:
+            return task.remote(run, study, environment, program, Path.cwd())
+
+        workers = RayWorkers(ray, submit, study, on_change)
+        return run_all(Schedule(plan, study, retries, on_change), workers)
+
+
+class RayWorkers:
+    """Tasks of Ray, which decides itself how many there are at a time.
+
+    Args:
+        ray: the module, connected.
+        submit: hands a run to Ray; returns the reference of its task.
+        study_dir: directory of the study.
+        on_change: told of runs that were handed over.
+    """
+
+    def __init__(
+        self,
+        ray: ModuleType,
+        submit: Callable[[PlannedRun], Any],
+        study_dir: Path,
+        on_change: OnChange,
+    ) -> None:
+        self.ray = ray
+        self.submit = submit
+        self.study_dir = study_dir
+        self.on_change = on_change
+        self._tasks: dict[Any, PlannedRun] = {}
+
+    def has_room(self) -> bool:
+        """Return True: Ray keeps the tasks that have to wait."""
+        return True
+
+    def start(self, run: PlannedRun) -> None:
+        """Hand a run to Ray."""
+        self._tasks[self.submit(run)] = run
+        self.on_change(Change(run, State.RUNNING, "handed to Ray"))
+
+    def ended(self) -> list[tuple[PlannedRun, str]]:
+        """Return the runs whose tasks have ended, and why if nothing of them was executed.
+
+        Raises:
+            ConfigError: what a task raised.
+        """
+        finished, _ = self.ray.wait(list(self._tasks), timeout=_WAIT)
+        runs = {each: self._tasks.pop(each) for each in finished}
+        return [(run, self._problem(each, run)) for each, run in runs.items()]
+
+    def stop(self, stop: StopSignals) -> list[PlannedRun]:
+        """Cancel the tasks; each stops its process, as by Ctrl-C, and writes down how it ended."""
+        del stop
+        for reference in self._tasks:
+            self.ray.cancel(reference)
+        if self._tasks:
+            self.ray.wait(list(self._tasks), num_returns=len(self._tasks), timeout=2 * GRACE)
+        return []
+
+    def _problem(self, reference: Any, run: PlannedRun) -> str:  # noqa: ANN401  Ray's
+        """Return why a task ended without an attempt; empty if it made one."""
+        try:
+            if self.ray.get(reference) == 0 and not is_done(run.directory(self.study_dir)):
+                return (
+                    f"it ended on a node that does not share {self.study_dir}; put the study on a "
+                    "file system that all nodes share"
+                )
+        except self.ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, ConfigError):
+                raise error.cause from None
+            raise
+        except self.ray.exceptions.RayError as error:
+            return " ".join(str(error).split())
+        return ""
 
 
 def _attempt(
@@ -104,25 +160,6 @@ def _attempt(
         program=program,
         working_directory=working_directory,
     )
-
-
-def _end(ray: ModuleType, reference: Any, run: PlannedRun, schedule: Schedule) -> None:  # noqa: ANN401
-    """Take over how a task ended."""
-    problem = ""
-    try:
-        code = ray.get(reference)
-        if code == 0 and not is_done(run.directory(schedule.study)):
-            problem = (
-                f"it ended on a node that does not share {schedule.study}; put the study on a file "
-                "system that all nodes share"
-            )
-    except ray.exceptions.RayTaskError as error:
-        if isinstance(error.cause, ConfigError):
-            raise error.cause from None
-        raise
-    except ray.exceptions.RayError as error:
-        problem = " ".join(str(error).split())
-    schedule.ended(run, problem)
 
 
 @contextmanager

@@ -1,11 +1,13 @@
-"""Which run of a study is next, what failed, and which wait for it in vain."""
+"""The loop that executes a study: which run is next, what failed, and what that blocks."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import Protocol
 
-from bertlab.studies.execute.execution import settle
+from bertlab.studies.execute.execution import StopSignals, settle
 from bertlab.studies.execute.run_state import (
     Outcome,
     State,
@@ -76,40 +78,49 @@ class Summary:
         return lines
 
 
-_MISTAKE = 2  # of the user's: the exit code of bertlab's commands
+_MISTAKE = 2  # the exit code of bertlab's commands for a mistake of the user's
 
 
 class Schedule:
     """Which run is next: parents before children, those with the longest chain after them first.
 
+    `graphlib` says which runs are ready. Their order, retries and what a failure blocks are here:
+    it knows none of them.
+
     Args:
         plan: the runs, parents before their children.
-        study: its directory.
+        study_dir: directory of the study.
         retries: how often a run that fails is tried again; earlier calls do not count. A mistake
-            of the user's (exit code 2) is none that another try could mend.
+            of the user's (exit code 2) is not tried again, as that would not mend it.
         on_change: told of what :meth:`ended` finds.
     """
 
     def __init__(
-        self, plan: Sequence[PlannedRun], study: Path, retries: int, on_change: OnChange
+        self, plan: Sequence[PlannedRun], study_dir: Path, retries: int, on_change: OnChange
     ) -> None:
-        self.study = study
+        self.study_dir = study_dir
         self.retries = retries
         self.on_change = on_change
         self.summary = Summary()
-        self.failures: Counter[str] = Counter()
+        self._failures: Counter[str] = Counter()
         self._children: dict[str | None, list[PlannedRun]] = {}
         for run in plan:
             self._children.setdefault(run.parent, []).append(run)
-        states = read_states(plan, study)
+        states = read_states(plan, study_dir)
         for run in plan:
             if states[run.id] is State.DONE:
-                settle(run, study)
+                settle(run, study_dir)
                 self.summary.done.append(run.id)
-        self._open = [run for run in plan if states[run.id] is not State.DONE]
-        # what works already takes part of the machine: it comes first
-        self._open.sort(key=lambda run: (states[run.id] is not State.RUNNING, -self._chain(run)))
-        self._taken: set[str] = set()
+        # a run that is at work already takes part of the machine: it comes first
+        left = [run for run in plan if states[run.id] is not State.DONE]
+        left.sort(key=lambda run: (states[run.id] is not State.RUNNING, -self._chain(run)))
+        self._open = {run.id: run for run in left}
+        self._rank = {run.id: rank for rank, run in enumerate(left)}
+        self._ready: list[str] = []
+        self._graph = TopologicalSorter(
+            {run.id: [run.parent] if run.parent in self._open else [] for run in left}
+        )
+        self._graph.prepare()
 
     @property
     def is_over(self) -> bool:
@@ -118,12 +129,12 @@ class Schedule:
 
     def take(self) -> PlannedRun | None:
         """Return the next run, which the caller starts; None if all that are left have to wait."""
-        for run in self._open:
-            ready = run.parent is None or run.parent in self.summary.done
-            if ready and run.id not in self._taken:
-                self._taken.add(run.id)
-                return run
-        return None
+        self._ready += self._graph.get_ready()
+        if not self._ready:
+            return None
+        first = min(self._ready, key=self._rank.__getitem__)
+        self._ready.remove(first)
+        return self._open[first]
 
     def ended(self, run: PlannedRun, problem: str = "") -> None:
         """Note the end of an attempt: the run's directory says which.
@@ -132,43 +143,46 @@ class Schedule:
             run: that was taken.
             problem: why there may be no attempt at all, if the caller knows.
         """
-        self._taken.discard(run.id)
-        attempts = read_attempts(run, self.study)
-        if is_done(run.directory(self.study)):
-            self._open.remove(run)
+        attempts = read_attempts(run, self.study_dir)
+        if is_done(run.directory(self.study_dir)):
+            del self._open[run.id]
+            self._graph.done(run.id)
             self.summary.done.append(run.id)
             self.on_change(Change(run, State.DONE, "done"))
             return
         if attempts and attempts[-1].outcome is Outcome.STOPPED and not problem:
+            self._ready.append(run.id)
             self.on_change(Change(run, State.RESUMABLE, "stopped"))
             return
-        self.failures[run.id] += 1
+        self._failures[run.id] += 1
         text = problem
         if attempts and not problem:
-            told = last_line(run.log(self.study))
+            told = last_line(run.log(self.study_dir))
             text = f"exit code {attempts[-1].exit_code}" + (f": {told}" if told else "")
         mistaken = bool(attempts) and attempts[-1].exit_code == _MISTAKE and not problem
-        if self.failures[run.id] <= self.retries and not mistaken:
-            again = f"failed, {text}; retry {self.failures[run.id]} of {self.retries}"
+        if self._failures[run.id] <= self.retries and not mistaken:
+            self._ready.append(run.id)
+            again = f"failed, {text}; retry {self._failures[run.id]} of {self.retries}"
             self.on_change(Change(run, State.RESUMABLE, again))
             return
-        self._open.remove(run)
+        del self._open[run.id]
         self.summary.failed[run.id] = text
         self.on_change(Change(run, State.FAILED, f"failed, {text}"))
         self._block(run, run)
 
     def _block(self, run: PlannedRun, failed: PlannedRun) -> None:
         for child in self._children.get(run.id, []):
-            if child in self._open:
-                self._open.remove(child)
+            if self._open.pop(child.id, None) is not None:
                 self.summary.blocked[child.id] = failed.id
                 self.on_change(Change(child, State.BLOCKED, f"blocked: needs {failed.id}"))
             self._block(child, failed)
 
     def finish(self, stopped_by: int | None) -> Summary:
         """Return the summary."""
-        for run in self._open:  # told to stop, some were faster
-            ended = self.summary.done if is_done(run.directory(self.study)) else self.summary.left
+        for run in self._open.values():  # some were done before they heard that they should stop
+            ended = (
+                self.summary.done if is_done(run.directory(self.study_dir)) else self.summary.left
+            )
             ended.append(run.id)
         self.summary.stopped_by = stopped_by if self.summary.left else None
         return self.summary
@@ -177,3 +191,37 @@ class Schedule:
         """Return the optimiser steps of a run and the longest chain of runs that need it."""
         after = [self._chain(child) for child in self._children.get(run.id, [])]
         return (run.steps or 1) + max(after, default=0)
+
+
+class Workers(Protocol):
+    """Where runs are executed: processes of this machine, or tasks of Ray."""
+
+    def has_room(self) -> bool:
+        """Whether another run can be started now."""
+
+    def start(self, run: PlannedRun) -> None:
+        """Begin an attempt at a run."""
+
+    def ended(self) -> list[tuple[PlannedRun, str]]:
+        """Wait a moment; return the runs whose attempts have ended.
+
+        With each comes why there may have been no attempt at all, if that is known.
+        """
+
+    def stop(self, stop: StopSignals) -> list[PlannedRun]:
+        """Stop all attempts, as told by a signal or after an error; return their runs."""
+
+
+def run_all(schedule: Schedule, workers: Workers) -> Summary:
+    """Execute the runs of a schedule until none is left, or a signal stops them."""
+    with StopSignals() as stop:
+        try:
+            while not schedule.is_over and stop.number is None:
+                while workers.has_room() and (run := schedule.take()) is not None:
+                    workers.start(run)
+                for run, problem in workers.ended():
+                    schedule.ended(run, problem)
+        finally:
+            for run in workers.stop(stop):
+                schedule.ended(run)
+    return schedule.finish(stop.number)
