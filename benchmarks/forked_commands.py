@@ -11,7 +11,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from bertlab.cli.main import main as bertlab
-from bertlab.training.run import TrainingCLI  # noqa: F401  imported once, before the forks
+from bertlab.training.session import Session  # noqa: F401  imported once, before the forks
 
 
 def start(arguments: list[str], log: Path) -> int:

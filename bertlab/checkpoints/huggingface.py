@@ -12,15 +12,16 @@ from torch import Tensor
 from bertlab.checkpoints.huggingface_config import encoder_arguments, read_config
 from bertlab.checkpoints.huggingface_layers import (
     WORD_EMBEDDING,
-    HuggingFaceHead,
     encoder_names,
     expected_shape,
     head_names,
     read_head,
 )
 from bertlab.checkpoints.loading import list_limited
+from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.tensor_files import read_tensors
 from bertlab.errors import CheckpointError, nearest
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 WEIGHT_FILES = (  # best first
     "model.safetensors",
@@ -36,30 +37,6 @@ _ENCODER_ROOT = re.compile(rf"((?:.*\.)?bert\.|){re.escape(WORD_EMBEDDING)}")
 
 
 @dataclass
-class HuggingFaceCheckpoint:
-    """A Hugging Face BERT in bertlab's terms.
-
-    Attributes:
-        encoder_config: arguments of :class:`bertlab.encoders.bert.BertEncoder`.
-        encoder_state: tensors by the encoder's names, in the file's dtypes; ``pooler.*`` may lack.
-        task_states: states of the heads that were found whole, by task (``mlm`` and ``nsp``, or,
-            if ``causal``, ``clm``).
-        head: of a fine-tuned model, if ``config.json`` names its class and bertlab knows it.
-        tokenizer_path: ``tokenizer.json`` or else ``vocab.txt`` of the folder, or None.
-        source: folder or hub name, for messages.
-        unused: names of tensors in the file that stand for nothing here.
-    """
-
-    encoder_config: dict[str, Any]
-    encoder_state: dict[str, Tensor]
-    task_states: dict[str, dict[str, Tensor]]
-    head: HuggingFaceHead | None
-    tokenizer_path: Path | None
-    source: str
-    unused: list[str]
-
-
-@dataclass
 class _Parts:
     """Tensors by Hugging Face's names: encoder and ``cls`` heads without prefix, and all others.
 
@@ -72,7 +49,7 @@ class _Parts:
     root: str
 
 
-def read_huggingface(folder_or_hub_name: str | Path) -> HuggingFaceCheckpoint:
+def read_huggingface(folder_or_hub_name: str | Path) -> Pretrained:
     """Read a BERT that Hugging Face's ``transformers`` saved.
 
     Every class that holds one BERT is read (``BertModel``, ``BertForPreTraining``,
@@ -100,27 +77,33 @@ def read_huggingface(folder_or_hub_name: str | Path) -> HuggingFaceCheckpoint:
     parts = _split(read_tensors(weights), weights)
     _check_shapes(parts, config, weights)
     _drop_tied_decoder(parts, weights)
-    encoder_state = {
-        ours: _join([parts.encoder.pop(name) for name in theirs])
+    state = {
+        f"encoder.{ours}": _join([parts.encoder.pop(name) for name in theirs])
         for ours, theirs in encoder_names(config["num_hidden_layers"]).items()
         if theirs[0] in parts.encoder
     }
-    task_states = {
-        task: {ours: parts.heads.pop(theirs) for ours, theirs in names.items()}
-        for task, names in head_names(config["causal"]).items()
-        if all(theirs in parts.heads for theirs in names.values())
-    }
+    for task, names in head_names(config["causal"]).items():
+        if all(theirs in parts.heads for theirs in names.values()):
+            state |= {
+                f"tasks.{task}.{ours}": parts.heads.pop(theirs) for ours, theirs in names.items()
+            }
     others = {name.removeprefix(parts.root): tensor for name, tensor in parts.others.items()}
     head = read_head(content | config, others, weights)
     taken = () if head is None else tuple(parts.root + name for name in head.state)
     left = [name for name in parts.others if name not in taken]
-    return HuggingFaceCheckpoint(
-        encoder_config=config,
-        encoder_state=encoder_state,
-        task_states=task_states,
-        head=head,
-        tokenizer_path=_first_file(folder, TOKENIZER_FILES),
+    has_tokenizer = _first_file(folder, TOKENIZER_FILES) is not None
+    return Pretrained(
         source=str(folder_or_hub_name),
+        encoder_config={
+            "name": "bert",
+            **{key: value for key, value in config.items() if key != "vocab_size"},
+        },
+        vocab_size=config["vocab_size"],
+        state=state,
+        # by its folder, whose tokenizer_config.json says whether it is cased
+        tokenizer=WordPieceTokenizer.load(folder) if has_tokenizer else None,
+        labels=None if head is None else head.labels,
+        head=head,
         unused=[*parts.encoder, *(f"cls.{name}" for name in parts.heads), *left],
     )
 

@@ -1,13 +1,10 @@
 """bertlab's own checkpoints: Lightning's file plus the resolved config and the tokenizer."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from torch import Tensor
 
 from bertlab.api.examples import Labels
+from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.tensor_files import load_torch_file
 from bertlab.errors import CheckpointError, DamagedCheckpointError
 from bertlab.model.optimizer import OptimizerState
@@ -15,43 +12,6 @@ from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 BEST = "best.json"
 RUN_KEY = "bertlab"  # where a checkpoint keeps what is ours
-
-
-@dataclass
-class RunCheckpoint:
-    """What bertlab needs of a checkpoint.
-
-    Attributes:
-        path: the file.
-        config: resolved config of the run.
-        tokenizer: of the run.
-        state: tensors by name, ``encoder.…`` and ``tasks.<name>.…``.
-        global_step: optimiser steps done.
-        token_counts: ``(vocab_size,)`` int64 of the training text, for the baselines; None of a
-            fine-tuning run.
-        labels: classes of a fine-tuning run's training rows; None if its task has none.
-        optimizer: state of AdamW and its schedule, if it was asked for.
-    """
-
-    path: Path
-    config: dict[str, Any]
-    tokenizer: WordPieceTokenizer
-    state: dict[str, Tensor]
-    global_step: int
-    token_counts: Tensor | None = None
-    labels: Labels | None = None
-    optimizer: OptimizerState | None = None
-
-    @property
-    def encoder_state(self) -> dict[str, Tensor]:
-        """Tensors of the encoder, by name inside it."""
-        return _below(self.state, "encoder.")
-
-    @property
-    def task_states(self) -> dict[str, dict[str, Tensor]]:
-        """Tensors of each task, by the task's name and the name inside it."""
-        names = {key.split(".")[1] for key in self.state if key.startswith("tasks.")}
-        return {name: _below(self.state, f"tasks.{name}.") for name in sorted(names)}
 
 
 def find_checkpoint(path: str | Path, best: bool = True) -> Path | None:
@@ -93,7 +53,7 @@ def _best_checkpoint(run: Path) -> Path:
     return file
 
 
-def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> RunCheckpoint:
+def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> Pretrained:
     """Read a checkpoint as data: nothing in it is executed.
 
     Args:
@@ -117,14 +77,18 @@ def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> RunCheckpoi
         raise DamagedCheckpointError(
             f"{path}: a damaged bertlab checkpoint: it lacks {', '.join(missing or ['model'])}"
         )
-    return RunCheckpoint(
+    tokenizer = WordPieceTokenizer.from_json(ours["tokenizer"], str(path))
+    return Pretrained(
+        source=str(path),
+        encoder_config=dict(ours["config"]["model"]["encoder"]),
+        vocab_size=tokenizer.vocab_size,
+        state=content["state_dict"],
+        tokenizer=tokenizer,
+        labels=_labels(ours.get("labels"), path),  # checkpoints of pre-training may lack it
         path=path,
         config=ours["config"],
-        tokenizer=WordPieceTokenizer.from_json(ours["tokenizer"], str(path)),
-        state=content["state_dict"],
         global_step=content["global_step"],
         token_counts=ours["token_counts"],
-        labels=_labels(ours.get("labels"), path),  # checkpoints of pre-training may lack it
         optimizer=OptimizerState.of_checkpoint(str(path), content) if with_optimizer else None,
     )
 
@@ -143,9 +107,3 @@ def _labels(found: object, path: Path) -> Labels | None:
         f"{path}: a damaged bertlab checkpoint: its labels are {str(found)[:80]}, expected equally "
         "many names and counts"
     )
-
-
-def _below(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {
-        key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)
-    }

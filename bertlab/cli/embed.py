@@ -14,7 +14,8 @@ from bertlab import __version__
 from bertlab.api.batch import pack
 from bertlab.api.encoder import Encoder
 from bertlab.checkpoints.loading import load_matching
-from bertlab.checkpoints.warm_start import WarmStart, read_warm_start
+from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.checkpoints.restore import read_pretrained
 from bertlab.config.parse import parse_arguments
 from bertlab.data.text_files import STANDARD_INPUT, name_of, read_lines
 from bertlab.errors import CheckpointError, ConfigError, DataError, OutputError
@@ -86,7 +87,7 @@ def embed_file(
     _check_output(target, text, overwrite)
     if batch_size < 1:
         raise ConfigError(f"--batch_size: found {batch_size}, expected 1 or more")
-    start = read_warm_start(model)
+    start = read_pretrained(model)
     if start.tokenizer is None:
         raise CheckpointError(f"{model}: has no tokenizer (vocab.txt or tokenizer.json)")
     encoder = _fixed_encoder(start, start.tokenizer)
@@ -131,14 +132,14 @@ def _check_output(target: Path, text: str, overwrite: bool) -> None:
         )
 
 
-def _fixed_encoder(start: WarmStart, tokenizer: WordPieceTokenizer) -> Encoder:
+def _fixed_encoder(start: Pretrained, tokenizer: WordPieceTokenizer) -> Encoder:
     """Return the encoder in evaluation mode, on the GPU if there is one."""
     if tokenizer.vocab_size > start.vocab_size:
         raise CheckpointError(
             f"{start.source}: its tokenizer has {tokenizer.vocab_size} ids, but its token "
             f"embedding only {start.vocab_size} rows"
         )
-    encoder = build_encoder({"name": start.encoder_name, **start.encoder_config}, start.vocab_size)
+    encoder = build_encoder(start.encoder_config, start.vocab_size)
     load_matching(encoder, start.encoder_state, start.source, ("pooler.",))
     return encoder.to(_device()).eval()
 

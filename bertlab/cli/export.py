@@ -12,7 +12,8 @@ from bertlab.api.task import TaskContext
 from bertlab.checkpoints.export import export_huggingface
 from bertlab.checkpoints.huggingface_layers import HEAD_LAYOUTS, HuggingFaceHead
 from bertlab.checkpoints.loading import load_matching
-from bertlab.checkpoints.warm_start import WarmStart, read_warm_start
+from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.checkpoints.restore import read_pretrained
 from bertlab.config.parse import parse_arguments
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import CheckpointError
@@ -51,13 +52,12 @@ def export(source: str, output: Path, overwrite: bool) -> None:
         CheckpointError: if the source cannot be read, the encoder is not a BERT, or the output is
             in use.
     """
-    start = read_warm_start(source)
-    section = {"name": start.encoder_name, **start.encoder_config}
-    encoder = build_encoder(section, start.vocab_size)
+    start = read_pretrained(source)
+    encoder = build_encoder(start.encoder_config, start.vocab_size)
     if not isinstance(encoder, BertEncoder):
         raise CheckpointError(
-            f"{source}: the encoder {start.encoder_name!r} is not a BERT; Hugging Face has no "
-            "class for it"
+            f"{source}: the encoder {start.encoder_config['name']!r} is not a BERT; Hugging Face "
+            "has no class for it"
         )
     if start.tokenizer is None:
         raise CheckpointError(f"{source}: has no tokenizer (vocab.txt or tokenizer.json) to export")
@@ -84,7 +84,7 @@ def _show(tensor: Tensor) -> str:
 
 
 def _head_of_run(
-    start: WarmStart, config: dict[str, Any], encoder: BertEncoder, tokenizer: WordPieceTokenizer
+    start: Pretrained, config: dict[str, Any], encoder: BertEncoder, tokenizer: WordPieceTokenizer
 ) -> HuggingFaceHead | None:
     """Return the head of a fine-tuned run; None if ``transformers`` has no class of its layers."""
     name = config["name"]

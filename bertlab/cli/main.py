@@ -12,10 +12,10 @@ from bertlab.errors import BertlabError, CommandError, OutputError, TrainerError
 
 # subcommand: (module with a function ``main(command, argv)``, one line of help)
 COMMANDS = {
-    "fit": ("bertlab.training.run", "train from a config file"),
-    "validate": ("bertlab.training.run", "score a checkpoint on held-out text or rows"),
-    "test": ("bertlab.training.run", "score a fine-tuned checkpoint on test rows"),
-    "predict": ("bertlab.training.run", "predict on new text or rows, as JSON lines"),
+    "fit": ("bertlab.cli.fit", "train from a config file"),
+    "validate": ("bertlab.cli.fit", "score a checkpoint on held-out text or rows"),
+    "test": ("bertlab.cli.fit", "score a fine-tuned checkpoint on test rows"),
+    "predict": ("bertlab.cli.fit", "predict on new text or rows, as JSON lines"),
     "embed": ("bertlab.cli.embed", "write the hidden states of texts (feature-based use)"),
     "study": ("bertlab.cli.study", "run an ablation: variants × seeds × evaluations"),
     "ablate": ("bertlab.cli.ablate", "an ablation in one line"),

@@ -1,7 +1,13 @@
-"""The arguments of ``fit``, ``validate`` and ``predict``, for the plugins that a config names."""
+"""The parser of ``fit``, ``validate``, ``test`` and ``predict`` for the plugins of a request.
+
+The arguments of a plugin's ``__init__`` become config keys here: of type, default and help as the
+class has them.
+"""
 
 from typing import Literal
 
+import lightning
+from jsonargparse import ActionConfigFile  # type: ignore[attr-defined]  # Lightning's way
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser
@@ -10,7 +16,7 @@ from torchmetrics import Metric
 from bertlab.api.encoder import Encoder
 from bertlab.api.head import Head
 from bertlab.api.task import Objective
-from bertlab.config.compose import Composition
+from bertlab.config.request import Request
 from bertlab.config.yaml_files import Config
 from bertlab.data.fine_tuning import LabelledData
 from bertlab.data.module import TaskData
@@ -34,39 +40,77 @@ CHECKPOINT_DEFAULTS = {
 }
 
 
-def add_trainer(parser: LightningArgumentParser) -> None:
-    """Add Lightning's Trainer with our defaults."""
-    parser.add_lightning_class_args(Trainer, "trainer")
-    parser.set_defaults({f"trainer.{key}": value for key, value in TRAINER_DEFAULTS.items()})
-
-
-def add_model(parser: LightningArgumentParser, plan: Composition, given: Config | None) -> None:
-    """Add the named encoder, its objectives or head, and the optimiser.
+def build_parser(
+    command: str, request: Request, encoder_config: Config | None = None
+) -> LightningArgumentParser:
+    """Return a parser of all keys that a command takes with the plugins of a request.
 
     Args:
-        parser: added to.
-        plan: names the plugins, which are imported here.
-        given: the encoder that the weights are of, with its ``name``: it becomes the default.
+        command: ``fit``, ``validate``, ``test`` or ``predict``.
+        request: names the plugins, which are imported here.
+        encoder_config: ``name`` and arguments of the encoder that given weights are of: these
+            become the defaults.
+
+    Raises:
+        PluginError: if a plugin cannot be used.
     """
-    encoder = load_class("encoder", plan.encoder, Encoder)
+    parser = LightningArgumentParser(
+        exit_on_error=False,
+        prog=f"bertlab {command}",
+        dump_header=[f"lightning.pytorch=={lightning.__version__}"],
+    )
+    parser.add_argument(
+        "-c",
+        "--config",
+        action=ActionConfigFile,
+        help="Path to a configuration file in json or yaml format.",
+    )
+    parser.add_argument(
+        "--seed_everything",
+        type=bool | int,
+        default=True,
+        help="seed of the run; true draws one and records it",
+    )
+    parser.add_class_arguments(
+        Trainer, "trainer", fail_untyped=False, instantiate=False, sub_configs=True
+    )
+    parser.set_defaults({f"trainer.{key}": value for key, value in TRAINER_DEFAULTS.items()})
+    _add_model(parser, request, encoder_config)
+    parser.add_class_arguments(data_class(request), "data", instantiate=False, skip={"seed"})
+    if command == "fit":
+        _add_fit(parser)
+    parser.add_argument(
+        "--ckpt_path",
+        type=str | None,
+        default=None,
+        help="a run directory or checkpoint to go on with (fit) or to use; last: this config's",
+    )
+    if command == "predict":
+        _add_output(parser)
+    return parser
+
+
+def _add_model(parser: LightningArgumentParser, request: Request, given: Config | None) -> None:
+    """Add the named encoder, its objectives or head, and the optimiser."""
+    encoder = load_class("encoder", request.encoder, Encoder)
     parser.add_argument(
         "--model.encoder.name",
-        default=plan.encoder,
+        default=request.encoder,
         help=f"encoder: {', '.join(installed('encoder'))}",
     )
     parser.add_class_arguments(encoder, "model.encoder", instantiate=False, skip={"vocab_size"})
-    if given is not None and given["name"] == plan.encoder:
+    if given is not None and given["name"] == request.encoder:
         parser.set_defaults({f"model.encoder.{key}": value for key, value in given.items()})
-    for name in plan.objectives:
+    for name in request.objectives:
         objective = load_class("objective", name, Objective)
         parser.add_class_arguments(objective, f"model.objectives.{name}", instantiate=False)
-    if plan.head is not None:
+    if request.head is not None:
         parser.add_argument(
-            "--model.head.name", default=plan.head, help=f"head: {', '.join(installed('head'))}"
+            "--model.head.name", default=request.head, help=f"head: {', '.join(installed('head'))}"
         )
-        head = load_class("head", plan.head, Head)
+        head = load_class("head", request.head, Head)
         parser.add_class_arguments(head, "model.head", instantiate=False)
-    for name in plan.metrics:
+    for name in request.metrics:
         metric = load_class("metric", name, Metric)
         parser.add_class_arguments(metric, f"model.metrics.{name}", instantiate=False)
     parser.add_class_arguments(AdamWConfig, "model.optimizer", instantiate=False)
@@ -90,78 +134,69 @@ def add_model(parser: LightningArgumentParser, plan: Composition, given: Config 
     )
 
 
-def data_class(plan: Composition) -> type[TaskData]:
-    """Return the DataModule of the plan: labelled rows for a head, else unlabelled text."""
-    return PretrainingData if plan.head is None else LabelledData
-
-
-def add_data(parser: LightningArgumentParser, plan: Composition) -> None:
-    """Add the data; its seed is the run's."""
-    parser.add_class_arguments(data_class(plan), "data", instantiate=False, skip={"seed"})
-
-
-def add_run(parser: LightningArgumentParser, command: str) -> None:
-    """Add where a run is kept, what it goes on with, and where predictions go."""
-    if command == "fit":
-        parser.add_lightning_class_args(ModelCheckpoint, "checkpoint")
-        parser.set_defaults(
-            {f"checkpoint.{key}": value for key, value in CHECKPOINT_DEFAULTS.items()}
-        )
-        parser.add_argument(
-            "--run_dir",
-            type=str | None,
-            default=None,
-            help="directory of the run; by default runs/NAME-OF-THE-CONFIG",
-        )
-        parser.add_argument(
-            "--max_tokens",
-            type=float | None,
-            default=None,
-            help="train on about so many tokens, instead of trainer.max_steps",
-        )
-        parser.add_argument(
-            "--on_nonfinite",
-            type=Literal["stop", "skip"],
-            default="stop",
-            help="what to do at a step whose gradient is NaN or infinite; it is never taken",
-        )
-        parser.add_argument(
-            "--compile",
-            type=bool,
-            default=False,
-            help="compile the encoder's layers with torch.compile; needs a C++ compiler or a GPU",
-        )
-        parser.add_argument(
-            "--seeds",
-            type=int | list[int] | None,
-            default=None,
-            help="repeat with seeds 1 … N, or those listed; print mean and deviation",
-        )
-        parser.add_argument(
-            "--against_scratch",
-            type=bool,
-            default=False,
-            help="also run from new random weights; print both beside each other",
-        )
-        parser.add_argument(
-            "--keep_predictions",
-            type=bool,
-            default=False,
-            help="write what the last step predicts for the validation rows: predictions.jsonl",
-        )
+def _add_fit(parser: LightningArgumentParser) -> None:
+    """Add where a run is kept, how long it is, and how it is repeated."""
+    parser.add_class_arguments(
+        ModelCheckpoint, "checkpoint", fail_untyped=False, instantiate=False, sub_configs=True
+    )
+    parser.set_defaults({f"checkpoint.{key}": value for key, value in CHECKPOINT_DEFAULTS.items()})
     parser.add_argument(
-        "--ckpt_path",
+        "--run_dir",
         type=str | None,
         default=None,
-        help="a run directory or checkpoint to go on with (fit) or to use; last: this config's",
+        help="directory of the run; by default runs/NAME-OF-THE-CONFIG",
     )
-    if command == "predict":
-        parser.add_argument(
-            "--output", type=str | None, default=None, help="write the predictions to this file"
-        )
-        parser.add_argument(
-            "--output_format",
-            type=str,
-            default="jsonl",
-            help="jsonl, or the form that a benchmark takes, by the name of its data.format",
-        )
+    parser.add_argument(
+        "--max_tokens",
+        type=float | None,
+        default=None,
+        help="train on about so many tokens, instead of trainer.max_steps",
+    )
+    parser.add_argument(
+        "--on_nonfinite",
+        type=Literal["stop", "skip"],
+        default="stop",
+        help="what to do at a step whose gradient is NaN or infinite; it is never taken",
+    )
+    parser.add_argument(
+        "--compile",
+        type=bool,
+        default=False,
+        help="compile the encoder's layers with torch.compile; needs a C++ compiler or a GPU",
+    )
+    parser.add_argument(
+        "--seeds",
+        type=int | list[int] | None,
+        default=None,
+        help="repeat with seeds 1 … N, or those listed; print mean and deviation",
+    )
+    parser.add_argument(
+        "--against_scratch",
+        type=bool,
+        default=False,
+        help="also run from new random weights; print both beside each other",
+    )
+    parser.add_argument(
+        "--keep_predictions",
+        type=bool,
+        default=False,
+        help="write what the last step predicts for the validation rows: predictions.jsonl",
+    )
+
+
+def _add_output(parser: LightningArgumentParser) -> None:
+    """Add where predictions go."""
+    parser.add_argument(
+        "--output", type=str | None, default=None, help="write the predictions to this file"
+    )
+    parser.add_argument(
+        "--output_format",
+        type=str,
+        default="jsonl",
+        help="jsonl, or the form that a benchmark takes, by the name of its data.format",
+    )
+
+
+def data_class(request: Request) -> type[TaskData]:
+    """Return the DataModule of a request: labelled rows for a head, else unlabelled text."""
+    return PretrainingData if request.head is None else LabelledData

@@ -276,8 +276,11 @@ class BertModule(LightningModule):
                 losses += [values["loss"]] if place == 0 else []
                 complaint = task.complaint(values) if isinstance(task, Head) else None
                 self.complaints += [complaint] if complaint else []
-        self.log_dict(results, sync_dist=True)  # equal on all devices; tells Lightning so
-        self.log(f"{stage}/loss", sum(losses), prog_bar=True, sync_dist=True)
+        # a resumed run may score a step again whose evaluation it has logged
+        logger = False if self.trainer.global_step in self.history else None
+        # equal on all devices; sync_dist tells Lightning so
+        self.log_dict(results, logger=logger, sync_dist=True)
+        self.log(f"{stage}/loss", sum(losses), prog_bar=True, logger=logger, sync_dist=True)
         if self.trainer.state.fn == TrainerFn.FITTING:
             self.history[self.trainer.global_step] = results
 

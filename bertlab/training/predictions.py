@@ -2,10 +2,10 @@
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol
 
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -17,7 +17,6 @@ from bertlab.data.examples.submissions import open_submission
 from bertlab.data.module import TaskData
 from bertlab.errors import ConfigError, OutputError
 from bertlab.files import WholeFile
-from bertlab.model.module import BertModule
 
 
 class PredictionSink(Protocol):
@@ -72,20 +71,32 @@ class JsonLines:
 
 
 class PredictionWriter(Callback):
-    """Hands predictions to a sink in the order of the rows, as soon as those before are done.
+    """Hands predictions to a sink in the order of the rows, as soon as those before are done."""
 
-    Args:
-        sink: takes them.
-        data: gives the rows.
-        head: merges the predictions of a row's sequences; None for objectives.
-    """
-
-    def __init__(self, sink: PredictionSink, data: TaskData, head: Head | None) -> None:
-        self.sink = sink
-        self.data = data
-        self.head = head
+    def __init__(self) -> None:
+        self.sink: PredictionSink | None = None
+        self.data: TaskData | None = None
+        self.head: Head | None = None
         self.next_row = 0
         self.done: dict[int, list[dict[str, Any]]] = {}  # by row, of those that wait for others
+
+    @contextmanager
+    def into(self, sink: PredictionSink, data: TaskData, head: Head | None) -> Iterator[None]:
+        """Write what is predicted inside to a sink, which is closed; after an error, discarded.
+
+        Args:
+            sink: takes them.
+            data: gives the rows.
+            head: merges the predictions of a row's sequences; None for objectives.
+        """
+        self.sink, self.data, self.head = sink, data, head
+        self.next_row, self.done = 0, {}
+        try:
+            yield
+        except BaseException:
+            sink.discard()
+            raise
+        sink.close()
 
     def on_predict_batch_end(
         self,
@@ -111,6 +122,8 @@ class PredictionWriter(Callback):
 
     def _write_next(self) -> None:
         """Write up to the first row that is still to be predicted; some rows gave no sequence."""
+        assert self.sink is not None
+        assert self.data is not None
         while self.next_row < self.data.rows_taken_in():
             if self.next_row not in self.done and self.data.has_sequences(self.next_row):
                 return
@@ -119,20 +132,6 @@ class PredictionWriter(Callback):
             prediction = parts[0] if self.head is None else self.head.merge(row, parts)
             self.sink.write(row, prediction)
             self.next_row += 1
-
-    def __enter__(self) -> "PredictionWriter":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if error is None:
-            self.sink.close()
-        else:
-            self.sink.discard()
 
 
 def open_sink(output: str | None, form: str, head: Head | None) -> PredictionSink:
@@ -154,12 +153,3 @@ def open_sink(output: str | None, form: str, head: Head | None) -> PredictionSin
     if output is None:
         raise ConfigError(f"--output_format {form}: expected --output with the file to write")
     return open_submission(form, output)
-
-
-def write_predictions(
-    trainer: Trainer, model: BertModule, data: TaskData, sink: PredictionSink
-) -> None:
-    """Predict what ``data`` gives, and hand it to the sink row by row."""
-    with PredictionWriter(sink, data, model.head) as writer:
-        trainer.callbacks.append(writer)  # type: ignore[attr-defined]
-        trainer.predict(model, data, return_predictions=False)

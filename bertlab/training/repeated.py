@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 
 from bertlab.checkpoints.run_directory import choose_run_directory
-from bertlab.config.compose import Composition
+from bertlab.config.request import Request
 from bertlab.config.seeding import seed_list
 from bertlab.config.yaml_files import split_arguments
 from bertlab.console import print_table
@@ -60,7 +60,7 @@ class Repetition:
         return [*self.arguments, *more]
 
 
-def find_repetition(argv: Sequence[str], plan: Composition) -> Repetition | None:
+def find_repetition(argv: Sequence[str], plan: Request) -> Repetition | None:
     """Return what ``fit`` is to repeat by its arguments and config files; None if it is one run.
 
     A run that goes on (``--ckpt_path``) is one run, whatever its config file says.
@@ -181,7 +181,7 @@ def _seeds(given: str | None) -> tuple[int, ...]:
     return tuple(seed_list(yaml.safe_load(given or "")))
 
 
-def _in_files(plan: Composition, key: str) -> str | None:
+def _in_files(plan: Request, key: str) -> str | None:
     """Return the last value of a key in the config files, as YAML."""
     found = [content[key] for _, content in plan.files if key in content]
     return None if not found else json.dumps(found[-1])

@@ -9,9 +9,10 @@ from transformers import BertConfig, BertPreTrainedModel
 
 from bertlab.api.batch import PackedBatch, pack
 from bertlab.api.task import Task, TaskContext
-from bertlab.checkpoints.huggingface import HuggingFaceCheckpoint
 from bertlab.checkpoints.loading import load_matching
+from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.encoders.bert import BertEncoder
+from bertlab.model.build import build_encoder
 from bertlab.objectives.causal_lm import CausalLM
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.objectives.next_sentence import NextSentencePrediction
@@ -58,9 +59,9 @@ def tasks_for(encoder: BertEncoder, vocabulary_size: int | None = None) -> dict[
     return {name: randomized(task, seed=1) for name, task in tasks.items()}
 
 
-def built(checkpoint: HuggingFaceCheckpoint) -> tuple[BertEncoder, dict[str, Task]]:
+def built(checkpoint: Pretrained) -> tuple[BertEncoder, dict[str, Task]]:
     """The encoder and heads of a checkpoint that has all of them."""
-    encoder = BertEncoder(**checkpoint.encoder_config).eval()
+    encoder = build_encoder(checkpoint.encoder_config, checkpoint.vocab_size).eval()
     load_matching(encoder, checkpoint.encoder_state, checkpoint.source)
     tasks = tasks_for(encoder, encoder.vocab_size)
     for name, state in checkpoint.task_states.items():

@@ -24,8 +24,8 @@ from bertlab.api.examples import Labels
 from bertlab.api.head import Head
 from bertlab.api.task import TaskContext
 from bertlab.checkpoints.huggingface import read_huggingface
+from bertlab.checkpoints.restore import read_pretrained
 from bertlab.checkpoints.run_checkpoint import RUN_KEY, read_run_checkpoint
-from bertlab.checkpoints.warm_start import read_warm_start
 from bertlab.cli.export import export
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import CheckpointError
@@ -125,7 +125,7 @@ def test_transformers_gives_equal_logits_and_the_way_back_is_bit_equal(
     if labels is not None:
         assert list(model.config.id2label.values()) == list(labels.names)
         assert model.config.label2id == {name: n for n, name in enumerate(labels.names)}
-    back = read_warm_start(str(tmp_path / "out"))
+    back = read_pretrained(str(tmp_path / "out"))
     assert back.head is not None
     assert back.head.architecture == head.huggingface
     assert_bit_equal(back.head.state, dict(head.named_parameters()))
@@ -193,7 +193,7 @@ def test_the_heads_dropout_goes_along(
     export(str(tmp_path / "run.ckpt"), tmp_path / "out", overwrite=False)
     model = loaded(auto_class, tmp_path / "out")
     assert (model.config.classifier_dropout, model.dropout.p) == (given, used)
-    back = read_warm_start(str(tmp_path / "out"))
+    back = read_pretrained(str(tmp_path / "out"))
     assert back.head is not None
     assert back.head.dropout == given
 
@@ -231,7 +231,7 @@ def test_a_head_that_transformers_lacks_leaves_the_encoder_and_a_note(
     printed = capsys.readouterr().out
     assert "BertModel" in printed
     assert "'feature_tagging' is not exported" in printed
-    assert read_warm_start(str(tmp_path / "out")).head is None
+    assert read_pretrained(str(tmp_path / "out")).head is None
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,11 @@ from transformers import (
 
 from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.loading import load_matching
-from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import CheckpointError
+from bertlab.model.build import build_encoder
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from tests.checkpoints.peers import (
+    SPECIAL,
     assert_bit_equal,
     batch_of,
     built,
@@ -92,7 +94,7 @@ def test_a_decoder_is_read_as_causal(tmp_path: Path) -> None:
     checkpoint = read_huggingface(tmp_path)
     assert checkpoint.encoder_config["causal"] is True
     assert set(checkpoint.task_states) == {"clm"}
-    encoder = BertEncoder(**checkpoint.encoder_config).eval()
+    encoder = build_encoder(checkpoint.encoder_config, checkpoint.vocab_size).eval()
     state = checkpoint.encoder_state
     assert load_matching(encoder, state, "", ["pooler."]).newly_initialized == [
         "pooler.weight",
@@ -171,13 +173,19 @@ def test_pytorch_weights_and_shards_are_read(whole: Path, tmp_path: Path) -> Non
         assert_bit_equal(found.encoder_state, expected.encoder_state)
 
 
+def found_word(folder: Path) -> str:
+    tokenizer = read_huggingface(folder).tokenizer
+    assert tokenizer is not None
+    return tokenizer.token(len(SPECIAL))
+
+
 def test_the_tokenizer_is_found(whole: Path, tmp_path: Path) -> None:
     folder = variant(whole, tmp_path)
-    assert read_huggingface(folder).tokenizer_path is None
-    (folder / "vocab.txt").write_text("[PAD]\n")
-    assert read_huggingface(folder).tokenizer_path == folder / "vocab.txt"
-    (folder / "tokenizer.json").write_text("{}")
-    assert read_huggingface(folder).tokenizer_path == folder / "tokenizer.json"
+    assert read_huggingface(folder).tokenizer is None
+    (folder / "vocab.txt").write_text("\n".join([*SPECIAL, "plain"]))
+    assert found_word(folder) == "plain"
+    WordPieceTokenizer.from_vocabulary([*SPECIAL, "better"]).save(folder)
+    assert found_word(folder) == "better"  # of tokenizer.json
 
 
 @pytest.mark.parametrize(
@@ -330,4 +338,4 @@ def test_a_local_folder_wins_over_the_hub(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "google-bert").mkdir()
     variant(whole, tmp_path / "google-bert" / "bert-base-uncased")
-    assert read_huggingface("google-bert/bert-base-uncased").encoder_config["vocab_size"] == 97
+    assert read_huggingface("google-bert/bert-base-uncased").vocab_size == 97

@@ -11,9 +11,10 @@ from transformers import BertForPreTraining, BertModel
 
 from bertlab.api.batch import pack
 from bertlab.checkpoints.export import export_huggingface
-from bertlab.checkpoints.huggingface import HuggingFaceCheckpoint, read_huggingface
+from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.loading import load_matching
-from bertlab.encoders.bert import BertEncoder
+from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.model.build import build_encoder
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from tests.checkpoints.peers import (
     assert_bit_equal,
@@ -85,7 +86,7 @@ def rxnfp() -> Path:
 
 
 @pytest.fixture(scope="module")
-def reactions(rxnfp: Path) -> HuggingFaceCheckpoint:
+def reactions(rxnfp: Path) -> Pretrained:
     return read_huggingface(rxnfp)
 
 
@@ -93,13 +94,13 @@ def test_a_sentence_encoder_gives_transformers_hidden_states(minilm: Path) -> No
     checkpoint = read_huggingface(minilm)
     assert checkpoint.task_states == {}
     assert checkpoint.unused == []
-    assert checkpoint.tokenizer_path == minilm / "tokenizer.json"
-    encoder = BertEncoder(**checkpoint.encoder_config).eval()
+    encoder = build_encoder(checkpoint.encoder_config, checkpoint.vocab_size).eval()
     full = torch.nn.ModuleDict({"encoder": encoder, "mlm": torch.nn.Linear(384, 384)})
     state = {f"encoder.{name}": tensor for name, tensor in checkpoint.encoder_state.items()}
     report = load_matching(full, state, checkpoint.source, allow_missing=["mlm."])
     assert report.newly_initialized == ["mlm.weight", "mlm.bias"]
-    tokenizer = WordPieceTokenizer.load(checkpoint.tokenizer_path)
+    tokenizer = checkpoint.tokenizer
+    assert tokenizer is not None
     batch = pack(
         [
             tokenizer.build_inputs(tokenizer.encode(text))[0]
@@ -115,9 +116,7 @@ def test_a_sentence_encoder_gives_transformers_hidden_states(minilm: Path) -> No
     torch.testing.assert_close(pooled, expected.pooler_output, **CLOSE)
 
 
-def test_a_reaction_model_gives_transformers_logits(
-    rxnfp: Path, reactions: HuggingFaceCheckpoint
-) -> None:
+def test_a_reaction_model_gives_transformers_logits(rxnfp: Path, reactions: Pretrained) -> None:
     assert set(reactions.task_states) == {"mlm", "nsp"}
     assert reactions.unused == []
     encoder, tasks = built(reactions)
@@ -131,10 +130,9 @@ def test_a_reaction_model_gives_transformers_logits(
     torch.testing.assert_close(pairs, expected.seq_relationship_logits, **CLOSE)
 
 
-def test_masked_tokens_of_real_reactions_come_back(reactions: HuggingFaceCheckpoint) -> None:
+def test_masked_tokens_of_real_reactions_come_back(rxnfp: Path, reactions: Pretrained) -> None:
     encoder, tasks = built(reactions)
-    assert reactions.tokenizer_path is not None
-    tokenizer = WordPieceTokenizer.load(reactions.tokenizer_path, lowercase=False)
+    tokenizer = WordPieceTokenizer.load(rxnfp / "vocab.txt", lowercase=False)
     right = count = 0
     for reaction in REACTIONS:
         pieces = SMILES_TOKEN.findall(reaction)
@@ -155,12 +153,11 @@ def test_masked_tokens_of_real_reactions_come_back(reactions: HuggingFaceCheckpo
 
 
 def test_a_real_checkpoint_survives_the_round_trip(
-    reactions: HuggingFaceCheckpoint, tmp_path: Path
+    rxnfp: Path, reactions: Pretrained, tmp_path: Path
 ) -> None:
-    encoder = BertEncoder(**reactions.encoder_config)
+    encoder = build_encoder(reactions.encoder_config, reactions.vocab_size)
     load_matching(encoder, reactions.encoder_state, reactions.source)
-    assert reactions.tokenizer_path is not None
-    tokenizer = WordPieceTokenizer.load(reactions.tokenizer_path, lowercase=False)
+    tokenizer = WordPieceTokenizer.load(rxnfp / "vocab.txt", lowercase=False)
     export_huggingface(encoder, reactions.task_states, tokenizer, tmp_path / "out")
     back = read_huggingface(tmp_path / "out")
     assert back.encoder_config == reactions.encoder_config

@@ -2,18 +2,18 @@
 
 import gc
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from torch import Tensor
 
-from bertlab.checkpoints import restore as starting_point
-from bertlab.checkpoints.run_checkpoint import RunCheckpoint
-from bertlab.checkpoints.warm_start import WarmStart
+from bertlab.checkpoints import restore
+from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.cli import embed as embed_cli
-from bertlab.cli.fit import COMMANDS
 from bertlab.model.embedding import write_embeddings
+from bertlab.training.session import Session
 from tests.conftest import Command
 
 Reference = weakref.ReferenceType[Tensor]
@@ -24,20 +24,17 @@ def alive(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many of the tensors that were read are left when a command begins its work."""
     read: list[Reference] = []
     left: list[int] = []
-    read_checkpoint = starting_point.read_run_checkpoint
-    read_warm = starting_point.read_warm_start
+    readers = {name: getattr(restore, name) for name in ("read_run_checkpoint", "read_huggingface")}
 
-    def checkpoint(path: Path) -> RunCheckpoint:
-        found = read_checkpoint(path)
-        read.extend(weakref.ref(tensor) for tensor in found.state.values())
-        return found
+    def reading(name: str) -> Callable[..., Pretrained]:
+        def read_and_note(*arguments: Any) -> Pretrained:
+            found: Pretrained = readers[name](*arguments)
+            tensors = [*found.state.values()]
+            tensors += [] if found.head is None else [*found.head.state.values()]
+            read.extend(weakref.ref(tensor) for tensor in tensors)
+            return found
 
-    def warm(source: str, with_optimizer: bool = False) -> WarmStart:
-        found = read_warm(source, with_optimizer)
-        states = [found.encoder_state, *found.task_states.values()]
-        states += [] if found.head is None else [found.head.state]
-        read.extend(weakref.ref(tensor) for state in states for tensor in state.values())
-        return found
+        return read_and_note
 
     def count(_: object = None) -> int:
         gc.collect()
@@ -49,17 +46,15 @@ def alive(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         count()
         return write_embeddings(*arguments)
 
-    monkeypatch.setattr(starting_point, "read_run_checkpoint", checkpoint)
-    monkeypatch.setattr(starting_point, "read_warm_start", warm)
-    monkeypatch.setattr(embed_cli, "read_warm_start", warm)
+    for name in readers:
+        monkeypatch.setattr(restore, name, reading(name))
     monkeypatch.setattr(embed_cli, "write_embeddings", count_and_write)
-    for command in COMMANDS:
-        monkeypatch.setitem(COMMANDS, command, count)
+    monkeypatch.setattr(Session, "run", count)
     return left
 
 
 @pytest.mark.parametrize("command", ["fit", "validate", "predict"])
-def test_a_checkpoint_is_let_go_of(
+def test_a_checkpoint_is_released(
     alive: list[int], tiny_run: Path, bertlab: Command, command: str
 ) -> None:
     text = ["--data.text", "A [MASK]."] if command == "predict" else []
@@ -70,7 +65,7 @@ def test_a_checkpoint_is_let_go_of(
 
 @pytest.mark.parametrize("from_scratch", ["true", "false"])
 @pytest.mark.parametrize("exported", [False, True])
-def test_a_warm_start_is_let_go_of(
+def test_a_warm_start_is_released(
     alive: list[int],
     tiny_config: Path,
     tiny_run: Path,
@@ -91,7 +86,7 @@ def test_a_warm_start_is_let_go_of(
     assert alive == [0]
 
 
-def test_what_embeds_is_let_go_of(
+def test_what_embeds_is_released(
     alive: list[int], tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:
     (tmp_path / "texts.txt").write_text("One text.\n", "utf-8")

@@ -14,7 +14,8 @@ from transformers import (
 from bertlab.api.examples import Labels
 from bertlab.api.task import TaskContext
 from bertlab.checkpoints.loading import LoadReport
-from bertlab.checkpoints.warm_start import apply_warm_start, read_warm_start
+from bertlab.checkpoints.restore import read_pretrained
+from bertlab.checkpoints.warm_start import load_weights
 from bertlab.encoders.bert import BertEncoder
 from bertlab.model.build import build_tasks
 from bertlab.model.module import BertModule
@@ -36,7 +37,7 @@ def started(
     context = TaskContext(encoder, TOKENIZER, labels=labels)
     module = BertModule(encoder, build_tasks({"head": head_config}), context, AdamWConfig())
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
-    return module, apply_warm_start(read_warm_start(str(source)), module), before
+    return module, load_weights(read_pretrained(str(source)), module), before
 
 
 def assert_new(

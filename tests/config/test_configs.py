@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertlab.config.resolve import resolve_arguments
+from bertlab.config.run_config import resolve_arguments
 from bertlab.model.build import build_encoder
 from bertlab.plugins.index import installed
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from bertlab.config.compose import Composition
-from bertlab.config.resolve import resolve_arguments
+from bertlab.config.request import Request
+from bertlab.config.run_config import resolve_arguments
 from bertlab.config.yaml_files import Config
 from bertlab.objectives.masking import MaskingRecipe
 from bertlab.studies.folder import StudyFolder, open_study
@@ -78,7 +78,7 @@ TASKS = {
 
 
 @cache
-def resolved(arguments: tuple[str, ...]) -> tuple[Composition, Config]:
+def resolved(arguments: tuple[str, ...]) -> tuple[Request, Config]:
     return resolve_arguments(arguments)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertlab.config.compose import compose
+from bertlab.config.request import read_request
 from bertlab.config.yaml_files import differences, read_config, split_arguments
 from bertlab.errors import ConfigError
 
@@ -33,7 +33,7 @@ def write(folder: Path, text: str, name: str = "config.yaml") -> str:
 def test_objectives_are_a_list_or_a_mapping(
     tmp_path: Path, text: str, names: list[str], arguments: dict[str, object] | None
 ) -> None:
-    plan = compose(["--config", write(tmp_path, text)])
+    plan = read_request(["--config", write(tmp_path, text)])
     assert plan.objectives == names
     ((_, content),) = plan.files
     assert (content.get("model") or {}).get("objectives") == arguments
@@ -42,18 +42,18 @@ def test_objectives_are_a_list_or_a_mapping(
 def test_later_files_and_arguments_override(tmp_path: Path) -> None:
     first = write(tmp_path, "model: {objectives: {mlm: {rate: 0.2}, nsp: {}}, encoder: bert}")
     second = write(tmp_path, "model: {objectives: {nsp: null}}", "second.yaml")
-    assert compose(["-c", first, f"--config={second}"]).objectives == ["mlm"]
-    assert compose(["-c", first, "--model.objectives.nsp", "null"]).objectives == ["mlm"]
-    plan = compose(["-c", first, "--model.objectives", "[clm: {x: 1}]", "--data.batch_size=4"])
+    assert read_request(["-c", first, f"--config={second}"]).objectives == ["mlm"]
+    assert read_request(["-c", first, "--model.objectives.nsp", "null"]).objectives == ["mlm"]
+    plan = read_request(["-c", first, "--model.objectives", "[clm: {x: 1}]", "--data.batch_size=4"])
     assert plan.objectives == ["clm"]
     assert plan.arguments == ["--model.objectives.clm.x=1", "--data.batch_size=4"]
-    assert compose(["--model.encoder", "elmo", "-c", first]).encoder == "elmo"
-    assert compose(["-c", first, "--model.init_from=runs/a"]).init_from == "runs/a"
+    assert read_request(["--model.encoder", "elmo", "-c", first]).encoder == "elmo"
+    assert read_request(["-c", first, "--model.init_from=runs/a"]).init_from == "runs/a"
 
 
 def test_a_base_config_is_not_changed() -> None:
     base = {"model": {"objectives": {"mlm": {}, "nsp": {}}}}
-    compose([], base=base)
+    read_request([], base=base)
     assert base == {"model": {"objectives": {"mlm": {}, "nsp": {}}}}
 
 
@@ -73,7 +73,7 @@ def test_a_base_config_is_not_changed() -> None:
 def test_a_bad_file_is_named(tmp_path: Path, text: str, words: str) -> None:
     path = write(tmp_path, text)
     with pytest.raises(ConfigError, match=words) as caught:
-        compose(["--config", path])
+        read_request(["--config", path])
     assert path in str(caught.value)
 
 
@@ -110,8 +110,8 @@ def test_differences_name_nested_keys() -> None:
 def test_another_head_or_encoder_does_not_get_the_arguments_of_the_files(tmp_path: Path) -> None:
     path = tmp_path / "task.yaml"
     path.write_text("model: {head: {name: span, threshold: 1}, encoder: {name: a, width: 2}}\n")
-    plan = compose(["--config", str(path), "--model.head", "tagging", "--model.encoder", "b"])
+    plan = read_request(["--config", str(path), "--model.head", "tagging", "--model.encoder", "b"])
     assert (plan.head, plan.encoder) == ("tagging", "b")
     assert plan.files[0][1]["model"] == {"head": {"name": "tagging"}, "encoder": {"name": "b"}}
-    same = compose(["--config", str(path), "--model.head", "span"])
+    same = read_request(["--config", str(path), "--model.head", "span"])
     assert same.files[0][1]["model"]["head"] == {"name": "span", "threshold": 1}

@@ -16,6 +16,7 @@ from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.loading import load_matching
 from bertlab.data.examples.encoded import encode_rows
 from bertlab.encoders.bert import BertEncoder
+from bertlab.model.build import build_encoder
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from tests.checkpoints.peers import SIZES, TOKENIZER, peer
 
@@ -72,7 +73,7 @@ def beside_hugging_face(
     reference = peer(model, **NO_DROPOUT, **config)
     reference.save_pretrained(folder)
     checkpoint = read_huggingface(folder)
-    encoder = BertEncoder(**checkpoint.encoder_config | NO_DROPOUT)
+    encoder = build_encoder(checkpoint.encoder_config | NO_DROPOUT, checkpoint.vocab_size)
     load_matching(encoder, checkpoint.encoder_state, checkpoint.source, ["pooler."])
     head.build(TaskContext(encoder, TOKENIZER, labels=labels_of(head, rows)))
     layer = "qa_outputs" if hasattr(reference, "qa_outputs") else "classifier"

@@ -8,9 +8,9 @@ import yaml
 from hypothesis import strategies as st
 from lightning.pytorch.cli import LightningArgumentParser
 
-from bertlab.config.compose import compose
 from bertlab.config.parse import _hint
-from bertlab.config.resolve import fit_parser
+from bertlab.config.parser import build_parser
+from bertlab.config.request import read_request
 from bertlab.config.types import _members, takes_null
 
 WORDS = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=12)
@@ -57,7 +57,7 @@ class BadValue:
 @cache
 def parser() -> LightningArgumentParser:
     """Return a parser of all keys of a pre-training config."""
-    return fit_parser(compose(["--model.objectives=[mlm,nsp]"]))
+    return build_parser("fit", read_request(["--model.objectives=[mlm,nsp]"]))
 
 
 @cache

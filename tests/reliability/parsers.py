@@ -14,7 +14,7 @@ from bertlab.api.examples import Column
 from bertlab.checkpoints.huggingface_config import encoder_arguments
 from bertlab.checkpoints.huggingface_config import read_config as read_huggingface_config
 from bertlab.checkpoints.tensor_files import read_tensors
-from bertlab.config.compose import compose
+from bertlab.config.request import read_request
 from bertlab.config.yaml_files import read_config
 from bertlab.data.corpus.corpus import Corpus, read_documents
 from bertlab.data.examples.source import read_rows
@@ -102,7 +102,7 @@ def _study(path: Path) -> object:
 
 
 def _config(path: Path) -> object:
-    return compose(["--config", str(path)])
+    return read_request(["--config", str(path)])
 
 
 def _huggingface(path: Path) -> object:

@@ -5,8 +5,8 @@ from lightning.pytorch.callbacks import Timer
 
 from bertlab.api.encoder import Encoder
 from bertlab.api.task import check_tasks
-from bertlab.config.compose import Composition
 from bertlab.config.parser import data_class
+from bertlab.config.request import Request
 from bertlab.config.yaml_files import Config
 from bertlab.errors import ConfigError
 from bertlab.model.build import build_tasks, check_lengths
@@ -25,7 +25,7 @@ def known_encoder(config: Config) -> Encoder | None:
     return None if config["model"].get("init_from") else meta_encoder(config)
 
 
-def check_config(plan: Composition, config: Config, encoder: Encoder | None) -> None:
+def check_config(plan: Request, config: Config, encoder: Encoder | None) -> None:
     """Raise BertlabError for what ``bertlab fit`` would refuse before it reads any data.
 
     Args:

@@ -13,7 +13,7 @@ from typing import Any
 
 from bertlab.api.encoder import Encoder
 from bertlab.config.overrides import to_arguments
-from bertlab.config.resolve import resolve_arguments
+from bertlab.config.run_config import resolve_arguments
 from bertlab.config.yaml_files import Config
 from bertlab.errors import BertlabError, StudyError
 from bertlab.studies.plan.checks import check_config, known_encoder

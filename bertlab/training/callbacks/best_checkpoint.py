@@ -1,44 +1,65 @@
 """Which checkpoint of a fine-tuned run is the best: by which metric, and where that is written."""
 
 import math
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
 
 from bertlab.checkpoints.run_checkpoint import BEST
+from bertlab.data.module import TaskData
 from bertlab.errors import ConfigError, nearest
 from bertlab.files import write_json
 from bertlab.model.module import BertModule, metric_name
 
 
+class BestCheckpoint(ModelCheckpoint):
+    """Lightning's ModelCheckpoint; what ``monitor: auto`` stands for is known at :meth:`setup`.
+
+    That is the metric that the head is judged by, on the first evaluation set; else the loss.
+    """
+
+    @property
+    def state_key(self) -> str:
+        """The parent's, so that checkpoints of it and of this class read each other's state."""
+        return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__, 1)
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Take the metric, and which end of it is better, from the module."""
+        data = getattr(trainer, "datamodule", None)
+        if isinstance(pl_module, BertModule) and isinstance(data, TaskData):
+            self.monitor, mode = choose_monitor(self.monitor, pl_module, data.first_evaluation)
+            self.mode = mode or self.mode
+            self.kth_value = torch.tensor(math.inf if self.mode == "min" else -math.inf)
+        super().setup(trainer, pl_module, stage)
+
+
 def choose_monitor(
-    settings: dict[str, Any], model: BertModule, first_evaluation: str
-) -> dict[str, Any]:
-    """Return the settings of ModelCheckpoint with the metric that ``monitor: auto`` stands for.
+    monitor: str | None, model: BertModule, first_evaluation: str
+) -> tuple[str | None, str | None]:
+    """Return the metric that the best checkpoint is chosen by, and its better end if that is known.
 
     Args:
-        settings: as the config has them.
+        monitor: as the config has it; ``auto`` for the head's metric, or the loss of objectives.
         model: knows the metrics that the run will log.
         first_evaluation: name of the evaluation set that decides.
 
     Raises:
         ConfigError: if the run will not log the metric.
     """
-    monitor, mode = settings["monitor"], settings["mode"]
+    mode = None
     if monitor == "auto":
         monitor, mode = _monitor_of(model, first_evaluation)
     if monitor is not None:
         _check_monitor(monitor, model, "checkpoint.monitor")
-    return {**settings, "monitor": monitor, "mode": mode}
+    return monitor, mode
 
 
-def check_early_stopping(callbacks: Iterable[Callback], model: BertModule) -> None:
+def check_early_stopping(trainer: Trainer, model: BertModule) -> None:
     """Raise ConfigError if a run will not log what it is to be stopped by."""
-    for callback in callbacks:
-        if isinstance(callback, EarlyStopping):
+    for callback in trainer.early_stopping_callbacks:
+        if callback is not None:
             _check_monitor(callback.monitor, model, "trainer.callbacks: EarlyStopping.monitor")
 
 

@@ -47,32 +47,39 @@ class RunRecord(Callback):
     Args:
         directory: of the run.
         config: the resolved config.
-        facts: content of the manifest.
-        tokenizer: of the run.
-        token_counts: ``(vocab_size,)`` int64 of the training text; None of labelled rows.
-        labels: the classes of a head; None if it has none.
         goes_on: the run goes on in its own directory, which has a record.
     """
 
-    def __init__(
+    def __init__(self, directory: Path, config: dict[str, Any], goes_on: bool) -> None:
+        self.directory = directory
+        self.config = config
+        self.goes_on = goes_on
+        self.saved_step = -1  # optimiser step of the last checkpoint
+        self.facts: dict[str, Any] = {}
+        self.tokenizer: WordPieceTokenizer | None = None
+        self.token_counts: Tensor | None = None
+        self.labels: dict[str, Any] | None = None
+        self._random_states: list[dict[str, Any]] = []  # of each process that was
+
+    def describe(
         self,
-        directory: Path,
-        config: dict[str, Any],
         facts: dict[str, Any],
         tokenizer: WordPieceTokenizer,
         token_counts: Tensor | None,
         labels: Labels | None,
-        goes_on: bool,
     ) -> None:
-        self.directory = directory
-        self.config = config
+        """Take what is known when the data has been read, before training starts.
+
+        Args:
+            facts: content of the manifest.
+            tokenizer: of the run.
+            token_counts: ``(vocab_size,)`` of the training text; None of labelled rows.
+            labels: the classes of a head; None if it has none.
+        """
         self.facts = facts
         self.tokenizer = tokenizer
         self.token_counts = token_counts
         self.labels = None if labels is None else labels.to_dict()
-        self.goes_on = goes_on
-        self.saved_step = -1  # optimiser step of the last checkpoint
-        self._random_states: list[dict[str, Any]] = []  # of each process that was
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Write the record when training starts, on the first device only."""
@@ -80,6 +87,7 @@ class RunRecord(Callback):
             return
         if self.goes_on:  # keeps the record of its start
             return
+        assert self.tokenizer is not None, "describe() comes first"
         claim(self.directory, self.facts)
         text = yaml.safe_dump(self.config, sort_keys=False, allow_unicode=True)
         write_text(self.directory / "config.yaml", text)
@@ -90,6 +98,7 @@ class RunRecord(Callback):
     ) -> None:
         """Put the config and the tokenizer into the checkpoint, which then stands alone."""
         assert isinstance(pl_module, BertModule)
+        assert self.tokenizer is not None
         checkpoint[RUN_KEY] = {
             "config": self.config,
             "tokenizer": self.tokenizer.to_json(),

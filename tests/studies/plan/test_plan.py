@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bertlab.config.resolve import resolve_arguments
+from bertlab.config.run_config import resolve_arguments
 from bertlab.errors import ConfigError
 from bertlab.studies.plan.plan import WEIGHTS, make_plan, variant_settings
 from bertlab.studies.plan.study_file import BASE

@@ -15,15 +15,17 @@ import yaml
 
 from bertlab.config.yaml_files import Config, needs_value, read_config, split_arguments, yaml_inline
 from bertlab.errors import ConfigError
+from bertlab.plugins.index import installed
 
 DEFAULT_OBJECTIVES = ("mlm", "nsp")
 
 
 @dataclass
-class Composition:
+class Request:
     """Config files and arguments of one command, normalised.
 
     Attributes:
+        argv: the arguments as they were given, files included.
         files: each config file's path and content, in the order given.
         arguments: command-line arguments that override them.
         encoder: entry-point name of the encoder.
@@ -38,6 +40,7 @@ class Composition:
         run_dir: ``run_dir``, if given anywhere.
     """
 
+    argv: tuple[str, ...] = ()
     files: list[tuple[Path, Config]] = field(default_factory=list)
     arguments: list[str] = field(default_factory=list)
     encoder: str = "bert"
@@ -57,55 +60,68 @@ class Composition:
         name = self.files[-1][0].stem if self.files else "run"
         return name if self.head is None else f"finetune-{name}"
 
+    def packages(self) -> dict[str, str]:
+        """Return the version by name of each package that brings a named plugin."""
+        named = [
+            installed("encoder")[self.encoder],
+            *(installed("objective")[name] for name in self.objectives),
+            *(installed("metric")[name] for name in self.metrics),
+            *([] if self.head is None else [installed("head")[self.head]]),
+        ]
+        return {plugin.package: plugin.version for plugin in named}
 
-def compose(argv: Sequence[str], base: Config | None = None) -> Composition:
+
+def read_request(
+    argv: Sequence[str], base: Config | None = None, base_name: str = "the checkpoint's config"
+) -> Request:
     """Read the config files that ``argv`` names and say which plugins they ask for.
 
     Args:
         argv: arguments after the subcommand.
-        base: a config to start from, for example that of a checkpoint.
+        base: a config to start from, that of a checkpoint or a mapping of Python's.
+        base_name: what messages call it.
     """
-    plan = Composition()
+    request = Request(tuple(argv))
     if base is not None:
-        _add_content(plan, Path("the checkpoint's config"), deepcopy(base))
+        _add_content(request, Path(base_name), deepcopy(base))
     overrides = []
     for key, value, tokens in split_arguments(argv):
         if key in ("--config", "-c"):
             path = Path(needs_value(key, value))
-            _add_content(plan, path, read_config(path))
+            _add_content(request, path, read_config(path))
         else:
             overrides.append((key, value, tokens))
     for key, value, tokens in overrides:
-        _add_argument(plan, key, value, tokens)
-    if plan.head is not None:
-        if plan.objectives_named and plan.objectives:
+        _add_argument(request, key, value, tokens)
+    if request.head is not None:
+        if request.objectives_named and request.objectives:
             raise ConfigError(
-                f"model.head and model.objectives: found {plan.head} and "
-                f"{', '.join(plan.objectives)}, expected one of the two keys"
+                f"model.head and model.objectives: found {request.head} and "
+                f"{', '.join(request.objectives)}, expected one of the two keys"
             )
-        plan.objectives = []
-    for _, content in plan.files:
-        _drop_others(content, "head", plan.head)
-        _drop_others(content, "encoder", plan.encoder)
-        _keep(content, "objectives", plan.objectives)
-        _keep(content, "metrics", plan.metrics)
-    return plan
+        request.objectives = []
+    for _, content in request.files:
+        _drop_others(content, "head", request.head)
+        _drop_others(content, "encoder", request.encoder)
+        _keep(content, "objectives", request.objectives)
+        _keep(content, "metrics", request.metrics)
+    return request
 
 
-def _add_content(plan: Composition, path: Path, content: Config) -> None:
+def _add_content(request: Request, path: Path, content: Config) -> None:
     model = content.get("model") or {}
     if not isinstance(model, dict):
         raise ConfigError(f"{path}: model: found {model!r}, expected a mapping")
-    _name_encoder(plan, _named_plugin(path, model, "encoder"))
-    plan.head = _named_plugin(path, model, "head") or plan.head
+    _name_encoder(request, _named_plugin(path, model, "encoder"))
+    request.head = _named_plugin(path, model, "head") or request.head
     if model.get("objectives") is not None:
-        model["objectives"] = _name_objectives(plan, model["objectives"], f"{path}: ")
+        model["objectives"] = _name_objectives(request, model["objectives"], f"{path}: ")
     if model.get("metrics") is not None:
-        model["metrics"] = _name_metrics(plan, model["metrics"], f"{path}: ")
-    plan.init_from = model.get("init_from", plan.init_from)
-    plan.init_optimizer = model.get("init_optimizer", plan.init_optimizer) is True
-    plan.run_dir = content.get("run_dir", plan.run_dir)
-    plan.files.append((path, content))
+        model["metrics"] = _name_metrics(request, model["metrics"], f"{path}: ")
+    request.init_from = model.get("init_from", request.init_from)
+    request.init_optimizer = model.get("init_optimizer", request.init_optimizer) is True
+    request.run_dir = content.get("run_dir", request.run_dir)
+    request.files.append((path, content))
 
 
 def _named_plugin(path: Path, model: Config, key: str) -> str | None:
@@ -120,51 +136,51 @@ def _named_plugin(path: Path, model: Config, key: str) -> str | None:
     return name
 
 
-def _add_argument(plan: Composition, key: str, value: str | None, tokens: list[str]) -> None:
+def _add_argument(request: Request, key: str, value: str | None, tokens: list[str]) -> None:
     one_objective = key.startswith("--model.objectives.") and key.count(".") == 2
     if key == "--model.objectives" or one_objective:
-        _add_objectives(plan, key if one_objective else None, needs_value(key, value))
+        _add_objectives(request, key if one_objective else None, needs_value(key, value))
     elif key == "--model.metrics":
         given = _parse(needs_value(key, value), "model.metrics", "[NAME, …]")
-        for name, arguments in _name_metrics(plan, given, "").items():
-            plan.arguments += _as_arguments(f"--model.metrics.{name}", arguments)
+        for name, arguments in _name_metrics(request, given, "").items():
+            request.arguments += _as_arguments(f"--model.metrics.{name}", arguments)
     elif key in ("--model.encoder", "--model.encoder.name"):
-        _name_encoder(plan, needs_value(key, value))
+        _name_encoder(request, needs_value(key, value))
     elif key in ("--model.head", "--model.head.name"):
-        plan.head = needs_value(key, value)
+        request.head = needs_value(key, value)
     elif key == "--ckpt_path":
-        plan.ckpt_path = needs_value(key, value)
+        request.ckpt_path = needs_value(key, value)
     else:
         if key == "--model.init_from":
-            plan.init_from = None if value == "null" else value
+            request.init_from = None if value == "null" else value
         elif key == "--model.init_optimizer":
-            plan.init_optimizer = (value or "").lower() == "true"
+            request.init_optimizer = (value or "").lower() == "true"
         elif key == "--run_dir":
-            plan.run_dir = value
-        plan.arguments += tokens
+            request.run_dir = value
+        request.arguments += tokens
 
 
-def _name_encoder(plan: Composition, name: str | None) -> None:
+def _name_encoder(request: Request, name: str | None) -> None:
     if name is not None:
-        plan.encoder, plan.encoder_named = name, True
+        request.encoder, request.encoder_named = name, True
 
 
-def _add_objectives(plan: Composition, one: str | None, value: str) -> None:
+def _add_objectives(request: Request, one: str | None, value: str) -> None:
     """Add all objectives, or the one of the key ``one``, which leaves the others as they are."""
     given = _parse(value, "model.objectives", "[mlm, nsp]")
     if one is not None:
-        plan.objectives_named = True  # the default ones too
+        request.objectives_named = True  # the default ones too
         given = {one.rsplit(".", 1)[1]: given}
-    for name, arguments in _name_objectives(plan, given, "").items():
-        plan.arguments += _as_arguments(f"--model.objectives.{name}", arguments)
+    for name, arguments in _name_objectives(request, given, "").items():
+        request.arguments += _as_arguments(f"--model.objectives.{name}", arguments)
 
 
 def _as_arguments(prefix: str, settings: Config | None) -> list[str]:
     return [f"{prefix}.{key}={yaml_inline(value)}" for key, value in (settings or {}).items()]
 
 
-def _name_metrics(plan: Composition, given: object, where: str) -> Config:
-    """Set the plan's metrics; return their arguments by name."""
+def _name_metrics(request: Request, given: object, where: str) -> Config:
+    """Set the request's metrics; return their arguments by name."""
     entries = given if isinstance(given, list) else [given]
     found: dict[Any, Any] = {}
     for entry in entries:
@@ -175,27 +191,27 @@ def _name_metrics(plan: Composition, given: object, where: str) -> Config:
                 f"{where}model.metrics: found {name!r}: {settings!r}, expected names, or a mapping "
                 "of names to their arguments"
             )
-    plan.metrics = list(found)
+    request.metrics = list(found)
     return {name: settings or {} for name, settings in found.items()}
 
 
-def _name_objectives(plan: Composition, given: object, where: str) -> Config:
-    """Update the plan's objectives; return their arguments by name."""
+def _name_objectives(request: Request, given: object, where: str) -> Config:
+    """Update the request's objectives; return their arguments by name."""
     if isinstance(given, list):
         if not given:
             raise ConfigError(f"{where}model.objectives: found none, expected names: [mlm, nsp]")
-        plan.objectives = []
+        request.objectives = []
         items: list[tuple[object, object]] = []
         for entry in given:
             pairs = list(entry.items()) if isinstance(entry, dict) else [(entry, {})]
             items += pairs
     elif isinstance(given, dict):
-        if not plan.objectives_named and any(each is not None for each in given.values()):
-            plan.objectives = []
+        if not request.objectives_named and any(each is not None for each in given.values()):
+            request.objectives = []
         items = list(given.items())
     else:
         raise ConfigError(f"{where}model.objectives: found {given!r}, expected names: [mlm, nsp]")
-    plan.objectives_named = True
+    request.objectives_named = True
     arguments: Config = {}
     for name, setting in items:
         if not isinstance(name, str) or not isinstance(setting, dict | None):
@@ -204,22 +220,22 @@ def _name_objectives(plan: Composition, given: object, where: str) -> Config:
                 "arguments, as in {mlm: {rate: 0.15}}, or null to take it out"
             )
         if setting is None:
-            plan.objectives = [other for other in plan.objectives if other != name]
-        elif name not in plan.objectives:
-            plan.objectives.append(name)
+            request.objectives = [other for other in request.objectives if other != name]
+        elif name not in request.objectives:
+            request.objectives.append(name)
         arguments[name] = setting
     return arguments
 
 
 def _drop_others(content: Config, key: str, name: str | None) -> None:
-    """Drop the arguments that a file gives to a head or encoder which is not the plan's."""
+    """Drop the arguments that a file gives to a head or encoder which the request does not name."""
     section = (content.get("model") or {}).get(key)
     if isinstance(section, dict) and section.get("name", name) != name:
         content["model"][key] = {"name": name}
 
 
 def _keep(content: Config, key: str, names: list[str]) -> None:
-    """Drop what the plan does not use, and empty arguments, which jsonargparse has no key for."""
+    """Keep the named plugins' arguments that are not empty: jsonargparse has no key for none."""
     model = content.get("model") or {}
     given = model.pop(key, None) or {}
     kept = {name: given[name] for name in names if given.get(name)}

@@ -1,0 +1,80 @@
+"""``Pretrained``: an earlier model as data, whether of a run, a Hugging Face folder or the hub."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from bertlab.api.examples import Labels
+from bertlab.checkpoints.huggingface_layers import HuggingFaceHead
+from bertlab.model.optimizer import OptimizerState
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+
+
+@dataclass
+class Pretrained:
+    """What a checkpoint holds, as plain data and tensors; reading it executes nothing.
+
+    Attributes:
+        source: where it comes from, for messages: a file, a folder or a hub name.
+        encoder_config: entry-point ``name`` of the encoder and its arguments, without
+            ``vocab_size``.
+        vocab_size: rows of its token embedding.
+        state: tensors by the module's names: ``encoder.…`` and ``tasks.NAME.…``, in the file's
+            dtypes. A Hugging Face model may lack ``encoder.pooler.…``.
+        tokenizer: the one it was trained with; None if there is none beside it.
+        labels: classes of a fine-tuned model; None if it has none, or they have no names.
+        head: of a fine-tuned Hugging Face model that bertlab knows; a run's head is in ``state``.
+        unused: names of tensors in a Hugging Face file that stand for nothing here.
+        path: the file of a run's checkpoint; None of a Hugging Face model. So are all below.
+        config: resolved config of the run.
+        global_step: optimiser steps done.
+        token_counts: ``(vocab_size,)`` int64 of the training text, for the baselines; None of a
+            fine-tuning run.
+        optimizer: state of AdamW and its schedule, if it was asked for.
+    """
+
+    source: str
+    encoder_config: dict[str, Any]
+    vocab_size: int
+    state: dict[str, Tensor]
+    tokenizer: WordPieceTokenizer | None
+    labels: Labels | None = None
+    head: HuggingFaceHead | None = None
+    unused: list[str] = field(default_factory=list)
+    path: Path | None = None
+    config: dict[str, Any] | None = None
+    global_step: int = 0
+    token_counts: Tensor | None = None
+    optimizer: OptimizerState | None = None
+
+    @property
+    def encoder_state(self) -> dict[str, Tensor]:
+        """Tensors of the encoder, by name inside it."""
+        return _below(self.state, "encoder.")
+
+    @property
+    def task_states(self) -> dict[str, dict[str, Tensor]]:
+        """Tensors of each task, by the task's name and the name inside it."""
+        names = {key.split(".")[1] for key in self.state if key.startswith("tasks.")}
+        return {name: _below(self.state, f"tasks.{name}.") for name in sorted(names)}
+
+    @property
+    def head_config(self) -> dict[str, Any] | None:
+        """``name`` and arguments of the head of a fine-tuned run; None if there is none."""
+        head: dict[str, Any] | None = None
+        if self.config is not None:
+            head = self.config["model"].get("head")
+        return head
+
+    def release_weights(self) -> None:
+        """Drop the tensors, once a module has them; names, sizes and tokenizer stay."""
+        self.state = {}
+        self.head = None
+
+
+def _below(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {
+        key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)
+    }

@@ -1,0 +1,132 @@
+"""``RunConfig``: what a command was asked for, typed, complete, and as plain data.
+
+A key goes one way: config files and arguments (:mod:`bertlab.config.request`), then one parser of
+the plugins that they name (:mod:`bertlab.config.parser`), then this.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from jsonargparse import Namespace
+from lightning.pytorch.cli import LightningArgumentParser
+
+from bertlab.config.parse import parse_arguments, parse_config
+from bertlab.config.parser import build_parser
+from bertlab.config.request import Request, read_request
+from bertlab.config.seeding import choose_seed
+from bertlab.config.yaml_files import Config
+
+# keys that do not change what a run computes
+_RUN_KEYS = ("run_dir", "seeds", "against_scratch", "keep_predictions")
+_NOT_RECORDED = (*_RUN_KEYS, "ckpt_path", "config", "output", "output_format")
+_FIT_ONLY = ("checkpoint", "max_tokens", "on_nonfinite", "compile", *_RUN_KEYS)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """The config of one command.
+
+    Attributes:
+        command: ``fit``, ``validate``, ``test`` or ``predict``.
+        request: the files and arguments that it comes from; it names the plugins.
+        values: every key with its typed value: ``values.trainer.max_steps``.
+        plain: the same as plain data, with every plugin named and without what does not change the
+            computation. A run records it, checkpoints hold it, a resumption is compared with it.
+        parser: that made it.
+    """
+
+    command: str
+    request: Request
+    values: Namespace
+    plain: Config
+    parser: LightningArgumentParser
+
+    @property
+    def seed(self) -> int:
+        """Seed of the run."""
+        return int(self.plain["seed_everything"])
+
+    def trainer_arguments(self) -> dict[str, Any]:
+        """Return the arguments of Lightning's Trainer; callbacks, loggers and plugins are made."""
+        made: Namespace = self.parser.instantiate_classes(self.values)
+        return dict(made.trainer)
+
+
+def parse_request(
+    request: Request,
+    command: str,
+    encoder_config: Config | None = None,
+    resumed_seed: int | bool | None = None,
+) -> RunConfig:
+    """Return the config of a command.
+
+    Args:
+        request: config files and arguments.
+        command: ``fit``, ``validate``, ``test`` or ``predict``.
+        encoder_config: of given weights, see :func:`bertlab.config.parser.build_parser`.
+        resumed_seed: seed of the run that goes on, if there is one.
+
+    Raises:
+        ConfigError: one line that names the file and key, or the argument.
+        SystemExit: with 0, after printing the help that the arguments ask for.
+    """
+    parser = build_parser(command, request, encoder_config)
+    if "-h" in request.arguments or "--help" in request.arguments:
+        parser.print_help()
+        raise SystemExit(0)
+    values = _parse(parser, request)
+    values.seed_everything = choose_seed(values.seed_everything, resumed_seed)
+    return RunConfig(command, request, values, _plain(parser, values, request), parser)
+
+
+def resolve_arguments(argv: Sequence[str]) -> tuple[Request, Config]:
+    """Return the plugins and the plain config that ``bertlab fit`` with these arguments would run.
+
+    Nothing is run or read but the config files; sizes that ``model.init_from`` brings are not in
+    it, so it is best left out. ``seed_everything`` stays true where no seed is given.
+
+    Raises:
+        ConfigError: as ``bertlab fit`` would.
+    """
+    request = read_request(argv)
+    parser = build_parser("fit", request)
+    return request, _plain(parser, _parse(parser, request), request)
+
+
+def _parse(parser: LightningArgumentParser, request: Request) -> Namespace:
+    """Parse each config file over the one before, then the arguments that override them."""
+    values = None
+    for path, content in request.files:
+        known = {key: value for key, value in content.items() if _belongs(key, parser)}
+        values = parse_config(parser, known, str(path), values)
+    return parse_arguments(parser, request.arguments, values)
+
+
+def _plain(parser: LightningArgumentParser, values: Namespace, request: Request) -> Config:
+    """Return typed values as plain data, with every plugin named."""
+    content: Config = yaml.safe_load(parser.dump(values, skip_unset=False, skip_validation=True))
+    model = content["model"]
+    model["encoder"]["name"] = request.encoder
+    if request.head is None:
+        model["objectives"] = _named(model.get("objectives"), request.objectives)
+    else:
+        model["head"]["name"] = request.head
+    if request.metrics:
+        model["metrics"] = _named(model.get("metrics"), request.metrics)
+    for key in _NOT_RECORDED:
+        content.pop(key, None)
+    return content
+
+
+def _named(given: Config | None, names: Sequence[str]) -> Config:
+    """Return the arguments of each named plugin, in the order of the names."""
+    return {name: (given or {}).get(name) or {} for name in names}
+
+
+def _belongs(key: str, parser: LightningArgumentParser) -> bool:
+    """Whether a config's section is for this command: a fit config also serves validate."""
+    if key in _FIT_ONLY:
+        return any(action.dest.split(".")[0] == key for action in parser._actions)
+    return True

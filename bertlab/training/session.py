@@ -1,0 +1,353 @@
+"""``Session``: trainer, data and module of one command, built from its config, and what it does."""
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, Trainer, seed_everything
+
+from bertlab.api.encoder import Encoder
+from bertlab.api.task import Task, TaskContext, check_tasks
+from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.checkpoints.restore import (
+    choose_tokenizer,
+    read_checkpoint,
+    read_warm_start,
+    restore_module,
+)
+from bertlab.checkpoints.run_directory import (
+    COMPLAINTS,
+    MANIFEST,
+    PREDICTIONS,
+    RESULTS,
+    choose_run_directory,
+    manifest,
+)
+from bertlab.checkpoints.warm_start import warm_start
+from bertlab.config.parser import data_class
+from bertlab.config.request import Request, read_request
+from bertlab.config.run_config import RunConfig, parse_request
+from bertlab.console import print_table
+from bertlab.data.module import TaskData
+from bertlab.errors import CommandError
+from bertlab.files import write_json
+from bertlab.model.build import (
+    build_encoder,
+    build_metrics,
+    build_tasks,
+    check_lengths,
+    compile_layers,
+    compile_losses,
+)
+from bertlab.model.module import BertModule
+from bertlab.model.optimizer import AdamWConfig
+from bertlab.model.schedule import check_schedule, check_schedule_steps, run_timer
+from bertlab.plugins.hooks import run_callbacks
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.training.allocator import keep_freed_memory
+from bertlab.training.callbacks.best_checkpoint import (
+    BestCheckpoint,
+    check_early_stopping,
+    choose_monitor,
+    record_best,
+)
+from bertlab.training.callbacks.run_record import RunRecord, check_same_computation
+from bertlab.training.callbacks.stop_on_signal import StopOnSignal
+from bertlab.training.exit import how_to_resume, naming_losses, train
+from bertlab.training.length import is_endless, steps_for_tokens, training_size
+from bertlab.training.predictions import PredictionWriter, open_sink
+from bertlab.training.results import held_out_results, print_results
+from bertlab.training.trainer import make_trainer, quiet_lightning
+
+
+def open_session(command: str, request: Request) -> "Session":
+    """Build what a command needs.
+
+    Args:
+        command: ``fit``, ``validate``, ``test`` or ``predict``.
+        request: config files and arguments. Without a file, a checkpoint's config is the base.
+
+    Raises:
+        BertlabError: whatever can be wrong with config, plugins, weights or data.
+        SystemExit: with 0, after printing the help that the arguments ask for.
+    """
+    quiet_lightning()
+    keep_freed_memory()
+    helping = "-h" in request.arguments or "--help" in request.arguments
+    if command != "fit" and not (request.ckpt_path or request.init_from or helping):
+        raise CommandError(
+            f"{command}: no weights; expected --ckpt_path with a run or checkpoint, or "
+            "--model.init_from with a Hugging Face model"
+        )
+    checkpoint = read_checkpoint(request, command)
+    warm = read_warm_start(request) if checkpoint is None else None
+    if checkpoint is not None and not request.files:
+        request = read_request(request.argv, base=checkpoint.config)
+    start = warm if checkpoint is None else checkpoint
+    sizes = None
+    if start is not None and request.init_from is not None:  # a config need not repeat the sizes
+        sizes = start.encoder_config
+        request.encoder = request.encoder if request.encoder_named else sizes["name"]
+    resumed = None if checkpoint is None else checkpoint.config
+    seed = None if resumed is None else resumed["seed_everything"]
+    config = parse_request(request, command, sizes, seed)
+    return Session(config, checkpoint, warm)
+
+
+class Session:
+    """One command: its parts are built here; :meth:`run` does what the command says.
+
+    Args:
+        config: of the command.
+        checkpoint: of ``--ckpt_path``: to go on with (``fit``) or to use.
+        warm: of ``model.init_from``, where there is no checkpoint.
+
+    Attributes:
+        directory: of the run that ``fit`` makes or goes on with.
+        data: the DataModule.
+        model: the LightningModule.
+        trainer: Lightning's.
+    """
+
+    def __init__(
+        self, config: RunConfig, checkpoint: Pretrained | None, warm: Pretrained | None
+    ) -> None:
+        self.config = config
+        self.checkpoint = checkpoint
+        self.warm = warm
+        self.fits = config.command == "fit"
+        if self.fits and checkpoint is not None and checkpoint.config is not None:
+            check_same_computation(config.plain, checkpoint.config)
+        seed_everything(config.seed, workers=True, verbose=False)
+        self.directory = self._choose_directory()
+        self.record = RunRecord(self.directory, config.plain, self.directory == self._resumed())
+        self.writer = PredictionWriter()
+        self.data: TaskData = data_class(config.request)(**config.plain["data"], seed=config.seed)
+        tasks = build_tasks(config.plain["model"])
+        self.trainer = self._make_trainer()  # checks its settings before the data is read
+        tokenizer = choose_tokenizer(checkpoint, warm, self.data)
+        self.data.connect(tokenizer, tasks)
+        self.model = self._build(tasks, tokenizer)
+        self.data.encode()
+        if self.fits:
+            self._check_fit()
+            self._describe(tokenizer)
+
+    def run(self) -> int:
+        """Do what the command says; return the exit code."""
+        with naming_losses(self.trainer.world_size, self.directory, self._how_to_go_on):
+            if self.fits:
+                return self._fit()
+            if self.config.command == "predict":
+                self._predict(self.config.values.output, self.config.values.output_format)
+            else:
+                self._score()
+            return 0
+
+    @property
+    def parameters(self) -> int:
+        """Number of trainable parameters, heads included."""
+        return sum(each.numel() for each in self.model.parameters() if each.requires_grad)
+
+    def _choose_directory(self) -> Path:
+        if not self.fits:
+            return Path()
+        return self._resumed() or choose_run_directory(
+            self.config.values.run_dir, self.config.request.run_name
+        )
+
+    def _resumed(self) -> Path | None:
+        """Return the run that goes on in its own directory; None for a new directory."""
+        if self.checkpoint is None or self.checkpoint.path is None or not self.fits:
+            return None
+        run = self.checkpoint.path.parent.parent
+        given = self.config.values.run_dir
+        if given is not None and Path(given).resolve() != run.resolve():
+            return None
+        return run if (run / MANIFEST).is_file() else None
+
+    def _make_trainer(self, max_steps: int | None = None) -> Trainer:
+        settings = self.config.trainer_arguments()
+        if max_steps is not None:
+            settings["max_steps"] = max_steps
+        if not self.fits:
+            return make_trainer(settings, callbacks=[self.writer])
+        own: list[Callback] = [*run_callbacks(self.directory)]
+        place = Path(self.config.values.checkpoint.dirpath or self.directory / "checkpoints")
+        saves = settings["enable_checkpointing"] is not False
+        own.append(StopOnSignal(place / "last.ckpt" if saves else None))
+        if saves:
+            chosen: dict[str, Any] = dict(self.config.values.checkpoint)
+            own.append(BestCheckpoint(**{**chosen, "dirpath": place}))
+        given = settings["callbacks"] or []
+        settings["callbacks"] = [self.record, *given]  # it claims the directory: before all others
+        return make_trainer(settings, self.directory, [*own, self.writer])
+
+    def _build(self, tasks: dict[str, Task], tokenizer: WordPieceTokenizer) -> BertModule:
+        """Return the checkpoint's module, or one with new or taken-over weights."""
+        model = self.config.plain["model"]
+        if self.checkpoint is not None and not self.fits:
+            self._prepare()
+            module = restore_module(
+                self.checkpoint,
+                self.config.plain,
+                tasks,
+                self.data.evaluation_rows(),
+                build_metrics(model),
+            )
+            check_lengths(self.data.max_seq_length, module.encoder)
+        else:  # what can be wrong is checked before data is prepared
+            encoder = build_encoder(model["encoder"], tokenizer.vocab_size)
+            check_lengths(self.data.max_seq_length, encoder)
+            check_tasks(tasks, encoder)
+            optimizer = AdamWConfig(**model["optimizer"])
+            self._prepare()
+            module = BertModule(
+                encoder,
+                tasks,
+                self._context(encoder, tokenizer),
+                optimizer,
+                self.data.evaluation_rows(),
+                build_metrics(model),
+            )
+        if self.warm is not None and not model["from_scratch"]:
+            for line in warm_start(self.warm, module):
+                self._note(line)
+        for start in (self.checkpoint, self.warm):
+            if start is not None:
+                start.release_weights()
+        return module
+
+    def _context(self, encoder: Encoder, tokenizer: WordPieceTokenizer) -> TaskContext:
+        """Return what new tasks are built for; a fit learns its labels from its data."""
+        if self.fits:
+            return TaskContext(encoder, tokenizer, self.data.token_counts, self.data.labels)
+        start = self.warm or self.checkpoint
+        counts = None if self.config.command == "predict" else self.data.token_counts
+        return TaskContext(encoder, tokenizer, counts, None if start is None else start.labels)
+
+    def _prepare(self) -> None:
+        """Read the data, which may take long; predictions bring their own."""
+        if self.config.command != "predict":
+            self.data.prepare(self.config.command)
+
+    def _check_fit(self) -> None:
+        """Find what would stop the run, before its directory is made."""
+        values, model = self.config.values, self.model
+        if values.max_tokens is not None:
+            steps = steps_for_tokens(values.max_tokens, self.trainer, self.data)
+            self.trainer = self._make_trainer(steps)
+        trainer = self.trainer
+        endless = is_endless(trainer.max_steps, trainer.max_epochs)
+        check_schedule(model.optimizer_config, endless, run_timer(trainer) is not None)
+        done = 0 if model.continued is None else model.continued.steps
+        check_schedule_steps(model.optimizer_config, done, trainer.max_steps)
+        self.data.check_division(trainer.world_size, trainer.accumulate_grad_batches)
+        choose_monitor(values.checkpoint.monitor, model, self.data.first_evaluation)
+        check_early_stopping(trainer, model)
+        model.numerical_guard.policy = values.on_nonfinite
+        if values.compile:
+            compile_layers(model.encoder)
+            compile_losses(model.tasks)
+
+    def _describe(self, tokenizer: WordPieceTokenizer) -> None:
+        """Tell the run's record what is known by now."""
+        data = self.data
+        facts = {
+            "seed": self.config.seed,
+            "threads": torch.get_num_threads(),
+            "tokenizer": tokenizer.fingerprint,
+            "parameters": self.parameters,
+            **data.facts(),
+            **training_size(self.trainer, data),
+        }
+        counts = None if data.token_counts is None else torch.from_numpy(data.token_counts)
+        record = manifest(self.config.request.packages(), facts)
+        self.record.describe(record, tokenizer, counts, data.labels)
+
+    def _note(self, line: str) -> None:
+        """Say where weights come from; predictions have the standard output for themselves."""
+        if self.trainer.is_global_zero:
+            predicts = self.config.command == "predict"
+            (sys.stderr if predicts else sys.stdout).write(line + "\n")
+
+    def _fit(self) -> int:
+        """Train, evaluate once more at the end, and print where everything is."""
+        path = None if self.checkpoint is None else str(self.checkpoint.path)
+        if self.trainer.is_global_zero:
+            self._introduce()
+        training = partial(
+            self.trainer.fit, self.model, self.data, ckpt_path=path, weights_only=True
+        )
+        code = train(training, self.trainer, self.directory, self._is_saved)
+        if code == 0:
+            self._finish()
+        return code
+
+    def _introduce(self) -> None:
+        """Print the data report and what is about to run."""
+        for title, rows in self.data.report_tables():
+            print_table(title, rows)
+        sys.stdout.write(
+            f"{self.directory}: {self.parameters:,} parameters, "
+            f"{self.data.sequences_per_step()} sequences a step, seed {self.config.seed}\n"
+        )
+
+    def _is_saved(self) -> bool:
+        """Return whether there is a checkpoint to go on from."""
+        return self.record.saved_step >= 0 or self.checkpoint is not None
+
+    def _finish(self) -> None:
+        """Save and score the last step, if no evaluation fell on it, and print the figures."""
+        trainer, model, step = self.trainer, self.model, self.trainer.global_step
+        resumed_step = None if self.checkpoint is None else self.checkpoint.global_step
+        saved = step in (self.record.saved_step, resumed_step)
+        if not saved and self.config.plain["trainer"]["enable_checkpointing"] is not False:
+            trainer.save_checkpoint(self.directory / "checkpoints" / "last.ckpt")
+        if model.evaluated_step != step:
+            trainer.validate(model, self.data, verbose=False)
+        results = held_out_results(trainer, "val")
+        if self.config.values.keep_predictions:
+            self.data.predict_validation()
+            self._predict(str(self.directory / PREDICTIONS), "jsonl")
+        if not trainer.is_global_zero:
+            return
+        print_results(results, f"{self.directory}: step {step}")
+        if model.head is not None:
+            best = record_best(trainer, model, self.directory)
+            if best is not None:
+                sys.stdout.write(f"{best}\n")
+        self._warn_of_degeneration()
+        if model.complaints:
+            write_json(self.directory / COMPLAINTS, model.complaints)
+        write_json(self.directory / RESULTS, results)  # the last: the run is whole
+
+    def _score(self) -> None:
+        """Score the model on the held-out text, or on the validation or test sets."""
+        validates = self.config.command == "validate"
+        score = self.trainer.validate if validates else self.trainer.test
+        score(self.model, self.data, verbose=False)
+        if self.trainer.is_global_zero:
+            title = "held-out text" if self.model.head is None else f"{self.config.command} rows"
+            print_results(held_out_results(self.trainer, "val" if validates else "test"), title)
+            self._warn_of_degeneration()
+
+    def _predict(self, output: str | None, form: str) -> None:
+        """Print predictions as JSON lines, or write them to a file, while they are made."""
+        sink = open_sink(output, form, self.model.head)
+        with self.writer.into(sink, self.data, self.model.head):
+            self.trainer.predict(self.model, self.data, return_predictions=False)
+
+    def _warn_of_degeneration(self) -> None:
+        for warning in self.model.complaints:
+            sys.stderr.write(f"warning: {warning}\n")
+
+    def _how_to_go_on(self) -> str:
+        """Return what is said to a user whose command lost a process or its disk."""
+        if not self.fits:
+            return ""
+        if not self._is_saved():
+            return " before the first checkpoint"
+        return f"; {how_to_resume(self.directory)}"
