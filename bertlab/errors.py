@@ -243,6 +243,22 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
+# jsonargparse's restricted types would check no call from Python, are Any to mypy, cannot be
+# written as YAML, and word their refusals in three ways: these two check both ways in
+def check_at_least(key: str, found: float | None, least: int, reason: str = "") -> None:
+    """Raise ConfigError if the setting ``key`` is too small; None is fine."""
+    if found is not None and found < least:
+        raise ConfigError(f"{key}: found {found}, expected {least} or more{reason}")
+
+
+def check_share(key: str, found: float, ends: bool = True) -> None:
+    """Raise ConfigError if the setting ``key`` is not between 0 and 1; ``ends``: 0 and 1 are."""
+    inside = 0 <= found <= 1 if ends else 0 < found < 1
+    if not inside:  # or NaN
+        both = "" if ends else ", both excluded"
+        raise ConfigError(f"{key}: found {found}, expected between 0 and 1{both}")
+
+
 def warn(words: str) -> None:
     """Tell the user, on standard error, of something that does not end the command."""
     sys.stderr.write(f"bertlab: warning: {words}\n")

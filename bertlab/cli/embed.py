@@ -18,7 +18,7 @@ from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import read_pretrained
 from bertlab.config.parse import parse_arguments
 from bertlab.data.text_files import STANDARD_INPUT, name_of, read_lines
-from bertlab.errors import CheckpointError, ConfigError, DataError, OutputError
+from bertlab.errors import CheckpointError, ConfigError, DataError, OutputError, check_at_least
 from bertlab.files import explain_failed_write, replacing
 from bertlab.heads.feature_tagging import Combination
 from bertlab.model.build import build_encoder
@@ -85,8 +85,7 @@ def embed_file(
     """
     target = Path(output)
     _check_output(target, text, overwrite)
-    if batch_size < 1:
-        raise ConfigError(f"--batch_size: found {batch_size}, expected 1 or more")
+    check_at_least("--batch_size", batch_size, 1)
     start = read_pretrained(model)
     if start.tokenizer is None:
         raise CheckpointError(f"{model}: has no tokenizer (vocab.txt or tokenizer.json)")

@@ -21,8 +21,8 @@ from bertlab.data.examples.splits import (
 )
 from bertlab.data.inputs import READ_AHEAD, InputRows
 from bertlab.data.loader import StepLoader
-from bertlab.data.module import EVALUATION_SEED, ReportRow, TaskData, check_at_least, check_fraction
-from bertlab.errors import ConfigError, DataError, nearest
+from bertlab.data.module import EVALUATION_SEED, ReportRow, TaskData
+from bertlab.errors import ConfigError, DataError, check_at_least, check_share, nearest
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 
@@ -306,10 +306,10 @@ class LabelledData(TaskData):
         return read
 
     def _check_settings(self) -> None:
-        check_at_least("max_seq_length", self.max_seq_length, 1)
-        check_at_least("batch_size", self.batch_size, 1)
-        check_at_least("num_workers", self.num_workers, 0)
-        check_fraction("validation_fraction", self.validation_fraction)
+        check_at_least("data.max_seq_length", self.max_seq_length, 1)
+        check_at_least("data.batch_size", self.batch_size, 1)
+        check_at_least("data.num_workers", self.num_workers, 0)
+        check_share("data.validation_fraction", self.validation_fraction, ends=False)
         for name in ("format", "input_format"):
             found = getattr(self, name)
             if found not in FORMATS:

@@ -1,7 +1,4 @@
-"""What the command line asks of a DataModule, be it of pre-training or of labelled rows.
-
-Checks of settings that the DataModules share.
-"""
+"""What a run asks of a DataModule, be it of pre-training or of fine-tuning."""
 
 import math
 from abc import abstractmethod
@@ -179,15 +176,3 @@ class TaskData(LightningDataModule):
             and self.trainer.strategy.root_device.type == "cuda",
             generator=torch.Generator(),  # leaves the global one, which dropout draws from, alone
         )
-
-
-def check_at_least(name: str, value: int | None, least: int) -> None:
-    """Raise ConfigError if the setting ``data.NAME`` is too small; None is fine."""
-    if value is not None and value < least:
-        raise ConfigError(f"data.{name}: found {value}, expected {least} or more")
-
-
-def check_fraction(name: str, value: float) -> None:
-    """Raise ConfigError if the setting ``data.NAME`` is not between 0 and 1."""
-    if not 0 < value < 1:
-        raise ConfigError(f"data.{name}: found {value}, expected between 0 and 1, both excluded")

@@ -24,11 +24,11 @@ from bertlab.data.corpus.report import StoreReport
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.inputs import text_batches, text_row
 from bertlab.data.loader import SequenceStream, StepLoader
-from bertlab.data.module import EVALUATION_SEED, ReportRow, TaskData, check_at_least, check_fraction
+from bertlab.data.module import EVALUATION_SEED, ReportRow, TaskData
 from bertlab.data.sampling.formats import SAMPLERS, InputFormat, build_sampler
 from bertlab.data.sampling.report import SamplingReport, report_sampling
 from bertlab.data.sampling.sampler import SequenceSampler, mean_sequence_length, split_documents
-from bertlab.errors import ConfigError, TokenizerError
+from bertlab.errors import ConfigError, TokenizerError, check_at_least, check_share
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 
@@ -289,13 +289,12 @@ class PretrainingData(TaskData):
             raise ConfigError("data.corpus: found an empty name, expected a file or folder")
         if self.batch_size is not None and self.batch_tokens is not None:
             raise ConfigError("data.batch_size and data.batch_tokens: give one of them, not both")
-        check_at_least("num_workers", self.num_workers, 0)
-        check_at_least("max_seq_length", self.max_seq_length, 1)
-        check_at_least("batch_size", self.batch_size, 1)
-        check_at_least("batch_tokens", self.batch_tokens, 1)
-        check_at_least("validation_sequences", self.validation_sequences, 1)
-        check_at_least("prepare_workers", self.prepare_workers, 1)
-        check_fraction("validation_fraction", self.validation_fraction)
-        for name in ("short_sequence_probability", "random_pair_share"):
-            if not 0 <= (found := getattr(self, name)) <= 1:
-                raise ConfigError(f"data.{name}: found {found}, expected between 0 and 1")
+        check_at_least("data.num_workers", self.num_workers, 0)
+        check_at_least("data.max_seq_length", self.max_seq_length, 1)
+        check_at_least("data.batch_size", self.batch_size, 1)
+        check_at_least("data.batch_tokens", self.batch_tokens, 1)
+        check_at_least("data.validation_sequences", self.validation_sequences, 1)
+        check_at_least("data.prepare_workers", self.prepare_workers, 1)
+        check_share("data.validation_fraction", self.validation_fraction, ends=False)
+        check_share("data.short_sequence_probability", self.short_sequence_probability)
+        check_share("data.random_pair_share", self.random_pair_share)

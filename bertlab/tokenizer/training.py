@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from bertlab.errors import ConfigError, TokenizerError
+from bertlab.errors import TokenizerError, check_at_least
 from bertlab.tokenizer.files import SPECIAL_TOKENS
 from bertlab.tokenizer.word_cache import ascii_pieces, delete_control_spaces
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
@@ -46,12 +46,8 @@ def train_wordpiece(
     Warns:
         UserWarning: the text gives less than 90 % of ``vocab_size``.
     """
-    for key, found, least in (
-        ("vocab_size", vocab_size, _MIN_VOCAB_SIZE),
-        ("min_frequency", min_frequency, 1),
-    ):
-        if found < least:
-            raise ConfigError(f"{key}: found {found}, expected at least {least}")
+    check_at_least("vocab_size", vocab_size, _MIN_VOCAB_SIZE)
+    check_at_least("min_frequency", min_frequency, 1)
     pieces = _count_pieces(texts, lowercase)
     if not pieces:
         raise TokenizerError("no words to train a vocabulary on: the text is empty")

@@ -99,11 +99,11 @@ def test_the_tiny_config_itself_is_accepted(tiny_run: Path) -> None:
         ("--trainer.logger wandb", ["trainer.logger", "'wandb'", "'WandbLogger'"]),
         # ranges
         ("--data.batch_size 0", ["data.batch_size: found 0", "1 or more"]),
-        ("--data.max_seq_length 2", ["max_seq_length", "2", "at least 8"]),
+        ("--data.max_seq_length 2", ["max_seq_length", "2", "8 or more"]),
         ("--data.validation_fraction 2", ["data.validation_fraction: found 2", "0 and 1"]),
         ("--data.validation_fraction 0", ["validation_fraction", "0.0", "0 and 1"]),
         ("--data.short_sequence_probability 2", ["data.short_sequence_probability", "0 and 1"]),
-        ("--data.vocab_size 3", ["vocab_size", "3", "at least"]),
+        ("--data.vocab_size 3", ["vocab_size", "3", "32 or more"]),
         ("--model.optimizer.learning_rate -1", ["learning_rate", "-1", "above 0"]),
         ("--model.encoder.hidden_size 33", ["2 heads", "hidden_size 33"]),
         ("--model.objectives.mlm.rate 1.5", ["mlm", "rate", "1.5"]),
@@ -526,7 +526,7 @@ def test_export(
         (
             "prepare",
             "--corpus CORPUS --tokenizer TOKENIZER --output out --workers 0",
-            ["workers", "0", "at least 1"],
+            ["workers", "0", "1 or more"],
         ),
     ],
 )

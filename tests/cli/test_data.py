@@ -23,7 +23,7 @@ def test_a_frequency_of_nought(bertlab: Command, corpus_file: Path, tmp_path: Pa
     code, _, error = bertlab("tokenizer", *options)
     assert (code, error) == (
         2,
-        "bertlab: error E101: min_frequency: found 0, expected at least 1\n",
+        "bertlab: error E101: min_frequency: found 0, expected 1 or more\n",
     )
     assert not (tmp_path / "out").exists()
 
@@ -59,7 +59,7 @@ def test_lengths_are_refused_before_the_work(
     options = ["--corpus", corpus_file, "--tokenizer", tokenizer, "--max_seq_length", 3]
     code, _, error = bertlab("prepare", *options, "--output", tmp_path / "store")
     assert code == 2
-    assert "max_seq_length is 3, expected at least 8" in error
+    assert "max_seq_length: found 3, expected 8 or more" in error
     assert not (tmp_path / "store").exists()
 
 

@@ -382,9 +382,9 @@ def test_training_reads_words_as_bert_does():
 def test_training_refuses_what_cannot_work():
     with pytest.raises(TokenizerError, match="the text is empty"):
         train_wordpiece(["", " \n"], 100)
-    with pytest.raises(ConfigError, match="vocab_size: found 5, expected at least 32"):
+    with pytest.raises(ConfigError, match="vocab_size: found 5, expected 32 or more"):
         train_wordpiece(TEXT, 5)
-    with pytest.raises(ConfigError, match="min_frequency: found 0, expected at least 1"):
+    with pytest.raises(ConfigError, match="min_frequency: found 0, expected 1 or more"):
         train_wordpiece(TEXT, 100, min_frequency=0)
     with pytest.warns(UserWarning, match=r"only \d+ of the 30,000 tokens asked for"):
         train_wordpiece(TEXT, 30_000)

@@ -26,7 +26,7 @@ from bertlab.data.corpus.prepare_worker import EncodedBatch, encode_all
 from bertlab.data.corpus.report import StoreReport, check_store, length_quantiles
 from bertlab.data.corpus.store import FORMAT_VERSION, TokenStore
 from bertlab.data.corpus.store_writer import TokenStoreWriter, check_free
-from bertlab.errors import ConfigError, TokenStoreError
+from bertlab.errors import ConfigError, TokenStoreError, check_at_least
 from bertlab.files import explain_failed_write, new_folder, remove_abandoned, write_json
 from bertlab.tokenizer.training import TRAINING_VERSION, train_wordpiece
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
@@ -60,8 +60,7 @@ def prepare(
         TokenStoreError: the output exists or cannot be written, or a worker died.
     """
     check_free(Path(output))
-    if workers < 1:
-        raise ConfigError(f"workers is {workers}, expected at least 1")
+    check_at_least("workers", workers, 1)
     totals = _Totals()
     batches = _raw_batches(read_raw_documents(corpus))
     with TokenStoreWriter(output, tokenizer, corpus.fingerprint) as writer:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from bertlab.api.batch import IntArray, PackedSequences
 from bertlab.api.rng import CounterRNG
-from bertlab.errors import ConfigError, CorpusError, TokenStoreError
+from bertlab.errors import CorpusError, TokenStoreError, check_at_least, check_share
 
 MIN_SEQUENCE_LENGTH = 8
 
@@ -76,11 +76,8 @@ class Pieces:
 
 def check_max_seq_length(max_seq_length: int) -> None:
     """Raise ConfigError if sequences would have no room for special tokens and text."""
-    if max_seq_length < MIN_SEQUENCE_LENGTH:
-        raise ConfigError(
-            f"data.max_seq_length is {max_seq_length}, expected at least "
-            f"{MIN_SEQUENCE_LENGTH}: room for [CLS], two [SEP] and some text"
-        )
+    room = ": room for [CLS], two [SEP] and some text"
+    check_at_least("data.max_seq_length", max_seq_length, MIN_SEQUENCE_LENGTH, room)
 
 
 class SequenceSampler(ABC):
@@ -120,16 +117,8 @@ class SequenceSampler(ABC):
             CorpusError: the documents are too few or too short for the format.
         """
         check_max_seq_length(max_seq_length)
-        if not 0 <= short_sequence_probability <= 1:
-            raise ConfigError(
-                f"data.short_sequence_probability is {short_sequence_probability}, "
-                "expected a share from 0 to 1 (BERT: 0.1)"
-            )
-        if not 0 <= random_pair_share <= 1:
-            raise ConfigError(
-                f"data.random_pair_share is {random_pair_share}, expected a share from 0 to 1 "
-                "(BERT: 0.5)"
-            )
+        check_share("data.short_sequence_probability", short_sequence_probability)
+        check_share("data.random_pair_share", random_pair_share)
         self.store = store
         self.tokenizer = tokenizer
         self.max_seq_length = max_seq_length
@@ -240,10 +229,7 @@ def split_documents(
         ConfigError: the fraction is not between 0 and 1.
         CorpusError: fewer than 4 documents have text.
     """
-    if not 0 < validation_fraction < 1:
-        raise ConfigError(
-            f"data.validation_fraction is {validation_fraction}, expected a share between 0 and 1"
-        )
+    check_share("data.validation_fraction", validation_fraction, ends=False)
     filled = np.flatnonzero(document_lengths > 0)
     if len(filled) < 4:
         raise CorpusError(

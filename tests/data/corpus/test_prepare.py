@@ -153,7 +153,7 @@ def test_unfit_corpora_are_refused_and_nothing_is_left(tmp_path, text, message, 
 
 
 def test_wrong_arguments(corpus, tmp_path):
-    with pytest.raises(ConfigError, match="workers is 0, expected at least 1"):
+    with pytest.raises(ConfigError, match="workers: found 0, expected 1 or more"):
         prepare(corpus, TOKENIZER, tmp_path / "store", workers=0, progress=False)
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "file").touch()

@@ -277,7 +277,7 @@ def test_the_share_of_random_pairs_is_what_is_asked_for(input_format):
         labels[share] = packed.fields["next_sentence_label"]
         assert labels[share].mean() == pytest.approx(share, abs=0 if share in (0, 1) else 0.02)
     assert (labels[0.2] <= labels[0.5]).all()  # the same draws: more of the same pairs
-    with pytest.raises(ConfigError, match=r"random_pair_share is 1.5, expected a share"):
+    with pytest.raises(ConfigError, match=r"random_pair_share: found 1.5, expected between"):
         sampler_of(input_format, store, random_pair_share=1.5)
 
 
@@ -417,9 +417,11 @@ def test_unfit_corpora_are_refused(input_format, documents):
 
 def test_wrong_settings_are_refused():
     store = realistic_store(5)
-    with pytest.raises(ConfigError, match=r"max_seq_length is 7, expected at least 8"):
+    with pytest.raises(ConfigError, match=r"max_seq_length: found 7, expected 8 or more: room"):
         sampler_of("segment_pairs", store, size=7)
-    with pytest.raises(ConfigError, match=r"short_sequence_probability is 1.5"):
+    with pytest.raises(
+        ConfigError, match=r"short_sequence_probability: found 1.5, expected between 0 and 1"
+    ):
         sampler_of("segment_pairs", store, short=1.5)
     with pytest.raises(ConfigError, match=r"did you mean 'full_sentences'"):
         sampler_of("full_sentence", store)
