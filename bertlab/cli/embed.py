@@ -17,7 +17,7 @@ from bertlab.checkpoints.loading import load_matching
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import read_pretrained
 from bertlab.config.parse import parse_arguments
-from bertlab.data.text_files import STANDARD_INPUT, name_of, read_lines
+from bertlab.data.reading.lines import STANDARD_INPUT, name_of, read_lines
 from bertlab.errors import CheckpointError, ConfigError, DataError, OutputError, check_at_least
 from bertlab.files import explain_failed_write, replacing
 from bertlab.heads.feature_tagging import Combination

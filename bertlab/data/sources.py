@@ -6,7 +6,7 @@ from typing import cast
 
 from bertlab.api.source import DataSource, RawDocument, RawRows
 from bertlab.data.corpus.rows import load_hub_dataset, read_hub_dataset
-from bertlab.data.examples.hub import read_hub
+from bertlab.data.reading.data_sets import read_hub
 from bertlab.errors import CorpusError, DataError
 from bertlab.plugins.index import installed, load_class
 

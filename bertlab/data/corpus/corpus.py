@@ -25,8 +25,9 @@ from typing import Literal
 
 from bertlab.api.source import DataSource, RawDocument
 from bertlab.data.corpus.documents import Document, split_sentences
-from bertlab.data.corpus.formats import READERS, Errors, detect_format, read_lines
+from bertlab.data.corpus.formats import READERS, detect_format
 from bertlab.data.corpus.rows import is_row_file, read_row_file
+from bertlab.data.reading.lines import Errors, read_long_lines
 from bertlab.data.sources import is_source, open_source
 from bertlab.errors import CorpusError, nearest
 from bertlab.plugins.index import installed
@@ -183,7 +184,7 @@ def _read_entry(entry: _File | DataSource, corpus: Corpus) -> Iterator[RawDocume
         if form == "auto":
             form = detect_format(path, corpus.errors, corpus.language)
             logger.info("%s: read as format %s", path, form)
-        yield from READERS[form](path, read_lines(path, corpus.errors))
+        yield from READERS[form](path, read_long_lines(path, corpus.errors))
     else:
         for source, text in read_row_file(entry.path, corpus.text_column, corpus.errors):
             if text and not text.isspace():

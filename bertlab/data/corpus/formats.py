@@ -1,11 +1,9 @@
-"""Text files as documents: lines of (packed) UTF-8 files, the three formats and their detection.
+"""Text files as documents: the three formats and their detection.
 
-Memory does not depend on the size of a file, packed or not: text is decoded in blocks, a line ends
-after ``MAX_LINE`` characters at the latest and a document after about ``MAX_DOCUMENT``.
+Memory does not depend on the size of a file: a document ends after about ``MAX_DOCUMENT``
+characters.
 """
 
-import codecs
-import io
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,94 +13,18 @@ import sentencex
 
 from bertlab.api.source import RawDocument
 from bertlab.data.corpus.documents import SENTENCE_END
-from bertlab.data.text_files import disguise, open_unpacked, read_errors
+from bertlab.data.reading.lines import Errors, read_long_lines
 from bertlab.errors import CorpusError
 
 logger = logging.getLogger(__name__)
 
 Format = Literal["sentences", "document", "wikiextractor"]
-Errors = Literal["strict", "replace"]
-
-BLOCK = 2**20
-"""Bytes decoded at a time."""
-
-MAX_LINE = 2**20
-"""Characters; a longer line is cut at a space and read as several."""
 
 MAX_DOCUMENT = 16 * 2**20
 """Characters; a longer document is read as several (see :func:`read_document`)."""
 
 DETECTION_CHARS = 2**16
 """Characters at the start of a file that :func:`detect_format` looks at."""
-
-
-def read_lines(path: Path, errors: Errors, max_line: int | None = MAX_LINE) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file without their ends (LF, CR LF or CR).
-
-    Args:
-        path: the file; a name that ends in ``.gz`` is unpacked on the fly.
-        errors: ``strict`` or ``replace``, for bytes that are not UTF-8.
-        max_line: characters after which a line is cut (about), None for never.
-
-    Raises:
-        CorpusError: the file cannot be read, its gzip is damaged, or it is not UTF-8.
-    """
-    pending: list[str] = []
-    size = 0
-    for text in _decoded_blocks(path, errors):
-        first, *rest = text.split("\n")
-        pending.append(first)
-        size += len(first)
-        if rest:
-            yield "".join(pending)
-            yield from rest[:-1]
-            pending, size = [rest[-1]], len(rest[-1])
-        if max_line is not None and size > max_line:
-            line = "".join(pending)
-            cut = line.rfind(" ", 1) if " " in line[1:] else len(line)
-            yield line[:cut]
-            pending, size = [line[cut:]], len(line) - cut
-    if size:
-        yield "".join(pending)
-
-
-def _decoded_blocks(path: Path, errors: Errors) -> Iterator[str]:
-    """Yield the text of a file in blocks, line ends translated, byte order mark dropped."""
-    utf8 = codecs.getincrementaldecoder("utf-8")(errors)
-    decoder = io.IncrementalNewlineDecoder(utf8, translate=True)
-    offset = 0
-    with read_errors(str(path), CorpusError), open_unpacked(path) as file:
-        while block := file.read(BLOCK):
-            held = len(utf8.getstate()[0])
-            text = _decode(decoder, block, path, offset - held)
-            yield text.removeprefix("\ufeff") if offset == 0 else text
-            offset += len(block)
-        held = len(utf8.getstate()[0])
-        yield _decode(decoder, b"", path, offset - held, final=True)
-
-
-def _decode(
-    decoder: io.IncrementalNewlineDecoder,
-    block: bytes,
-    path: Path,
-    offset: int,
-    final: bool = False,
-) -> str:
-    try:
-        return decoder.decode(block, final=final)
-    except UnicodeDecodeError as error:
-        byte = error.object[error.start]
-        unpacked = " of the unpacked text" if path.suffix == ".gz" else ""
-        advice = (
-            "convert the file, or go on with U+FFFD in place of such bytes: "
-            "--errors replace, or data.errors: replace"
-        )
-        if offset == 0:
-            advice = disguise(error.object) or advice
-        raise CorpusError(
-            f"{path}: not UTF-8 at byte offset {offset + error.start}{unpacked} "
-            f"(found 0x{byte:02x}: {error.reason}); {advice}"
-        ) from None
 
 
 def detect_format(path: Path, errors: Errors, language: str) -> Format:
@@ -114,12 +36,12 @@ def detect_format(path: Path, errors: Errors, language: str) -> Format:
 
     Args:
         path: the file.
-        errors: as in :func:`read_lines`.
+        errors: as in :func:`bertlab.data.reading.lines.read_long_lines`.
         language: as in :func:`bertlab.data.corpus.documents.split_sentences`.
     """
     lines: list[str] = []
     size = 0
-    for line in read_lines(path, errors):
+    for line in read_long_lines(path, errors):
         lines.append(line.strip())
         size += len(line)
         if size > DETECTION_CHARS:

@@ -1,22 +1,17 @@
-"""Rows with a text column as documents: JSON, JSON lines, CSV, Parquet and hub data sets.
+"""Rows with a text column as documents: JSON, JSON lines, CSV, Parquet and hub data sets."""
 
-CSV, Parquet and the hub are read by ``datasets``, which is imported when first needed (1.4 s).
-JSON is not: the JSON reader of ``datasets`` 5 names no line and knows no way past bad UTF-8.
-"""
-
-import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from bertlab.data.corpus.formats import Errors, read_lines
-from bertlab.errors import BertlabError, CorpusError, nearest
+from bertlab.data.reading.data_sets import HUB_PREFIX, ParquetFile, first_line, load_hub
+from bertlab.data.reading.lines import Errors, read_long_lines
+from bertlab.data.reading.tables import json_values
+from bertlab.errors import CorpusError, DataError, nearest
 
 ROW_SUFFIXES = (".json", ".jsonl", ".csv", ".parquet")
-HUB_PREFIX = "hf:"
 _BATCH = 1000
 
 
@@ -31,20 +26,37 @@ def read_row_file(path: Path, column: str, errors: Errors) -> Iterator[tuple[str
     Args:
         path: the file, see ``ROW_SUFFIXES``, perhaps with ``.gz``.
         column: name of the column that holds the text.
-        errors: as in :func:`bertlab.data.corpus.formats.read_lines`.
+        errors: as in :func:`bertlab.data.reading.lines.read_long_lines`.
 
     Raises:
         CorpusError: damaged file, no such column, or a value that is not a text.
     """
     suffix = Path(path.name.removesuffix(".gz")).suffix
-    if suffix in (".json", ".jsonl"):
-        yield from _read_json(path, column, errors)
-    else:
-        yield from _read_with_datasets(path, suffix.removeprefix("."), column, errors)
+    with _as_corpus_error():
+        if suffix in (".json", ".jsonl"):
+            yield from _read_json(path, column, errors)
+        elif suffix == ".parquet":
+            file = ParquetFile(str(path))
+            if column not in file.columns:
+                raise _no_column(str(path), column, file.columns)
+            yield from _texts(file.batches([column]), str(path), column)
+        else:
+            yield from _read_csv(path, column, errors)
+
+
+@contextmanager
+def _as_corpus_error() -> Iterator[None]:
+    """Re-raise what the readers of labelled examples refuse."""
+    try:
+        yield
+    except DataError as error:
+        raise CorpusError(str(error)) from None
 
 
 def _read_json(path: Path, column: str, errors: Errors) -> Iterator[tuple[str, str]]:
-    for place, row in _json_rows(path, errors):
+    lines = read_long_lines(path, errors, max_line=None)
+    expected = "one object a line, or one array of objects"
+    for place, row in json_values(lines, str(path), expected=expected):
         if not isinstance(row, dict):
             raise CorpusError(
                 f"{place}: found {type(row).__name__}, expected a JSON object with a "
@@ -66,57 +78,28 @@ def _read_json(path: Path, column: str, errors: Errors) -> Iterator[tuple[str, s
         yield place, text
 
 
-def _json_rows(path: Path, errors: Errors) -> Iterator[tuple[str, Any]]:
-    lines = enumerate(read_lines(path, errors, max_line=None), 1)
-    filled = ((number, line) for number, line in lines if line and not line.isspace())
-    first = next(filled, None)
-    if first is None:
-        return
-    if first[1].lstrip().startswith("["):
-        text = "\n".join([first[1], *(line for _, line in lines)])
-        for row, value in enumerate(_parse_json(text, path, first[0]), 1):
-            yield f"{path}: row {row}", value
-        return
-    for number, line in chain([first], filled):
-        yield f"{path}:{number}", _parse_json(line, path, number)
+def _read_csv(path: Path, column: str, errors: Errors) -> Iterator[tuple[str, str]]:
+    """Read CSV by ``datasets``, other than labelled examples.
 
-
-def _parse_json(text: str, path: Path, first_line: int) -> Any:  # noqa: ANN401
-    try:
-        return json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        line, reason = first_line, "nested too deep"
-        if isinstance(error, json.JSONDecodeError):
-            line, reason = first_line + error.lineno - 1, f"{error.msg}, column {error.colno}"
-        raise CorpusError(
-            f"{path}:{line}: malformed JSON ({reason}); "
-            "expected one object a line, or one array of objects"
-        ) from None
-
-
-def _read_with_datasets(
-    path: Path, builder: str, column: str, errors: Errors
-) -> Iterator[tuple[str, str]]:
+    It tells a column of numbers, which is not the text, and takes cells of any size and short rows.
+    """
     import datasets  # noqa: PLC0415
 
-    settings: dict[str, Any] = {}
-    if builder == "csv":
-        settings = {"keep_default_na": False, "encoding_errors": errors}
-        if not any(line.strip() for line in read_lines(path, errors)):
-            return
+    if not any(line.strip() for line in read_long_lines(path, errors)):
+        return
+    settings = {"keep_default_na": False, "encoding_errors": errors}
     try:
         with _quiet_datasets():
             rows = datasets.load_dataset(
-                builder, data_files=str(path), split="train", streaming=True, **settings
+                "csv", data_files=str(path), split="train", streaming=True, **settings
             )
-            yield from _texts(rows, str(path), column)
-    except BertlabError:
+            yield from _texts(rows.iter(_BATCH), str(path), column)
+    except CorpusError:
         raise
     except Exception as error:
-        if builder == "csv":  # pandas does not say where the bad byte is, our own reader does
-            for _ in read_lines(path, errors):
-                pass
-        raise CorpusError(f"{path}: not a readable {builder} file: {_first_line(error)}") from error
+        for _ in read_long_lines(path, errors):  # says where a byte is bad, which pandas does not
+            pass
+        raise CorpusError(f"{path}: not a readable csv file: {first_line(error)}") from error
 
 
 @contextmanager
@@ -140,28 +123,24 @@ def load_hub_dataset(source: str) -> Any:  # noqa: ANN401
     Raises:
         CorpusError: unknown name, configuration or split, or no network.
     """
-    import datasets  # noqa: PLC0415
-
     name, config, split, *rest = [*source.removeprefix(HUB_PREFIX).split(":"), "", ""]
     if not name or any(rest):
         raise CorpusError(f"source {source!r}: expected hf:NAME[:CONFIG][:SPLIT]")
-    try:
-        return datasets.load_dataset(name, config or None, split=split or "train")
-    except Exception as error:
-        raise CorpusError(
-            f"source {source!r}: data set cannot be loaded: {_first_line(error)}; check the name, "
-            "configuration and split, and the network, or give local files"
-        ) from error
+    with _as_corpus_error():
+        return load_hub(name, config, split or "train", f"source {source!r}: data set")
 
 
 def read_hub_dataset(source: str, column: str) -> Iterator[tuple[str, str]]:
     """Yield ``(source, text)`` for each row of a hub data set; arguments and errors as above."""
-    yield from _texts(load_hub_dataset(source).with_format(None), source, column)
+    dataset = load_hub_dataset(source).with_format(None)
+    yield from _texts(dataset.iter(_BATCH), source, column)
 
 
-def _texts(rows: Any, name: str, column: str) -> Iterator[tuple[str, str]]:  # noqa: ANN401
+def _texts(
+    batches: Iterable[Mapping[str, list[Any]]], name: str, column: str
+) -> Iterator[tuple[str, str]]:
     number = 0
-    for batch in rows.iter(batch_size=_BATCH):
+    for batch in batches:
         if column not in batch:
             raise _no_column(name, column, list(batch))
         for value in batch[column]:
@@ -186,7 +165,3 @@ def _no_column(place: str, column: str, columns: list[str]) -> CorpusError:
         f"{place}: no column {column!r}; there are {', '.join(map(repr, columns)) or 'none'}"
         f"{nearest(column, columns)} (set text_column)"
     )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -30,10 +30,10 @@ from bertlab.data.examples.columns import (
     names_columns,
     read_mapping,
 )
-from bertlab.data.examples.conll_squad import read_columns, read_squad
-from bertlab.data.examples.hub import is_saved, read_parquet, read_saved
 from bertlab.data.examples.source_files import FORMATS, detect_format, ending_format, find_file
-from bertlab.data.examples.tables import read_csv, read_json, read_json_lines, read_text, read_tsv
+from bertlab.data.examples.task_files import read_columns, read_squad, read_text
+from bertlab.data.reading.data_sets import is_saved, read_parquet, read_saved
+from bertlab.data.reading.tables import read_csv, read_json, read_json_lines, read_tsv
 from bertlab.data.sources import is_source, open_source
 from bertlab.errors import ConfigError, DataError, EmptyTextError, nearest
 

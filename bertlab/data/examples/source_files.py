@@ -11,7 +11,7 @@ from typing import cast
 
 from bertlab.api.examples import Column
 from bertlab.data.examples.benchmarks import BENCHMARKS, Benchmark
-from bertlab.data.text_files import STANDARD_INPUT, name_of, read_errors, read_lines
+from bertlab.data.reading.lines import STANDARD_INPUT, explain_failed_read, name_of, read_lines
 from bertlab.errors import DataError, nearest
 
 _TABLES = {
@@ -115,7 +115,7 @@ def detect_format(path: str, wanted: Sequence[Column], needs_truth: bool) -> str
         DataError: the name has no such ending, or the file cannot be read.
     """
     if path == STANDARD_INPUT:
-        with read_errors(name_of(path), DataError):
+        with explain_failed_read(name_of(path), DataError):
             ahead = cast("io.BufferedReader", sys.stdin.buffer).peek(1)
         return "jsonl" if ahead.lstrip().startswith(b"{") else "txt"
     form = ending_format(path)

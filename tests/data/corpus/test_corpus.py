@@ -19,7 +19,9 @@ from bertlab.data.corpus.corpus import (
     split_sentences,
 )
 from bertlab.data.corpus.documents import split_paragraphs
-from bertlab.data.corpus.formats import detect_format, read_lines
+from bertlab.data.corpus.formats import detect_format
+from bertlab.data.reading import lines as lines_module
+from bertlab.data.reading.lines import read_long_lines
 from bertlab.errors import CorpusError
 
 SENTENCES = (
@@ -200,8 +202,8 @@ def test_lines_do_not_depend_on_blocks(tmp_path, lines, end, block):
     path = tmp_path / "a.txt"
     path.write_bytes(end.join(lines).encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(corpus_formats, "BLOCK", block)
-        found = list(read_lines(path, "strict"))
+        patch.setattr(lines_module, "BLOCK", block)
+        found = list(read_long_lines(path, "strict"))
     while lines and not lines[-1] and len(found) < len(lines):
         lines = lines[:-1]
     assert found == lines
@@ -215,12 +217,12 @@ def test_invalid_utf8_is_named_with_its_offset(tmp_path, text, at, block, packed
     data = before + b"\xff" + after
     path.write_bytes(gzip.compress(data) if packed else data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(corpus_formats, "BLOCK", block)
+        patch.setattr(lines_module, "BLOCK", block)
         with pytest.raises(
             CorpusError, match=f"a.*: not UTF-8 at byte offset {len(before)}[ \\w]* "
         ):
-            list(read_lines(path, "strict"))
-        replaced = "\n".join(read_lines(path, "replace"))
+            list(read_long_lines(path, "strict"))
+        replaced = "\n".join(read_long_lines(path, "replace"))
     assert "\ufffd" in replaced
 
 
@@ -295,12 +297,14 @@ def test_long_documents_are_parted(tmp_path, monkeypatch, caplog, form):
 
 
 def test_a_line_without_end_is_cut(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus_formats, "BLOCK", 30)
+    monkeypatch.setattr(lines_module, "BLOCK", 30)
     text = "word " * 200
-    lines = list(read_lines(Path(write(tmp_path / "a", text)), "strict", 100))
+    lines = list(read_long_lines(Path(write(tmp_path / "a", text)), "strict", 100))
     assert max(map(len, lines)) <= 130
     assert "".join(lines).split() == text.split()
-    assert max(map(len, read_lines(Path(write(tmp_path / "b", "x" * 999)), "strict", 100))) <= 130
+    assert (
+        max(map(len, read_long_lines(Path(write(tmp_path / "b", "x" * 999)), "strict", 100))) <= 130
+    )
 
 
 def test_folders_and_patterns_are_read_in_sorted_order(tmp_path):
@@ -397,6 +401,7 @@ def test_bad_json(tmp_path):
     assert "a.json:3: malformed JSON" in fails(write(tmp_path / "a.json", '[\n{"text": "x"},\n}'))
     assert "a.jsonl:2: found list" in fails(write(tmp_path / "a.jsonl", good + "[1]"))
     assert "nested too deep" in fails(write(tmp_path / "a.jsonl", "[" * 10**5))
+    assert "a.jsonl:1: malformed JSON" in fails(write(tmp_path / "a.jsonl", "9" * 10**4))
     lone = write(tmp_path / "a.jsonl", '{"text": "a \\ud800 b"}')
     assert "lone surrogate" in fails(lone)
     assert sentences_of(lone, errors="replace") == [["a ? b"]]
@@ -408,7 +413,7 @@ def test_bad_csv_and_parquet(tmp_path):
     assert sentences_of(str(tmp_path / "a.csv"), errors="replace") == [["caf\ufffd"]]
     assert "not a readable csv" in fails(write(tmp_path / "b.csv", 'id,text\n1,"a\n'))
     assert "holds no text" in fails(write(tmp_path / "c.csv", "\n"))
-    assert "not a readable parquet" in fails(write(tmp_path / "a.parquet", "PAR1"))
+    assert "not a readable Parquet" in fails(write(tmp_path / "a.parquet", "PAR1"))
 
 
 def test_hub_data_sets(tmp_path, monkeypatch):

@@ -1,17 +1,20 @@
-"""Rows of Hugging Face data sets, of folders that they were saved to, and of Parquet files.
+"""Data sets by ``datasets``: those of the hub, folders they were saved to, Parquet files.
 
 ``datasets`` is imported when first needed (1.4 s). No code of a data set is ever run.
 """
 
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from bertlab.api.source import RawRows, holds_no_rows
-from bertlab.data.corpus.rows import HUB_PREFIX
+from bertlab.data.reading.lines import open_unpacked
 from bertlab.errors import DataError, nearest
 
+HUB_PREFIX = "hf:"
 _BATCH = 1000
 
 
@@ -23,8 +26,6 @@ def read_hub(location: str, split: str | None) -> RawRows:
     Raises:
         DataError: unknown name, configuration or split, no network, or no rows.
     """
-    import datasets  # noqa: PLC0415
-
     name, _, config = location.removeprefix(HUB_PREFIX).partition(":")
     if name.count("/") == 2 and not config:
         name, _, config = name.rpartition("/")
@@ -32,15 +33,25 @@ def read_hub(location: str, split: str | None) -> RawRows:
         raise DataError(f"{location}: expected hf:OWNER/NAME or hf:OWNER/NAME/CONFIG")
     if split is None:
         raise DataError(f"{location}: which split is not said; give one, for example test")
-    try:
-        dataset = datasets.load_dataset(name, config or None, split=split)
-    except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise DataError(
-            f"{location}: split {split!r} cannot be loaded: {reason}; check the name, "
-            "configuration and split, and the network, or give local files"
-        ) from None
+    dataset = load_hub(name, config, split, f"{location}: split {split!r}")
     return _raw_rows(dataset, f"{location} {split}")
+
+
+def load_hub(name: str, config: str, split: str, called: str) -> Any:  # noqa: ANN401
+    """Load a split (downloaded once) as a memory-mapped ``datasets.Dataset``.
+
+    Raises:
+        DataError: unknown name, configuration or split, or no network; it is named as ``called``.
+    """
+    import datasets  # noqa: PLC0415
+
+    try:
+        return datasets.load_dataset(name, config or None, split=split)
+    except Exception as error:
+        raise DataError(
+            f"{called} cannot be loaded: {first_line(error)}; check the name, configuration and "
+            "split, and the network, or give local files"
+        ) from None
 
 
 def is_saved(folder: Path) -> bool:
@@ -59,8 +70,7 @@ def read_saved(folder: Path, split: str | None) -> RawRows:
     try:
         dataset = datasets.load_from_disk(str(folder))
     except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise DataError(f"{folder}: not a readable saved data set: {reason}") from None
+        raise DataError(f"{folder}: not a readable saved data set: {first_line(error)}") from None
     if isinstance(dataset, datasets.Dataset):
         return _raw_rows(dataset, str(folder))
     if split not in dataset:
@@ -87,22 +97,11 @@ def read_parquet(path: str) -> RawRows:
         DataError: not readable, or no rows.
     """
     import datasets  # noqa: PLC0415
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.parquet as pq  # noqa: PLC0415
 
-    def batches() -> Iterator[Mapping[str, list[Any]]]:
-        try:
-            for batch in file.iter_batches(_BATCH):
-                yield batch.to_pydict()
-        except (pa.ArrowException, OSError) as error:
-            raise _unreadable(path, error) from None
-
-    try:
-        file = pq.ParquetFile(path)
-        features = datasets.Features.from_arrow_schema(file.schema_arrow)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise _unreadable(path, error) from None
-    rows = _rows(batches(), path)
+    file = ParquetFile(path)
+    with file.explain_failed_read():
+        features = datasets.Features.from_arrow_schema(file.file.schema_arrow)
+    rows = _rows(file.batches(), path)
     first = next(rows, None)
     if first is None:
         raise holds_no_rows(path)
@@ -110,8 +109,46 @@ def read_parquet(path: str) -> RawRows:
     return RawRows(path, tuple(first[1]), chain([first], rows), class_names=names)
 
 
-def _unreadable(path: str, error: Exception) -> DataError:
-    return DataError(f"{path}: not a readable Parquet file: {(str(error).splitlines() or [''])[0]}")
+class ParquetFile:
+    """A Parquet file, unpacked if its name ends in ``.gz``.
+
+    Attributes:
+        columns: names of the columns.
+
+    Raises:
+        DataError: here and while batches are read, if it is not readable.
+    """
+
+    def __init__(self, path: str) -> None:
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
+        self.path = path
+        with self.explain_failed_read():
+            packed = path.endswith(".gz")
+            self.file = pq.ParquetFile(open_unpacked(Path(path)) if packed else path)
+        self.columns: list[str] = self.file.schema_arrow.names
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[Mapping[str, list[Any]]]:
+        """Yield the values of 1,000 rows at a time by column; of all columns if None."""
+        with self.explain_failed_read():
+            for batch in self.file.iter_batches(_BATCH, columns=columns):
+                yield batch.to_pydict()
+
+    @contextmanager
+    def explain_failed_read(self) -> Iterator[None]:
+        """Re-raise errors inside the block as DataError."""
+        import pyarrow as pa  # noqa: PLC0415
+
+        try:
+            yield
+        except (pa.ArrowException, OSError, ValueError, EOFError, zlib.error) as error:
+            reason = (str(error).splitlines() or [""])[0]
+            raise DataError(f"{self.path}: not a readable Parquet file: {reason}") from None
+
+
+def first_line(error: Exception) -> str:
+    """Return what an error of ``datasets`` says first; its name if it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _rows(

@@ -1,4 +1,4 @@
-"""Tables as raw rows: TSV, CSV, JSON lines, JSON, and plain lines of text.
+"""Tables as raw rows: TSV, CSV, JSON lines and JSON.
 
 In TSV a tab parts columns and quotes are ordinary characters, as GLUE's files need it. CSV is that
 of RFC 4180: quoted cells may hold commas, quotes and line breaks.
@@ -7,13 +7,12 @@ of RFC 4180: quoted cells may hold commas, quotes and line breaks.
 import csv
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from bertlab.api.examples import Column
 from bertlab.api.source import RawRows, holds_no_rows
-from bertlab.data.text_files import name_of, numbered, read_lines
+from bertlab.data.reading.lines import name_of, numbered, read_lines
 from bertlab.errors import DataError
 
 Cells = Iterator[tuple[int, list[str]]]
@@ -101,23 +100,43 @@ def read_json_lines(path: str) -> RawRows:
         DataError: not readable, empty, or not JSON; the file and line are named.
     """
     name = name_of(path)
-    rows = (
-        (f"{name}:{number}", parse_json(line, name, number, "one object a line"))
-        for number, line in enumerate(read_lines(path), 1)
-        if line and not line.isspace()
-    )
-    return _objects(name, rows)
+    return _objects(name, json_values(read_lines(path), name, arrays=False))
 
 
 def read_json(path: str) -> RawRows:
     """Read one JSON array of objects, or an object a line; errors as above."""
-    lines = list(read_lines(path))
-    start = next((line.lstrip() for line in lines if line.strip()), "")
-    if not start.startswith("["):
-        return read_json_lines(path)
-    found = parse_json("\n".join(lines), path, 1, "one array of objects")
-    rows = ((f"{path}: row {number}", row) for number, row in enumerate(found, 1))
-    return _objects(path, rows)
+    name = name_of(path)
+    return _objects(name, json_values(read_lines(path), name))
+
+
+def json_values(
+    lines: Iterable[str], name: str, arrays: bool = True, expected: str | None = None
+) -> Iterator[tuple[str, Any]]:
+    """Yield JSON values, one a line or those of one array, each behind its place for messages.
+
+    Args:
+        lines: of the file; blank ones are passed over.
+        name: of the file.
+        arrays: a file that begins with ``[`` is one array, and held in memory.
+        expected: what messages say of malformed JSON.
+
+    Raises:
+        DataError: not JSON; the file and line are named.
+    """
+    numbered_lines = enumerate(lines, 1)
+    texts = ((number, line) for number, line in numbered_lines if line and not line.isspace())
+    first = next(texts, None)
+    if first is None:
+        return
+    number, line = first
+    if arrays and line.lstrip().startswith("["):
+        text = "\n".join([line, *(rest for _, rest in numbered_lines)])
+        values = parse_json(text, name, number, expected or "one array of objects")
+        yield from ((f"{name}: row {row}", value) for row, value in enumerate(values, 1))
+        return
+    for number, line in chain([first], texts):
+        value = parse_json(line, name, number, expected or "one object a line")
+        yield f"{name}:{number}", value
 
 
 def parse_json(text: str, name: str, first_line: int, expected: str) -> Any:  # noqa: ANN401
@@ -152,44 +171,3 @@ def _objects(name: str, found: Iterator[tuple[str, Any]]) -> RawRows:
     if first is None:
         raise holds_no_rows(name)
     return RawRows(name, tuple(first[1]), chain([first], rows), rows_vary=True)
-
-
-def read_text(path: str, wanted: Sequence[Column]) -> RawRows:
-    """Read new text without truth: a row a line.
-
-    The line is the text; where the head reads several texts they are parted by tabs, in the head's
-    order; where it reads words these are parted by spaces.
-
-    Raises:
-        DataError: not readable, empty, another number of texts, or the head needs more than texts.
-    """
-    name = name_of(path)
-    needed = [column for column in wanted if column.required and not column.is_truth]
-    columns = tuple(column.name for column in needed)
-    if any(column.kind not in ("text", "texts") for column in needed) or (
-        len(needed) != 1 and any(column.kind != "text" for column in needed)
-    ):
-        raise DataError(
-            f"{name}: plain text cannot hold what is read here ({', '.join(columns)}); "
-            "give JSON lines (.jsonl) with these keys"
-        )
-    lines = numbered(read_lines(path))
-    first = next(lines, None)
-    if first is None:
-        raise holds_no_rows(name)
-
-    def rows() -> Iterator[tuple[str, Mapping[str, Any]]]:
-        for number, line in chain([first], lines):
-            where = f"{name}:{number}"
-            if needed[0].kind == "texts":
-                yield where, {columns[0]: line.split()}
-                continue
-            cells = [line] if len(needed) == 1 else line.split("\t")
-            if len(cells) != len(needed):
-                raise DataError(
-                    f"{where}: found {len(cells)} tab-parted text{'s'[: len(cells) != 1]}, "
-                    f"expected {len(needed)}: {', '.join(columns)}"
-                )
-            yield where, dict(zip(columns, cells, strict=True))
-
-    return RawRows(name, columns, rows())

@@ -1,20 +1,14 @@
-"""Files with a word a line, as CoNLL's shared tasks have them.
-
-Columns are parted by spaces or tabs, an empty line ends a sentence. ``-DOCSTART-`` lines of
-CoNLL-2003 stand between documents and are no sentences. There are no comments: W-NUT's tweets have
-words that are ``#``.
-
-SQuAD's JSON, versions 1.1 and 2.0: articles with paragraphs with questions.
-"""
+"""Files that only labelled examples come in: CoNLL's columns, SQuAD's JSON, plain new text."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from bertlab.api.examples import Column
 from bertlab.api.source import RawRows, holds_no_rows
-from bertlab.data.examples.tables import parse_json
-from bertlab.data.text_files import name_of, read_lines
+from bertlab.data.reading.lines import name_of, numbered, read_lines
+from bertlab.data.reading.tables import parse_json
 from bertlab.errors import DataError
 
 _DOCUMENT_START = "-DOCSTART-"
@@ -23,9 +17,12 @@ _BLANK = " \t\ufeff"  # W-NUT 2017's dev file ends in a byte order mark
 
 
 def read_columns(path: str) -> RawRows:
-    """Read sentences; each column ``"0"``, ``"1"``, … holds a list with a text for each word.
+    """Read a file with a word a line, as CoNLL's shared tasks have them, a sentence a row.
 
-    ``where`` names the first line of a sentence.
+    Columns are parted by spaces or tabs, an empty line ends a sentence. ``-DOCSTART-`` lines of
+    CoNLL-2003 stand between documents and are no sentences. There are no comments: W-NUT's tweets
+    have words that are ``#``. Each column ``"0"``, ``"1"``, … holds a list with a text for each
+    word; ``where`` names the first line of a sentence.
 
     Raises:
         DataError: not readable, no sentences, or a line with another number of columns.
@@ -75,7 +72,7 @@ _TYPES = {str: "a text", list: "a list", dict: "an object", int: "a whole number
 
 
 def read_squad(path: str) -> RawRows:
-    """Read questions in the file's order, with columns as in the ``datasets`` hub.
+    """Read the questions of SQuAD 1.1 or 2.0 in order, with columns as in the ``datasets`` hub.
 
     Columns: ``id``, ``title``, ``context``, ``question`` and, unless the question has no
     ``answers`` key, ``answers`` ``{"text": [...], "answer_start": [...]}``, whose lists are empty
@@ -148,3 +145,44 @@ def _get(parent: dict[str, Any], key: str, kind: type, place: str) -> Any:  # no
 
 def _show(value: object) -> str:
     return f"{type(value).__name__} {str(value)[:40]!r}"
+
+
+def read_text(path: str, wanted: Sequence[Column]) -> RawRows:
+    """Read new text without truth: a row a line.
+
+    The line is the text; where the head reads several texts they are parted by tabs, in the head's
+    order; where it reads words these are parted by spaces.
+
+    Raises:
+        DataError: not readable, empty, another number of texts, or the head needs more than texts.
+    """
+    name = name_of(path)
+    needed = [column for column in wanted if column.required and not column.is_truth]
+    columns = tuple(column.name for column in needed)
+    if any(column.kind not in ("text", "texts") for column in needed) or (
+        len(needed) != 1 and any(column.kind != "text" for column in needed)
+    ):
+        raise DataError(
+            f"{name}: plain text cannot hold what is read here ({', '.join(columns)}); "
+            "give JSON lines (.jsonl) with these keys"
+        )
+    lines = numbered(read_lines(path))
+    first = next(lines, None)
+    if first is None:
+        raise holds_no_rows(name)
+
+    def rows() -> Iterator[tuple[str, Mapping[str, Any]]]:
+        for number, line in chain([first], lines):
+            where = f"{name}:{number}"
+            if needed[0].kind == "texts":
+                yield where, {columns[0]: line.split()}
+                continue
+            cells = [line] if len(needed) == 1 else line.split("\t")
+            if len(cells) != len(needed):
+                raise DataError(
+                    f"{where}: found {len(cells)} tab-parted text{'s'[: len(cells) != 1]}, "
+                    f"expected {len(needed)}: {', '.join(columns)}"
+                )
+            yield where, dict(zip(columns, cells, strict=True))
+
+    return RawRows(name, columns, rows())
