@@ -1,14 +1,23 @@
 """``bertlab fit``, ``validate``, ``test`` and ``predict``."""
 
-from bertlab.config.request import read_request
-from bertlab.training.repeated import find_repetition, fit_repeatedly
+from bertlab.config.request import Request, read_request
 from bertlab.training.session import open_session
 
 
 def main(command: str, argv: list[str]) -> int:
     """Run ``fit``, ``validate``, ``test`` or ``predict``; return the exit code."""
     request = read_request(argv)
-    repetition = find_repetition(argv, request) if command == "fit" else None
-    if repetition is not None:
-        return fit_repeatedly(repetition)
+    if command == "fit" and _may_repeat(request):
+        from bertlab.studies.repeat import find_repetition, fit_repeatedly  # noqa: PLC0415  rare
+
+        repetition = find_repetition(argv, request)
+        if repetition is not None:
+            return fit_repeatedly(repetition)
     return open_session(command, request).run()
+
+
+def _may_repeat(request: Request) -> bool:
+    """Whether an argument or a config file says something of repetitions."""
+    given = {key for _, content in request.files for key in content}
+    given |= {argument.removeprefix("--").partition("=")[0] for argument in request.argv}
+    return not given.isdisjoint(("seeds", "against_scratch"))

@@ -14,12 +14,12 @@ from bertlab.config.overrides import Overrides, as_overrides
 from bertlab.config.yaml_files import Config, differences, read_config
 from bertlab.errors import StudyChangedError, StudyError
 from bertlab.files import explain_failed_write, write_json, write_text
+from bertlab.studies.execute.run_state import PLAN
 from bertlab.studies.plan.plan import Plan, PlannedRun, make_plan
 from bertlab.studies.plan.study_file import BASE, Study, make_study, with_absolute_paths
 from bertlab.studies.report.collect import collect
 
 STUDY_FILE = "study.yaml"
-_PLAN_FILE = "plan.json"
 _PLAN_KEYS = {"seeds": list, "runs": list, "configs": dict}
 _BUDGET = "budget."
 _SHOWN = 12  # lines of changes
@@ -144,7 +144,7 @@ def claim_study(folder: StudyFolder, accept_changes: bool) -> list[str]:
         StudyChangedError: if runs would be left out; says what changed and what can be kept.
     """
     asked = _asked(folder)
-    before = _read_plan(folder.path / _PLAN_FILE)
+    before = _read_plan(folder.path / PLAN)
     changes: list[str] = []
     if before is not None:
         changes = _changes(asked, before)
@@ -154,7 +154,7 @@ def claim_study(folder: StudyFolder, accept_changes: bool) -> list[str]:
             raise StudyChangedError(_explain(folder, changes, begun, lost))
     folder.path.mkdir(parents=True, exist_ok=True)
     keep_content(folder.path, folder.content)
-    write_json(folder.path / _PLAN_FILE, asked)
+    write_json(folder.path / PLAN, asked)
     return changes
 
 

@@ -65,7 +65,7 @@ def main() -> int:
     for name in numbers:
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--seconds", type=float)
-    given = vars(parser.parse_args())
+    given = vars(parser.parse_known_args()[0])
     directory = given["ckpt_path"] or given["run_dir"]
     checkpoint = directory / "checkpoints" / "last.ckpt"
     if given["ckpt_path"]:

@@ -24,9 +24,11 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+from bertlab.checkpoints.run_directory import MANIFEST
 from bertlab.errors import ExecutorError, StudyError
 from bertlab.studies.execute.run_state import (
     LOG_HEAD,
+    STATE_ENTRIES,
     Attempt,
     Outcome,
     State,
@@ -200,7 +202,7 @@ def start(
         arguments = fit_arguments(run, study)
         attempts.append(Attempt(round(time.time(), 3), resumed=is_resumable(run, study)))
         if not attempts[-1].resumed and run.directory(study).exists():
-            shutil.rmtree(run.directory(study))
+            _clear(run.directory(study), study)
         write_attempts(run, study, attempts)
         command = [*program, *arguments]
         process = _start_process(run.log(study), command, environment, working_directory, lock)
@@ -218,7 +220,9 @@ def fit_arguments(run: PlannedRun, study: Path) -> list[str]:
     """
     directory = str(run.directory(study))
     if is_resumable(run, study):
-        return ["--ckpt_path", directory]
+        # of no concern to what is computed, so it is not in the checkpoint's config
+        keeps = [each for each in run.arguments if each.startswith("--keep_predictions=")]
+        return [*keeps, "--ckpt_path", directory]
     weights = ""
     if run.parent is not None:
         before = study / "runs" / run.parent
@@ -258,6 +262,20 @@ def stop_orphan(run: PlannedRun, study: Path, number: int) -> bool:
             os.kill(groups.pop(), signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
             return True
     return False
+
+
+def _clear(directory: Path, study: Path) -> None:
+    """Remove what an attempt without a checkpoint left; nothing of the study or of other runs."""
+    if directory != study:
+        shutil.rmtree(directory)
+        return
+    for path in directory.iterdir():
+        if path.name in STATE_ENTRIES or (path / MANIFEST).is_file():
+            continue
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def _take_lock(path: Path) -> int | None:

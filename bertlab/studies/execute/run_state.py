@@ -20,6 +20,8 @@ from bertlab.errors import StudyError
 from bertlab.files import write_json
 from bertlab.studies.plan.plan import PlannedRun
 
+PLAN = "plan.json"  # what is asked of the study
+STATE_ENTRIES = ("attempts", "locks", "logs", PLAN)  # of a study's directory, besides its runs
 LOG_HEAD = "== "  # of the line with which an attempt begins in a run's log
 _TAIL = 8192  # bytes at the end of a log or CSV file in which its last line is looked for
 

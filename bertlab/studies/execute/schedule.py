@@ -62,8 +62,13 @@ class Summary:
             return 128 + self.stopped_by
         return 1 if self.failed or self.blocked else 0
 
-    def lines(self, study: Path) -> list[str]:
-        """Return what to tell the user: counts, failures, and how to go on."""
+    def lines(self, study: Path, go_on: str | None = None) -> list[str]:
+        """Return what to tell the user: counts, failures, and how to go on.
+
+        Args:
+            study: its directory.
+            go_on: what goes on with it; by default ``bertlab study run``.
+        """
         counts = [f"{len(self.done)} done"]
         for name in ("failed", "blocked", "left"):
             found = getattr(self, name)
@@ -74,7 +79,7 @@ class Summary:
         lines += [f"blocked: {run}: needs {failed}" for run, failed in self.blocked.items()]
         if self.exit_code:
             how = "stopped; go" if self.stopped_by is not None else "mend it and go"
-            lines.append(f"{how} on with: bertlab study run {study}")
+            lines.append(f"{how} on with: {go_on or f'bertlab study run {study}'}")
         return lines
 
 

@@ -35,6 +35,7 @@ class PlannedRun:
             directory that its parent leaves.
         parent: id of the run whose weights it starts from, or None.
         steps: optimiser steps, if the config says how many.
+        place: its directory in that of the study; ``runs/ID`` if None.
     """
 
     id: str
@@ -44,10 +45,11 @@ class PlannedRun:
     arguments: tuple[str, ...]
     parent: str | None = None
     steps: int | None = None
+    place: str | None = None
 
     def directory(self, study: Path) -> Path:
         """Return where ``bertlab fit`` keeps the run."""
-        return study / "runs" / self.id
+        return study / (f"runs/{self.id}" if self.place is None else self.place)
 
     def log(self, study: Path) -> Path:
         """Return where what it prints is kept."""
