@@ -4,26 +4,32 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
+from bertlab.api.head import Head
+from bertlab.api.task import TaskContext
 from bertlab.checkpoints.huggingface_config import config_of
 from bertlab.checkpoints.huggingface_layers import (
+    HEAD_LAYOUTS,
     HuggingFaceHead,
     encoder_names,
     head_config,
     head_names,
 )
+from bertlab.checkpoints.loading import load_matching
+from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.checkpoints.restore import read_pretrained
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import CheckpointError, OutputError
 from bertlab.files import new_folder
-
-if TYPE_CHECKING:
-    from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.heads.classification import ClassifierHead
+from bertlab.model.build import build_encoder, build_tasks
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 # by the exported tasks; the class of transformers that has just these heads
 _ARCHITECTURES = {
@@ -50,10 +56,73 @@ class ExportReport:
     notes: list[str] = field(default_factory=list)
 
 
+def export_model(source: str, output: Path, overwrite: bool = False) -> ExportReport:
+    """Write the encoder, its heads and its tokenizer as a Hugging Face folder.
+
+    A fine-tuned model becomes the class of ``transformers`` with the same layers; where there is
+    none, the encoder is written alone and a note says so.
+
+    Args:
+        source: a run directory, a bertlab checkpoint, a Hugging Face folder or a hub name.
+        output: folder to write.
+        overwrite: replace what is there.
+
+    Raises:
+        CheckpointError: if the source cannot be read, the encoder is not a BERT, or the output is
+            in use.
+    """
+    start = read_pretrained(source)
+    encoder = build_encoder(start.encoder_config, start.vocab_size)
+    if not isinstance(encoder, BertEncoder):
+        raise CheckpointError(
+            f"{source}: the encoder {start.encoder_config['name']!r} is not a BERT; Hugging Face "
+            "has no class for it"
+        )
+    if start.tokenizer is None:
+        raise CheckpointError(f"{source}: has no tokenizer (vocab.txt or tokenizer.json) to export")
+    loaded = load_matching(encoder, start.encoder_state, start.source, ("pooler.",))
+    head, tasks, left = start.head, dict(start.task_states), []
+    if start.head_config is not None:
+        head = _head_of_run(start, start.head_config, encoder, start.tokenizer)
+    if head is not None and start.head_config is not None:
+        state = tasks.pop(start.head_config["name"])
+        left = [f"{name} {_show(state[name])}" for name in state if name not in head.state]
+    report = export_huggingface(encoder, tasks, start.tokenizer, output, overwrite, head)
+    if left:
+        report.notes.append(f"left behind, as transformers has no place for it: {', '.join(left)}")
+    if loaded.newly_initialized and (head is None or head.layout.has_pooler):
+        report.notes.append(f"new random weights: {', '.join(loaded.newly_initialized)}")
+    return report
+
+
+def _show(tensor: Tensor) -> str:
+    """Return the value of a number, the shape of anything larger."""
+    return f"{tensor.item():g}" if tensor.dim() == 0 else str(tuple(tensor.shape))
+
+
+def _head_of_run(
+    start: Pretrained, config: dict[str, Any], encoder: BertEncoder, tokenizer: WordPieceTokenizer
+) -> HuggingFaceHead | None:
+    """Return the head of a fine-tuned run; None if ``transformers`` has no class of its layers."""
+    name = config["name"]
+    head = build_tasks({"head": config})[name]
+    assert isinstance(head, Head)
+    if head.huggingface not in HEAD_LAYOUTS:
+        return None
+    head.build(TaskContext(encoder, tokenizer, labels=start.labels))
+    load_matching(head, start.task_states[name], start.source)
+    names = HEAD_LAYOUTS[head.huggingface].names
+    if {each for each, _ in head.named_parameters()} != set(names):
+        return None
+    state = {each: tensor for each, tensor in head.state_dict().items() if each in names}
+    dropout = head.dropout_prob if isinstance(head, ClassifierHead) else None
+    return HuggingFaceHead(head.huggingface, state, start.labels, dropout)
+
+
 def export_huggingface(
     encoder: BertEncoder,
     task_states: Mapping[str, Mapping[str, Tensor]],
-    tokenizer: "WordPieceTokenizer",
+    tokenizer: WordPieceTokenizer,
     output: Path,
     overwrite: bool = False,
     head: HuggingFaceHead | None = None,

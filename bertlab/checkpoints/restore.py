@@ -4,8 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import torch
 from torchmetrics import Metric
 
+from bertlab.api.encoder import Encoder
 from bertlab.api.examples import Row
 from bertlab.api.task import Task, TaskContext
 from bertlab.checkpoints.huggingface import read_huggingface
@@ -45,6 +47,33 @@ def read_pretrained(source: str, with_optimizer: bool = False) -> Pretrained:
             "no optimiser's state; take the key out"
         )
     return read_huggingface(source)
+
+
+def load_encoder(start: Pretrained) -> tuple[Encoder, WordPieceTokenizer, str]:
+    """Make the encoder of an earlier model, in evaluation mode, on the GPU if there is one.
+
+    Args:
+        start: the model; its tensors are released.
+
+    Returns:
+        The encoder, its tokenizer, and where they come from.
+
+    Raises:
+        CheckpointError: if it has no tokenizer, or one with more ids than the encoder knows.
+    """
+    tokenizer = start.tokenizer
+    if tokenizer is None:
+        raise CheckpointError(f"{start.source}: has no tokenizer (vocab.txt or tokenizer.json)")
+    if tokenizer.vocab_size > start.vocab_size:
+        raise CheckpointError(
+            f"{start.source}: its tokenizer has {tokenizer.vocab_size} ids, but its token "
+            f"embedding only {start.vocab_size} rows"
+        )
+    encoder = build_encoder(start.encoder_config, start.vocab_size)
+    load_matching(encoder, start.encoder_state, start.source, ("pooler.",))
+    start.release_weights()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return encoder.to(device).eval(), tokenizer, start.source
 
 
 def read_checkpoint(request: Request, command: str) -> Pretrained | None:

@@ -2,30 +2,18 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from inspect import signature
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from jsonargparse import ArgumentParser
 
 from bertlab.config.parse import parse_arguments
 from bertlab.console import print_table
-from bertlab.data.corpus.corpus import Corpus, read_documents
-from bertlab.data.corpus.prepare import prepare
-from bertlab.data.corpus.report import StoreReport
-from bertlab.data.corpus.store import TokenStore
-from bertlab.data.sampling.report import report_pretraining
-from bertlab.data.sampling.sampler import check_max_seq_length
-from bertlab.errors import CorpusError, OutputError
-from bertlab.files import (
-    explain_failed_write,
-    explain_vanished_folder,
-    new_folder,
-    write_json,
-)
-from bertlab.tokenizer.training import train_wordpiece
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.errors import OutputError
+
+if TYPE_CHECKING:
+    from bertlab.data.corpus.corpus import Corpus
 
 Format = Literal["auto", "sentences", "document", "wikiextractor"]
 Errors = Literal["strict", "replace"]
@@ -53,7 +41,7 @@ def name_corpus(
     text_column: str = "text",
     errors: Errors = "strict",
     language: str = "en",
-) -> Corpus:
+) -> "Corpus":
     """The corpus, and how to read it.
 
     Args:
@@ -63,12 +51,14 @@ def name_corpus(
         errors: what to do about bytes that are not UTF-8.
         language: for sentence splitting.
     """
+    from bertlab.data.corpus.corpus import Corpus  # noqa: PLC0415  torch, not for --help
+
     sources = [corpus] if isinstance(corpus, str) else corpus
     return Corpus(sources, corpus_format, text_column, errors, language)
 
 
 def make_tokenizer(
-    source: Corpus,
+    source: "Corpus",
     output: str,
     vocab_size: int = 30_000,
     lowercase: bool = True,
@@ -83,6 +73,9 @@ def make_tokenizer(
         lowercase: uncased: lower-case the text and strip its accents.
         min_frequency: pieces must be seen so often to be merged.
     """
+    from bertlab.data.corpus.corpus import read_documents  # noqa: PLC0415  torch, not for --help
+    from bertlab.tokenizer.training import save_new, train_wordpiece  # noqa: PLC0415
+
     folder = Path(output)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise OutputError(f"--output: {folder} exists and is not an empty folder")
@@ -90,14 +83,12 @@ def make_tokenizer(
     tokenizer = train_wordpiece(
         texts, vocab_size, lowercase, min_frequency, show_progress=sys.stderr.isatty()
     )
-    failure = f"{folder}: cannot be written"
-    with explain_failed_write(failure, "; nothing is left"), new_folder(folder) as partial:
-        tokenizer.save(partial)
+    save_new(tokenizer, folder)
     sys.stdout.write(f"{folder}: {tokenizer.vocab_size} word pieces\n")
 
 
 def make_store(
-    source: Corpus, tokenizer: str, output: str, workers: int = 1, max_seq_length: int = 128
+    source: "Corpus", tokenizer: str, output: str, workers: int = 1, max_seq_length: int = 128
 ) -> None:
     """Tokenise a corpus into a token store and print the data report.
 
@@ -109,33 +100,16 @@ def make_store(
         workers: processes that split sentences and tokenise.
         max_seq_length: for the report only: how BERT's sampling and masking would come out.
     """
+    from bertlab.data.corpus.prepare import open_prepared_before, prepare  # noqa: PLC0415  torch
+    from bertlab.data.sampling.report import report_store  # noqa: PLC0415
+    from bertlab.data.sampling.sampler import check_max_seq_length  # noqa: PLC0415
+    from bertlab.tokenizer.wordpiece import WordPieceTokenizer  # noqa: PLC0415
+
     check_max_seq_length(max_seq_length)
     loaded, folder = WordPieceTokenizer.load(Path(tokenizer)), Path(output)
-    store = _made_before(folder, source, loaded) or prepare(source, loaded, folder, workers)
-    with explain_vanished_folder(folder):
-        rows = _report(store, max_seq_length)
-    print_table(output, rows)
-
-
-def _report(store: TokenStore, max_seq_length: int) -> list[tuple[str, str]]:
-    """Return the data report; write what BERT's sampling makes of the store beside it."""
-    report = StoreReport.from_json((store.path / "report.json").read_text("utf-8"))
-    rows = report.rows()
-    try:
-        sampling = report_pretraining(store, max_seq_length)
-    except CorpusError as error:  # the store is good for other input formats
-        return [*rows, ("BERT's sampling", f"not possible: {error}")]
-    write_json(store.path / "sampling.json", asdict(sampling))
-    return [*rows, *sampling.rows()]
-
-
-def _made_before(folder: Path, source: Corpus, tokenizer: WordPieceTokenizer) -> TokenStore | None:
-    """Return the store that is there, if it is of this text and tokenizer."""
-    if not (folder / "store.json").is_file():
-        return None
-    store = TokenStore.open(folder)
-    there = store.metadata.corpus_fingerprint, store.metadata.tokenizer_fingerprint
-    if there != (source.fingerprint, tokenizer.fingerprint):
-        return None
-    sys.stdout.write(f"{folder}: holds this text already\n")
-    return store
+    store = open_prepared_before(source, loaded, folder)
+    if store is None:
+        store = prepare(source, loaded, folder, workers)
+    else:
+        sys.stdout.write(f"{folder}: holds this text already\n")
+    print_table(output, report_store(store, max_seq_length))

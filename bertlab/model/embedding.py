@@ -1,22 +1,30 @@
-"""Hidden states of a fixed encoder as features (paper sec. 5.3), written text by text."""
+"""Hidden states of a fixed encoder as features (paper sec. 5.3), and files of them."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import IO, Literal
 
 import numpy as np
 import torch
+from rich.console import Console
+from rich.progress import track
 from torch import Tensor
 
+from bertlab import __version__
 from bertlab.api.batch import IntArray, PackedBatch, pack
 from bertlab.api.encoder import Encoder
-from bertlab.errors import CheckpointError
+from bertlab.data.reading.lines import STANDARD_INPUT, name_of, read_lines
+from bertlab.errors import CheckpointError, ConfigError, DataError, OutputError
+from bertlab.files import explain_failed_write, replacing
 from bertlab.heads.feature_tagging import Combination, combine_layers
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 Pool = Literal["none", "cls", "mean"]
 Precision = Literal["float32", "float16"]
+SUFFIX = ".safetensors"
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,157 @@ class FeatureChoice:
     layers: Sequence[int]
     combine: Combination
     pool: Pool
+
+
+@dataclass(frozen=True)
+class EmbeddingReport:
+    """What :func:`embed_file` wrote; as a text, the lines to print.
+
+    Attributes:
+        texts: number of texts.
+        tokens: number of tokens, special tokens included.
+        shape: of ``embeddings``.
+        precision: of ``embeddings``.
+        cut: texts that were cut.
+        limit: longest sequence in tokens.
+        empty: texts without a word.
+    """
+
+    texts: int
+    tokens: int
+    shape: tuple[int, int]
+    precision: Precision
+    cut: int
+    limit: int
+    empty: int
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.texts} texts, {self.tokens} tokens, embeddings {self.shape} {self.precision}"
+        ]
+        if self.cut:
+            lines.append(f"note: {self.cut} texts were cut to {self.limit} tokens")
+        if self.empty:
+            lines.append(f"note: {self.empty} lines have no word and became [CLS] [SEP]")
+        return "\n".join(lines)
+
+
+def check_output(target: Path, text: str, overwrite: bool) -> None:
+    """Refuse a file that cannot be written or would be lost.
+
+    Args:
+        target: file to write.
+        text: file that is embedded.
+        overwrite: ``target`` may be there.
+
+    Raises:
+        OutputError: says what is in the way.
+    """
+    if target.suffix != SUFFIX:
+        raise OutputError(f"output: found {str(target)!r}, expected a name that ends in {SUFFIX}")
+    if target.is_dir():
+        raise OutputError(f"output: {target} is a folder, expected a file to write")
+    if target.exists() and text != STANDARD_INPUT and target.resolve() == Path(text).resolve():
+        raise OutputError(f"output: {target} is the text file itself")
+    if target.exists() and not overwrite:
+        raise OutputError(
+            f"output: {target} exists; choose another name, or replace it by --overwrite true"
+        )
+
+
+def embed_file(
+    encoder: Encoder,
+    tokenizer: WordPieceTokenizer,
+    source: str,
+    text: str,
+    output: Path,
+    choice: FeatureChoice,
+    precision: Precision = "float32",
+    batch_size: int = 32,
+    max_seq_length: int | None = None,
+    truncate: bool = False,
+) -> EmbeddingReport:
+    """Write the features of each line of a text file, in the order of the lines.
+
+    All ids are held in memory (8 bytes a token), of the vectors one batch.
+
+    Args:
+        encoder: in evaluation mode.
+        tokenizer: of the encoder.
+        source: where they come from, for the file's header.
+        text: file with one text a line; ``-`` is standard input.
+        output: file to write; see :func:`write_embeddings`.
+        choice: which features.
+        precision: of the vectors in the file.
+        batch_size: texts encoded at a time.
+        max_seq_length: longest text in tokens, with [CLS] and [SEP]; the encoder's maximum if None.
+        truncate: cut longer texts at their end; else they are an error.
+
+    Raises:
+        ConfigError: the encoder has no such layer, or ``max_seq_length`` is out of range.
+        DataError: the text cannot be read, is empty, or a line is too long.
+        OutputError: the file cannot be written.
+    """
+    device = encoder.token_embedding.weight.device
+    limit = _limit(max_seq_length, encoder)
+    bare = tokenizer.build_inputs([])[0]
+    embed(encoder, pack([bare]).to(device), choice)  # refuses wrong layers before reading on
+    sequences, cut = _encode_lines(text, tokenizer, limit, truncate)
+    tokens = sum(map(len, sequences))
+    metadata = {
+        "model": source,
+        "layers": json.dumps(list(choice.layers)),
+        "combine": choice.combine,
+        "pool": choice.pool,
+        "texts": str(len(sequences)),
+        "tokens": str(tokens),
+        "truncated": str(cut),
+        "max_seq_length": str(limit),
+        "tokenizer_sha256": tokenizer.fingerprint,
+        "bertlab": __version__,
+    }
+    with explain_failed_write(f"output: {output.parent} cannot be made"):
+        output.parent.mkdir(parents=True, exist_ok=True)
+    batches = batches_by_length([len(sequence) for sequence in sequences], batch_size)
+    console = Console(stderr=True)
+    shown = track(
+        batches, "embedding", console=console, transient=True, disable=not console.is_terminal
+    )
+    with explain_failed_write(f"output: {output} cannot be written"), replacing(output) as file:
+        shape = write_embeddings(file, encoder, sequences, choice, shown, precision, metadata)
+    empty = sum(sequence == bare for sequence in sequences)
+    return EmbeddingReport(len(sequences), tokens, shape, precision, cut, limit, empty)
+
+
+def _limit(given: int | None, encoder: Encoder) -> int:
+    """Return the longest sequence in tokens."""
+    longest = encoder.max_position_embeddings
+    if given is not None and not 3 <= given <= longest:
+        raise ConfigError(
+            f"--max_seq_length: found {given}, expected 3 to {longest}, the model's maximum"
+        )
+    return longest if given is None else given
+
+
+def _encode_lines(
+    text: str, tokenizer: WordPieceTokenizer, limit: int, truncate: bool
+) -> tuple[list[list[int]], int]:
+    """Return the ids of each line, special tokens included, and how many lines were cut."""
+    sequences: list[list[int]] = []
+    cut = 0
+    for number, line in enumerate(read_lines(text), 1):
+        ids = tokenizer.encode(line)
+        if len(ids) > limit - 2:
+            if not truncate:
+                raise DataError(
+                    f"{name_of(text)}:{number}: {len(ids) + 2} tokens with [CLS] and [SEP], "
+                    f"expected at most {limit}; split the text, or cut all such by --truncate true"
+                )
+            cut += 1
+        sequences.append(tokenizer.build_inputs(ids[: limit - 2])[0])
+    if not sequences:
+        raise DataError(f"{name_of(text)}: is empty, expected one text a line")
+    return sequences, cut
 
 
 def embed(encoder: Encoder, batch: PackedBatch, choice: FeatureChoice) -> list[Tensor]:

@@ -3,10 +3,12 @@
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from bertlab.errors import TokenizerError, check_at_least
+from bertlab.files import explain_failed_write, new_folder
 from bertlab.tokenizer.files import SPECIAL_TOKENS
 from bertlab.tokenizer.word_cache import ascii_pieces, delete_control_spaces
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
@@ -76,6 +78,17 @@ def train_wordpiece(
             stacklevel=2,
         )
     return WordPieceTokenizer.from_vocabulary(sorted(ids, key=ids.__getitem__), lowercase)
+
+
+def save_new(tokenizer: WordPieceTokenizer, folder: Path) -> None:
+    """Write the folder of a tokenizer, whole or not at all.
+
+    Raises:
+        OutputError: it cannot be written, or holds files.
+    """
+    failure = f"{folder}: cannot be written"
+    with explain_failed_write(failure, "; nothing is left"), new_folder(folder) as partial:
+        tokenizer.save(partial)
 
 
 def _count_pieces(texts: Iterable[str], lowercase: bool) -> Counter[str]:

@@ -23,10 +23,10 @@ from bertlab.api.batch import PackedBatch
 from bertlab.api.examples import Labels
 from bertlab.api.head import Head
 from bertlab.api.task import TaskContext
+from bertlab.checkpoints.export import export_model
 from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.restore import read_pretrained
 from bertlab.checkpoints.run_checkpoint import RUN_KEY, read_run_checkpoint
-from bertlab.cli.export import export
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import CheckpointError
 from bertlab.model.build import build_tasks
@@ -40,6 +40,7 @@ from tests.checkpoints.peers import (
     randomized,
     unpadded,
 )
+from tests.conftest import Command
 
 POLARITY = Labels(("bad", "good", "so so"), (5, 9, 2))
 TAGS = Labels(("O", "B-PER", "I-PER"), (70, 9, 2))
@@ -103,7 +104,7 @@ def test_transformers_gives_equal_logits_and_the_way_back_is_bit_equal(
     tmp_path: Path, head_config: dict[str, Any], labels: Labels | None, auto_class: Any
 ) -> None:
     encoder, head = write_run(tmp_path / "run.ckpt", head_config, labels)
-    export(str(tmp_path / "run.ckpt"), tmp_path / "out", overwrite=False)
+    export_model(str(tmp_path / "run.ckpt"), tmp_path / "out", overwrite=False)
     model = loaded(auto_class, tmp_path / "out")
     assert type(model).__name__ == head.huggingface
 
@@ -139,7 +140,7 @@ def test_transformers_gives_equal_logits_and_the_way_back_is_bit_equal(
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_tagger_has_equal_logits_in_either_direction(tmp_path: Path, causal: bool) -> None:
     encoder, head = write_run(tmp_path / "run.ckpt", {"name": "tagging"}, TAGS, causal=causal)
-    export(str(tmp_path / "run.ckpt"), tmp_path / "out", overwrite=False)
+    export_model(str(tmp_path / "run.ckpt"), tmp_path / "out", overwrite=False)
     model = loaded(AutoModelForTokenClassification, tmp_path / "out")
     batch = batch_of([7, 48, 1])
     with torch.no_grad():
@@ -156,7 +157,7 @@ def test_a_pooled_head_on_a_left_to_right_encoder_is_not_written(
 ) -> None:
     write_run(tmp_path / "run.ckpt", head_config, labels, causal=True)
     with pytest.raises(CheckpointError, match=r"pools the first token.* would differ"):
-        export(str(tmp_path / "run.ckpt"), tmp_path / "out", overwrite=False)
+        export_model(str(tmp_path / "run.ckpt"), tmp_path / "out", overwrite=False)
     assert not (tmp_path / "out").exists()
 
 
@@ -171,7 +172,7 @@ def test_transformers_knows_the_kind_of_problem(
     tmp_path: Path, head_config: dict[str, Any], labels: Labels | None, kind: str
 ) -> None:
     write_run(tmp_path / "run.ckpt", head_config, labels)
-    export(str(tmp_path / "run.ckpt"), tmp_path / "out", overwrite=False)
+    export_model(str(tmp_path / "run.ckpt"), tmp_path / "out", overwrite=False)
     model = loaded(AutoModelForSequenceClassification, tmp_path / "out")
     assert model.config.problem_type == kind
     assert model.config.num_labels == (1 if labels is None else 3)
@@ -190,7 +191,7 @@ def test_the_heads_dropout_goes_along(
     used: float,
 ) -> None:
     write_run(tmp_path / "run.ckpt", {**head_config, "dropout": given}, labels)
-    export(str(tmp_path / "run.ckpt"), tmp_path / "out", overwrite=False)
+    export_model(str(tmp_path / "run.ckpt"), tmp_path / "out", overwrite=False)
     model = loaded(auto_class, tmp_path / "out")
     assert (model.config.classifier_dropout, model.dropout.p) == (given, used)
     back = read_pretrained(str(tmp_path / "out"))
@@ -207,28 +208,26 @@ def test_a_dropout_that_cannot_be_is_refused(tmp_path: Path, dropout: object) ->
         read_huggingface(tmp_path)
 
 
-def test_the_null_threshold_stays_behind_and_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_null_threshold_stays_behind_and_is_named(tmp_path: Path) -> None:
     path = tmp_path / "run.ckpt"
     write_run(path, {"name": "span", "unanswerable": True}, None)
     content = torch.load(path, weights_only=True)
     content["state_dict"]["tasks.span.null_threshold"] = torch.tensor(-1.5)
     torch.save(content, path)
-    export(str(path), tmp_path / "out", overwrite=False)
-    assert "null_threshold -1.5" in capsys.readouterr().out
+    report = export_model(str(path), tmp_path / "out", overwrite=False)
+    assert "null_threshold -1.5" in "".join(report.notes)
     with safe_open(tmp_path / "out" / "model.safetensors", "pt") as file:
         ours = [name for name in file.keys() if not name.startswith("bert.")]  # noqa: SIM118
     assert ours == ["qa_outputs.bias", "qa_outputs.weight"]
 
 
 def test_a_head_that_transformers_lacks_leaves_the_encoder_and_a_note(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bertlab: Command, tmp_path: Path
 ) -> None:
     config = {"name": "feature_tagging", "hidden_size": 8}
     write_run(tmp_path / "run.ckpt", config, TAGS)
-    export(str(tmp_path / "run.ckpt"), tmp_path / "out", overwrite=False)
-    printed = capsys.readouterr().out
+    code, printed, _ = bertlab("export", tmp_path / "run.ckpt", tmp_path / "out")
+    assert code == 0
     assert "BertModel" in printed
     assert "'feature_tagging' is not exported" in printed
     assert read_pretrained(str(tmp_path / "out")).head is None
@@ -260,7 +259,7 @@ def test_a_hugging_face_model_is_exported_as_it_is(tmp_path: Path) -> None:
     model = peer(BertForTokenClassification, num_labels=5, classifier_dropout=0.25)
     model.save_pretrained(tmp_path / "in")
     TOKENIZER.save(tmp_path / "in")
-    export(str(tmp_path / "in"), tmp_path / "out", overwrite=False)
+    export_model(str(tmp_path / "in"), tmp_path / "out", overwrite=False)
     before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("in", "out"))
     assert_bit_equal(after, before)
     config = loaded(AutoModelForTokenClassification, tmp_path / "out").config

@@ -96,7 +96,7 @@ def test_a_store_that_vanishes_before_its_report(
         shutil.rmtree(store.path)
         return report
 
-    monkeypatch.setattr("bertlab.cli.data.report_pretraining", report_and_vanish)
+    monkeypatch.setattr("bertlab.data.sampling.report.report_pretraining", report_and_vanish)
     options = ["--corpus", corpus_file, "--corpus_format", "sentences", "--tokenizer", tokenizer]
     code, _, error = bertlab("prepare", *options, "--output", tmp_path / "store")
     assert code == 2

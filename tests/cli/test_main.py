@@ -178,3 +178,17 @@ def test_a_closed_pipe_is_no_error() -> None:
     process = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert process.stdout.strip() in {"0", "141"}
     assert not process.stderr
+
+
+def test_help_needs_no_torch() -> None:
+    program = """
+import contextlib, sys
+from bertlab.cli.main import main
+for command in ("tokenizer", "prepare", "embed", "export"):
+    with contextlib.suppress(SystemExit):
+        main([command, "--help"])
+assert "torch" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert done.stdout.count(b"usage: ") == 4

@@ -27,8 +27,8 @@ from bertlab.data.corpus.report import StoreReport, check_store, length_quantile
 from bertlab.data.corpus.store import FORMAT_VERSION, TokenStore
 from bertlab.data.corpus.store_writer import TokenStoreWriter, check_free
 from bertlab.errors import ConfigError, TokenStoreError, check_at_least
-from bertlab.files import explain_failed_write, new_folder, remove_abandoned, write_json
-from bertlab.tokenizer.training import TRAINING_VERSION, train_wordpiece
+from bertlab.files import remove_abandoned, write_json
+from bertlab.tokenizer.training import TRAINING_VERSION, save_new, train_wordpiece
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 logger = logging.getLogger(__name__)
@@ -76,6 +76,17 @@ def prepare(
             check_store(report)
         write_json(writer.folder / "report.json", asdict(report))
     return TokenStore.open(output)
+
+
+def open_prepared_before(
+    corpus: Corpus, tokenizer: WordPieceTokenizer, folder: Path
+) -> TokenStore | None:
+    """Open the store in a folder if it is of this text and tokenizer; None if it is not."""
+    if not (folder / "store.json").is_file():
+        return None
+    store = TokenStore.open(folder)
+    there = store.metadata.corpus_fingerprint, store.metadata.tokenizer_fingerprint
+    return store if there == (corpus.fingerprint, tokenizer.fingerprint) else None
 
 
 @dataclass
@@ -232,9 +243,7 @@ def tokenizer_cached(
         if missing:
             texts = (document.text for document in read_raw_documents(corpus))
             tokenizer = train_wordpiece(texts, vocab_size, lowercase)
-            failure = f"{folder}: cannot be written"
-            with explain_failed_write(failure, "; nothing is left"), new_folder(folder) as partial:
-                tokenizer.save(partial)
+            save_new(tokenizer, folder)
     return WordPieceTokenizer.load(folder)
 
 

@@ -1,17 +1,20 @@
 """The part of the data report that depends on sampling: what the model will really see."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from bertlab.api.batch import PackedSequences
 from bertlab.api.rng import CounterRNG
 from bertlab.api.task import Objective
+from bertlab.data.corpus.report import StoreReport
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.loader import prepare_sequences
 from bertlab.data.sampling.formats import build_sampler
 from bertlab.data.sampling.sampler import SequenceSampler
+from bertlab.errors import CorpusError
+from bertlab.files import explain_vanished_folder, write_json
 from bertlab.objectives.masking import MaskingRecipe, TokenClasses, dynamic_draws, mask_tokens
 
 REPORT_SEQUENCES = 2000
@@ -98,6 +101,25 @@ def paper_sampler(store: TokenStore, max_seq_length: int, seed: int) -> Sequence
         short_sequence_probability=0.1,
         rng=CounterRNG(seed, "sampler"),
     )
+
+
+def report_store(store: TokenStore, max_seq_length: int) -> list[tuple[str, str]]:
+    """Return the data report of a store: name and figure of each line to print.
+
+    What BERT's sampling makes of the store is written beside it, as ``sampling.json``.
+
+    Raises:
+        OutputError: the store has vanished with its disk.
+    """
+    with explain_vanished_folder(store.path):
+        report = StoreReport.from_json((store.path / "report.json").read_text("utf-8"))
+        rows = report.rows()
+        try:
+            sampling = report_pretraining(store, max_seq_length)
+        except CorpusError as error:  # the store is good for other input formats
+            return [*rows, ("BERT's sampling", f"not possible: {error}")]
+        write_json(store.path / "sampling.json", asdict(sampling))
+        return [*rows, *sampling.rows()]
 
 
 def report_pretraining(store: TokenStore, max_seq_length: int) -> SamplingReport:
