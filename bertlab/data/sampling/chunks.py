@@ -29,6 +29,7 @@ class ChunkGrid:
         """Count the chunks of texts of at least 2 tokens, for L at least 5."""
         self.lengths = lengths
         self.chunk_length = chunk_length
+        # lengths [10, 3], L 4 -> 3 chunks and 1 -> first_chunks [0, 3, 4]
         self.first_chunks = np.concatenate([[0], np.cumsum(-(-lengths // chunk_length))])
         self._rng = rng.child("shift")
 
@@ -41,7 +42,7 @@ class ChunkGrid:
         texts = np.searchsorted(self.first_chunks, chunks, side="right") - 1
         number = chunks - self.first_chunks[texts]
         length, size = self.lengths[texts], self.chunk_length
-        slack = -length % size
+        slack = -length % size  # length 10, size 4: chunks cover 12, slack 2
         margin = np.maximum(0, 3 * size // 4 - slack + 1) // 2
         shift = self._rng.integers(slack + 2 * margin + 1, epochs, texts) - margin
         latest = np.maximum(0, length - size // 2)  # pull a short last chunk back
@@ -68,7 +69,7 @@ class TextPlaces:
 
         Where there is none, a place stays where it is. All arguments are ``(B,)``.
         """
-        window = places[:, None] + np.arange(self.reach + 1)
+        window = places[:, None] + np.arange(self.reach + 1)  # (B, reach + 1)
         tokens = np.asarray(self.store.tokens)
         starts_word = ~self.continuation_mask[tokens[np.minimum(window, len(tokens) - 1)]]
         starts_word &= window < ends[:, None]
@@ -81,14 +82,15 @@ class TextPlaces:
         at most the document's end. All arguments are ``(B,)``.
         """
         offsets = np.asarray(self.store.sentence_offsets)
+        # offsets [0, 7, 12], place 9 -> before 7 (2 back), after 12 (3 ahead): 7
         following = np.searchsorted(offsets, places, side="right")
         before, after = offsets[following - 1], offsets[following]
         back = places - before
         ahead = np.where(after < ends, after - places, self.reach + 1)
         snapped = np.where(back <= ahead, before, after)
-        rows = np.flatnonzero(np.minimum(back, ahead) > self.reach)
-        if rows.size:
-            snapped[rows] = self.word_start(places[rows], ends[rows])
+        far = np.flatnonzero(np.minimum(back, ahead) > self.reach)
+        if far.size:
+            snapped[far] = self.word_start(places[far], ends[far])
         return snapped
 
     def split(self, starts: IntArray, ends: IntArray, rng: CounterRNG, *key: IntArray) -> IntArray:
@@ -98,12 +100,13 @@ class TextPlaces:
         place where no word starts within reach. All arguments are ``(B,)``.
         """
         offsets = np.asarray(self.store.sentence_offsets)
+        # offsets [0, 7, 12, 20], span [5, 18) -> first 1, inside 2: the starts 7 and 12
         first = np.searchsorted(offsets, starts, side="right")
         inside = np.searchsorted(offsets, ends, side="left") - first
         chosen = first + rng.integers(np.maximum(inside, 1), *key)
         splits: IntArray = offsets[np.minimum(chosen, len(offsets) - 1)]
-        rows = np.flatnonzero(inside == 0)
-        if rows.size:
+        none = np.flatnonzero(inside == 0)
+        if none.size:
             places = starts + 1 + rng.child("word").integers(ends - starts - 1, *key)
-            splits[rows] = self.word_start(places[rows], ends[rows])
+            splits[none] = self.word_start(places[none], ends[none])
         return splits

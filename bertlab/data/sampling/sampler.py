@@ -14,6 +14,7 @@ import numpy.typing as npt
 from bertlab.api.batch import IntArray, PackedSequences
 from bertlab.api.rng import CounterRNG
 from bertlab.errors import CorpusError, TokenStoreError, check_at_least, check_share
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 MIN_SEQUENCE_LENGTH = 8
 
@@ -38,23 +39,6 @@ class TokenArrays(Protocol):
     def document_offsets(self) -> IntArray: ...  # noqa: D102
     @property
     def document_token_offsets(self) -> IntArray: ...  # noqa: D102
-
-
-class SpecialTokens(Protocol):
-    """What a sampler asks of the tokenizer.
-
-    Attributes:
-        cls_id: id of ``[CLS]``.
-        sep_id: id of ``[SEP]``.
-        continuation_mask: ``(V,)`` bool, True for ids that continue a word (``##``).
-    """
-
-    @property
-    def cls_id(self) -> int: ...  # noqa: D102
-    @property
-    def sep_id(self) -> int: ...  # noqa: D102
-    @property
-    def continuation_mask(self) -> npt.NDArray[np.bool_]: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -94,7 +78,7 @@ class SequenceSampler(ABC):
     def __init__(
         self,
         store: TokenArrays,
-        tokenizer: SpecialTokens,
+        tokenizer: WordPieceTokenizer,
         documents: IntArray,
         max_seq_length: int,
         short_sequence_probability: float,
@@ -162,11 +146,15 @@ class SequenceSampler(ABC):
         except IndexError:
             self._check_ids(np.asarray(self.store.tokens), None)  # it may be the store's fault
             raise
-        piece_first = np.zeros(len(pieces.starts), dtype=np.int64)  # 1: [CLS] stands before it
+        # two sequences, of pieces A B and C: counts [2, 1], lengths [3, 2, 4]
+        # -> [CLS] A A A [SEP] B B [SEP] | [CLS] C C C C [SEP]: widths [5, 3, 6], ends [5, 8, 14]
+        piece_first = np.zeros(len(pieces.starts), dtype=np.int64)  # 1: [CLS] is before it
         piece_first[np.cumsum(pieces.counts) - pieces.counts] = 1
-        widths = pieces.lengths + 1 + piece_first  # + 1: [SEP] stands behind it
+        widths = pieces.lengths + 1 + piece_first  # + 1: [SEP] is behind it
         ends = np.cumsum(widths)
-        cu_seqlens = np.concatenate([[0], ends[np.cumsum(pieces.counts) - 1]])
+        cu_seqlens = np.concatenate([[0], ends[np.cumsum(pieces.counts) - 1]])  # [0, 8, 14]
+        # position i of a piece that begins at position p holds token start + i - p of the store,
+        # one less after [CLS]; special tokens have the offset -1
         place = np.arange(cu_seqlens[-1])
         offsets = place + np.repeat(pieces.starts - piece_first - (ends - widths), widths)
         offsets[cu_seqlens[:-1]] = -1
@@ -230,19 +218,21 @@ def split_documents(
         CorpusError: fewer than 4 documents have text.
     """
     check_share("data.validation_fraction", validation_fraction, ends=False)
-    filled = np.flatnonzero(document_lengths > 0)
-    if len(filled) < 4:
+    with_text = np.flatnonzero(document_lengths > 0)
+    if len(with_text) < 4:
         raise CorpusError(
-            f"the corpus has {len(filled)} documents with text, expected at least 4 "
+            f"the corpus has {len(with_text)} documents with text, expected at least 4 "
             "(2 to train on, 2 held out): mark where documents end, with a blank line in plain text"
         )
+    # lengths [5, 90, 8, 7], fraction 0.1: budget 11 -> candidates 0, 3, 2 in random order, at least
+    # two of them: the prefix whose total is nearest to 11
     budget = validation_fraction * document_lengths.sum()
-    by_length = filled[np.argsort(document_lengths[filled], kind="stable")]
+    by_length = with_text[np.argsort(document_lengths[with_text], kind="stable")]
     small = max(2, int(np.searchsorted(document_lengths[by_length], budget, side="right")))
     candidates = by_length[:small]
     candidates = candidates[np.argsort(rng.bits(candidates), kind="stable")]
     totals = np.cumsum(document_lengths[candidates])
-    most = min(small, len(filled) - 2)
+    most = min(small, len(with_text) - 2)
     held_out = 2 + int(np.argmin(np.abs(totals[1:most] - budget)))
     validation = np.sort(candidates[:held_out])
-    return np.setdiff1d(filled, validation), validation
+    return np.setdiff1d(with_text, validation), validation
