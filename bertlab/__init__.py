@@ -1,3 +1,127 @@
-"""bertlab: a plugin-based experiment framework for BERT on PyTorch Lightning."""
+"""bertlab: a plugin-based experiment framework for BERT on PyTorch Lightning.
+
+Everything that a user or the author of a plugin needs can be imported from here. A name's module is
+imported when the name is first used: ``import bertlab`` alone imports neither torch nor NumPy. The
+contracts among these names are in :mod:`bertlab.api` as well, with the version that they have.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+
+_MODULES = {
+    # contracts of plugins
+    "bertlab.api.batch": (
+        "EncoderOutput IntArray PackedBatch PackedSequences first_token last_token pack"
+    ),
+    "bertlab.api.encoder": "Encoder",
+    "bertlab.api.examples": "Column Features Labels Row",
+    "bertlab.api.head": "Head",
+    "bertlab.api.rng": "CounterRNG",
+    "bertlab.api.source": "DataSource RawDocument RawRows",
+    "bertlab.api.study_scores": "StudyScores",
+    "bertlab.api.task": "Objective Task TaskContext TaskLoss",
+    "bertlab.errors": (
+        "BertlabError CheckpointError ConfigError CorpusError DataError PluginError nearest"
+    ),
+    "bertlab.plugins.hooks": "ReportSection Subcommand hookimpl",
+    "bertlab.tokenizer.wordpiece": "WordPieceTokenizer",
+    "torchmetrics": "Metric",
+    # building blocks
+    "bertlab.cli.main": "main",
+    "bertlab.data.corpus.store": "TokenStore",
+    "bertlab.data.examples.encoded": "encode_rows",
+    "bertlab.data.loader": "prepare_sequences",
+    "bertlab.encoders.bert": "BertEncoder sinusoidal_positions",
+    "bertlab.encoders.layers": "final_states initialize packed_lstm",
+    "bertlab.heads.classification": "ClassifierHead check_dropout text_ids",
+    "bertlab.model.optimizer": "parameter_depths",
+    "bertlab.objectives.causal_lm": "CausalLM",
+    "bertlab.objectives.classification": "Accuracy MajorityAccuracy classification_loss",
+    "bertlab.objectives.language_model": "TokenPrediction",
+    "bertlab.objectives.masked_lm": "MaskedLM",
+    "bertlab.objectives.masking": (
+        "MaskingRecipe TokenClasses dynamic_draws evaluation_draws mask_tokens"
+    ),
+    "bertlab.objectives.next_sentence": "NextSentencePrediction",
+    # to come: "bertlab.checkpoints.pretrained": "Pretrained load",
+    # "bertlab.studies.study": "Study study", "bertlab.training.run": "Run fit",
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
+__all__ = ["__version__", *_HOME]  # noqa: PLE0604  strings, all of them
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first asked for (PEP 562)."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'bertlab' has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compares the two
+    from torchmetrics import Metric as Metric
+
+    from bertlab.api.batch import EncoderOutput as EncoderOutput
+    from bertlab.api.batch import IntArray as IntArray
+    from bertlab.api.batch import PackedBatch as PackedBatch
+    from bertlab.api.batch import PackedSequences as PackedSequences
+    from bertlab.api.batch import first_token as first_token
+    from bertlab.api.batch import last_token as last_token
+    from bertlab.api.batch import pack as pack
+    from bertlab.api.encoder import Encoder as Encoder
+    from bertlab.api.examples import Column as Column
+    from bertlab.api.examples import Features as Features
+    from bertlab.api.examples import Labels as Labels
+    from bertlab.api.examples import Row as Row
+    from bertlab.api.head import Head as Head
+    from bertlab.api.rng import CounterRNG as CounterRNG
+    from bertlab.api.source import DataSource as DataSource
+    from bertlab.api.source import RawDocument as RawDocument
+    from bertlab.api.source import RawRows as RawRows
+    from bertlab.api.study_scores import StudyScores as StudyScores
+    from bertlab.api.task import Objective as Objective
+    from bertlab.api.task import Task as Task
+    from bertlab.api.task import TaskContext as TaskContext
+    from bertlab.api.task import TaskLoss as TaskLoss
+    from bertlab.cli.main import main as main
+    from bertlab.data.corpus.store import TokenStore as TokenStore
+    from bertlab.data.examples.encoded import encode_rows as encode_rows
+    from bertlab.data.loader import prepare_sequences as prepare_sequences
+    from bertlab.encoders.bert import BertEncoder as BertEncoder
+    from bertlab.encoders.bert import sinusoidal_positions as sinusoidal_positions
+    from bertlab.encoders.layers import final_states as final_states
+    from bertlab.encoders.layers import initialize as initialize
+    from bertlab.encoders.layers import packed_lstm as packed_lstm
+    from bertlab.errors import BertlabError as BertlabError
+    from bertlab.errors import CheckpointError as CheckpointError
+    from bertlab.errors import ConfigError as ConfigError
+    from bertlab.errors import CorpusError as CorpusError
+    from bertlab.errors import DataError as DataError
+    from bertlab.errors import PluginError as PluginError
+    from bertlab.errors import nearest as nearest
+    from bertlab.heads.classification import ClassifierHead as ClassifierHead
+    from bertlab.heads.classification import check_dropout as check_dropout
+    from bertlab.heads.classification import text_ids as text_ids
+    from bertlab.model.optimizer import parameter_depths as parameter_depths
+    from bertlab.objectives.causal_lm import CausalLM as CausalLM
+    from bertlab.objectives.classification import Accuracy as Accuracy
+    from bertlab.objectives.classification import MajorityAccuracy as MajorityAccuracy
+    from bertlab.objectives.classification import classification_loss as classification_loss
+    from bertlab.objectives.language_model import TokenPrediction as TokenPrediction
+    from bertlab.objectives.masked_lm import MaskedLM as MaskedLM
+    from bertlab.objectives.masking import MaskingRecipe as MaskingRecipe
+    from bertlab.objectives.masking import TokenClasses as TokenClasses
+    from bertlab.objectives.masking import dynamic_draws as dynamic_draws
+    from bertlab.objectives.masking import evaluation_draws as evaluation_draws
+    from bertlab.objectives.masking import mask_tokens as mask_tokens
+    from bertlab.objectives.next_sentence import NextSentencePrediction as NextSentencePrediction
+    from bertlab.plugins.hooks import ReportSection as ReportSection
+    from bertlab.plugins.hooks import Subcommand as Subcommand
+    from bertlab.plugins.hooks import hookimpl as hookimpl
+    from bertlab.tokenizer.wordpiece import WordPieceTokenizer as WordPieceTokenizer

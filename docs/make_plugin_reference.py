@@ -13,6 +13,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import bertlab
 from bertlab import errors
 from bertlab.cli.plugins import arguments_of
 from bertlab.plugins import hooks
@@ -20,41 +21,14 @@ from bertlab.plugins.index import GROUPS, OWN_PACKAGE, listed
 from bertlab.testing import list_checks
 
 OUTPUT = Path(__file__).parent / "plugin-reference.md"
+# one class that plugins import each; what else is public is what they may build with
 CONTRACTS = (
-    "bertlab.api.task:Objective",
-    "bertlab.api.head:Head",
-    "bertlab.api.task:Task",
-    "bertlab.api.task:TaskContext",
-    "bertlab.api.task:TaskLoss",
-    "bertlab.api.encoder:Encoder",
-    "bertlab.api.source:DataSource",
-    "bertlab.api.batch:PackedBatch",
-    "bertlab.api.batch:PackedSequences",
-    "bertlab.api.batch:EncoderOutput",
-    "bertlab.api.examples:Column",
-    "bertlab.api.examples:Row",
-    "bertlab.api.examples:Labels",
-    "bertlab.api.examples:Features",
-    "bertlab.api.source:RawDocument",
-    "bertlab.api.rng:CounterRNG",
-    "bertlab.tokenizer.wordpiece:WordPieceTokenizer",
-    "bertlab.plugins.hooks:Subcommand",
-    "bertlab.plugins.hooks:ReportSection",
+    *("Objective", "Head", "Task", "TaskContext", "TaskLoss", "Encoder", "DataSource"),
+    *("PackedBatch", "PackedSequences", "EncoderOutput", "Column", "Row", "Labels", "Features"),
+    *("RawDocument", "RawRows", "CounterRNG", "WordPieceTokenizer", "Subcommand", "ReportSection"),
 )
-# what a plugin may use, beside the contracts
-FUNCTIONS = (
-    "bertlab.testing:conformance",
-    "bertlab.testing:batch_of",
-    "bertlab.objectives.classification:classification_loss",
-    "bertlab.objectives.classification:Accuracy",
-    "bertlab.objectives.classification:MajorityAccuracy",
-    "bertlab.encoders.layers:initialize",
-    "bertlab.heads.classification:text_ids",
-    "bertlab.api.batch:pack",
-    "bertlab.api.batch:first_token",
-    "bertlab.api.batch:last_token",
-    "bertlab.errors:nearest",
-)
+# documented elsewhere: as errors, hooks, built-in plugins; or not ours
+ELSEWHERE = {"IntArray", "Metric", "StudyScores", "__version__", "hookimpl"}
 
 
 def reference() -> str:
@@ -64,9 +38,9 @@ def reference() -> str:
         "Made from the code by `python docs/make_plugin_reference.py`; a test fails if it is not "
         "up to date. Start with [plugins.md](plugins.md).",
         "## Contracts",
-        *(part for target in CONTRACTS for part in _class(target)),
+        *(part for name in CONTRACTS for part in _class(f"bertlab:{name}")),
         "## Functions and metrics to build with",
-        *(part for target in FUNCTIONS for part in _function(target)),
+        *(part for target in _building_blocks() for part in _function(target)),
         "## Errors",
         "What a user can mend. Each is one message: file or key, what was found, what was "
         "expected. The command prints it and exits with code 2.",
@@ -79,6 +53,19 @@ def reference() -> str:
         *_checks(),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _building_blocks() -> list[str]:
+    plugins = {_load(each.target) for kind in GROUPS for each in listed(kind)}
+    names = [
+        name
+        for name in bertlab.__all__
+        if name not in {*CONTRACTS, *ELSEWHERE, *_errors()}
+        and getattr(bertlab, name) not in plugins
+    ]
+    return ["bertlab.testing:conformance", "bertlab.testing:batch_of"] + [
+        f"bertlab:{name}" for name in names
+    ]
 
 
 def _load(target: str) -> object:

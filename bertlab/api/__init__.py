@@ -1,1 +1,94 @@
-"""The contracts: all that a plugin imports, and nothing that does the work."""
+"""The stable contract of plugins, and its version; every name is in :mod:`bertlab` as well.
+
+What is listed here changes only together with :data:`CONTRACT`. The other public names of bertlab,
+its building blocks, may change in any minor version.
+"""
+
+from typing import TYPE_CHECKING
+
+CONTRACT = 2
+"""Version of what plugins can rely on; raised when what keeps it could break (docs/plugins.md)."""
+
+__all__ = [
+    "CONTRACT",
+    "BertlabError",
+    "Column",
+    "ConfigError",
+    "CorpusError",
+    "CounterRNG",
+    "DataError",
+    "DataSource",
+    "Encoder",
+    "EncoderOutput",
+    "Features",
+    "Head",
+    "Labels",
+    "Metric",
+    "Objective",
+    "PackedBatch",
+    "PackedSequences",
+    "PluginError",
+    "RawDocument",
+    "RawRows",
+    "ReportSection",
+    "Row",
+    "StudyScores",
+    "Subcommand",
+    "Task",
+    "TaskContext",
+    "TaskLoss",
+    "WordPieceTokenizer",
+    "first_token",
+    "hookimpl",
+    "last_token",
+    "pack",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'bertlab.api' has no attribute {name!r}")
+    import bertlab  # noqa: PLC0415  only when a name is asked for, which imports torch
+
+    found = globals()[name] = getattr(bertlab, name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+if TYPE_CHECKING:
+    from bertlab import (
+        BertlabError,
+        Column,
+        ConfigError,
+        CorpusError,
+        CounterRNG,
+        DataError,
+        DataSource,
+        Encoder,
+        EncoderOutput,
+        Features,
+        Head,
+        Labels,
+        Metric,
+        Objective,
+        PackedBatch,
+        PackedSequences,
+        PluginError,
+        RawDocument,
+        RawRows,
+        ReportSection,
+        Row,
+        StudyScores,
+        Subcommand,
+        Task,
+        TaskContext,
+        TaskLoss,
+        WordPieceTokenizer,
+        first_token,
+        hookimpl,
+        last_token,
+        pack,
+    )

@@ -6,11 +6,11 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from bertlab.api import CONTRACT
 from bertlab.console import print_table
 from bertlab.errors import CommandError, PluginError, nearest
 from bertlab.plugins import hooks
 from bertlab.plugins.index import (
-    CONTRACT,
     GROUPS,
     KEYS,
     Kind,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 from bertlab.errors import BertlabError, PluginError, nearest, warn
-from bertlab.plugins.index import CONTRACT, contract_of, entry_package, entry_points_of
+from bertlab.plugins.index import check_contract, entry_package, entry_points_of
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
@@ -108,11 +108,8 @@ def hook_modules() -> HookModules:
     loaded.manager.add_hookspecs(sys.modules[__name__])
     for entry in entry_points_of(GROUP):
         try:
-            if entry.dist is not None and (contract := contract_of(entry.dist.name)) != CONTRACT:
-                raise PluginError(
-                    f"it was written for version {contract} of the plugin contract, this bertlab "
-                    f"has version {CONTRACT}"
-                )
+            if entry.dist is not None:
+                check_contract(entry.dist.name)
             with contextlib.redirect_stdout(sys.stderr):
                 module = entry.load()
             _check_names(module)

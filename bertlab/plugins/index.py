@@ -13,6 +13,7 @@ from functools import cache
 from importlib.metadata import Distribution, EntryPoint, EntryPoints, entry_points
 from typing import Any, Literal
 
+from bertlab.api import CONTRACT
 from bertlab.errors import PluginError, UnknownPluginError, nearest
 
 Kind = Literal["encoder", "objective", "head", "source", "metric"]
@@ -32,8 +33,6 @@ KEYS: dict[Kind, str] = {
 }
 OWN_PACKAGE = "bertlab"
 
-CONTRACT = 1
-"""Version of what plugins can rely on; raised when what keeps it could break (docs/plugins.md)."""
 CONTRACT_GROUP = "bertlab.contract"
 
 
@@ -107,17 +106,29 @@ def hindrance(plugin: Plugin) -> str | None:
     if plugin.package != OWN_PACKAGE and len(others) > 1:
         packages = " and ".join(f"{each.package} {each.version}" for each in others)
         return f"{packages} both bring it; uninstall one of them (pip uninstall)"
-    if plugin.contract != CONTRACT:
-        mend = (
-            f"upgrade it: pip install -U {plugin.package}"
-            if plugin.contract < CONTRACT
-            else "upgrade bertlab: pip install -U bertlab"
-        )
-        return (
-            f"it was written for version {plugin.contract} of the plugin contract, this bertlab "
-            f"has version {CONTRACT}; {mend}"
-        )
-    return None
+    return contract_mismatch(plugin.package, plugin.contract)
+
+
+def contract_mismatch(package: str, contract: int) -> str | None:
+    """Return why a package does not fit the contract, and what to do; None if it does."""
+    if contract == CONTRACT:
+        return None
+    words = (
+        f"it was written for version {contract} of the plugin contract, this bertlab has version "
+        f"{CONTRACT}; "
+    )
+    if contract > CONTRACT:
+        return f"{words}upgrade bertlab: pip install -U bertlab"
+    return (
+        f"{words}upgrade it: pip install -U {package}; if it is yours, docs/plugins.md, 'Versions "
+        "of the contract', says what to change"
+    )
+
+
+def check_contract(package: str) -> None:
+    """Raise PluginError if an installed package was written for another contract."""
+    if (reason := contract_mismatch(package, contract_of(package))) is not None:
+        raise PluginError(reason)
 
 
 def load_class(kind: Kind, name: str, base: type) -> type:

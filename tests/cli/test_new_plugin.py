@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bertlab.api import CONTRACT
 from bertlab.cli.main import main
-from bertlab.plugins.index import CONTRACT, GROUPS
+from bertlab.plugins.index import GROUPS
 from bertlab.plugins.new import package_files
 from tests.conftest import Command
 from tests.plugins.plugin_environment import PluginEnvironment

@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from bertlab.api import CONTRACT
+from bertlab.plugins.index import CONTRACT_GROUP
+
 
 def install(
     folder: Path,
@@ -16,16 +19,17 @@ def install(
     Args:
         folder: where it goes.
         name: of the distribution.
-        entry_points: targets by group and name.
+        entry_points: targets by group and name; of this bertlab's contract if they do not say.
         modules: code by module name.
         version: of the distribution.
     """
     info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    contract = {CONTRACT_GROUP: {"contract": f"v{CONTRACT}"}}
     groups = [
         "\n".join([f"[{group}]", *(f"{key} = {target}" for key, target in names.items())])
-        for group, names in entry_points.items()
+        for group, names in (contract | dict(entry_points)).items()
     ]
     (info / "entry_points.txt").write_text("\n".join(groups) + "\n")
     for module, code in modules.items():

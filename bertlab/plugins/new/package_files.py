@@ -7,9 +7,9 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
+from bertlab.api import CONTRACT
 from bertlab.errors import CommandError, OutputError
 from bertlab.files import new_folder
-from bertlab.plugins.index import CONTRACT
 from bertlab.plugins.new.names import GROUP_OF_KIND, PluginNames
 
 ARTICLES = {
@@ -53,8 +53,10 @@ def package_files(names: PluginNames) -> dict[str, str]:
     if names.kind == "hooks":
         paths[f"{names.module}/gradient_norm.py"] = "hooks/gradient_norm.py"
     templates = {path: _read(template) for path, template in paths.items()}
-    imports = re.findall(r"^(?:from|import) .*", "\n".join(templates.values()), re.MULTILINE)
-    if any(re.search(rf"\b{names.class_name}\b", line) for line in imports):
+    imports = re.findall(
+        r"^(?:from|import) (?:[^\n(]*\([^)]*\)|.*)", "\n".join(templates.values()), re.MULTILINE
+    )
+    if any(re.search(rf"\b{names.class_name}\b", each) for each in imports):
         raise CommandError(
             f"NAME: found {names.package!r}: its class would be called {names.class_name}, as "
             "something that it imports is; choose another name"

@@ -4,10 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bertlab.api.batch import PackedBatch
-from bertlab.api.encoder import Encoder
-from bertlab.encoders.bert import BertEncoder
-from bertlab.encoders.layers import initialize
+from bertlab import BertEncoder, Encoder, PackedBatch, initialize
 
 HEAD_WIDTH = 64  # of an attention head in all of BERT's and ELECTRA's sizes
 

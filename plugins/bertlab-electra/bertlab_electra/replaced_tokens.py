@@ -10,20 +10,24 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences
-from bertlab.api.rng import CounterRNG
-from bertlab.api.task import Objective, TaskContext, TaskLoss
-from bertlab.encoders.layers import initialize
-from bertlab.errors import ConfigError
-from bertlab.objectives.classification import Accuracy
-from bertlab.objectives.masking import (
+from bertlab import (
+    Accuracy,
+    ConfigError,
+    CounterRNG,
+    EncoderOutput,
     MaskingRecipe,
+    Objective,
+    PackedBatch,
+    PackedSequences,
+    TaskContext,
+    TaskLoss,
     TokenClasses,
+    WordPieceTokenizer,
     dynamic_draws,
     evaluation_draws,
+    initialize,
     mask_tokens,
 )
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from bertlab_electra.generator import Generator, sample
 from bertlab_electra.token_metrics import SELECTED, replacement_metrics
 

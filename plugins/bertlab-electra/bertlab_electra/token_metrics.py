@@ -5,7 +5,7 @@ from torchmetrics import Metric
 from torchmetrics.classification import BinaryF1Score, BinaryPrecision, BinaryRecall
 from torchmetrics.wrappers import LambdaInputTransformer
 
-from bertlab.objectives.classification import Accuracy, MajorityAccuracy
+from bertlab import Accuracy, MajorityAccuracy
 
 SELECTED = 2
 

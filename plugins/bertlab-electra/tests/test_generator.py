@@ -8,8 +8,7 @@ from bertlab_electra.generator import Generator, attention_heads, sample
 from transformers import ElectraConfig
 from transformers.models.electra.modeling_electra import ElectraGeneratorPredictions
 
-from bertlab.api.batch import pack
-from bertlab.encoders.bert import BertEncoder
+from bertlab import BertEncoder, pack
 
 VOCAB, WIDTH = 50, 32
 BATCH = pack([[2, 7, 8, 9, 3], [2, 10, 3]])

@@ -10,13 +10,16 @@ from bertlab_electra.replaced_tokens import ReplacedTokenDetection
 from transformers import ElectraConfig
 from transformers.models.electra.modeling_electra import ElectraDiscriminatorPredictions
 
-from bertlab.api.batch import PackedBatch, PackedSequences
-from bertlab.api.rng import CounterRNG
-from bertlab.api.task import TaskContext
-from bertlab.encoders.bert import BertEncoder
-from bertlab.errors import ConfigError
+from bertlab import (
+    BertEncoder,
+    ConfigError,
+    CounterRNG,
+    PackedBatch,
+    PackedSequences,
+    TaskContext,
+    WordPieceTokenizer,
+)
 from bertlab.testing import conformance
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 test_conformance = conformance(ReplacedTokenDetection)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bertlab.cli.main import main
+from bertlab import main
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 CONFIGS = Path(__file__).parent.parent / "configs"

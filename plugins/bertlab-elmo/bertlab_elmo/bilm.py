@@ -6,16 +6,21 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences
-from bertlab.api.task import TaskContext, TaskLoss
-from bertlab.encoders.layers import initialize
-from bertlab.errors import ConfigError
-from bertlab.objectives.classification import classification_loss
-from bertlab.objectives.language_model import TokenPrediction
+from bertlab import (
+    ConfigError,
+    EncoderOutput,
+    PackedBatch,
+    PackedSequences,
+    TaskContext,
+    TaskLoss,
+    TokenPrediction,
+    classification_loss,
+    initialize,
+)
 from bertlab_elmo.encoder import ElmoEncoder
 
 if TYPE_CHECKING:
-    from bertlab.api.rng import CounterRNG
+    from bertlab import CounterRNG
 
 
 class BidirectionalLM(TokenPrediction):

@@ -3,10 +3,16 @@
 import torch
 from torch import Tensor, nn
 
-from bertlab.api.batch import EncoderOutput, PackedBatch, first_token, last_token
-from bertlab.api.encoder import Encoder
-from bertlab.encoders.layers import initialize, packed_lstm
-from bertlab.errors import ConfigError
+from bertlab import (
+    ConfigError,
+    Encoder,
+    EncoderOutput,
+    PackedBatch,
+    first_token,
+    initialize,
+    last_token,
+    packed_lstm,
+)
 
 _SIZES = ("vocab_size", "num_hidden_layers", "hidden_size", "max_position_embeddings")
 

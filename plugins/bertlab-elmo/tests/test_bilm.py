@@ -8,13 +8,16 @@ import torch
 from bertlab_elmo.bilm import BidirectionalLM, neighbors
 from bertlab_elmo.encoder import ElmoEncoder
 
-from bertlab.api.batch import PackedBatch, PackedSequences
-from bertlab.api.rng import CounterRNG
-from bertlab.api.task import TaskContext
-from bertlab.encoders.bert import BertEncoder
-from bertlab.errors import ConfigError
+from bertlab import (
+    BertEncoder,
+    ConfigError,
+    CounterRNG,
+    PackedBatch,
+    PackedSequences,
+    TaskContext,
+    WordPieceTokenizer,
+)
 from bertlab.testing import conformance
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 
 def small_elmo(vocab_size: int) -> ElmoEncoder:

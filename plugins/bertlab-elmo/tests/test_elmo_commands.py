@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from bertlab.cli.main import main
+from bertlab import main
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 CONFIGS = Path(__file__).parent.parent / "configs"

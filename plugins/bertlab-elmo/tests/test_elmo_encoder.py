@@ -7,9 +7,7 @@ import torch
 from bertlab_elmo.encoder import ElmoEncoder, reversal_of
 from torch import Tensor, nn
 
-from bertlab.api.batch import EncoderOutput, pack
-from bertlab.errors import ConfigError
-from bertlab.model.optimizer import parameter_depths
+from bertlab import ConfigError, EncoderOutput, pack, parameter_depths
 from bertlab.testing import conformance
 
 SMALL = {"num_hidden_layers": 2, "hidden_size": 16, "max_position_embeddings": 64}

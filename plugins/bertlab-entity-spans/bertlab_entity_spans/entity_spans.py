@@ -5,14 +5,22 @@ from typing import Any
 
 import numpy as np
 import torch
-from bertlab.api.batch import EncoderOutput, PackedBatch
-from bertlab.api.examples import Column, Features, Labels, Row
-from bertlab.api.head import Head
-from bertlab.api.task import TaskContext, TaskLoss
-from bertlab.encoders.layers import initialize
-from bertlab.errors import ConfigError, DataError
-from bertlab.objectives.classification import classification_loss
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab import (
+    Column,
+    ConfigError,
+    DataError,
+    EncoderOutput,
+    Features,
+    Head,
+    Labels,
+    PackedBatch,
+    Row,
+    TaskContext,
+    TaskLoss,
+    WordPieceTokenizer,
+    classification_loss,
+    initialize,
+)
 from numpy.typing import NDArray
 from torch import Tensor, nn
 

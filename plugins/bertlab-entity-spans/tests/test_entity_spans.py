@@ -3,13 +3,19 @@
 import numpy as np
 import pytest
 import torch
-from bertlab.api.batch import PackedBatch, pack
-from bertlab.api.examples import Features, Labels, Row
-from bertlab.api.task import TaskContext
-from bertlab.encoders.bert import BertEncoder
-from bertlab.errors import ConfigError, DataError
+from bertlab import (
+    BertEncoder,
+    ConfigError,
+    DataError,
+    Features,
+    Labels,
+    PackedBatch,
+    Row,
+    TaskContext,
+    WordPieceTokenizer,
+    pack,
+)
 from bertlab.testing import conformance
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 from bertlab_entity_spans.entity_spans import EntitySpans, entities_of, select, windows
 

@@ -13,16 +13,24 @@ from torch.nn.utils.rnn import pad_sequence
 from torchmetrics import Metric
 from torchmetrics.functional.text import char_error_rate
 
-from bertlab.api.batch import EncoderOutput, PackedBatch
-from bertlab.api.examples import Column, Features, Row
-from bertlab.api.head import Head
-from bertlab.api.task import TaskContext, TaskLoss
-from bertlab.encoders.bert import sinusoidal_positions
-from bertlab.encoders.layers import initialize
-from bertlab.errors import ConfigError
-from bertlab.heads.classification import check_dropout, text_ids
-from bertlab.objectives.classification import Accuracy, MajorityAccuracy
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab import (
+    Accuracy,
+    Column,
+    ConfigError,
+    EncoderOutput,
+    Features,
+    Head,
+    MajorityAccuracy,
+    PackedBatch,
+    Row,
+    TaskContext,
+    TaskLoss,
+    WordPieceTokenizer,
+    check_dropout,
+    initialize,
+    sinusoidal_positions,
+    text_ids,
+)
 from bertlab_seq2seq.beam_search import beam_search
 from bertlab_seq2seq.decoder import Decoder, DecoderState
 

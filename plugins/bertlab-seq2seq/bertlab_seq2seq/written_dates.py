@@ -4,8 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from datetime import date, timedelta
 
-from bertlab.api.source import DataSource
-from bertlab.errors import DataError, nearest
+from bertlab import DataError, DataSource, nearest
 
 FIRST, LAST = date(1950, 1, 1), date(2049, 12, 31)  # so that two digits tell the century
 _HELD_OUT = 0.02  # of the days

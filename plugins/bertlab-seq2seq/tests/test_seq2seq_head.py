@@ -8,14 +8,18 @@ import pytest
 import torch
 from bertlab_seq2seq.head import Seq2Seq
 
-from bertlab.api.batch import EncoderOutput, PackedBatch
-from bertlab.api.examples import Row
-from bertlab.api.task import TaskContext
-from bertlab.data.examples.encoded import encode_rows
-from bertlab.encoders.bert import BertEncoder
-from bertlab.errors import ConfigError, DataError
+from bertlab import (
+    BertEncoder,
+    ConfigError,
+    DataError,
+    EncoderOutput,
+    PackedBatch,
+    Row,
+    TaskContext,
+    WordPieceTokenizer,
+    encode_rows,
+)
 from bertlab.testing import conformance
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 SMALL: dict[str, Any] = {"num_hidden_layers": 2, "num_attention_heads": 2, "max_target_length": 8}
 

@@ -5,7 +5,7 @@ from datetime import date, datetime
 import pytest
 from bertlab_seq2seq.written_dates import STYLES, WrittenDates, written
 
-from bertlab.errors import DataError
+from bertlab import DataError
 from bertlab.testing import conformance
 
 test_conformance = conformance(WrittenDates)

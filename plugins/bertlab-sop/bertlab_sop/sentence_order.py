@@ -6,11 +6,20 @@ import numpy as np
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from bertlab.api.batch import EncoderOutput, IntArray, PackedBatch, PackedSequences
-from bertlab.api.rng import CounterRNG
-from bertlab.api.task import Objective, TaskContext, TaskLoss
-from bertlab.encoders.layers import initialize
-from bertlab.objectives.classification import Accuracy, MajorityAccuracy, classification_loss
+from bertlab import (
+    Accuracy,
+    CounterRNG,
+    EncoderOutput,
+    IntArray,
+    MajorityAccuracy,
+    Objective,
+    PackedBatch,
+    PackedSequences,
+    TaskContext,
+    TaskLoss,
+    classification_loss,
+    initialize,
+)
 from bertlab_sop.swapping import swap_segments, text_lengths
 
 IN_ORDER, SWAPPED, NOT_A_PAIR = 0, 1, -100

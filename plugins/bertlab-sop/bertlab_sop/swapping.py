@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from bertlab.api.batch import IntArray, PackedSequences
+from bertlab import IntArray, PackedSequences
 
 
 def swap_segments(sequences: PackedSequences, swapped: npt.NDArray[np.bool_]) -> None:

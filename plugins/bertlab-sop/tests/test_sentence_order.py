@@ -5,14 +5,17 @@ import pytest
 import torch
 from bertlab_sop.sentence_order import NOT_A_PAIR, SWAPPED, SentenceOrder
 
-from bertlab.api.batch import PackedSequences, pack
-from bertlab.api.rng import CounterRNG
-from bertlab.api.task import TaskContext
-from bertlab.data.loader import prepare_sequences
-from bertlab.encoders.bert import BertEncoder
-from bertlab.objectives.masked_lm import MaskedLM
+from bertlab import (
+    BertEncoder,
+    CounterRNG,
+    MaskedLM,
+    PackedSequences,
+    TaskContext,
+    WordPieceTokenizer,
+    pack,
+    prepare_sequences,
+)
 from bertlab.testing import conformance
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 test_conformance = conformance(SentenceOrder)
 

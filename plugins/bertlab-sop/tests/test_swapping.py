@@ -5,7 +5,7 @@ from bertlab_sop.swapping import swap_segments, text_lengths
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertlab.api.batch import PackedSequences
+from bertlab import PackedSequences
 
 CLS, SEP = 2, 3
 Pairs = list[tuple[list[int], list[int]]]

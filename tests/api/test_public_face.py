@@ -1,0 +1,93 @@
+"""The public face: light, whole, typed, and all that plugins import."""
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import bertlab
+import bertlab.api
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("torch", "numpy", "lightning", "torchmetrics", "pluggy")
+
+
+def typed_names(module: str) -> dict[str, str]:
+    """Return the names of a module's ``if TYPE_CHECKING`` block and the modules they come from."""
+    tree = ast.parse(Path(importlib.import_module(module).__file__ or "").read_text("utf-8"))
+    blocks = [
+        node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node)
+    ]
+    return {
+        alias.asname or alias.name: node.module or ""
+        for block in blocks
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+@pytest.mark.parametrize("statement", ["import bertlab", "import bertlab.api", "dir(bertlab)"])
+def test_importing_it_is_light(statement: str) -> None:
+    code = f"import sys, bertlab; {statement}; print([x for x in {HEAVY} if x in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_lazy_and_typed_names_agree() -> None:
+    assert typed_names("bertlab") == bertlab._HOME
+
+
+def test_names_of_the_contract_are_those_of_the_face() -> None:
+    names = set(bertlab.api.__all__) - {"CONTRACT"}
+    assert set(typed_names("bertlab.api")) == names <= set(bertlab.__all__)
+    for name in names:
+        assert getattr(bertlab.api, name) is getattr(bertlab, name)
+
+
+@pytest.mark.parametrize("name", bertlab.__all__)
+def test_every_name_resolves_and_is_listed(name: str) -> None:
+    assert getattr(bertlab, name) is not None
+    assert name in dir(bertlab)
+
+
+@pytest.mark.parametrize("module", [bertlab, bertlab.api])
+def test_an_unknown_name_is_an_attribute_error(module: object) -> None:
+    with pytest.raises(AttributeError, match="Objektive"):
+        module.Objektive  # type: ignore[attr-defined]  # noqa: B018
+
+
+def imported(code: str) -> Iterator[str]:
+    """Yield what a piece of code imports: modules, and names that the public face lacks."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            if node.module == "bertlab":
+                names = {alias.name for alias in node.names}
+                yield from (f"bertlab:{name}" for name in names - set(bertlab.__all__))
+
+
+def pieces_of_code() -> Iterator[tuple[str, str]]:
+    """Yield the code of plugins, templates and documents, each with its name."""
+    for path in sorted(ROOT.glob("plugins/*/**/*.py")):
+        yield str(path.relative_to(ROOT)), path.read_text("utf-8")
+    for path in sorted(ROOT.glob("bertlab/plugins/new/templates/*/*.py.template")):
+        code = path.read_text("utf-8").replace("$import_line", "")
+        yield str(path.relative_to(ROOT)), re.sub(r"\$\w+", "x", code)
+    for path in sorted([*ROOT.glob("docs/*.md"), ROOT / "README.md", *ROOT.glob("plugins/*/*.md")]):
+        for block in re.findall(r"(?s)```python\n(.*?)```", path.read_text("utf-8")):
+            yield str(path.relative_to(ROOT)), block
+
+
+@pytest.mark.parametrize(("where", "code"), list(pieces_of_code()))
+def test_plugins_templates_and_documents_import_the_public_face_only(where: str, code: str) -> None:
+    allowed = {"bertlab", "bertlab.api", "bertlab.testing"}
+    ours = {each for each in imported(code) if re.match(r"bertlab[.:]", each)}
+    assert ours <= allowed, where
