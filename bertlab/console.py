@@ -1,6 +1,8 @@
-"""Tables on the screen: a title that is never wrapped, so that a path in it can be copied."""
+"""Tables, on the screen and in notebooks."""
 
-from collections.abc import Iterable, Sequence
+import html
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,7 +15,7 @@ def print_table(
     headings: Sequence[str] = (),
     figures: int = 0,
 ) -> None:
-    """Print a title, and rows of text below it.
+    """Print a title, which is never wrapped: a path in it can be copied; and rows of text below.
 
     Args:
         title: a line of its own.
@@ -40,3 +42,27 @@ def print_table(
     console = Console()
     console.print(title, soft_wrap=True, markup=False, highlight=False)
     console.print(table)
+
+
+def as_table(rows: Sequence[Mapping[str, object]]) -> Any:  # noqa: ANN401  pandas may be absent
+    """Return rows as a ``pandas.DataFrame``; without pandas as a list that notebooks show so."""
+    try:
+        import pandas  # noqa: PLC0415
+    except ImportError:
+        return Rows(rows)
+    return pandas.DataFrame([dict(row) for row in rows])
+
+
+class Rows(list[Mapping[str, object]]):
+    """Rows by column name, shown as a table in a notebook."""
+
+    def _repr_html_(self) -> str:
+        columns = list(dict.fromkeys(name for row in self for name in row))
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
+        body = "".join(
+            "<tr>"
+            + "".join(f"<td>{html.escape(str(row.get(name, '')))}</td>" for name in columns)
+            + "</tr>"
+            for row in self
+        )
+        return f"<table><tr>{head}</tr>{body}</table>"

@@ -4,9 +4,12 @@ Each kind of mistake is a class. Its ``code`` stands in front of the message; ``
 CODE`` prints its docstring and its ``remedy``, and docs/errors.md is made of them.
 """
 
+import contextlib
 import difflib
+import errno
+import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 
@@ -262,3 +265,44 @@ def check_share(key: str, found: float, ends: bool = True) -> None:
 def warn(words: str) -> None:
     """Tell the user, on standard error, of something that does not end the command."""
     sys.stderr.write(f"bertlab: warning: {words}\n")
+
+
+# what the file system says when it is the user's to mend
+REFUSALS = {
+    errno.EACCES,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EIO,
+    errno.EISDIR,
+    errno.ENOSPC,
+    errno.ENOTCONN,  # a mount by FUSE whose other end is gone
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ESTALE,  # the same by NFS
+}
+
+
+def mistake_in(error: Exception) -> BertlabError | None:
+    """Return the user's mistake that an error tells of; None if it is a bug of ours."""
+    if isinstance(error, BertlabError):
+        return error
+    if isinstance(error, OSError) and error.errno in REFUSALS:
+        name = error.filename
+        place = f"{os.fsdecode(name)}: " if isinstance(name, str | bytes) and name else ""
+        return OutputError(f"{place}{error.strerror}")
+    if type(error).__name__ == "MisconfigurationException":  # Lightning's, which is not imported
+        return TrainerError(" ".join(str(error).split()))
+    return None
+
+
+@contextlib.contextmanager
+def as_mistakes() -> Iterator[None]:
+    """Raise what the user can mend as an error of this catalogue, whoever noticed it first."""
+    try:
+        yield
+    except Exception as error:
+        mistake = mistake_in(error)
+        if mistake is None or mistake is error:
+            raise
+        raise mistake from error

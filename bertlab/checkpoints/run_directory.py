@@ -2,7 +2,6 @@
 
 import os
 import platform
-import sys
 import tempfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -64,6 +63,20 @@ def choose_run_directory(requested: str | None, name: str) -> Path:
     return directory
 
 
+def resumed_run(checkpoint: Path | None, requested: str | None) -> Path | None:
+    """Return the run of a checkpoint, if it goes on in its own directory; None for a new one.
+
+    Args:
+        checkpoint: ``RUN/checkpoints/FILE``; None of what is no run's.
+        requested: ``--run_dir``, if given.
+    """
+    if checkpoint is None:
+        return None
+    run = checkpoint.parent.parent
+    elsewhere = requested is not None and Path(requested).resolve() != run.resolve()
+    return None if elsewhere or not (run / MANIFEST).is_file() else run
+
+
 def claim(directory: Path, content: Mapping[str, Any]) -> None:
     """Make the directory of a new run and write its manifest, which makes it this run's alone.
 
@@ -95,15 +108,14 @@ def _check_writable(directory: Path) -> None:
 
 
 def manifest(plugins: Mapping[str, str], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is needed to repeat a run: versions, machine, command, and the given facts.
+    """Return what is needed to repeat a run: versions, machine, and the given facts.
 
     Args:
         plugins: version by name of the packages that brought a class of this run.
-        facts: hashes, seed and sizes that the caller knows.
+        facts: command, hashes, seed and sizes that the caller knows.
     """
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": ["bertlab", *sys.argv[1:]],
         "python": platform.python_version(),
         "platform": platform.platform(),
         "packages": {name: _version(name) for name in PACKAGES},

@@ -1,6 +1,5 @@
 """The ``bertlab`` command. Nothing heavy is imported until a subcommand needs it."""
 
-import errno
 import importlib
 import os
 import sys
@@ -8,7 +7,7 @@ import threading
 from collections.abc import Sequence
 
 from bertlab import __version__
-from bertlab.errors import BertlabError, CommandError, OutputError, TrainerError, nearest
+from bertlab.errors import REFUSALS, CommandError, mistake_in, nearest
 
 # subcommand: (module with a function ``main(command, argv)``, one line of help)
 COMMANDS = {
@@ -25,21 +24,6 @@ COMMANDS = {
     "new-plugin": ("bertlab.cli.new_plugin", "write a package with a plugin of your own"),
     "export": ("bertlab.cli.export", "write a Hugging Face folder"),
     "explain": ("bertlab.cli.errors", "what the code of an error means, and what to do"),
-}
-
-# what the file system says when it is the user's to mend
-REFUSALS = {
-    errno.EACCES,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EIO,
-    errno.EISDIR,
-    errno.ENOSPC,
-    errno.ENOTCONN,  # a mount by FUSE whose other end is gone
-    errno.ENOTDIR,
-    errno.EPERM,
-    errno.EROFS,
-    errno.ESTALE,  # the same by NFS
 }
 
 
@@ -81,19 +65,6 @@ def _say_of_thread(failed: threading.ExceptHookArgs) -> None:
     error = failed.exc_value
     if not (isinstance(error, OSError) and error.errno in REFUSALS):
         threading.__excepthook__(failed)
-
-
-def mistake_in(error: Exception) -> BertlabError | None:
-    """Return the user's mistake that an error tells of; None if it is a bug of ours."""
-    if isinstance(error, BertlabError):
-        return error
-    if isinstance(error, OSError) and error.errno in REFUSALS:
-        name = error.filename
-        place = f"{os.fsdecode(name)}: " if isinstance(name, str | bytes) and name else ""
-        return OutputError(f"{place}{error.strerror}")
-    if type(error).__name__ == "MisconfigurationException":  # Lightning's, which is not imported
-        return TrainerError(" ".join(str(error).split()))
-    return None
 
 
 def run(arguments: list[str]) -> int:

@@ -52,7 +52,7 @@ class StudyFolder:
         found.manifest = {
             "command": f"bertlab study run {self.path / STUDY_FILE}",
             "study": self.content,
-            **{key: value for key, value in manifest({}, {}).items() if key != "command"},
+            **manifest({}, {}),
         }
         return found
 

@@ -19,11 +19,11 @@ from bertlab.checkpoints.restore import (
 )
 from bertlab.checkpoints.run_directory import (
     COMPLAINTS,
-    MANIFEST,
     PREDICTIONS,
     RESULTS,
     choose_run_directory,
     manifest,
+    resumed_run,
 )
 from bertlab.checkpoints.warm_start import warm_start
 from bertlab.config.parser import data_class
@@ -121,8 +121,12 @@ class Session:
         if self.fits and checkpoint is not None and checkpoint.config is not None:
             check_same_computation(config.plain, checkpoint.config)
         seed_everything(config.seed, workers=True, verbose=False)
-        self.directory = self._choose_directory()
-        self.record = RunRecord(self.directory, config.plain, self.directory == self._resumed())
+        self.directory, resumed = Path(), None
+        if self.fits:
+            given = config.values.run_dir
+            resumed = None if checkpoint is None else resumed_run(checkpoint.path, given)
+            self.directory = resumed or choose_run_directory(given, config.request.run_name)
+        self.record = RunRecord(self.directory, config.plain, goes_on=resumed is not None)
         self.writer = PredictionWriter()
         self.data: TaskData = data_class(config.request)(**config.plain["data"], seed=config.seed)
         tasks = build_tasks(config.plain["model"])
@@ -150,23 +154,6 @@ class Session:
     def parameters(self) -> int:
         """Number of trainable parameters, heads included."""
         return sum(each.numel() for each in self.model.parameters() if each.requires_grad)
-
-    def _choose_directory(self) -> Path:
-        if not self.fits:
-            return Path()
-        return self._resumed() or choose_run_directory(
-            self.config.values.run_dir, self.config.request.run_name
-        )
-
-    def _resumed(self) -> Path | None:
-        """Return the run that goes on in its own directory; None for a new directory."""
-        if self.checkpoint is None or self.checkpoint.path is None or not self.fits:
-            return None
-        run = self.checkpoint.path.parent.parent
-        given = self.config.values.run_dir
-        if given is not None and Path(given).resolve() != run.resolve():
-            return None
-        return run if (run / MANIFEST).is_file() else None
 
     def _make_trainer(self, max_steps: int | None = None) -> Trainer:
         settings = self.config.trainer_arguments()
@@ -254,8 +241,9 @@ class Session:
 
     def _describe(self, tokenizer: WordPieceTokenizer) -> None:
         """Tell the run's record what is known by now."""
-        data = self.data
+        data, request = self.data, self.config.request
         facts = {
+            "command": ["bertlab", "fit", *request.argv],
             "seed": self.config.seed,
             "threads": torch.get_num_threads(),
             "tokenizer": tokenizer.fingerprint,
@@ -264,7 +252,7 @@ class Session:
             **training_size(self.trainer, data),
         }
         counts = None if data.token_counts is None else torch.from_numpy(data.token_counts)
-        record = manifest(self.config.request.packages(), facts)
+        record = manifest(request.packages(), facts)
         self.record.describe(record, tokenizer, counts, data.labels)
 
     def _note(self, line: str) -> None:

@@ -16,7 +16,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from bertlab.checkpoints.checkpoint_io import WholeCheckpointIO
 from bertlab.errors import TrainerError
 from bertlab.model.fsdp import FullyShardedStrategy
-from bertlab.training.callbacks.progress import ProgressBar
+from bertlab.training.callbacks.progress import NotebookProgress, ProgressBar, in_notebook
 
 _LEAST = {"accumulate_grad_batches": 1, "gradient_clip_val": 0, "log_every_n_steps": 0}
 
@@ -40,10 +40,13 @@ def make_trainer(
             CSVLogger(directory, name="csv"),
             TensorBoardLogger(directory, name="tensorboard"),
         ]
-    if arguments["enable_progress_bar"] is not False and sys.stdout.isatty():
+    shows_bar = arguments["enable_progress_bar"] is not False
+    if shows_bar and sys.stdout.isatty():
         arguments["callbacks"].append(ProgressBar())
     else:
         arguments["enable_progress_bar"] = False
+        if shows_bar and in_notebook():
+            arguments["callbacks"].append(NotebookProgress())
     if isinstance(arguments["val_check_interval"], int):
         arguments["check_val_every_n_epoch"] = None  # count batches across epochs
     if arguments["strategy"] == "fsdp":

@@ -10,7 +10,7 @@ from torch import nn
 from bertlab.errors import ConfigError
 from bertlab.model.optimizer import AdamWConfig, build_optimizer
 from bertlab.model.schedule import build_timed_schedule
-from bertlab.training.callbacks.loss_curve import read_curves
+from bertlab.training.history import read_curves
 from tests.conftest import Command
 
 

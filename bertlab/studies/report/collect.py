@@ -16,7 +16,7 @@ from bertlab.studies.plan.budget import Cost, measured_cost, pretraining_cost
 from bertlab.studies.plan.plan import Plan, variant_settings
 from bertlab.studies.plan.study_file import BASE, Evaluation, Study, Variant
 from bertlab.studies.report.row_scores import row_scores
-from bertlab.training.callbacks.loss_curve import read_curves
+from bertlab.training.history import read_curves
 from bertlab.training.results import is_share, read_results
 
 

@@ -18,9 +18,12 @@ def bertlab_callbacks(run_dir: Path) -> "list[Callback]":
 
     And what keeps memory flat.
     """
-    from bertlab.training.callbacks.loss_curve import LossCurve  # noqa: PLC0415
     from bertlab.training.callbacks.memory_return import ReturnMemory  # noqa: PLC0415
-    from bertlab.training.callbacks.progress import EvaluationLines, TokenThroughput  # noqa: PLC0415
+    from bertlab.training.callbacks.progress import (  # noqa: PLC0415
+        EvaluationLines,
+        LossCurve,
+        TokenThroughput,
+    )
     from bertlab.training.callbacks.watch import BatchInspection, LossWatch  # noqa: PLC0415
 
     inspection = [BatchInspection()] if inspects_batches() else []

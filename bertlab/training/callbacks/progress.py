@@ -1,8 +1,9 @@
-"""Progress: Lightning's rich bar with tokens per second, and a line for each evaluation."""
+"""What a run shows: a bar with tokens a second, a line an evaluation, a picture at its end."""
 
 import math
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,10 +12,12 @@ from lightning.pytorch.callbacks import RichProgressBar
 
 from bertlab.api.batch import PackedBatch
 from bertlab.model.module import BertModule
+from bertlab.training.history import draw, read_curves
 from bertlab.training.results import show
 
 Metrics = dict[str, int | str | float | dict[str, float]]
 _READING_INTERVAL = 0.3  # seconds
+_REDRAWING_INTERVAL = 0.5
 
 
 class TokenThroughput(Callback):
@@ -105,6 +108,64 @@ class ProgressBar(RichProgressBar):
         return metrics
 
 
+class NotebookProgress(Callback):
+    """A bar in a notebook's output, drawn again in place at most twice a second."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+        self._started = self._drawn = -math.inf
+        self._first_step = 0
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Show an empty bar."""
+        from IPython.display import HTML, display  # noqa: PLC0415  notebooks only
+
+        self._started, self._first_step = time.monotonic(), trainer.global_step
+        self._handle = display(HTML(""), display_id=True)
+
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,  # noqa: ANN401  Lightning's signature
+        batch: PackedBatch,
+        batch_idx: int,
+    ) -> None:
+        """Draw the bar if it is time."""
+        now = time.monotonic()
+        if now > self._drawn + _REDRAWING_INTERVAL:
+            self._drawn = now
+            self._draw(trainer, now - self._started)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Draw the last step."""
+        self._draw(trainer, time.monotonic() - self._started)
+
+    def _draw(self, trainer: Trainer, seconds: float) -> None:
+        from IPython.display import HTML  # noqa: PLC0415
+
+        step, end = trainer.global_step, trainer.max_steps
+        parts = [f"step {step:,}" + (f" of {end:,}" if end > 0 else ""), f"{_clock(seconds)} gone"]
+        done = step - self._first_step
+        if end > 0 and done:
+            parts.append(f"{_clock(seconds / done * (end - step))} left")
+        if "train/loss" in trainer.callback_metrics:
+            parts.append(f"train loss {float(trainer.callback_metrics['train/loss']):.3f}")
+        bar = f'<progress value="{step}" max="{end}"></progress> ' if end > 0 else ""
+        self._handle.update(HTML(bar + " · ".join(parts)))
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    return "ipykernel" in sys.modules and "IPython" in sys.modules
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
 class EvaluationLines(Callback):
     """Prints one plain line an evaluation, which stays in logs where no bar can be drawn."""
 
@@ -125,3 +186,19 @@ class EvaluationLines(Callback):
                 parts.append(f"{name.removeprefix('val/').replace('/', ' ')} {shown}")
         sys.stdout.write("  ".join(parts) + "\n")
         sys.stdout.flush()
+
+
+class LossCurve(Callback):
+    """Draws ``loss_curve.png`` from the run's CSV logs when training ends.
+
+    Args:
+        directory: of the run.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Draw what has been logged so far, earlier attempts at the same run included."""
+        if trainer.is_global_zero and (curves := read_curves(self.directory)):
+            draw(curves).savefig(self.directory / "loss_curve.png", dpi=130)

@@ -1,34 +1,15 @@
-"""A picture of the run: training and held-out loss against steps."""
+"""The curves of a run, from its CSV logs: as a table and as a picture."""
 
 import csv
+import io
 from collections import defaultdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from lightning.pytorch import Callback, LightningModule, Trainer
-
-from bertlab.files import replacing
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Curve = tuple[list[int], list[float]]
-
-
-class LossCurve(Callback):
-    """Draws ``loss_curve.png`` from the run's CSV logs when training ends.
-
-    Args:
-        directory: of the run.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Draw what has been logged so far, earlier attempts at the same run included."""
-        if trainer.is_global_zero:
-            curves = read_curves(self.directory)
-            if curves:
-                draw(curves, self.directory / "loss_curve.png")
-
-
 _SCORES = ("accuracy", "/f1", "exact_match", "matthews", "pearson", "spearman")
 
 
@@ -50,11 +31,28 @@ def read_curves(directory: Path) -> dict[str, Curve]:
     }
 
 
-def draw(curves: dict[str, Curve], output: Path) -> None:
-    """Draw losses at the left, scores at the right, baselines dashed."""
+def history_rows(curves: dict[str, Curve]) -> list[dict[str, Any]]:
+    """Return a row for each logged step: ``step``, and what was logged there, by metric."""
+    rows: dict[int, dict[str, Any]] = defaultdict(dict)
+    for name, (steps, values) in curves.items():
+        for step, value in zip(steps, values, strict=True):
+            rows[step][name] = value
+    return [{"step": step, **rows[step]} for step in sorted(rows)]
+
+
+def draw(curves: dict[str, Curve]) -> "Figure":
+    """Draw losses at the left, scores at the right, baselines dashed; notebooks show the figure."""
     from matplotlib.figure import Figure  # noqa: PLC0415  slow to import
 
-    figure = Figure(figsize=(11, 4), layout="constrained")
+    class Picture(Figure):
+        """A figure that shows itself without pyplot."""
+
+        def _repr_png_(self) -> bytes:
+            image = io.BytesIO()
+            self.savefig(image, format="png", dpi=100)
+            return image.getvalue()
+
+    figure = Picture(figsize=(11, 4), layout="constrained")
     loss, score = figure.subplots(1, 2)
     for name, (steps, values) in sorted(curves.items()):
         baseline = "unigram" in name or "majority" in name
@@ -69,8 +67,7 @@ def draw(curves: dict[str, Curve], output: Path) -> None:
         axis.grid(alpha=0.3)
         if axis.lines:
             axis.legend(fontsize=8)
-    with replacing(output) as file:
-        figure.savefig(file, format="png", dpi=130)
+    return figure
 
 
 def _version(log: Path) -> int:

@@ -1,0 +1,192 @@
+"""``bertlab.load``: an earlier model to use from Python: encoder, tokenizer and tasks."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from bertlab.api.batch import pack
+from bertlab.api.encoder import Encoder
+from bertlab.api.examples import Labels
+from bertlab.api.task import Task, TaskContext
+from bertlab.checkpoints.loading import load_matching
+from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.checkpoints.restore import read_pretrained, restore_module
+from bertlab.checkpoints.warm_start import load_weights
+from bertlab.errors import CheckpointError, DataError
+from bertlab.heads.feature_tagging import Combination
+from bertlab.model.build import build_encoder, build_tasks
+from bertlab.model.embedding import FeatureChoice, Pool, batches_by_length, embed
+from bertlab.model.module import BertModule
+from bertlab.model.optimizer import AdamWConfig
+from bertlab.model.prediction import Input, predict
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+
+# head of bertlab by class of ``transformers``; sentence_pair has the layers of single_sentence
+HEADS = {
+    "BertForSequenceClassification": "single_sentence",
+    "BertForTokenClassification": "tagging",
+    "BertForQuestionAnswering": "span",
+    "BertForMultipleChoice": "multiple_choice",
+}
+
+
+def load(source: str | Path, head: str | None = None) -> "PretrainedModel":
+    """Load a model to use it: ``load("runs/quickstart").predict(["Return the [MASK]."])``.
+
+    Args:
+        source: run directory (its best checkpoint, else the last), checkpoint file, Hugging Face
+            folder or hub name.
+        head: name of the head of a fine-tuned Hugging Face model; by default what its class says,
+            and ``single_sentence`` for ``BertForSequenceClassification``.
+
+    Raises:
+        CheckpointError: if it is none of these, damaged or hostile, or has no tokenizer.
+    """
+    found = read_pretrained(str(source))
+    if found.tokenizer is None:
+        raise CheckpointError(f"{source}: has no tokenizer (vocab.txt or tokenizer.json)")
+    module: BertModule | Encoder
+    if found.config is not None:
+        tasks = build_tasks(found.config["model"])
+        module = restore_module(found, found.config, tasks)
+        longest = int(found.config["data"]["max_seq_length"])
+    else:
+        module = _huggingface_module(found, found.tokenizer, head)
+        encoder = module.encoder if isinstance(module, BertModule) else module
+        longest = encoder.max_position_embeddings
+    found.release_weights()
+    module.to(torch.device("cuda" if torch.cuda.is_available() else "cpu")).eval()
+    return PretrainedModel(found.source, module, found.tokenizer, longest)
+
+
+class PretrainedModel:
+    """A loaded model in evaluation mode, on the GPU if there is one.
+
+    Args:
+        source: where it comes from.
+        module: the LightningModule; an encoder alone if the source has no task.
+        tokenizer: that the weights were trained with.
+        max_seq_length: most tokens of a sequence, special tokens included.
+
+    Attributes:
+        encoder: maps a :class:`bertlab.PackedBatch` to hidden states.
+        tasks: objectives or the head, by name; empty for an encoder alone.
+        tokenizer: text to ids and back.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        module: BertModule | Encoder,
+        tokenizer: WordPieceTokenizer,
+        max_seq_length: int,
+    ) -> None:
+        self.source = source
+        self.tokenizer = tokenizer
+        self.max_seq_length = max_seq_length
+        self._module = module
+        self.encoder: Encoder = module.encoder if isinstance(module, BertModule) else module
+        self.tasks: Mapping[str, Task] = (
+            module.named_tasks() if isinstance(module, BertModule) else {}
+        )
+
+    def predict(self, texts: Input | Sequence[Input]) -> list[dict[str, Any]]:
+        """Return a prediction for each text, as ``bertlab predict`` writes them.
+
+        Args:
+            texts: one text or several; pairs of texts as tuples; for a head also mappings from its
+                columns to values: ``{"question": …, "context": …}``.
+
+        Raises:
+            CheckpointError: if the model has no task to predict with.
+            DataError: if a text is not of a form that the head reads.
+            ConfigError: if a text is empty or too long.
+        """
+        if not isinstance(self._module, BertModule):
+            raise CheckpointError(f"{self.source}: has an encoder only, nothing to predict with")
+        inputs = [texts] if isinstance(texts, str | tuple | Mapping) else list(texts)
+        return predict(self._module, self.tokenizer, inputs, self.max_seq_length)
+
+    def embed(
+        self,
+        texts: str | Sequence[str],
+        layers: Sequence[int] = (-1,),
+        combine: Combination = "mean",
+        pool: Pool = "mean",
+        batch_size: int = 32,
+    ) -> npt.NDArray[np.float32]:
+        """Return a vector for each text, ``(N, D)`` float32 (paper sec. 5.3).
+
+        Args:
+            texts: one text or N.
+            layers: layers to combine: 0 is the embeddings, -1 the last layer.
+            combine: ``concat``, ``sum`` or ``mean`` of these layers.
+            pool: ``mean`` over all tokens; ``cls``: that of ``[CLS]``; ``none``: the vectors of
+                the tokens of all texts, end to end, ``(T, D)``.
+            batch_size: texts encoded at a time.
+
+        Raises:
+            ConfigError: if there is no such layer.
+            DataError: if there is no text, or one is too long.
+        """
+        sequences = [self._ids(text, n) for n, text in enumerate(_listed(texts))]
+        if not sequences:
+            raise DataError("found no text to embed, expected one or more")
+        choice = FeatureChoice(layers, combine, pool)
+        device = self.encoder.token_embedding.weight.device
+        found: dict[int, torch.Tensor] = {}
+        for numbers in batches_by_length([len(each) for each in sequences], batch_size):
+            batch = pack([sequences[number] for number in numbers]).to(device)
+            vectors = embed(self.encoder, batch, choice)
+            found |= dict(zip(numbers, vectors, strict=True))
+        return torch.cat([found[n] for n in range(len(sequences))]).float().cpu().numpy()
+
+    def _ids(self, text: str, number: int) -> list[int]:
+        ids = self.tokenizer.build_inputs(self.tokenizer.encode(text))[0]
+        longest = self.encoder.max_position_embeddings
+        if len(ids) > longest:
+            raise DataError(
+                f"text {number}: {len(ids)} tokens with [CLS] and [SEP], expected at most "
+                f"{longest}; split the text"
+            )
+        return ids
+
+    def __repr__(self) -> str:
+        sizes = f"{self.encoder.num_hidden_layers} layers of {self.encoder.hidden_size}"
+        tasks = ", ".join(self.tasks) or "no task"
+        return f"<{type(self.encoder).__name__} of {self.source}: {sizes}, {tasks}>"
+
+    def _repr_html_(self) -> str:
+        return f"<code>{escape(repr(self))}</code>"
+
+
+def _listed(texts: str | Sequence[str]) -> list[str]:
+    return [texts] if isinstance(texts, str) else list(texts)
+
+
+def _huggingface_module(
+    found: Pretrained, tokenizer: WordPieceTokenizer, head: str | None
+) -> BertModule | Encoder:
+    """Return a module with the head or objectives that the folder has; else the encoder alone."""
+    encoder = build_encoder(found.encoder_config, found.vocab_size)
+    if found.head is not None:
+        name = head or HEADS[found.head.architecture]
+        tasks = build_tasks({"head": {"name": name}})
+    else:
+        tasks = build_tasks({"objectives": dict.fromkeys(found.task_states)})
+    if not tasks:
+        load_matching(encoder, found.encoder_state, found.source, ("pooler.",))
+        return encoder
+    labels = found.labels
+    if labels is None and found.head is not None and found.head.has_classes:  # LABEL_0, LABEL_1, …
+        rows = found.head.num_rows
+        labels = Labels(tuple(str(number) for number in range(rows)), (0,) * rows)
+    context = TaskContext(encoder, tokenizer, labels=labels)
+    module = BertModule(encoder, tasks, context, AdamWConfig())
+    load_weights(found, module)
+    return module

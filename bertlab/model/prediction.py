@@ -1,0 +1,86 @@
+"""Predictions for texts or examples that are at hand in Python."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from bertlab.api.examples import Row
+from bertlab.api.head import Head
+from bertlab.data.inputs import InputRows, text_batches
+from bertlab.errors import DataError
+from bertlab.model.module import BertModule
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+
+Input = str | tuple[Any, ...] | Mapping[str, Any]  # a text, a pair of texts, an example
+
+
+@torch.no_grad()
+def predict(
+    module: BertModule,
+    tokenizer: WordPieceTokenizer,
+    inputs: Sequence[Input],
+    max_seq_length: int,
+) -> list[dict[str, Any]]:
+    """Return a prediction for each input, in the user's terms, as ``bertlab predict`` writes them.
+
+    Args:
+        module: in evaluation mode, with objectives or a head.
+        tokenizer: that the weights were trained with.
+        inputs: texts; pairs of texts as tuples; for a head also a tuple of a value for each of its
+            columns, or a mapping from columns to values.
+        max_seq_length: most tokens of a sequence, special tokens included.
+
+    Raises:
+        ConfigError: a text is empty or too long.
+        DataError: an input is not of a form that the head reads.
+    """
+    head = module.head
+    if head is None:
+        return _of_objectives(module, tokenizer, inputs, max_seq_length)
+    examples = [_example(each, number, head) for number, each in enumerate(inputs)]
+    (name,) = module.named_tasks()
+    batches = InputRows(iter(examples), head, name, tokenizer, max_seq_length)
+    parts: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for step in batches:
+        for batch in step:
+            predicted = module.predict_step(batch.to(module.device), 0)
+            for number, part in zip(batch.fields["row"].tolist(), predicted, strict=True):
+                parts[number].append(part)
+    return [head.merge(example, parts[number]) for number, example in enumerate(examples)]
+
+
+def _of_objectives(
+    module: BertModule, tokenizer: WordPieceTokenizer, inputs: Sequence[Input], limit: int
+) -> list[dict[str, Any]]:
+    texts: list[str] = []
+    pairs: list[str] = []
+    for number, each in enumerate(inputs):
+        pair = (each,) if isinstance(each, str) else each
+        if not isinstance(pair, tuple) or not 0 < len(pair) <= 2:
+            raise DataError(f"text {number}: found {each!r}, expected a text or a pair of texts")
+        texts.append(pair[0])
+        pairs += pair[1:]
+    if pairs and len(pairs) != len(texts):
+        raise DataError("found texts and pairs of texts, expected one of the two kinds")
+    batches = text_batches(texts, pairs or None, tokenizer, limit)
+    return [
+        prediction
+        for step in batches
+        for batch in step
+        for prediction in module.predict_step(batch.to(module.device), 0)
+    ]
+
+
+def _example(given: Input, number: int, head: Head) -> Row:
+    """Return an input under the names of the head's columns."""
+    where = f"input {number}"
+    if isinstance(given, Mapping):
+        return Row(dict(given), where)
+    columns = [column for column in head.columns if not column.is_truth and column.required]
+    values = given if isinstance(given, tuple) else (given,)
+    if len(values) != len(columns):
+        names = ", ".join(column.name for column in columns)
+        raise DataError(f"{where}: found {given!r}, expected values for {names}")
+    return Row({column.name: value for column, value in zip(columns, values, strict=True)}, where)

@@ -1,0 +1,160 @@
+"""``bertlab.fit``: a run from Python, by the same way as the command; ``Run``: what is in it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from bertlab.checkpoints.export import ExportReport, export_model
+from bertlab.checkpoints.pretrained_model import PretrainedModel, load
+from bertlab.checkpoints.run_directory import MANIFEST, RESULTS
+from bertlab.config.request import Request, read_request
+from bertlab.config.yaml_files import yaml_inline
+from bertlab.console import as_table
+from bertlab.errors import CheckpointError, ConfigError, as_mistakes
+from bertlab.model.prediction import Input
+from bertlab.training.history import draw, history_rows, read_curves
+from bertlab.training.results import Results, read_results, show
+from bertlab.training.session import open_session
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ConfigSource = str | Path | Mapping[str, Any]
+
+
+def fit(
+    config: ConfigSource | Sequence[str | Path] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> "Run":
+    """Train as ``bertlab fit`` does, and return the run.
+
+    Ctrl-C ends training, not Python: the run that is returned can go on from its last checkpoint
+    with :meth:`Run.resume`.
+
+    Args:
+        config: a config file, several (a later one wins), or a config as a mapping. None for a
+            run that goes on: ``fit(overrides={"ckpt_path": "runs/quickstart"})``.
+        overrides: values by config key, as on the command line: ``{"trainer.max_steps": 500}``.
+
+    Raises:
+        BertlabError: what the command prints before it exits with 2.
+    """
+    with as_mistakes():
+        session = open_session("fit", _request(config, overrides or {}))
+        values = session.config.values
+        if values.seeds is not None or values.against_scratch:
+            raise ConfigError(
+                "seeds, against_scratch: found in the config, expected one run; use bertlab.study, "
+                "or `bertlab fit` on the command line"
+            )
+        session.run()
+    return Run(session.directory)
+
+
+def _request(
+    config: ConfigSource | Sequence[str | Path] | None, overrides: Mapping[str, Any]
+) -> Request:
+    arguments = [f"--{key}={yaml_inline(value)}" for key, value in overrides.items()]
+    if isinstance(config, Mapping):
+        return read_request(arguments, base=dict(config), base_name="run")
+    files = [config] if isinstance(config, str | Path) else list(config or ())
+    named = [part for file in files for part in ("--config", str(file))]
+    return read_request([*named, *arguments])
+
+
+class Run:
+    """A run by its directory: its figures, its curves, and its model to use.
+
+    Args:
+        directory: of the run, as ``bertlab fit`` made it.
+
+    Raises:
+        CheckpointError: if there is no run.
+    """
+
+    def __init__(self, directory: str | Path) -> None:
+        self.directory = Path(directory)
+        if not (self.directory / MANIFEST).is_file():
+            raise CheckpointError(f"{directory}: no such run (it has no {MANIFEST})")
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it came to its end; else :meth:`resume` goes on with it."""
+        return (self.directory / RESULTS).is_file()
+
+    @property
+    def metrics(self) -> Results:
+        """Held-out metrics by ``task/metric``: of the last step, or of the last evaluation yet."""
+        if self.is_finished:
+            return read_results(self.directory)
+        found: Results = {}
+        for row in history_rows(read_curves(self.directory)):
+            if "val/loss" in row:
+                found = {name: value for name, value in row.items() if name.startswith("val/")}
+        return {name.removeprefix("val/"): value for name, value in found.items()}
+
+    @property
+    def history(self) -> Any:  # noqa: ANN401  a pandas.DataFrame where pandas is installed
+        """What was logged, a row a step: a ``pandas.DataFrame``, or a list of dicts without it."""
+        return as_table(history_rows(read_curves(self.directory)))
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The resolved config: every key, with the values that the run has."""
+        content: dict[str, Any] = yaml.safe_load(
+            (self.directory / "config.yaml").read_text("utf-8")
+        )
+        return content
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """Versions, hashes, machine and command of the run."""
+        content: dict[str, Any] = json.loads((self.directory / MANIFEST).read_text("utf-8"))
+        return content
+
+    @cached_property
+    def model(self) -> PretrainedModel:
+        """The run's model: the best checkpoint of a fine-tuned run, else the last."""
+        with as_mistakes():
+            return load(self.directory)
+
+    def predict(self, texts: Input | Sequence[Input]) -> list[dict[str, Any]]:
+        """Return a prediction for each text; see :meth:`bertlab.PretrainedModel.predict`."""
+        return self.model.predict(texts)
+
+    def plot(self) -> "Figure":
+        """Return the picture of losses and scores against steps."""
+        return draw(read_curves(self.directory))
+
+    def export(self, output: str | Path, overwrite: bool = False) -> ExportReport:
+        """Write the model as a folder that ``transformers`` loads.
+
+        Args:
+            output: folder to make.
+            overwrite: replace an older export.
+
+        Raises:
+            CheckpointError: the encoder is not a BERT, or the folder is in use.
+        """
+        with as_mistakes():
+            return export_model(str(self.directory), Path(output), overwrite)
+
+    def resume(self, overrides: Mapping[str, Any] | None = None) -> "Run":
+        """Go on from the last checkpoint, exactly as if the run had not been interrupted."""
+        return fit(None, {"ckpt_path": str(self.directory), **(overrides or {})})
+
+    def __repr__(self) -> str:
+        state = "finished" if self.is_finished else "not finished"
+        return f"<Run {self.directory}: {state}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{escape(name)}</td><td>{escape(show(name, value))}</td></tr>"
+            for name, value in self.metrics.items()
+        )
+        return f"<b>{escape(repr(self))}</b><table>{rows}</table>"
