@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bertlab.checkpoints import restore
 from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.cli import embed as embed_cli
+from bertlab.model import embedding
 from bertlab.model.embedding import write_embeddings
 from bertlab.training.session import Session
 from tests.conftest import Command
@@ -48,7 +48,7 @@ def alive(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     for name in readers:
         monkeypatch.setattr(restore, name, reading(name))
-    monkeypatch.setattr(embed_cli, "write_embeddings", count_and_write)
+    monkeypatch.setattr(embedding, "write_embeddings", count_and_write)
     monkeypatch.setattr(Session, "run", count)
     return left
 
