@@ -112,7 +112,8 @@ def _function(target: str) -> Iterator[str]:
 
 
 def _errors() -> list[str]:
-    return [name for name, each in vars(errors).items() if isinstance(each, type)]
+    found = [each for each in vars(errors).values() if isinstance(each, type)]
+    return [each.__name__ for each in found if issubclass(each, errors.BertlabError)]
 
 
 def _hooks() -> list[str]:
