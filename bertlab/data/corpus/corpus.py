@@ -27,9 +27,9 @@ from bertlab.api.source import DataSource, RawDocument
 from bertlab.data.corpus.documents import Document, split_sentences
 from bertlab.data.corpus.formats import READERS, detect_format
 from bertlab.data.corpus.rows import is_row_file, read_row_file
-from bertlab.data.reading.lines import Errors, read_long_lines
+from bertlab.data.reading.lines import Errors, describe_missing, read_long_lines
 from bertlab.data.sources import is_source, open_source
-from bertlab.errors import CorpusError, nearest
+from bertlab.errors import CorpusError
 from bertlab.plugins.index import installed
 
 __all__ = [
@@ -212,7 +212,9 @@ def _entries(corpus: Corpus) -> Iterator[_File | DataSource]:
         elif glob.has_magic(source):
             yield from _matches(source)
         else:
-            raise _missing(source, path)
+            sources = installed("source")
+            expected = f"a file, a folder, a pattern, or a source: {', '.join(sources)}"
+            raise CorpusError(describe_missing(source, sources, expected))
 
 
 def _folder(path: Path) -> Iterator[_File]:
@@ -236,16 +238,3 @@ def _matches(pattern: str) -> Iterator[_File]:
     if not files:
         raise CorpusError(f"{pattern}: no file matches this pattern")
     yield from (_File(path, named=False) for path in files)
-
-
-def _missing(source: str, path: Path) -> CorpusError:
-    if path.exists():
-        return CorpusError(f"{path}: neither a file nor a folder")
-    parent = path.parent
-    if not parent.is_dir():
-        return CorpusError(f"{path}: no such file; the folder {parent} does not exist either")
-    sources = installed("source")
-    hint = nearest(path.name, [*sorted(entry.name for entry in parent.iterdir()), *sources])
-    if not hint:
-        hint = f"; expected a file, a folder, a pattern, or a source: {', '.join(sources)}"
-    return CorpusError(f"{source}: no such file or folder in {parent.resolve()}{hint}")

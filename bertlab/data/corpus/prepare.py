@@ -11,7 +11,7 @@ import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -66,11 +66,11 @@ def prepare(
     with TokenStoreWriter(output, tokenizer, corpus.fingerprint) as writer:
         encoded = encode_all(batches, tokenizer, corpus.language, workers)
         # Closing the generator ends the workers, whatever happens here.
-        with contextlib.closing(encoded), _ProgressLine(progress) as line:
+        with contextlib.closing(encoded), _progress_line(progress) as show:
             for batch in encoded:
                 writer.add_documents(batch.tokens, batch.sentence_lengths, batch.document_sentences)
                 totals.add(batch)
-                line.show(writer.documents, totals.bytes_of_text)
+                show(writer.documents, totals.bytes_of_text)
         report = _report(writer, totals)
         with naming(corpus):
             check_store(report)
@@ -138,34 +138,29 @@ def _raw_batches(documents: Iterable[RawDocument]) -> Iterator[list[RawDocument]
         yield batch
 
 
-class _ProgressLine:
-    """Documents, megabytes, MB/s and time on standard error, or nothing."""
+@contextlib.contextmanager
+def _progress_line(visible: bool) -> Iterator[Callable[[int, int], None]]:
+    """Yield what shows documents, megabytes, MB/s and time on standard error, or nothing."""
+    progress = Progress(
+        SpinnerColumn(),
+        TextColumn("preparing"),
+        TextColumn("{task.fields[documents]:,} documents"),
+        TextColumn("{task.fields[megabytes]:,.1f} MB"),
+        TextColumn("{task.fields[rate]:.1f} MB/s"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        disable=not visible,
+    )
+    task = progress.add_task("", total=None, documents=0, megabytes=0.0, rate=0.0)
 
-    def __init__(self, visible: bool) -> None:
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("preparing"),
-            TextColumn("{task.fields[documents]:,} documents"),
-            TextColumn("{task.fields[megabytes]:,.1f} MB"),
-            TextColumn("{task.fields[rate]:.1f} MB/s"),
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-            disable=not visible,
-        )
-        self._task = self._progress.add_task("", total=None, documents=0, megabytes=0.0, rate=0.0)
-
-    def __enter__(self) -> "_ProgressLine":
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def show(self, documents: int, bytes_of_text: int) -> None:
-        seconds = self._progress.tasks[0].elapsed or 0.0
+    def show(documents: int, bytes_of_text: int) -> None:
+        seconds = progress.tasks[0].elapsed or 0.0
         megabytes = bytes_of_text / 1e6
         rate = megabytes / seconds if seconds else 0.0
-        self._progress.update(self._task, documents=documents, megabytes=megabytes, rate=rate)
+        progress.update(task, documents=documents, megabytes=megabytes, rate=rate)
+
+    with progress:
+        yield show
 
 
 def open_prepared(corpus: Corpus) -> TokenStore | None:

@@ -11,8 +11,14 @@ from typing import cast
 
 from bertlab.api.examples import Column
 from bertlab.data.examples.benchmarks import BENCHMARKS, Benchmark
-from bertlab.data.reading.lines import STANDARD_INPUT, explain_failed_read, name_of, read_lines
-from bertlab.errors import DataError, nearest
+from bertlab.data.reading.lines import (
+    STANDARD_INPUT,
+    describe_missing,
+    explain_failed_read,
+    name_of,
+    read_lines,
+)
+from bertlab.errors import DataError
 
 _TABLES = {
     "auto": "by the ending of the file's name",
@@ -57,19 +63,13 @@ def find_file(location: str, split: str | None, benchmark: Benchmark | None) -> 
         return str(path)
     if path.is_dir():
         return _pick(path, split, benchmark)
-    if path.exists():
-        raise DataError(f"{path}: neither a file nor a folder")
     raise no_such_file(location)
 
 
 def no_such_file(location: str) -> DataError:
     """Return the error for a location where nothing is; names the nearest that is there."""
-    path = Path(location).expanduser()
-    if not path.parent.is_dir():
-        return DataError(f"{path}: no such file; the folder {path.parent} does not exist either")
-    hint = nearest(path.name, sorted(entry.name for entry in path.parent.iterdir()))
-    expected = hint or "; expected a file, a folder, hf:OWNER/NAME or python-english:NAME"
-    return DataError(f"{location}: no such file or folder in {path.parent.resolve()}{expected}")
+    expected = "a file, a folder, hf:OWNER/NAME or python-english:NAME"
+    return DataError(describe_missing(location, (), expected))
 
 
 def looks_like_path(name: str) -> bool:

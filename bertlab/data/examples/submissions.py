@@ -18,7 +18,7 @@ from bertlab.api.examples import Row
 from bertlab.data.examples.benchmarks import BENCHMARKS, Benchmark
 from bertlab.data.examples.checks import ordered_names
 from bertlab.errors import DataError, OutputError, nearest
-from bertlab.files import WholeFile
+from bertlab.files import WholeFile, explain_failed_write, write_text
 
 SUBMISSION_FORMS: tuple[str, ...] = tuple(
     name for name, benchmark in BENCHMARKS.items() if benchmark.submission
@@ -113,37 +113,25 @@ class _SquadSubmission(Submission):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._ids: set[str] = set()
-        self._odds: WholeFile | None = None
-        self._file.write("{")
+        self._answers: dict[str, str] = {}
+        self._odds: dict[str, float] = {}
 
     def write(self, row: Row, prediction: Mapping[str, Any]) -> None:
         name = row.values.get("id")
-        if name is None or name in self._ids:
+        if name is None or name in self._answers:
             found = "no id" if name is None else f"id {name!r} for the second time"
             raise DataError(f"{row.where}: found {found}; {self.path} needs an id of each question")
-        comma = ",\n" if self._ids else "\n"
-        answer = _get(prediction, "answer", row) or ""
-        self._file.write(f"{comma}{_json(name)}: {_json(answer)}")
-        odds = prediction.get("null_odds")
-        if odds is not None:
-            if self._odds is None:
-                self._odds = WholeFile(self.path.with_name(f"{self.path.stem}.null_odds.json"))
-                self._odds.write("{")
-                comma = "\n"
-            self._odds.write(f"{comma}{_json(name)}: {_json(odds)}")
-        self._ids.add(name)
+        self._answers[name] = _get(prediction, "answer", row) or ""
+        if prediction.get("null_odds") is not None:
+            self._odds[name] = prediction["null_odds"]
 
     def close(self) -> None:
-        for file in (self._file, self._odds):
-            if file is not None:
-                file.write("\n}\n")
-                file.close()
-
-    def discard(self) -> None:
-        super().discard()
-        if self._odds is not None:
-            self._odds.discard()
+        self._file.write(_json(self._answers))
+        super().close()
+        if self._odds:
+            path = self.path.with_name(f"{self.path.stem}.null_odds.json")
+            with explain_failed_write(f"{path}: cannot be written"):
+                write_text(path, _json(self._odds))
 
 
 class _ConllSubmission(Submission):
@@ -226,5 +214,5 @@ def _get(prediction: Mapping[str, Any], key: str, row: Row) -> Any:  # noqa: ANN
     return prediction[key]
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def _json(content: Mapping[str, object]) -> str:
+    return json.dumps(content, ensure_ascii=False, indent=0) + "\n"
