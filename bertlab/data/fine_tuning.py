@@ -113,7 +113,7 @@ class LabelledData(TaskData):
         return WordPieceTokenizer.load(Path(self.tokenizer_path))
 
     def connect(self, tokenizer: WordPieceTokenizer, tasks: Mapping[str, Task]) -> None:
-        """Say which tokenizer encodes the rows and which head reads them.
+        """Set the tokenizer that encodes the examples and the head that reads them.
 
         Raises:
             ConfigError: if ``columns`` names a column that the head does not have.
@@ -278,7 +278,7 @@ class LabelledData(TaskData):
         return StepLoader(self.input_rows, 1)
 
     def take_row(self, number: int) -> Row:
-        """Return a row that is being predicted, and forget it."""
+        """Return and drop a row that is being predicted."""
         assert self.input_rows is not None
         return self.input_rows.take(number)
 

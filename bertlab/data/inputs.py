@@ -1,7 +1,4 @@
-"""New rows that are read, encoded and predicted a few at a time.
-
-Texts given for prediction, as batches for objectives.
-"""
+"""Batches to predict on: new rows, read and encoded a few at a time, and texts for objectives."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,13 +14,13 @@ from bertlab.data.examples.encoded import EncodedRows, encode_rows
 from bertlab.errors import ConfigError
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
-PREDICT_ROWS = 32  # that are predicted together
-READ_AHEAD = 8  # batches that are read, and put into batches of about one length
+PREDICT_ROWS = 32  # predicted together
+READ_AHEAD = 8  # batches read at a time, then grouped by length
 
 
 @dataclass
 class InputRows:
-    """Batches of rows, made while they are asked for; how many is not known before.
+    """Batches of new rows, made on demand; their number is not known before the end.
 
     Attributes:
         source: the rows, in order.
@@ -67,16 +64,17 @@ class InputRows:
         return number in self._encoded
 
     def take(self, number: int) -> Row:
-        """Return a row that is being predicted, and forget it."""
+        """Return and drop a row that is being predicted."""
         self._encoded.discard(number)
         return self._waiting.pop(number)
 
 
 def _batches(encoded: EncodedRows) -> Iterator[IntArray]:
-    """Yield the units of each batch, ascending: of rows of about one length, longest first."""
+    """Yield the units of each batch, ascending; rows of similar length together, longest first."""
     rows, firsts = np.unique(encoded.row_numbers, return_index=True)
     if not len(rows):
         return
+    # row_numbers [0, 0, 2] (row 1 gave no sequence) -> rows [0, 2], firsts [0, 2]
     longest = np.maximum.reduceat(np.diff(encoded.offsets), firsts)
     in_order = rows[np.argsort(-longest, kind="stable")]
     row_of_unit = encoded.row_numbers[encoded.unit_offsets[:-1]]

@@ -20,16 +20,16 @@ _SECONDS_TO_SAVE = 30
 
 
 class Stream(Protocol):
-    """An endless stream of sequences; what stands at a position never changes."""
+    """An endless stream of sequences; each position always holds the same sequence."""
 
     def __len__(self) -> int:
         """Positions in an epoch."""
 
     def batch(self, positions: IntArray) -> tuple[PackedBatch, dict[str, int]]:
-        """Return what stands at ``positions`` ``(k,)``, and the predictions by task."""
+        """Return the batch of ``positions`` ``(k,)``, and its number of predictions by task."""
 
     def describe(self, positions: IntArray) -> str:
-        """Return words by which what stands at ``positions`` ``(k,)`` can be found again."""
+        """Return words by which a person finds the sequences at ``positions`` ``(k,)`` again."""
 
 
 @dataclass
@@ -60,7 +60,7 @@ class SequenceStream:
         return sequences.to_batch(), sequences.counts
 
     def describe(self, positions: IntArray) -> str:
-        """Return the sequences' numbers in their epoch; seed, epoch and number say all of one."""
+        """Return the sequences' numbers in their epoch, which with the seed determine them."""
         epochs, indices = np.divmod(positions, len(self.sampler))
         first, last = f"{indices[0]} (epoch {epochs[0]})", f"{indices[-1]} (epoch {epochs[-1]})"
         return f"sequences {first} to {last} of seed {self.seed}"
@@ -114,6 +114,7 @@ class StepDataset(Dataset[list[PackedBatch]]):
 
     def __getitem__(self, step: int) -> list[PackedBatch]:
         """Return the micro-batches of an optimiser step; each counts the predictions of all."""
+        # positions 0 to 7, 2 devices, accumulate 2 -> parts [0 1] [2 3] | [4 5] [6 7]
         parts = np.array_split(self.positions(step), self.world_size * self.accumulate)
         mine = parts[self.rank * self.accumulate : (self.rank + 1) * self.accumulate]
         made = [self.stream.batch(part) for part in mine if len(part)]
@@ -127,7 +128,7 @@ class StepDataset(Dataset[list[PackedBatch]]):
         """Return the stream positions of an optimiser step, over all devices."""
         if self.steps_per_epoch is not None:
             epoch, step = divmod(step, self.steps_per_epoch)
-            size, steps = len(self.stream), self.steps_per_epoch
+            size, steps = len(self.stream), self.steps_per_epoch  # 10, 3 -> steps of 3, 3 and 4
             return epoch * size + np.arange(step * size // steps, (step + 1) * size // steps)
         stop = (step + 1) * self.batch_size
         return np.arange(

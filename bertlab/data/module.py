@@ -44,11 +44,11 @@ class TaskData(LightningDataModule):
 
     @abstractmethod
     def connect(self, tokenizer: WordPieceTokenizer, tasks: Mapping[str, Task]) -> None:
-        """Say which tokenizer encodes the text and which tasks read it; check that they fit."""
+        """Set the tokenizer that encodes the text and the tasks that read it; check both."""
 
     @abstractmethod
     def prepare(self, command: str) -> None:
-        """Read what ``fit``, ``validate`` or ``test`` needs, and learn from it what tasks need."""
+        """Read the data of ``fit``, ``validate`` or ``test``; learn labels and counts from it."""
 
     def encode(self) -> None:
         """Encode what was read; the tasks are built by now."""
@@ -59,7 +59,7 @@ class TaskData(LightningDataModule):
         return None
 
     def evaluation_rows(self) -> dict[str, Sequence[Row]]:
-        """Return the labelled rows of each evaluation set; a set that stands alone has no name."""
+        """Return the labelled rows of each evaluation set by name; that of a single one is ""."""
         return {"": ()}
 
     @property
@@ -143,7 +143,7 @@ class TaskData(LightningDataModule):
         return StepLoader(self._loader(dataset, sampler), trainer.accumulate_grad_batches)
 
     def describe_step(self, step: int) -> str:
-        """Return words by which what an optimiser step trains on can be found again."""
+        """Return words by which a person finds the training data of an optimiser step again."""
         assert self._training_steps is not None, "training_loader() comes first"
         return self._training_steps.stream.describe(self._training_steps.positions(step))
 

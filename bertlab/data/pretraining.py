@@ -131,7 +131,7 @@ class PretrainingData(TaskData):
         return tokenizer_cached(self.corpus, self.vocab_size, self.lowercase, self.cache_dir)
 
     def connect(self, tokenizer: WordPieceTokenizer, tasks: Mapping[str, Task]) -> None:
-        """Say which tokenizer encodes the text and which objectives label it.
+        """Set the tokenizer that encodes the text and the objectives that label it.
 
         Raises:
             ConfigError: if an objective needs segment pairs and the input format has none.

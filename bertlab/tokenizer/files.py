@@ -1,4 +1,4 @@
-"""Reads ``vocab.txt`` and ``tokenizer.json`` into one checked form, and executes nothing."""
+"""Reading ``vocab.txt`` and ``tokenizer.json`` into one checked form; nothing is executed."""
 
 import json
 import re
@@ -136,7 +136,7 @@ def read_state(path: Path, lowercase: bool | None = None) -> tuple[dict[str, Any
         settings["lowercase"] = lowercase
     normalizer = state["normalizer"]
     if settings and isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer":
-        # Canonical strip_accents was filled in from the old lowercase: derive it anew.
+        # The canonical strip_accents was derived from the old lowercase: derive it again.
         derived = normalizer["strip_accents"] == normalizer["lowercase"]
         unset = {"strip_accents": None} if derived else {}
         state["normalizer"] = _canonical_normalizer(normalizer | unset | settings)

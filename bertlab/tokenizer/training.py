@@ -1,4 +1,4 @@
-"""Trains a WordPiece vocabulary on text."""
+"""Training a WordPiece vocabulary on text."""
 
 import warnings
 from collections import Counter
@@ -134,7 +134,7 @@ def _alphabet(pieces: Counter[str], vocab_size: int) -> set[str]:
 
 
 def _lines(words: dict[str, int]) -> Iterator[str]:
-    """Yield each word as often as it was counted: the trainer takes no counts."""
+    """Repeat each word as often as it was counted: the trainer takes no counts."""
     for word in sorted(words):
         whole, rest = divmod(words[word], _LINE_WORDS)
         line = f"{word} " * _LINE_WORDS if whole else ""

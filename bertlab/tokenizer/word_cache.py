@@ -1,4 +1,4 @@
-"""Ids of whitespace-separated words, remembered.
+"""A cache of the ids of whitespace-separated words.
 
 After BERT's normalization, WordPiece looks at one whitespace-separated word at a time, and text
 repeats its words. A dictionary from the word to the bytes of its ids therefore does most of the
@@ -21,7 +21,7 @@ _MAX_CACHED_CHARACTERS = 2**22
 
 
 def delete_control_spaces(text: str) -> str:
-    """Return ``text`` such that ``str.split`` finds the words that BERT finds."""
+    """Delete the control characters that ``str.split`` takes for spaces, as BERT does."""
     if any(character in text for character in _DELETED_SPACES):
         return text.translate(_DELETE)
     return text
@@ -39,7 +39,7 @@ def ascii_pieces(word: str, lowercase: bool) -> list[str] | None:
 
 
 class WordIds(dict[str, bytes]):
-    """Maps a word to the bytes of its ids; fills itself.
+    """A dictionary from a word to the bytes of its ids, which computes missing entries.
 
     When it is full it becomes the old generation and starts anew; words that are met again move
     from the old generation to the new one, and rare words are forgotten.
@@ -76,14 +76,14 @@ class WordIds(dict[str, bytes]):
     def encode(
         self, texts: Sequence[str]
     ) -> tuple[npt.NDArray[np.unsignedinteger], npt.NDArray[np.int64]]:
-        """Return the ids of all texts laid end to end, and the number of ids of each text."""
+        """Return the ids of all texts, concatenated, and the number of ids of each text."""
         everything = "\n".join(texts)
         if any(character in everything for character in _DELETED_SPACES):
             texts = [delete_control_spaces(text) for text in texts]
         lookup = self.__getitem__
-        rows = [b"".join(map(lookup, text.split())) for text in texts]
-        lengths = np.fromiter(map(len, rows), np.int64, len(rows)) // self._dtype.itemsize
-        return np.frombuffer(b"".join(rows), self._dtype), lengths
+        ids = [b"".join(map(lookup, text.split())) for text in texts]
+        lengths = np.fromiter(map(len, ids), np.int64, len(ids)) // self._dtype.itemsize
+        return np.frombuffer(b"".join(ids), self._dtype), lengths
 
     def _encode_word(self, word: str) -> bytes:
         pieces = ascii_pieces(word, self._lowercase)

@@ -119,7 +119,7 @@ class WordPieceTokenizer:
         return cls(checked_state(state, source))
 
     def to_json(self) -> str:
-        """Return all that decides the ids, in the format of ``tokenizer.json``."""
+        """Return the whole tokenizer in the format of ``tokenizer.json``."""
         return self._json
 
     @cached_property

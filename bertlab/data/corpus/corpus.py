@@ -77,7 +77,7 @@ class Corpus:
 
     @property
     def name(self) -> str:
-        """What to call the corpus in messages: its sources, the first three of many."""
+        """Name of the corpus in messages: its first three sources, and how many more there are."""
         rest = len(self.sources) - _NAMED_SOURCES
         more = f" and {rest} more" if rest > 0 else ""
         return ", ".join(self.sources[:_NAMED_SOURCES]) + more
@@ -156,7 +156,7 @@ def read_raw_documents(corpus: Corpus) -> Iterator[RawDocument]:
 
 @contextlib.contextmanager
 def naming(corpus: Corpus) -> Iterator[None]:
-    """Put the name of a corpus before the message of a CorpusError that is raised inside.
+    """Prefix the message of a CorpusError raised inside the block with the name of the corpus.
 
     For code that sees tokens, not files: checks of a store, the held-out split, samplers.
     """

@@ -96,10 +96,10 @@ def _join_wrapped(lines: list[str], width: int) -> Iterator[str]:
 
 
 def _breaks_early(line: str, following: str, width: int) -> bool:
-    filled = len(line) + 1 + len(following.split(maxsplit=1)[0])
-    if filled <= 0.8 * width:
+    joined = len(line) + 1 + len(following.split(maxsplit=1)[0])
+    if joined <= 0.8 * width:
         return True
-    return filled <= 0.95 * width and SENTENCE_END.search(line) is not None
+    return joined <= 0.95 * width and SENTENCE_END.search(line) is not None
 
 
 def _split_long(sentence: str) -> Iterator[str]:

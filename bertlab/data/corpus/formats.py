@@ -28,7 +28,7 @@ DETECTION_CHARS = 2**16
 
 
 def detect_format(path: Path, errors: Errors, language: str) -> Format:
-    """Tell the format of a text file from its first 65,536 characters.
+    """Return the format of a text file, by its first 65,536 characters.
 
     ``wikiextractor`` if the first line that is not blank starts with ``<doc ``. ``sentences`` if
     blank lines part blocks of two lines or more on average, four lines of five end as a sentence
@@ -62,7 +62,7 @@ def detect_format(path: Path, errors: Errors, language: str) -> Format:
 
 
 class _Builder:
-    """Lines of the document being read; :meth:`take` hands them out and starts afresh."""
+    """Collects the lines of a document; :meth:`take` yields the document and starts a new one."""
 
     def __init__(self, path: Path, presplit: bool) -> None:
         self.path, self.presplit = path, presplit

@@ -1,8 +1,8 @@
-"""Prepares a corpus: text in, token store and data report out, once.
+"""Preparing a corpus, once: text in, token store and data report out.
 
 One process reads the documents, ``workers`` processes split sentences and tokenize, and the
 results are written in the order of the documents, so the store does not depend on ``workers``.
-Memory does not grow with the corpus: only a few batches are on their way at any time.
+Memory does not grow with the corpus: only a few batches exist at any time.
 """
 
 import contextlib
@@ -248,7 +248,7 @@ def _key(*parts: str | int | bool) -> str:
 
 @contextlib.contextmanager
 def _made_once(folder: Path) -> Iterator[bool]:
-    """Hold the lock of ``folder`` and yield True if the folder has still to be made."""
+    """Hold the lock of ``folder``; yield whether the folder still has to be made."""
     if folder.exists():
         yield False
         return

@@ -1,4 +1,4 @@
-"""The work of :mod:`bertlab.data.corpus.prepare`, in one process or several."""
+"""Splitting documents into sentences and tokenizing them, in one process or several."""
 
 import os
 import signal
@@ -52,6 +52,8 @@ def encode_batch(
         sentences += split_sentences(document, language)
         ends[number] = len(sentences)
     tokens, lengths = tokenizer.encode_texts(sentences)
+    # sentences of 3, 0 and 2 tokens, documents end after sentence 2 and 3 (ends [2, 3])
+    # -> kept_before [0, 1, 1, 2] -> document_sentences [1, 1]: empty sentences are left out
     kept_before = np.concatenate([[0], np.cumsum(lengths > 0)])
     document_sentences = np.diff(kept_before[ends], prepend=0)
     return EncodedBatch(

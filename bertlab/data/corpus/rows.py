@@ -16,7 +16,7 @@ _BATCH = 1000
 
 
 def is_row_file(path: Path) -> bool:
-    """Tell whether the name, without ``.gz``, is that of a file of rows."""
+    """Return whether a file holds rows, by its name without ``.gz``."""
     return Path(path.name.removesuffix(".gz")).suffix in ROW_SUFFIXES
 
 
@@ -79,9 +79,9 @@ def _read_json(path: Path, column: str, errors: Errors) -> Iterator[tuple[str, s
 
 
 def _read_csv(path: Path, column: str, errors: Errors) -> Iterator[tuple[str, str]]:
-    """Read CSV by ``datasets``, other than labelled examples.
+    """Read CSV by ``datasets``, not by ``reading.tables`` as labelled examples.
 
-    It tells a column of numbers, which is not the text, and takes cells of any size and short rows.
+    It refuses a column of numbers, which cannot be the text, and takes cells of any length.
     """
     import datasets  # noqa: PLC0415
 
@@ -104,7 +104,7 @@ def _read_csv(path: Path, column: str, errors: Errors) -> Iterator[tuple[str, st
 
 @contextmanager
 def _quiet_datasets() -> Iterator[None]:
-    """Keep ``datasets`` from logging an error that we raise with our own words."""
+    """Keep ``datasets`` from logging an error that is raised with our own message."""
     log = logging.getLogger("datasets")
     level = log.level
     log.setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""Writes a token store as a stream: memory does not grow with the corpus."""
+"""Writing a token store as a stream: memory does not grow with the corpus."""
 
 import contextlib
 import errno
@@ -98,6 +98,8 @@ class TokenStoreWriter:
         _check_documents(ids, lengths, counts, self.tokenizer.vocab_size)
         if not len(counts):
             return
+        # lengths [3, 2, 4], counts [2, 1] -> sentence_ends [3, 5, 9], document_ends [2, 3],
+        # tokens of each document [5, 4]
         sentence_ends = np.cumsum(lengths)
         document_ends = np.cumsum(counts)
         self._columns["tokens"].append(ids)

@@ -1,4 +1,4 @@
-"""Values of raw rows, checked and brought into the form that heads read."""
+"""Checks of raw values, and their conversion to the form that heads read."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -110,7 +110,7 @@ def _texts(value: object, place: str) -> list[str]:
 
 
 def _are_strings(values: list[Any]) -> bool:
-    """Tell whether all is well; if not, the values have to be looked at one by one."""
+    """Return whether all are plain texts; if not, :func:`_string` says what is wrong with which."""
     return all(type(value) is str for value in values) and "".join(values).isprintable()
 
 

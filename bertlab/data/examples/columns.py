@@ -1,4 +1,4 @@
-"""Which columns of a source the head's columns come from."""
+"""The mapping of a source's columns to the columns that a head reads."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Mapped:
 
 
 def is_place(source: str) -> bool:
-    """Tell whether a source column is given by its place, from 0, or from the end by -1 and so on.
+    """Return whether a column is given by its place: 0, 1, …, or -1, -2, … from the end.
 
     Files with such columns have no header.
     """
@@ -42,12 +42,12 @@ def is_place(source: str) -> bool:
 
 
 def has_place(candidates: Candidates) -> bool:
-    """Tell whether any column is given by its place."""
+    """Return whether any column is given by its place."""
     return any(is_place(name) for name in _names(candidates))
 
 
 def names_columns(cells: Sequence[str], candidates: Candidates) -> bool:
-    """Tell whether the cells of a first line name one of the columns, so that it is a header."""
+    """Return whether a first line is a header: one of its cells names one of the columns."""
     return any(name in cells for name in _names(candidates) if not is_place(name))
 
 
@@ -96,7 +96,7 @@ def _as_source(name: str, given: object, where: str) -> Source:
 def map_columns(
     raw: RawRows, wanted: Sequence[Column], candidates: Candidates, needs_truth: bool
 ) -> list[Mapped]:
-    """Find the head's columns in a source; optional ones, and truth that is not needed, may lack.
+    """Find the head's columns in a source; optional columns, and truth not needed, may be missing.
 
     Args:
         raw: the source.
@@ -131,7 +131,7 @@ def _place(source: Source, name: str) -> str:
 
 
 def _resolve(source: Source, columns: Sequence[str], taken: set[str]) -> Source | None:
-    """Return the keys of the raw rows that a source means, None if they are not there.
+    """Return the keys of the raw rows that a source stands for; None if they are missing.
 
     A place from the end may not meet a column that is taken: in a file of words alone the last
     column is not the tags.

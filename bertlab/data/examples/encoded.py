@@ -72,6 +72,7 @@ class EncodedRows:
             The batch, with ``row`` and ``sequence`` numbers ``(B,)`` beside the head's fields, and
             the number of predictions by task.
         """
+        # units of 2, 1 and 3 sequences: unit_offsets [0, 2, 3, 6]; units [2, 0] -> 3 4 5 0 1
         sequences = _ranges(self.unit_offsets[units], self.unit_offsets[units + 1])
         starts, stops = self.offsets[sequences], self.offsets[sequences + 1]
         tokens = _ranges(starts, stops)
@@ -123,6 +124,7 @@ class RowStream:
 
     def batch(self, positions: IntArray) -> tuple[PackedBatch, dict[str, int]]:
         """Return the units at stream ``positions`` ``(k,)``, all of one epoch."""
+        # of 100 units, positions 250, 251, 252 -> epoch 2, its units number 50, 51, 52 in order
         epoch, start = divmod(int(positions[0]), len(self))
         return self.encoded.batch(self._order(epoch)[positions - positions[0] + start], self.task)
 
@@ -146,7 +148,7 @@ class RowStream:
             return np.argsort(-self.encoded.unit_tokens, kind="stable")
         rng = CounterRNG(self.seed, "rows")
         units = np.arange(len(self))
-        order = np.empty_like(units)
+        order = np.empty_like(units)  # the inverse: order[rank of u] = u
         order[rng.permute(units, len(self), epoch)] = units
         if self.group_by_length is None:
             return order
@@ -189,7 +191,7 @@ def encode_rows(
 def collate(
     features: Sequence[Features], rows: Sequence[Row], row_numbers: IntArray, together: bool
 ) -> EncodedRows:
-    """Lay sequences end to end.
+    """Concatenate sequences to one split.
 
     Args:
         features: N sequences.
@@ -198,6 +200,7 @@ def collate(
         together: whether all sequences of a row make one unit.
     """
     lengths = [len(each.input_ids) for each in features]
+    # row_numbers [0, 0, 1], together -> begins [True, False, True] -> unit_offsets [0, 2, 3]
     begins = np.diff(row_numbers, prepend=-1) != 0 if together else np.ones(len(features), bool)
     unit_offsets = np.append(np.flatnonzero(begins), len(features))
     encoded = EncodedRows(
@@ -214,7 +217,7 @@ def collate(
     )
     if not features:
         return encoded
-    # where some rows are labelled and others are not, nobody can use the labels
+    # fields that only some of the sequences have, such as labels, are left out
     names = set.intersection(*(set(each.fields) for each in features))
     for name in sorted(names):
         values = [each.fields[name] for each in features]
@@ -230,6 +233,7 @@ def collate(
 
 def _offsets(lengths: Sequence[int] | IntArray) -> IntArray:
     """Return where each of N parts begins, and where the last ends, ``(N + 1,)``."""
+    # lengths [3, 2] -> [0, 3, 5]
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
 
 
@@ -244,6 +248,7 @@ def _narrow(values: Array) -> Array:
 
 def _ranges(starts: IntArray, stops: IntArray) -> IntArray:
     """Return ``[starts[0], stops[0]) + [starts[1], stops[1]) + …`` as one array."""
+    # starts [4, 9], stops [6, 12] -> shifts [4, 7] -> [4, 5, 9, 10, 11]
     lengths = stops - starts
     shifts = starts - np.concatenate([[0], np.cumsum(lengths)[:-1]])
     ranges: IntArray = np.arange(int(lengths.sum())) + np.repeat(shifts, lengths)

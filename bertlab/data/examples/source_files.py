@@ -1,4 +1,4 @@
-"""Files of labelled rows: where a location's file is, and what form it has."""
+"""Finding the file of a split, and its format by its name."""
 
 import fnmatch
 import io
@@ -73,9 +73,9 @@ def no_such_file(location: str) -> DataError:
 
 
 def looks_like_path(name: str) -> bool:
-    """Tell the path of a file from the name of a split."""
-    parted = any(separator in name for separator in ("/", os.sep))
-    return parted or name.endswith(".gz") or ending_format(name) is not None
+    """Return whether a setting looks like the path of a file, and not like the name of a split."""
+    has_folder = any(separator in name for separator in ("/", os.sep))
+    return has_folder or name.endswith(".gz") or ending_format(name) is not None
 
 
 def _pick(folder: Path, split: str | None, benchmark: Benchmark | None) -> str:
@@ -131,7 +131,7 @@ def detect_format(path: str, wanted: Sequence[Column], needs_truth: bool) -> str
 
 
 def _is_squad(path: str) -> bool:
-    """Tell SQuAD's one object from an array of objects and from an object a line."""
+    """Return whether a file is SQuAD's one object, and neither an array nor an object a line."""
     first = next((line for line in read_lines(path) if line.strip()), "")
     try:
         content = json.loads(first)

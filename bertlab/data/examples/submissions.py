@@ -29,7 +29,7 @@ _GAP = re.compile(r"\s")
 
 
 class Submission(ABC):
-    """Writes predictions in order; there is no file before :meth:`close`, and none half-written.
+    """Writes predictions in order; the file appears, whole, when it is closed.
 
     As a context manager it closes itself, or leaves nothing behind if there was an error.
     """
@@ -135,7 +135,7 @@ class _SquadSubmission(Submission):
 
 
 class _ConllSubmission(Submission):
-    """Word, gold tag if there is one, predicted tag; parted by a space, as ``conlleval`` reads."""
+    """Word, gold tag if there is one, predicted tag, with a space between, as for ``conlleval``."""
 
     def write(self, row: Row, prediction: Mapping[str, Any]) -> None:
         words = row.values["words"]

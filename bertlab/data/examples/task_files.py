@@ -1,4 +1,4 @@
-"""Files that only labelled examples come in: CoNLL's columns, SQuAD's JSON, plain new text."""
+"""Formats of labelled examples alone: CoNLL's columns, SQuAD's JSON, plain new text."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ _BLANK = " \t\ufeff"  # W-NUT 2017's dev file ends in a byte order mark
 def read_columns(path: str) -> RawRows:
     """Read a file with a word a line, as CoNLL's shared tasks have them, a sentence a row.
 
-    Columns are parted by spaces or tabs, an empty line ends a sentence. ``-DOCSTART-`` lines of
+    Columns are separated by spaces or tabs, an empty line ends a sentence. ``-DOCSTART-`` lines of
     CoNLL-2003 stand between documents and are no sentences. There are no comments: W-NUT's tweets
     have words that are ``#``. Each column ``"0"``, ``"1"``, … holds a list with a text for each
     word; ``where`` names the first line of a sentence.
@@ -150,8 +150,7 @@ def _show(value: object) -> str:
 def read_text(path: str, wanted: Sequence[Column]) -> RawRows:
     """Read new text without truth: a row a line.
 
-    The line is the text; where the head reads several texts they are parted by tabs, in the head's
-    order; where it reads words these are parted by spaces.
+    The line is the text. Several texts are separated by tabs, in the head's order; words by spaces.
 
     Raises:
         DataError: not readable, empty, another number of texts, or the head needs more than texts.
@@ -180,7 +179,7 @@ def read_text(path: str, wanted: Sequence[Column]) -> RawRows:
             cells = [line] if len(needed) == 1 else line.split("\t")
             if len(cells) != len(needed):
                 raise DataError(
-                    f"{where}: found {len(cells)} tab-parted text{'s'[: len(cells) != 1]}, "
+                    f"{where}: found {len(cells)} tab-separated text{'s'[: len(cells) != 1]}, "
                     f"expected {len(needed)}: {', '.join(columns)}"
                 )
             yield where, dict(zip(columns, cells, strict=True))

@@ -49,7 +49,7 @@ _STATEMENT = re.compile(
 
 
 def is_prose(sentence: str) -> bool:
-    """Tell whether a sentence is English and not code, a signature, a heading or a list of names.
+    """Return whether a sentence is English, not code, a signature, a heading or a list of names.
 
     Three words or more, and half of all, are plain words, it begins or ends as a sentence does, and
     signs of code outside quotation marks stand in a whole sentence of eight plain words or more.

@@ -55,7 +55,7 @@ def load_hub(name: str, config: str, split: str, called: str) -> Any:  # noqa: A
 
 
 def is_saved(folder: Path) -> bool:
-    """Tell whether ``save_to_disk`` of ``datasets`` wrote a folder."""
+    """Return whether a folder was written by ``save_to_disk`` of ``datasets``."""
     return (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file()
 
 
@@ -147,7 +147,7 @@ class ParquetFile:
 
 
 def first_line(error: Exception) -> str:
-    """Return what an error of ``datasets`` says first; its name if it says nothing."""
+    """Return the first line of an error of ``datasets``, or the name of its class."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 

@@ -62,12 +62,12 @@ def explain_failed_read(name: str, error_class: type[BertlabError]) -> Iterator[
 
 
 def describe_missing(location: str, others: Iterable[str], expected: str) -> str:
-    """Return what is said of a location where no file and no folder is.
+    """Return the message about a location where there is neither a file nor a folder.
 
     Args:
         location: as it was given.
-        others: names that may have been meant, besides those in its folder.
-        expected: what is said where none is near.
+        others: names that may be meant, besides those in its folder.
+        expected: end of the message if no name is near.
     """
     path = Path(location).expanduser()
     if path.exists():
@@ -88,7 +88,7 @@ STANDARD_INPUT = "-"
 
 
 def name_of(path: str) -> str:
-    """Return what messages call a path: ``standard input`` for ``-``."""
+    """Return the name of a path in messages: ``standard input`` for ``-``."""
     return "standard input" if path == STANDARD_INPUT else path
 
 
@@ -134,7 +134,7 @@ def _decode_line(line: bytes, name: str, number: int, offset: int) -> str:
 
 
 def numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Yield lines with their numbers from 1, less the empty ones at the end of the file."""
+    """Yield lines with their numbers from 1, without the empty lines at the end of the file."""
     empty = 0
     for number, line in enumerate(lines, 1):
         if not line:

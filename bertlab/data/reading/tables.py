@@ -1,7 +1,7 @@
 """Tables as raw rows: TSV, CSV, JSON lines and JSON.
 
-In TSV a tab parts columns and quotes are ordinary characters, as GLUE's files need it. CSV is that
-of RFC 4180: quoted cells may hold commas, quotes and line breaks.
+In TSV tabs separate columns and quotes are ordinary characters, as in GLUE's files. CSV is that of
+RFC 4180: quoted cells may hold commas, quotes and line breaks.
 """
 
 import csv
@@ -20,7 +20,7 @@ HasHeader = Callable[[list[str]], bool]
 
 
 def read_tsv(path: str, has_header: HasHeader, skip_ragged: bool = False) -> RawRows:
-    """Read tab-parted columns.
+    """Read tab-separated columns.
 
     Args:
         path: the file, or ``-``.
@@ -31,12 +31,12 @@ def read_tsv(path: str, has_header: HasHeader, skip_ragged: bool = False) -> Raw
         DataError: not readable, empty, or a row of another length; the file and line are named.
     """
     cells = ((number, line.split("\t")) for number, line in numbered(read_lines(path)))
-    return _table(path, cells, has_header, "tab-parted", skip_ragged)
+    return _table(path, cells, has_header, "tab-separated", skip_ragged)
 
 
 def read_csv(path: str, has_header: HasHeader) -> RawRows:
-    """Read comma-parted columns with quotes as in RFC 4180; arguments and errors as above."""
-    return _table(path, _csv_cells(path), has_header, "comma-parted", skip_ragged=False)
+    """Read comma-separated columns with quotes as in RFC 4180; arguments and errors as above."""
+    return _table(path, _csv_cells(path), has_header, "comma-separated", skip_ragged=False)
 
 
 def _csv_cells(path: str) -> Cells:
@@ -51,12 +51,12 @@ def _csv_cells(path: str) -> Cells:
         raise DataError(
             f"{name_of(path)}:{start}: malformed CSV in the row that begins here ({error}); "
             "a cell with quotes, commas or line breaks is written in double quotes, and a double "
-            "quote in it twice; a file parted by tabs is format tsv"
+            "quote in it twice; a file separated by tabs is format tsv"
         ) from None
 
 
 def _table(
-    path: str, cells: Cells, has_header: HasHeader, parted: str, skip_ragged: bool
+    path: str, cells: Cells, has_header: HasHeader, separated: str, skip_ragged: bool
 ) -> RawRows:
     name = name_of(path)
     first = next(cells, None)
@@ -85,7 +85,7 @@ def _table(
                 raw.skipped["another number of columns than the header"] += 1
             else:
                 raise DataError(
-                    f"{name}:{number}: found {len(row)} {parted} column{'s'[: len(row) != 1]}, "
+                    f"{name}:{number}: found {len(row)} {separated} column{'s'[: len(row) != 1]}, "
                     f"expected {width} as in line {first[0]}; mend the row"
                 )
 

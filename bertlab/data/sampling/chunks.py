@@ -1,4 +1,4 @@
-"""Where sequences of contiguous text start: a shifting grid of chunks, snapped to sentences."""
+"""Starts of sequences of contiguous text: a shifting grid of chunks, snapped to sentences."""
 
 from dataclasses import dataclass
 

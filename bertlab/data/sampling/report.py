@@ -1,4 +1,4 @@
-"""The part of the data report that depends on sampling: what the model will really see."""
+"""The data report of what the model will see: sampled, masked sequences."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -123,7 +123,7 @@ def report_store(store: TokenStore, max_seq_length: int) -> list[tuple[str, str]
 
 
 def report_pretraining(store: TokenStore, max_seq_length: int) -> SamplingReport:
-    """Count how the paper's sampling and masking come out on a whole store, with seed 0."""
+    """Count the results of the paper's sampling and masking on a whole store, with seed 0."""
     tokenizer = store.tokenizer
     sampler = paper_sampler(store, max_seq_length, seed=0)
     sequences = _first_sequences(sampler)

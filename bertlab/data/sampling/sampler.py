@@ -1,4 +1,4 @@
-"""What every input format shares: the sampler's contract, packing, and the held-out split.
+"""Base of all samplers: packing pieces of text to sequences; and the held-out split.
 
 The sampler owns text stream, pairs, layout and lengths; objectives do not change them. A sequence
 is a pure function of (seed, epoch, index).
@@ -128,7 +128,7 @@ class SequenceSampler(ABC):
         """Return the text of sequences, and their fields, by unit (chunk or pair) of an epoch."""
 
     def sample(self, epochs: IntArray, indices: IntArray) -> PackedSequences:
-        """Return the sequences with the given numbers; each does not depend on the others.
+        """Return the sequences with the given numbers; none depends on the others.
 
         Args:
             epochs: ``(B,)`` int64, each at least 0.
@@ -175,7 +175,7 @@ class SequenceSampler(ABC):
         )
 
     def _check_ids(self, ids: npt.NDArray[np.integer[Any]], offsets: IntArray | None) -> None:
-        """Refuse ids that the vocabulary has not; ``offsets`` say where they stand."""
+        """Raise TokenStoreError for an id outside the vocabulary, read at ``offsets``."""
         vocab_size = len(self.tokenizer.continuation_mask)
         if ids.size and ids.max() >= vocab_size:
             place = ids.argmax() if offsets is None else offsets[ids.argmax()]

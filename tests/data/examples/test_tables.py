@@ -114,9 +114,9 @@ BAD = [
     ("a.jsonl", "\n", ["a.jsonl: holds no rows"]),
     ("a.json", "[]", ["a.json: holds no rows"]),
     ("a.tsv", "text\tlabel\n", ["a.tsv: holds no rows but the header"]),
-    ("a.tsv", "text\tlabel\na\tb\nc\n", ["a.tsv:3: found 1 tab-parted column, expected 2"]),
-    ("a.tsv", "text\tlabel\na\tb\n\nc\td\n", ["a.tsv:3: found 1 tab-parted column, expected 2"]),
-    ("a.csv", "text,label\na,b,c\n", ["a.csv:2: found 3 comma-parted columns, expected 2"]),
+    ("a.tsv", "text\tlabel\na\tb\nc\n", ["a.tsv:3: found 1 tab-separated column, expected 2"]),
+    ("a.tsv", "text\tlabel\na\tb\n\nc\td\n", ["a.tsv:3: found 1 tab-separated column, expected 2"]),
+    ("a.csv", "text,label\na,b,c\n", ["a.csv:2: found 3 comma-separated columns, expected 2"]),
     ("a.csv", 'text,label\na,"b\n', ["a.csv:2: malformed CSV"]),
     ("a.csv", 'text,label\na,"b"c\n', ["a.csv:2: malformed CSV"]),
     ("a.tsv", "text\ttext\tlabel\na\tb\tc\n", ["a.tsv:1", "'text' twice"]),
@@ -190,6 +190,6 @@ def test_bad_lists(tmp_path):
 def test_bad_plain_text(tmp_path):
     path = write(tmp_path / "a.txt", "One.\n\nTwo.\n")
     fails(streamed, path, matches="a.txt:2: column 'text': is empty")
-    fails(streamed, path, PAIR, matches="a.txt:1: found 1 tab-parted text, expected 2: text_a")
+    fails(streamed, path, PAIR, matches="a.txt:1: found 1 tab-separated text, expected 2: text_a")
     fails(streamed, path, CHOICE, matches="plain text cannot hold what is read here")
     fails(read, path, SINGLE, form="txt", matches="no column 'label'; columns there: 'text'")
