@@ -7,12 +7,23 @@ from typing import Any
 
 import numpy as np
 import torch
+from torchmetrics import Metric
 
 from bertlab.api.encoder import Encoder
+from bertlab.api.head import Head
 from bertlab.api.source import DataSource
+from bertlab.api.task import Objective
+from bertlab.plugins.index import Kind
 from bertlab.testing.samples import SampleCorpus, SampleLanguage
 
 SEED = 7
+BASES: dict[Kind, type[Any]] = {
+    "encoder": Encoder,
+    "objective": Objective,
+    "head": Head,
+    "metric": Metric,
+    "source": DataSource,
+}
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,77 @@
 """``conformance``: a test function with one case for each check of a plugin's kind."""
 
+import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import Any
 
+import numpy as np
+import pytest
+
+from bertlab.api.batch import PackedBatch
+from bertlab.api.encoder import Encoder
+from bertlab.api.examples import Features, Row
+from bertlab.api.task import Task
+from bertlab.data.examples.encoded import collate
 from bertlab.errors import PluginError, nearest
-from bertlab.plugins.index import Kind
+from bertlab.plugins.index import GROUPS, Kind, installed, load_class
+from bertlab.testing.cases import BASES, Case, MetricCase, Options, SourceCase
+from bertlab.testing.check import SHOWN_ALONE, Check, CheckRunner
+from bertlab.testing.checks import (
+    building,
+    classes,
+    encoder_use,
+    encoders,
+    losses,
+    metric_plugins,
+    metrics,
+    odd_rows,
+    prepare,
+    sources,
+    speed,
+    training,
+)
+from bertlab.testing.checks import (
+    rows as row_checks,
+)
+from bertlab.testing.task_cases import EncoderCase, HeadCase, ObjectiveCase
 
-if TYPE_CHECKING:
-    from bertlab.api.batch import PackedBatch
-    from bertlab.api.encoder import Encoder
-    from bertlab.api.examples import Features
+# in the order in which their checks run
+_MODULES: tuple[ModuleType, ...] = (
+    classes,
+    building,
+    encoders,
+    encoder_use,
+    prepare,
+    row_checks,
+    losses,
+    metrics,
+    metric_plugins,
+    odd_rows,
+    training,
+    sources,
+    speed,
+)
+_CASES: dict[Kind, type[Case]] = {
+    "encoder": EncoderCase,
+    "objective": ObjectiveCase,
+    "head": HeadCase,
+    "metric": MetricCase,
+    "source": SourceCase,
+}
+_OPTIONS: dict[str, tuple[Kind, ...]] = {  # the kinds that an option is for
+    "rows": ("head", "metric"),
+    "vocabulary": ("encoder", "objective", "head"),
+    "encoder": ("objective", "head"),
+}
+
+
+class RefusedPlugin(PluginError, SHOWN_ALONE):  # type: ignore[misc]  # noqa: N818
+    """``conformance`` cannot check what it is given; pytest prints the message alone."""
+
+    def __init__(self, message: str) -> None:
+        SHOWN_ALONE.__init__(self, message, pytrace=False)
 
 
 def conformance(
@@ -19,7 +80,7 @@ def conformance(
     arguments: Mapping[str, Any] | None = None,
     rows: Sequence[Mapping[str, Any]] | None = None,
     vocabulary: Sequence[str] | None = None,
-    encoder: "Callable[[int], Encoder] | None" = None,
+    encoder: Callable[[int], Encoder] | None = None,
     skip: Mapping[str, str] | None = None,
 ) -> Callable[[str], None]:
     """Return a test function that checks a plugin's class against the contract of its kind.
@@ -45,18 +106,12 @@ def conformance(
         PluginError: the class is of no kind, the name is not installed, ``skip`` names no check,
             or an option has no use for the kind.
     """
-    import pytest  # noqa: PLC0415  the plugin is loaded before pytest is needed
-
-    from bertlab.testing.catalogue import checks_of, make_case  # noqa: PLC0415  imports torch
-    from bertlab.testing.outcomes import CheckRunner  # noqa: PLC0415
-    from bertlab.testing.plugin_kinds import find_plugin  # noqa: PLC0415
-
     kind, found = find_plugin(plugin)
     known = {check.name: check for check in checks_of(kind)}
     reasons = dict(skip or {})
     for name in reasons:
         if name not in known:
-            raise PluginError(
+            raise RefusedPlugin(
                 f"conformance({found.__name__}): skip: there is no check {name!r} of {kind}s"
                 f"{nearest(name, known)} (bertlab.testing.list_checks({kind!r}) lists them)"
             )
@@ -92,23 +147,86 @@ def list_checks(kind: Kind) -> list[tuple[str, str]]:
     Args:
         kind: ``encoder``, ``objective``, ``head``, ``metric`` or ``source``.
     """
-    from bertlab.testing.catalogue import checks_of  # noqa: PLC0415  imports torch
-
     return [(check.name, check.summary) for check in checks_of(kind)]
 
 
-def batch_of(features: "Sequence[Features]") -> "PackedBatch":
+def batch_of(features: Sequence[Features]) -> PackedBatch:
     """Return the batch that sequences of a head become, for tests of its own.
 
     Args:
         features: what ``encode`` returns, of one row or of several.
     """
-    import numpy as np  # noqa: PLC0415
-
-    from bertlab.api.examples import Row  # noqa: PLC0415
-    from bertlab.data.examples.encoded import collate  # noqa: PLC0415  imports torch
-
     number = np.arange(len(features))
     rows = [Row({}, f"row {each}") for each in number]
     batch, _ = collate(features, rows, number, together=False).batch(number, "head")
     return batch
+
+
+def checks_of(kind: Kind) -> list[Check]:
+    """Return the checks of a kind, in the order in which they are run."""
+    found = [value for module in _MODULES for value in vars(module).values()]
+    return [check for check in found if isinstance(check, Check) and kind in check.kinds]
+
+
+def make_case(
+    kind: Kind, plugin: type[Any], arguments: Mapping[str, Any], given: Mapping[str, Any]
+) -> Case:
+    """Return what the checks of a kind work with.
+
+    Args:
+        kind: of the plugin.
+        plugin: its class.
+        arguments: of its ``__init__``.
+        given: the other options of :class:`Options`; None where not given.
+
+    Raises:
+        PluginError: an option has no use for the kind.
+    """
+    for name, value in given.items():
+        if value is not None and kind not in _OPTIONS[name]:
+            raise RefusedPlugin(
+                f"conformance({plugin.__name__}): {kind}s have no use for {name}; "
+                f"it is for: {', '.join(_OPTIONS[name])}"
+            )
+    return _CASES[kind](plugin, Options(arguments=arguments, **given))
+
+
+def find_plugin(plugin: type[Any] | str) -> tuple[Kind, type[Any]]:
+    """Return a plugin's kind and class.
+
+    Args:
+        plugin: the class, or an entry-point name.
+
+    Raises:
+        PluginError: it is of no kind, not installed, or installed as several kinds.
+    """
+    if isinstance(plugin, str):
+        return _installed(plugin)
+    if not inspect.isclass(plugin):
+        raise RefusedPlugin(
+            f"conformance: found {plugin!r}, expected a class or the name of an installed one; "
+            "options of its __init__ go into arguments={…}"
+        )
+    for kind, base in BASES.items():
+        if issubclass(plugin, base):
+            return kind, plugin
+    advice = "a task is an Objective or a Head" if issubclass(plugin, Task) else "subclass one"
+    names = ", ".join(f"{base.__module__}.{base.__name__}" for base in BASES.values())
+    raise RefusedPlugin(
+        f"conformance: {plugin.__module__}.{plugin.__qualname__} is of no kind; {advice}: {names}"
+    )
+
+
+def _installed(name: str) -> tuple[Kind, type[Any]]:
+    kinds = [kind for kind in GROUPS if kind in BASES and name in installed(kind)]
+    if not kinds:
+        names = [each for kind in GROUPS for each in installed(kind)]
+        raise RefusedPlugin(
+            f"conformance: no installed plugin is called {name!r}{nearest(name, names)}; "
+            "`pip install -e .` reads the entry points of pyproject.toml anew"
+        )
+    if len(kinds) > 1:
+        raise RefusedPlugin(
+            f"conformance: {name!r} is installed as {' and as '.join(kinds)}; give the class"
+        )
+    return kinds[0], load_class(kinds[0], name, BASES[kinds[0]])

@@ -1,157 +1,28 @@
-"""An encoder with the task under test on top, small and the same every time.
-
-What the checks of objectives and heads work with.
-"""
+"""What the checks of objectives, heads and encoders work with."""
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
-from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences
+from bertlab.api.batch import PackedBatch, PackedSequences, pack
 from bertlab.api.encoder import Encoder
 from bertlab.api.examples import Labels, Row
 from bertlab.api.head import Head
-from bertlab.api.task import Objective, Task, TaskContext, TaskLoss
+from bertlab.api.task import Objective, Task, TaskContext
 from bertlab.data.examples.encoded import EncodedRows, encode_rows
 from bertlab.data.loader import prepare_sequences
 from bertlab.data.sampling.formats import InputFormat
-from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import BertlabError
-from bertlab.testing.cases import SEED, Case
+from bertlab.objectives.causal_lm import CausalLM
+from bertlab.objectives.masked_lm import MaskedLM
+from bertlab.testing.cases import SEED, Case, Options
 from bertlab.testing.check import ConformanceFailure
 from bertlab.testing.samples import sample_rows, without_truth
-
-MAX_LENGTH = 64  # of a sequence, in tokens
-LEARNING_RATE = 3e-3
-
-
-def tiny_encoder(vocab_size: int, causal: bool = False) -> BertEncoder:
-    """Return a BertEncoder of three layers of width 32 that reads up to 64 tokens."""
-    return BertEncoder(
-        vocab_size,
-        num_hidden_layers=3,
-        hidden_size=32,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=MAX_LENGTH,
-        causal=causal,
-    )
-
-
-@dataclass
-class Stack:
-    """An encoder and a task that is built for it."""
-
-    encoder: Encoder
-    task: Task
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether the encoder only gives features."""
-        return isinstance(self.task, Head) and not self.task.trains_encoder
-
-    def output(self, batch: PackedBatch) -> EncoderOutput:
-        """Encode a batch as a run does."""
-        all_layers = isinstance(self.task, Head) and self.task.reads_all_layers
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.is_fixed):
-            output: EncoderOutput = self.encoder(batch, all_layers=all_layers)
-        return output
-
-    def rewritten(self, batch: PackedBatch) -> PackedBatch:
-        """Return the batch as the encoder reads it in training and evaluation."""
-        return self.task.rewrite_input(batch) if isinstance(self.task, Objective) else batch
-
-    def loss(self, batch: PackedBatch) -> TaskLoss:
-        """Return the loss on a batch as a training step has it."""
-        batch = self.rewritten(batch)
-        return self.task.loss(self.output(batch), batch)
-
-    @torch.no_grad()
-    def decode(self, batch: PackedBatch) -> list[dict[str, Any]]:
-        """Return predictions as ``predict`` does."""
-        return self.task.decode(self.output(batch), batch)
-
-    def modules(self) -> list[nn.Module]:
-        """Return both."""
-        return [self.encoder, self.task]
-
-    def train(self, mode: bool = True) -> "Stack":
-        """Switch dropout on or off, as a run does."""
-        self.task.train(mode)
-        self.encoder.train(mode and not self.is_fixed)
-        return self
-
-    def parameters(self) -> list[nn.Parameter]:
-        """Return what is trained."""
-        if self.is_fixed:
-            return list(self.task.parameters())
-        return [*self.encoder.parameters(), *self.task.parameters()]
-
-    def optimizer(self) -> torch.optim.AdamW:
-        """Return AdamW over what is trained."""
-        return torch.optim.AdamW(self.parameters(), lr=LEARNING_RATE, fused=True)
-
-    def step(self, optimizer: torch.optim.Optimizer, batch: PackedBatch) -> None:
-        """Make one training step on a batch."""
-        self.train()
-        optimizer.zero_grad()
-        loss = self.loss(batch)
-        (loss.sum.float() / max(1, loss.count)).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        self.train(False)
-
-    def state(self) -> dict[str, dict[str, Any]]:
-        """Return a copy of both state dicts, as a checkpoint keeps them."""
-        return copy.deepcopy({"encoder": self.encoder.state_dict(), "task": self.task.state_dict()})
-
-    def load(self, state: dict[str, dict[str, Any]]) -> None:
-        """Load what :meth:`state` gave; every key must fit."""
-        self.encoder.load_state_dict(state["encoder"])
-        self.task.load_state_dict(state["task"])
-
-
-@torch.no_grad()
-def disturb(module: nn.Module) -> None:
-    """Add noise to all parameters, so that weights that begin at zero take part too.
-
-    The noise of a matrix of N columns is N(0, 1 / N), which keeps the size of what it maps.
-    """
-    for parameter in module.parameters():
-        if parameter.is_floating_point():
-            std = parameter.shape[-1] ** -0.5 if parameter.dim() > 1 else 0.2
-            parameter.add_(torch.randn_like(parameter) * std)
-
-
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Seed torch; its random state is as before afterwards."""
-    before = torch.get_rng_state()
-    torch.default_generator.manual_seed(seed)  # torch.manual_seed also looks for GPUs, which lasts
-    try:
-        yield
-    finally:
-        torch.set_rng_state(before)
-
-
-def tensors_of(batch: PackedBatch) -> dict[str, Tensor]:
-    """Return copies of all tensors of a batch by name."""
-    named = {
-        "input_ids": batch.input_ids,
-        "token_type_ids": batch.token_type_ids,
-        "position_ids": batch.position_ids,
-        "cu_seqlens": batch.cu_seqlens,
-    }
-    fields = {f"fields[{name!r}]": values for name, values in batch.fields.items()}
-    return {name: values.clone() for name, values in (named | fields).items()}
-
+from bertlab.testing.stack import MAX_LENGTH, Stack, disturb, seeded, tiny_encoder
 
 TASK = "plugin"  # the task's name in its run
 SEQUENCE_LENGTH = 32
@@ -349,3 +220,39 @@ def _copied(row: Row) -> dict[str, Any]:
         for name, value in row.values.items()
         if isinstance(value, list | dict)
     }
+
+
+class EncoderCase(Case):
+    """An encoder under test."""
+
+    plugin: type[Encoder]
+
+    def encoder(self, seed: int = SEED, disturbed: bool = True) -> Encoder:
+        """Return an encoder in evaluation mode; arguments as for :meth:`TaskCase.stack`."""
+        with seeded(seed):
+            encoder: Encoder = self.new()
+            if disturbed:
+                disturb(encoder)
+        return encoder.eval()
+
+    def below(self, task: type[Task], **arguments: Any) -> TaskCase:  # noqa: ANN401  any task's
+        """Return the case of a task on this encoder."""
+        maker = partial(self.plugin, **self.options.arguments)
+        options = Options(arguments, vocabulary=self.options.vocabulary, encoder=maker)
+        return (HeadCase if issubclass(task, Head) else ObjectiveCase)(task, options)
+
+    def language_model(self) -> TaskCase:
+        """Return the case of ``mlm``, or of ``clm`` on a left-to-right encoder."""
+        return self.below(CausalLM if self.encoder().causal else MaskedLM)
+
+    def batch(self, lengths: Sequence[int] = (9, 1, 16, 5, 12, 3)) -> PackedBatch:
+        """Return sequences of words, none special, of the given lengths in tokens."""
+        words = self.language.ids_of_words
+        rng = np.random.default_rng(SEED)
+        return pack([rng.choice(words, length).tolist() for length in lengths])
+
+    def new(self) -> Encoder:
+        """Return an encoder for the vocabulary."""
+        vocab_size = self.language.tokenizer.vocab_size
+        encoder: Encoder = self.plugin(vocab_size=vocab_size, **self.options.arguments)
+        return encoder

@@ -16,7 +16,7 @@ from bertlab.model.module import BertModule
 from bertlab.model.optimizer import AdamWConfig
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.objectives.next_sentence import NextSentencePrediction
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.testing.samples import SampleLanguage
 from tests.encoders.test_bert import pad, random_batch, reference_pair, run_peer
 
 
@@ -104,11 +104,10 @@ class ReadsAnything(NextSentencePrediction):
         ({"mlm": MaskedLM, "other": ReadsAnything}, 64),
     ],
 )
-def test_a_run_computes_what_its_tasks_read(
-    tasks: dict[str, type[Task]], rows: int, bertlab_tokenizer: WordPieceTokenizer
-) -> None:
-    encoder = BertEncoder(bertlab_tokenizer.vocab_size, "tiny", hidden_size=32)
-    context = TaskContext(encoder, bertlab_tokenizer)
+def test_a_run_computes_what_its_tasks_read(tasks: dict[str, type[Task]], rows: int) -> None:
+    tokenizer = SampleLanguage.of(None).tokenizer
+    encoder = BertEncoder(tokenizer.vocab_size, "tiny", hidden_size=32)
+    context = TaskContext(encoder, tokenizer)
     made = {name: task() for name, task in tasks.items()}
     module = BertModule(encoder, made, context, AdamWConfig()).eval()
     found = last_rows(encoder)

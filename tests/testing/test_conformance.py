@@ -1,8 +1,5 @@
 """What the author of a plugin says to the kit, and what it answers."""
 
-import subprocess
-import sys
-
 import pytest
 
 from bertlab.api.examples import Features
@@ -10,9 +7,8 @@ from bertlab.api.task import Task
 from bertlab.errors import PluginError
 from bertlab.plugins.index import GROUPS
 from bertlab.testing import batch_of, conformance, list_checks
-from bertlab.testing.catalogue import checks_of, make_case
-from bertlab.testing.check import ConformanceFailure, NotApplicable
-from bertlab.testing.outcomes import CheckRunner
+from bertlab.testing.check import CheckRunner, ConformanceFailure, NotApplicable
+from bertlab.testing.kit import checks_of, make_case
 from tests.testing import broken_objectives
 from tests.testing.good_plugins import GoodEncoder, GoodHead, GoodMetric, GoodObjective
 
@@ -153,12 +149,3 @@ def test_a_head_s_own_tests_make_batches_of_its_features():
     )
     assert batch.cu_seqlens.tolist() == [0, 3, 5]
     assert batch.fields["label"].tolist() == [1, 0]
-
-
-def test_importing_the_kit_and_its_pytest_plugin_imports_no_torch():
-    code = (
-        "import sys, bertlab.testing, bertlab.testing.pytest_plugin;"
-        "print([name for name in ('torch', 'numpy', 'transformers') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

@@ -5,10 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from bertlab.plugins.index import GROUPS
-from bertlab.testing.catalogue import checks_of, make_case
-from bertlab.testing.check import ConformanceFailure
-from bertlab.testing.outcomes import CheckRunner
-from bertlab.testing.plugin_kinds import find_plugin
+from bertlab.testing.check import CheckRunner, ConformanceFailure
+from bertlab.testing.kit import checks_of, find_plugin, make_case
 from tests.testing import broken_objectives, broken_others, good_plugins, small_bugs
 
 # of a second together, and of no bug but their own

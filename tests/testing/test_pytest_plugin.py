@@ -1,9 +1,9 @@
-"""What pytest shows of the kit: messages without tracebacks, reasons of skips, fixtures."""
+"""What pytest shows of the kit: messages without tracebacks, reasons of skips; its fixtures."""
 
 import pytest
 
 # pytester forgets what is imported inside
-from bertlab.testing import catalogue  # noqa: F401
+from bertlab.testing import pytest_plugin  # noqa: F401
 from tests.testing import broken_objectives  # noqa: F401
 
 pytest_plugins = "pytester"
@@ -17,30 +17,36 @@ test_conformance = conformance(MeanLoss, skip={"learns": "takes long"})
 def test_sum():
     total = 2
     assert total == 3
-
+"""
+CONFTEST = 'pytest_plugins = ["bertlab.testing.pytest_plugin"]'
+FIXTURES = """
 def test_fixtures(bertlab_tokenizer, bertlab_encoder):
     ids = bertlab_tokenizer.encode("the house")
     assert bertlab_tokenizer.unk_id not in ids
     assert bertlab_encoder.vocab_size == bertlab_tokenizer.vocab_size
 """
-CHOSEN = ("-k", "loss_is_a_sum or loss_does_not_leak or learns or pooled or sum or fixtures")
+CHOSEN = ("-k", "loss_is_a_sum or loss_does_not_leak or learns or pooled or sum")
 
 
 @pytest.fixture
 def run(pytester, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+
     def run_pytest(text, *arguments, debug="0"):
         monkeypatch.setenv("BERTLAB_DEBUG", debug)
         pytester.makepyfile(test_plugin=text)
         # hypothesis and anyio would be imported anew in each run
-        without = [f"-pno:{name}" for name in ("cacheprovider", "hypothesispytest", "anyio")]
+        without = [
+            f"-pno:{name}" for name in ("cacheprovider", "hypothesispytest", "anyio", "bertlab")
+        ]
         return pytester.runpytest_inprocess(*without, *arguments)
 
     return run_pytest
 
 
-def test_messages_reasons_and_fixtures(run):
+def test_messages_and_reasons(run):
     result = run(FILE, *CHOSEN, "-ra", "-v")
-    result.assert_outcomes(passed=4, failed=2, skipped=2)
+    result.assert_outcomes(passed=3, failed=2, skipped=2)
     text = result.stdout.str()
     failure = text[text.index("__ test_conformance[loss_is_a_sum] __") :].split("\n__")[0]
     assert "\nloss_is_a_sum: sum is " in failure
@@ -52,8 +58,14 @@ def test_messages_reasons_and_fixtures(run):
         ["SKIPPED * test_plugin.py:4: loss_is_a_sum fails; mend that first"]
     )
     result.stdout.fnmatch_lines(
-        ["FAILED *test_conformance[[]loss_is_a_sum] - loss_is_a_sum: sum *"]
+        ["FAILED *test_conformance[[]loss_is_a_sum] - ConformanceFailure: loss_is_a_sum: sum *"]
     )
+
+
+def test_one_line_in_conftest_opts_in_to_the_fixtures(run, pytester):
+    run(FIXTURES).assert_outcomes(errors=1)
+    pytester.makeconftest(CONFTEST)
+    run(FIXTURES).assert_outcomes(passed=1)
 
 
 def test_failures_of_other_tests_keep_their_traceback(run):

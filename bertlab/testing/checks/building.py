@@ -17,7 +17,8 @@ from bertlab.api.task import TaskContext
 from bertlab.testing.cases import SEED
 from bertlab.testing.check import TASK_KINDS, ConformanceFailure, check
 from bertlab.testing.comparisons import PLAIN_FUNCTIONS, changed_tensor, difference, pickled
-from bertlab.testing.task_cases import HeadCase, ObjectiveCase, Stack, TaskCase, seeded
+from bertlab.testing.stack import Stack, seeded
+from bertlab.testing.task_cases import HeadCase, ObjectiveCase, TaskCase
 
 USABLE = (
     "is_complete",

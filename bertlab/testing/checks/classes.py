@@ -18,12 +18,10 @@ from bertlab.api.head import Head
 from bertlab.api.task import Objective, Task
 from bertlab.plugins.index import Kind
 from bertlab.plugins.signatures import broken_signature
-from bertlab.testing.cases import Case
+from bertlab.testing.cases import BASES, Case
 from bertlab.testing.check import ALL_KINDS, CONFIG_KINDS, TASK_KINDS, ConformanceFailure, check
 from bertlab.testing.comparisons import difference, not_json
-from bertlab.testing.encoder_cases import EncoderCase
-from bertlab.testing.plugin_kinds import BASES
-from bertlab.testing.task_cases import TaskCase
+from bertlab.testing.task_cases import EncoderCase, TaskCase
 
 
 @check(*ALL_KINDS)

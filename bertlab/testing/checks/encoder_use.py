@@ -25,8 +25,8 @@ from bertlab.testing.comparisons import (
     tensor_difference,
 )
 from bertlab.testing.device_watch import DeviceWatch
-from bertlab.testing.encoder_cases import EncoderCase
-from bertlab.testing.task_cases import Stack, TaskCase
+from bertlab.testing.stack import Stack
+from bertlab.testing.task_cases import EncoderCase, TaskCase
 
 _AFTER = ("shapes_are_right", "evaluation_repeats")
 

@@ -19,8 +19,8 @@ from bertlab.testing.comparisons import (
     state_difference,
     tensor_difference,
 )
-from bertlab.testing.encoder_cases import EncoderCase
-from bertlab.testing.task_cases import seeded, tensors_of
+from bertlab.testing.stack import seeded, tensors_of
+from bertlab.testing.task_cases import EncoderCase
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "vocab_size": int,

@@ -13,7 +13,8 @@ from bertlab.api.task import Objective, TaskLoss
 from bertlab.testing.cases import SEED
 from bertlab.testing.check import TASK_KINDS, ConformanceFailure, NotApplicable, check
 from bertlab.testing.comparisons import changed_tensor, close
-from bertlab.testing.task_cases import TASK, Stack, TaskCase, seeded, tensors_of
+from bertlab.testing.stack import Stack, seeded, tensors_of
+from bertlab.testing.task_cases import TASK, TaskCase
 
 
 @check(*TASK_KINDS, after=("builds", "prepare_leaves_the_layout_alone", "encode_fits_the_encoder"))

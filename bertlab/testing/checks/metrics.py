@@ -12,7 +12,8 @@ from bertlab.api.task import Task, TaskLoss
 from bertlab.model.evaluation import EvaluationSet
 from bertlab.testing.check import TASK_KINDS, ConformanceFailure, NotApplicable, check
 from bertlab.testing.comparisons import close, difference
-from bertlab.testing.task_cases import TASK, HeadCase, Stack, TaskCase
+from bertlab.testing.stack import Stack
+from bertlab.testing.task_cases import TASK, HeadCase, TaskCase
 
 
 @check(*TASK_KINDS, after=("builds",))

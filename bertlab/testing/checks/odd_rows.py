@@ -10,7 +10,8 @@ from bertlab.data.examples.encoded import encode_rows
 from bertlab.errors import BertlabError, DataError
 from bertlab.testing.check import ConformanceFailure, NotApplicable, check
 from bertlab.testing.samples import changed, sample_rows, without_truth
-from bertlab.testing.task_cases import MAX_LENGTH, TASK, HeadCase, Stack
+from bertlab.testing.stack import MAX_LENGTH, Stack
+from bertlab.testing.task_cases import TASK, HeadCase
 
 _ODD_TEXTS = {
     "an emoji": "\U0001f600",

@@ -16,7 +16,8 @@ from bertlab.api.batch import PackedSequences
 from bertlab.testing.check import TASK_KINDS, ConformanceFailure, check
 from bertlab.testing.checks.building import USABLE
 from bertlab.testing.comparisons import close, difference, fits_together
-from bertlab.testing.task_cases import TASK, ObjectiveCase, Stack, TaskCase
+from bertlab.testing.stack import Stack
+from bertlab.testing.task_cases import TASK, ObjectiveCase, TaskCase
 
 _KEY_ADVICE = (
     "draw with rng.uniform(…), .integers(…) or .bits(…), keyed by sequences.epochs and .indices "

@@ -15,7 +15,8 @@ from bertlab.testing.check import TASK_KINDS, ConformanceFailure, NotApplicable,
 from bertlab.testing.checks.building import USABLE
 from bertlab.testing.comparisons import difference, not_json
 from bertlab.testing.samples import without_truth
-from bertlab.testing.task_cases import MAX_LENGTH, HeadCase, Stack, TaskCase
+from bertlab.testing.stack import MAX_LENGTH, Stack
+from bertlab.testing.task_cases import HeadCase, TaskCase
 
 
 @check("head", after=("builds", "columns_are_declared", *USABLE))

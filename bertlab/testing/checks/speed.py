@@ -16,9 +16,9 @@ from bertlab.encoders.bert import BertEncoder
 from bertlab.heads.single_sentence import SingleSentence
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.testing.check import TASK_KINDS, ConformanceFailure, check
-from bertlab.testing.encoder_cases import EncoderCase
 from bertlab.testing.samples import sample_rows
-from bertlab.testing.task_cases import MAX_LENGTH, HeadCase, ObjectiveCase, TaskCase
+from bertlab.testing.stack import MAX_LENGTH
+from bertlab.testing.task_cases import EncoderCase, HeadCase, ObjectiveCase, TaskCase
 
 _PREPARE_LIMIT = 20  # times mlm's; a loop over tokens that draws or indexes arrays has 50 to 500
 _ENCODE_LIMIT = 50  # times single_sentence's, by token

@@ -25,15 +25,8 @@ from bertlab.testing.check import TASK_KINDS, ConformanceFailure, NotApplicable,
 from bertlab.testing.comparisons import close, difference
 from bertlab.testing.device_watch import DeviceWatch
 from bertlab.testing.samples import sample_rows, short_sequences
-from bertlab.testing.task_cases import (
-    MAX_LENGTH,
-    TASK,
-    HeadCase,
-    ObjectiveCase,
-    Stack,
-    TaskCase,
-    seeded,
-)
+from bertlab.testing.stack import MAX_LENGTH, Stack, seeded
+from bertlab.testing.task_cases import TASK, HeadCase, ObjectiveCase, TaskCase
 
 _ADVICE = "let shapes follow from the batch; squeeze and max() go wrong where a size is 1 or 0"
 
