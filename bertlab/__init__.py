@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 _MODULES = {
     # contracts of plugins
     "bertlab.api.batch": (
-        "EncoderOutput IntArray PackedBatch PackedSequences first_token last_token pack"
+        "EncoderOutput IntArray PackedBatch PackedSequences TokenLabels first_token last_token pack"
     ),
     "bertlab.api.encoder": "Encoder",
     "bertlab.api.examples": "Column Features Labels Row",
@@ -71,6 +71,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.api.batch import IntArray as IntArray
     from bertlab.api.batch import PackedBatch as PackedBatch
     from bertlab.api.batch import PackedSequences as PackedSequences
+    from bertlab.api.batch import TokenLabels as TokenLabels
     from bertlab.api.batch import first_token as first_token
     from bertlab.api.batch import last_token as last_token
     from bertlab.api.batch import pack as pack

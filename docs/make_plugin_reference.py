@@ -25,6 +25,7 @@ OUTPUT = Path(__file__).parent / "plugin-reference.md"
 CONTRACTS = (
     *("Objective", "Head", "Task", "TaskContext", "TaskLoss", "Encoder", "DataSource"),
     *("PackedBatch", "PackedSequences", "EncoderOutput", "Column", "Row", "Labels", "Features"),
+    "TokenLabels",
     *("RawDocument", "RawRows", "CounterRNG", "WordPieceTokenizer", "Subcommand", "ReportSection"),
 )
 # documented elsewhere: as errors, hooks, built-in plugins; or not ours

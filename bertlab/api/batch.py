@@ -5,9 +5,10 @@ its torch form, which the encoder and the tasks read. T is the number of tokens 
 number of its sequences, H the hidden size.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,42 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from bertlab.errors import PluginError
+
 IntArray = npt.NDArray[np.int64]
+ArrayT = TypeVar("ArrayT", IntArray, Tensor)
+
+
+@dataclass(frozen=True)
+class TokenLabels(Generic[ArrayT]):
+    """The tokens that an objective predicts in a batch: what it tells the other objectives.
+
+    NumPy arrays in :class:`PackedSequences`, tensors in :class:`PackedBatch`.
+
+    Attributes:
+        positions: ``(K,)`` int64 flat positions whose hidden states predict. Of ``mlm`` these are
+            the masked tokens, ascending: ``[CLS] a [MASK] [SEP] [CLS] [MASK] [SEP]`` has
+            ``[2, 5]``. Of ``clm`` each is the position before the predicted token.
+        labels: ``(K,)`` int64 ids to predict: of ``mlm``, those that stood there before.
+    """
+
+    positions: ArrayT
+    labels: ArrayT
+
+    @classmethod
+    def read(cls, objective: str, fields: Mapping[str, Any]) -> "TokenLabels[ArrayT]":
+        """Return what an objective wrote.
+
+        Raises:
+            PluginError: it wrote none, or was not prepared yet.
+        """
+        names = f"{objective}_positions", f"{objective}_labels"
+        if any(name not in fields for name in names):
+            raise PluginError(
+                f"no objective {objective!r} has written token labels to this batch (its fields: "
+                f"{', '.join(fields) or 'none'})"
+            )
+        return cls(*(fields[name] for name in names))
 
 
 @dataclass
@@ -51,6 +87,18 @@ class PackedSequences:
     def lengths(self) -> IntArray:
         """``(B,)`` number of tokens of each sequence."""
         return np.diff(self.cu_seqlens)
+
+    def token_labels(self, objective: str) -> TokenLabels[IntArray]:
+        """Return what an objective predicts here, by its config name; see :class:`TokenLabels`.
+
+        Raises:
+            PluginError: it wrote none, or is prepared later.
+        """
+        return TokenLabels[IntArray].read(objective, self.fields)
+
+    def write_token_labels(self, objective: str, positions: IntArray, labels: IntArray) -> None:
+        """Keep ``(K,)`` flat positions and ``(K,)`` labels; others read :meth:`token_labels`."""
+        self.fields |= {f"{objective}_positions": positions, f"{objective}_labels": labels}
 
     @property
     def sequence_of_token(self) -> IntArray:
@@ -105,6 +153,14 @@ class PackedBatch:
     def __len__(self) -> int:
         """Number of sequences B."""
         return len(self.cu_seqlens) - 1
+
+    def token_labels(self, objective: str) -> TokenLabels[Tensor]:
+        """Return what an objective predicts here, by its config name; see :class:`TokenLabels`.
+
+        Raises:
+            PluginError: the batch has no such labels.
+        """
+        return TokenLabels[Tensor].read(objective, self.fields)
 
     @cached_property
     def lengths(self) -> Tensor:

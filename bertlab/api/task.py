@@ -1,8 +1,10 @@
 """What the encoder is trained or scored on: the contract that objectives and heads share."""
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -49,15 +51,24 @@ class TaskLoss:
         preds: what the metrics compare, one row a prediction; usually class ids ``(count,)``. A
             function that returns it is called when metrics ask, which training does not.
         target: the truth, in the shape that the metrics expect.
+        extras: further tensors, one row a prediction, under the names by which metrics ask for
+            them: ``update(self, preds, target, selected)`` gets ``extras["selected"]``. Each may be
+            a function, as ``preds``.
     """
 
     def __init__(
-        self, sum: Tensor, count: int, preds: Tensor | Callable[[], Tensor], target: Tensor
+        self,
+        sum: Tensor,
+        count: int,
+        preds: Tensor | Callable[[], Tensor],
+        target: Tensor,
+        extras: Mapping[str, Tensor | Callable[[], Tensor]] | None = None,
     ) -> None:
         self.sum = sum
         self.count = count
         self._preds = preds
         self.target = target
+        self._extras = dict(extras or {})
 
     @property
     def preds(self) -> Tensor:
@@ -69,6 +80,31 @@ class TaskLoss:
     @preds.setter
     def preds(self, preds: Tensor | Callable[[], Tensor]) -> None:
         self._preds = preds
+
+    @property
+    def extras(self) -> dict[str, Tensor]:
+        """The further tensors by name."""
+        return {name: self._extra(name) for name in self._extras}
+
+    def update(self, metric: "Metric") -> None:
+        """Update a metric with ``preds``, ``target`` and the extras that its ``update`` names."""
+        names = _names_after_target(type(metric))
+        extras = {name: self._extra(name) for name in names if name in self._extras}
+        metric.update(self.preds, self.target, **extras)
+
+    def _extra(self, name: str) -> Tensor:
+        found = self._extras[name]
+        if callable(found):
+            found = self._extras[name] = found()
+        return found
+
+
+@cache
+def _names_after_target(metric: "type[Metric]") -> tuple[str, ...]:
+    """Return the names of a metric's arguments behind ``self``, ``preds`` and ``target``."""
+    parameters = list(inspect.signature(metric.update).parameters.values())[3:]
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return tuple(each.name for each in parameters if each.kind in named)
 
 
 class Task(nn.Module, ABC):
@@ -104,7 +140,11 @@ class Task(nn.Module, ABC):
         return None
 
     def metrics(self) -> "dict[str, Metric]":
-        """Return fresh torchmetrics by name, updated with ``(preds, target)`` of the loss."""
+        """Return fresh torchmetrics by name.
+
+        They are updated with ``preds`` and ``target`` of the loss, and with those of its ``extras``
+        that the arguments of their ``update`` name.
+        """
         return {}
 
     def derived_metrics(self, values: dict[str, float]) -> dict[str, float]:

@@ -64,7 +64,7 @@ class EvaluationSet(nn.Module):
             elif loss.count and key in self.further:
                 _update_further(key, metric, name, loss)
             elif loss.count:
-                metric.update(loss.preds, loss.target)
+                loss.update(metric)
         if isinstance(task, Head) and task.score_names():
             rows, sequences = (batch.fields[key].tolist() for key in ("row", "sequence"))
             self._parts += zip(rows, sequences, task.decode(output, batch), strict=True)
@@ -130,7 +130,7 @@ def _collection(name: str, task: Task, further: Mapping[str, Metric]) -> MetricC
 
 def _update_further(key: str, metric: Metric, task: str, loss: TaskLoss) -> None:
     try:
-        metric.update(loss.preds, loss.target)
+        loss.update(metric)
     except Exception as error:
         raise PluginError(
             f"metric {key!r} cannot take the predictions of {task} (preds "

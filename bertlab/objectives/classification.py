@@ -1,6 +1,7 @@
 """Choosing one of several classes: loss, accuracy and its baseline, for objectives and heads."""
 
 import math
+from collections.abc import Callable, Mapping
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +13,10 @@ from bertlab.api.task import TaskLoss
 
 
 def classification_loss(
-    logits: Tensor, labels: Tensor, class_weights: Tensor | None = None
+    logits: Tensor,
+    labels: Tensor,
+    class_weights: Tensor | None = None,
+    extras: Mapping[str, Tensor | Callable[[], Tensor]] | None = None,
 ) -> TaskLoss:
     """Return cross-entropy in nats, summed over the predictions.
 
@@ -20,12 +24,14 @@ def classification_loss(
         logits: ``(K, C)`` float32 scores of the C classes.
         labels: ``(K,)`` int64 class ids.
         class_weights: ``(C,)`` weight of each class in the sum; 1 if None.
+        extras: ``(K, …)`` tensors by name, for metrics; as in :class:`TaskLoss`.
     """
     return TaskLoss(
         sum=F.cross_entropy(logits, labels, class_weights, reduction="sum"),
         count=labels.numel(),
         preds=lambda: logits.detach().argmax(-1),
         target=labels,
+        extras=extras,
     )
 
 

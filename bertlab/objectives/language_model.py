@@ -114,8 +114,7 @@ class TokenPrediction(Objective):
             positions: ``(K,)`` int64 flat positions whose hidden states predict.
             labels: ``(K,)`` int64 ids that they should predict.
         """
-        sequences.fields[f"{self.name}_positions"] = positions
-        sequences.fields[f"{self.name}_labels"] = labels
+        sequences.write_token_labels(self.name, positions, labels)
         return len(positions)
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -131,8 +130,8 @@ class TokenPrediction(Objective):
 
     def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
         """Return cross-entropy in nats, summed in float32 over the K positions."""
-        positions = batch.fields[f"{self.name}_positions"]
-        labels = batch.fields[f"{self.name}_labels"]
+        written = batch.token_labels(self.name)
+        positions, labels = written.positions, written.labels
         if positions.device.type == "cpu":
             positions = filled(positions, ROWS)
         transformed = self._transform(output.tokens.index_select(0, positions))

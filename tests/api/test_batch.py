@@ -1,5 +1,6 @@
 """The padded layout of packed values, row by row."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -7,7 +8,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from bertlab.api.batch import pack
+from bertlab.api.batch import PackedSequences, pack
+from bertlab.errors import PluginError
 
 lengths = st.lists(st.integers(1, 6), min_size=1, max_size=5)
 
@@ -43,3 +45,17 @@ def test_the_gradient_reaches_each_token() -> None:
     (pack([[7], [7, 7]]).pad(values, 5.0) * weights).sum().backward()
     assert values.grad is not None
     assert torch.equal(values.grad, torch.stack([weights[0, 0], weights[1, 0], weights[1, 1]]))
+
+
+def test_token_labels_of_an_objective_are_read_by_its_name() -> None:
+    one = np.array([0])
+    sequences = PackedSequences(
+        np.array([5, 6, 7]), np.zeros(3, int), np.arange(3), np.array([0, 3]), one, one, one
+    )
+    sequences.write_token_labels("mlm", np.array([1]), np.array([8]))
+    assert sequences.token_labels("mlm").positions.tolist() == [1]
+    read = sequences.to_batch().token_labels("mlm")
+    assert (read.positions.tolist(), read.labels.tolist()) == ([1], [8])
+    for holder in (sequences, sequences.to_batch()):
+        with pytest.raises(PluginError, match=r"no objective 'sbo' has written .* mlm_positions"):
+            holder.token_labels("sbo")

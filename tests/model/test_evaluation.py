@@ -87,6 +87,36 @@ def test_a_further_metric_is_updated_and_reset_with_the_others() -> None:
         assert (values["wrong"], values["accuracy"]) == (2.0, 0.5)
 
 
+class SureAndWrong(Wrong):
+    def update(self, preds: Tensor, target: Tensor, sure: Tensor, unknown: int = 1) -> None:
+        super().update(preds[sure], target[sure])
+        self.wrong *= unknown
+
+
+def test_a_metric_gets_the_extras_that_it_names() -> None:
+    asked: list[str] = []
+
+    def sure() -> Tensor:
+        asked.append("sure")
+        return torch.tensor([True, False, True])
+
+    task = NextSentencePrediction()
+    preds, target = torch.tensor([0, 0, 1]), torch.tensor([1, 1, 1])
+    extras = {"sure": sure, "preds_of_others": lambda: pytest.fail("nobody asks for it")}
+    for metrics, wrong, calls in (({"wrong": Wrong()}, 2, 0), ({"wrong": SureAndWrong()}, 1, 1)):
+        evaluation = EvaluationSet({"nsp": task}, "", (), metrics)
+        loss = TaskLoss(torch.tensor(1.0), 3, preds, target, extras)
+        evaluation.update("nsp", task, None, pack([[1]] * 3), loss)
+        assert evaluation.compute("nsp", task, tune=False)["wrong"] == wrong
+        assert len(asked) == calls
+
+
+def test_a_metric_whose_extra_is_missing_is_named() -> None:
+    evaluation = EvaluationSet({"nsp": NextSentencePrediction()}, "", (), {"sure": SureAndWrong()})
+    with pytest.raises(PluginError, match=r"'sure' cannot take the predictions of nsp.*'sure'"):
+        update(evaluation, [0], [1])
+
+
 def test_two_sets_do_not_share_a_metric() -> None:
     task, metric = NextSentencePrediction(), Wrong()
     sets = [EvaluationSet({"nsp": task}, name, (), {"wrong": metric}) for name in ("a", "b")]

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from bertlab.api.batch import PackedSequences
+from bertlab.api.batch import IntArray, PackedSequences, TokenLabels
 from bertlab.api.rng import CounterRNG
 from bertlab.api.task import Objective
 from bertlab.data.corpus.report import StoreReport
@@ -87,7 +87,8 @@ def report_sampling(
     """
     sequences = _first_sequences(sampler)
     prepare_sequences(sequences, objectives, seed, training=True)
-    return _count(sequences, sampler, mask_id)
+    masked = sequences.token_labels("mlm") if "mlm" in objectives else None
+    return _count(sequences, sampler, masked, mask_id)
 
 
 def paper_sampler(store: TokenStore, max_seq_length: int, seed: int) -> SequenceSampler:
@@ -129,8 +130,7 @@ def report_pretraining(store: TokenStore, max_seq_length: int) -> SamplingReport
     sequences = _first_sequences(sampler)
     draws = dynamic_draws(sequences, CounterRNG(0, "objective/mlm"))
     positions, labels = mask_tokens(sequences, MaskingRecipe(), TokenClasses.of(tokenizer), draws)
-    sequences.fields |= {"mlm_positions": positions, "mlm_labels": labels}
-    return _count(sequences, sampler, tokenizer.mask_id)
+    return _count(sequences, sampler, TokenLabels(positions, labels), tokenizer.mask_id)
 
 
 def _first_sequences(sampler: SequenceSampler) -> PackedSequences:
@@ -138,7 +138,12 @@ def _first_sequences(sampler: SequenceSampler) -> PackedSequences:
     return sampler.sample(np.zeros_like(indices), indices)
 
 
-def _count(sequences: PackedSequences, sampler: SequenceSampler, mask_id: int) -> SamplingReport:
+def _count(
+    sequences: PackedSequences,
+    sampler: SequenceSampler,
+    masked: TokenLabels[IntArray] | None,
+    mask_id: int,
+) -> SamplingReport:
     size = len(sequences.indices)
     labels = sequences.fields.get("next_sentence_label")
     return SamplingReport(
@@ -148,19 +153,20 @@ def _count(sequences: PackedSequences, sampler: SequenceSampler, mask_id: int) -
         mean_length=float(sequences.lengths.mean()),
         padding_avoided=1 - len(sequences.input_ids) / (size * sampler.max_seq_length),
         next_sentence_share=None if labels is None else float((labels == 0).mean()),
-        **_masking_shares(sequences, mask_id),
+        **({} if masked is None else _masking_shares(sequences, masked, mask_id)),
     )
 
 
-def _masking_shares(sequences: PackedSequences, mask_id: int) -> dict[str, float]:
-    selected = sequences.fields.get("mlm_positions")
-    if selected is None or not len(selected):
+def _masking_shares(
+    sequences: PackedSequences, selected: TokenLabels[IntArray], mask_id: int
+) -> dict[str, float]:
+    if not len(selected.positions):
         return {}
-    before, after = sequences.fields["mlm_labels"], sequences.input_ids[selected]
+    before, after = selected.labels, sequences.input_ids[selected.positions]
     masked = float((after == mask_id).mean())
     kept = float((after == before).mean())
     return {
-        "selected_share": len(selected) / int((sequences.corpus_offsets >= 0).sum()),
+        "selected_share": len(selected.positions) / int((sequences.corpus_offsets >= 0).sum()),
         "masked_share": masked,
         "random_share": 1 - masked - kept,
         "kept_share": kept,

@@ -65,13 +65,20 @@ def count_is_as_announced(case: TaskCase) -> None:
 
 @check(*TASK_KINDS, after=("loss_is_a_finite_scalar", "count_is_as_announced"))
 def predictions_have_targets(case: TaskCase) -> None:
-    """``preds`` and ``target`` are tensors of one row a prediction, and ``preds`` is detached."""
+    """``preds``, ``target`` and extras are tensors of one row a prediction, ``preds`` detached."""
     stack = case.stack()
     loss = stack.loss(case.all(stack))
-    for name, value in (("preds", loss.preds), ("target", loss.target)):
+    extras = {f"extras[{name!r}]": value for name, value in loss.extras.items()}
+    for name, value in {"preds": loss.preds, "target": loss.target, **extras}.items():
         if not torch.is_tensor(value) or value.dim() == 0:
             raise ConformanceFailure(
                 f"{name} of the loss is {value!r}", "return a tensor with one row a prediction"
+            )
+    for name, value in extras.items():
+        if len(value) != len(loss.target):
+            raise ConformanceFailure(
+                f"{name} has {len(value)} rows, target {len(loss.target)}",
+                "return one row for each prediction",
             )
     rows = len(loss.preds), len(loss.target)
     if rows[0] != rows[1] or (stack.task.metrics() and rows[0] != loss.count):

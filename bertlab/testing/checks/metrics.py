@@ -1,7 +1,7 @@
 """Checks of a task's metrics, on the predictions of its own loss."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -45,7 +45,7 @@ def metrics_take_the_predictions(case: TaskCase) -> None:
     stack = case.stack()
     loss = _loss(case, stack)
     for name, metric in stack.task.metrics().items():
-        metric.update(loss.preds, loss.target)
+        loss.update(metric)
         value = metric.compute()
         if not torch.is_tensor(value) or value.numel() != 1:
             raise ConformanceFailure(
@@ -59,11 +59,10 @@ def metrics_add_up(case: TaskCase) -> None:
     stack = case.stack()
     loss = _loss(case, stack)
     rows = len(loss.preds)
-    whole = metric_values(stack.task.metrics(), [(loss.preds, loss.target)])
+    whole = metric_values(stack.task.metrics(), [loss])
     for first in (1, rows // 2, rows - 1):
-        sizes = [first, rows - first]
-        parts = zip(*(torch.split(each, sizes) for each in (loss.preds, loss.target)), strict=True)
-        found = difference(whole, metric_values(stack.task.metrics(), list(parts)))
+        parts = [_part(loss, slice(first)), _part(loss, slice(first, rows))]
+        found = difference(whole, metric_values(stack.task.metrics(), parts))
         if not found:
             continue
         raise ConformanceFailure(
@@ -79,11 +78,10 @@ def metrics_begin_anew(case: TaskCase) -> None:
     stack = case.stack()
     loss = _loss(case, stack)
     metrics = stack.task.metrics()
-    seen = [(loss.preds[:1], loss.target[:1])]
-    metric_values(metrics, seen)
+    metric_values(metrics, [_part(loss, slice(1))])
     for metric in metrics.values():
         metric.reset()
-    rest = [(loss.preds[1:], loss.target[1:])]
+    rest = [_part(loss, slice(1, None))]
     found = difference(metric_values(stack.task.metrics(), rest), metric_values(metrics, rest))
     if found:
         raise ConformanceFailure(
@@ -102,7 +100,7 @@ def accuracy_counts_right(case: TaskCase) -> None:
         raise NotApplicable("no metric is called accuracy")
     pairs = zip(loss.preds.tolist(), loss.target.tolist(), strict=True)
     right = [one == other for one, other in pairs]
-    value = metric_values({"accuracy": metrics["accuracy"]}, [(loss.preds, loss.target)])
+    value = metric_values({"accuracy": metrics["accuracy"]}, [loss])
     expected = sum(right) / len(right)
     if not close(value["accuracy"], expected):
         raise ConformanceFailure(
@@ -179,15 +177,22 @@ def monitor_exists(case: HeadCase) -> None:
 
 
 def metric_values(
-    metrics: Mapping[str, Metric], batches: list[tuple[Tensor, Tensor]]
+    metrics: Mapping[str, Metric], batches: Iterable[TaskLoss | tuple[Tensor, Tensor]]
 ) -> dict[str, float]:
-    """Return what metrics compute after some batches of predictions and targets."""
-    for preds, target in batches:
+    """Return what metrics compute after some batches: losses, or predictions and targets."""
+    for batch in batches:
         for metric in metrics.values():
-            metric.update(preds, target)
+            batch.update(metric) if isinstance(batch, TaskLoss) else metric.update(*batch)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torchmetrics: compute before update
         return {name: float(metric.compute()) for name, metric in metrics.items()}
+
+
+def _part(loss: TaskLoss, rows: slice) -> TaskLoss:
+    """Return some of the predictions of a loss."""
+    preds, target = loss.preds[rows], loss.target[rows]
+    extras = {name: values[rows] for name, values in loss.extras.items()}
+    return TaskLoss(loss.sum, len(target), preds, target, extras)
 
 
 def _loss(case: TaskCase, stack: Stack) -> TaskLoss:

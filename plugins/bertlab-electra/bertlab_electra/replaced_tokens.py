@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from bertlab import (
-    Accuracy,
     ConfigError,
     CounterRNG,
     EncoderOutput,
@@ -29,7 +28,7 @@ from bertlab import (
     mask_tokens,
 )
 from bertlab_electra.generator import Generator, sample
-from bertlab_electra.token_metrics import SELECTED, replacement_metrics
+from bertlab_electra.token_metrics import replacement_metrics
 
 EVALUATION_RATE = 0.15
 MASK_SHARE = 0.85
@@ -114,10 +113,9 @@ class ReplacedTokenDetection(Objective):
         recipe = self.recipe if training else EVALUATION_RECIPE
         tokens = np.flatnonzero(self.classes.countable(sequences))
         positions, labels = mask_tokens(sequences, recipe, self.classes, draws)
+        sequences.write_token_labels("rtd", positions, labels)
         sequences.fields |= {
             "rtd_tokens": tokens,
-            "rtd_positions": positions,
-            "rtd_labels": labels,
             "rtd_noise": draws.uniform("sample", positions).astype(np.float32),
             "rtd_rate": np.array(recipe.rate, np.float32),
         }
@@ -126,18 +124,19 @@ class ReplacedTokenDetection(Objective):
     def rewrite_input(self, batch: PackedBatch) -> PackedBatch:
         """Return the batch with the generator's samples instead of what it was asked for.
 
-        Adds ``rtd_replaced`` and ``rtd_selected`` ``(T,)`` int64, 0 or 1, and
+        Adds ``rtd_replaced`` ``(T,)`` int64, 0 or 1, ``rtd_selected`` ``(T,)`` bool, and
         ``rtd_generator_loss``, a scalar with a gradient: cross-entropy in nats, summed over the
         selected tokens.
         """
         fields = batch.fields
-        positions, labels = fields["rtd_positions"], fields["rtd_labels"]
+        asked = batch.token_labels("rtd")
+        positions, labels = asked.positions, asked.labels
         scores = self.generator(batch, positions)
         samples = sample(scores, fields["rtd_noise"], self.special)
         nowhere = torch.zeros_like(batch.input_ids)
         added = {
             "rtd_replaced": nowhere.index_copy(0, positions, (samples != labels).long()),
-            "rtd_selected": nowhere.index_fill(0, positions, 1),
+            "rtd_selected": nowhere.bool().index_fill(0, positions, value=True),
             "rtd_generator_loss": F.cross_entropy(scores, labels, reduction="sum"),
         }
         input_ids = batch.input_ids.index_copy(0, positions, samples)
@@ -149,8 +148,8 @@ class ReplacedTokenDetection(Objective):
         A task has one count, and the generator's mean is over fewer tokens, ``rate`` times N but
         for rounding. So its sum is divided by ``rate``: then the mean over N of the whole is the
         paper's loss, every selected token of a step weighs the same however the step is divided
-        into batches, and batches add up. ``preds`` and ``target`` are 1 for replaced, plus 2 for
-        selected.
+        into batches, and batches add up. ``preds`` and ``target`` are 1 for replaced; the extra
+        ``selected`` is True for what the generator was asked for.
         """
         tokens = batch.fields["rtd_tokens"]
         replaced = batch.fields["rtd_replaced"][tokens]
@@ -161,13 +160,14 @@ class ReplacedTokenDetection(Objective):
         return TaskLoss(
             sum=generation + self.discriminator_weight * detection,
             count=len(tokens),
-            preds=(logits.detach() > 0).long() + SELECTED * selected,
-            target=replaced + SELECTED * selected,
+            preds=(logits.detach() > 0).long(),
+            target=replaced,
+            extras={"selected": selected},
         )
 
     def metrics(self) -> dict[str, Metric]:
-        """Return ``accuracy``, and what :func:`replacement_metrics` has."""
-        return {"accuracy": Accuracy(), **replacement_metrics()}
+        """Return what :func:`replacement_metrics` has."""
+        return replacement_metrics()
 
     def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
         """Return ``{"replaced": [{"token", "probability"}, …]}`` of each sequence.

@@ -17,6 +17,7 @@ from bertlab import (
     PackedBatch,
     PackedSequences,
     TaskContext,
+    TaskLoss,
     WordPieceTokenizer,
 )
 from bertlab.testing import conformance
@@ -187,9 +188,11 @@ def test_metrics_count_as_a_loop_does() -> None:
     judged = generator.random(400) < 0.4
     metrics = ReplacedTokenDetection().metrics()
     for part in (slice(0, 300), slice(300, 400)):
-        preds, target = (torch.from_numpy(x + 2 * selected)[part] for x in (judged, replaced))
+        preds, target = (torch.from_numpy(x.astype(int))[part] for x in (judged, replaced))
+        extras = {"selected": torch.from_numpy(selected)[part]}
+        loss = TaskLoss(torch.tensor(0.0), len(target), preds, target, extras)
         for metric in metrics.values():
-            metric.update(preds, target)
+            loss.update(metric)
     hits = (judged & replaced).sum()
     precision, recall = hits / judged.sum(), hits / replaced.sum()
     expected = {

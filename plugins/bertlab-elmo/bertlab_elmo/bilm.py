@@ -75,9 +75,9 @@ class BidirectionalLM(TokenPrediction):
 
     def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
         """Return cross-entropy in nats, summed in float32 over the K tokens in both directions."""
-        labels = batch.fields["bilm_labels"]
-        logits = self.logits(neighbors(output.tokens, batch.fields["bilm_positions"]))
-        return classification_loss(logits, torch.cat([labels, labels]))
+        predicted = batch.token_labels("bilm")
+        logits = self.logits(neighbors(output.tokens, predicted.positions))
+        return classification_loss(logits, predicted.labels.repeat(2))
 
     def derived_metrics(self, values: dict[str, float]) -> dict[str, float]:
         """Return ``perplexity`` and, where the training text is known, ``unigram_perplexity``."""

@@ -77,20 +77,20 @@ class SentenceOrder(Objective):
     def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
         """Return cross-entropy in nats, summed in float32 over the K neighbouring pairs.
 
-        ``preds`` and ``target``, ``(K,)``, are the label that the model gives and the true one,
-        plus twice the rule's answer.
+        The extra ``rule`` is the rule's answer, ``(K,)``.
         """
         labels = batch.fields["sentence_order_label"]
         counted = labels != NOT_A_PAIR
-        loss = classification_loss(self._logits(output)[counted], labels[counted])
         rule = batch.fields["sentence_order_rule"][counted]
-        return TaskLoss(loss.sum, loss.count, lambda: loss.preds + 2 * rule, loss.target + 2 * rule)
+        return classification_loss(
+            self._logits(output)[counted], labels[counted], extras={"rule": rule}
+        )
 
     def metrics(self) -> dict[str, Metric]:
         """Return ``accuracy`` and its baselines ``majority_accuracy`` and ``rule_accuracy``."""
         return {
             "accuracy": Accuracy(),
-            "majority_accuracy": MajorityOrder(),
+            "majority_accuracy": MajorityAccuracy(),
             "rule_accuracy": RuleAccuracy(),
         }
 
@@ -113,14 +113,6 @@ class SentenceOrder(Objective):
         return np.where(self.ends_sentence[last_token], IN_ORDER, SWAPPED)
 
 
-class MajorityOrder(MajorityAccuracy):
-    """Accuracy of always answering the commoner order."""
-
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        """Keep the labels of ``(K,)`` targets."""
-        super().update(preds, target % 2)
-
-
 class RuleAccuracy(Accuracy):
     """Share that this rule judges right: in order if the first segment ends with a full stop.
 
@@ -128,7 +120,7 @@ class RuleAccuracy(Accuracy):
     be any of ``SENTENCE_ENDS``.
     """
 
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        """Count the rule's answers against the labels of ``(K,)`` targets."""
+    def update(self, preds: Tensor, target: Tensor, rule: Tensor) -> None:  # type: ignore[override]
+        """Count the rule's ``(K,)`` answers against ``(K,)`` labels."""
         del preds
-        super().update(target // 2, target % 2)
+        super().update(rule, target)

@@ -11,6 +11,7 @@ from bertlab import (
     MaskedLM,
     PackedSequences,
     TaskContext,
+    TaskLoss,
     WordPieceTokenizer,
     pack,
     prepare_sequences,
@@ -109,9 +110,9 @@ def test_mlm_masks_what_has_been_swapped(names: tuple[str, str]) -> None:
     objectives["mlm"].build(given)
     text, sequences = pairs(200), pairs(200)
     prepare_sequences(sequences, {name: objectives[name] for name in names}, 5, training=True)
-    positions = sequences.fields["mlm_positions"]
+    positions = sequences.token_labels("mlm").positions
     offsets = sequences.corpus_offsets[positions]
-    np.testing.assert_array_equal(sequences.fields["mlm_labels"], text.input_ids[offsets])
+    np.testing.assert_array_equal(sequences.token_labels("mlm").labels, text.input_ids[offsets])
     assert (sequences.input_ids == MASK).sum() > 0
     assert (sequences.fields["sentence_order_label"] == SWAPPED).sum() > 0
 
@@ -130,9 +131,10 @@ def test_metrics_count_as_a_loop_does() -> None:
     model, rule, label = np.random.default_rng(1).integers(0, 2, (3, 70))
     metrics = objective.metrics()
     for part in (slice(0, 50), slice(50, 70)):
-        preds, target = (torch.from_numpy(x + 2 * rule)[part] for x in (model, label))
+        preds, target, answers = (torch.from_numpy(x)[part] for x in (model, label, rule))
+        loss = TaskLoss(torch.tensor(0.0), len(target), preds, target, {"rule": answers})
         for metric in metrics.values():
-            metric.update(preds, target)
+            loss.update(metric)
     found = {name: float(metric.compute()) for name, metric in metrics.items()}
     assert found["accuracy"] == pytest.approx((model == label).mean())
     assert found["rule_accuracy"] == pytest.approx((rule == label).mean())
