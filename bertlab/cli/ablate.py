@@ -1,51 +1,79 @@
 """``bertlab ablate``: a study in one line, without a study file."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
-from bertlab.cli.study import parse_options, run
+from jsonargparse import ArgumentParser
+
+from bertlab.cli.study import add_settings, run
 from bertlab.config.overrides import parse_settings, parse_value
-from bertlab.config.yaml_files import Config, take_options
+from bertlab.config.parse import parse_arguments
+from bertlab.config.yaml_files import Config
 from bertlab.errors import CommandError
-from bertlab.studies.folder import study_folder
-from bertlab.training.trainer import quiet_lightning
-
-_USAGE = """usage: bertlab ablate --config CONFIG --vary 'KEY=VALUE,VALUE,…' [options]
-
-  --vary 'objectives=[mlm],[mlm,nsp]'   values of a config key; the first one is the baseline.
-                                        Several --vary: all combinations
-  --set KEY=VALUE                       the same for all variants
-  --evaluate_set KEY=VALUE              the same for all evaluations
-  --seeds N                             3 by default
-  --evaluate CONFIG                     fine-tune each on this as well; may be repeated
-  --study_dir DIR                       runs/studies/ablate-CONFIG-KEY by default
-  … and the options of bertlab study run
-"""
-
-_OWN = ("--config", "--vary", "--set", "--evaluate_set", "--seeds", "--evaluate", "--study_dir")
 
 
 def main(command: str, argv: list[str]) -> int:
     """Run the study that the arguments describe; return the exit code."""
     del command
+    parser = _parser()
     if not argv or "-h" in argv or "--help" in argv:
-        sys.stdout.write(_USAGE)
+        parser.print_help()
         return 0
-    given, rest = take_options(argv, _OWN)
-    options = parse_options("run", rest)
+    options = vars(parse_arguments(parser, argv))
+    study_dir = options.pop("study_dir")
+    content = _study_content(
+        **{name: options.pop(name) for name in ("config", "vary", "set", "evaluate_set")},
+        seeds=options.pop("seeds"),
+        evaluate=options.pop("evaluate"),
+    )
+    from bertlab.studies.study import study  # noqa: PLC0415  imports torch, which help does without
+    from bertlab.training.trainer import quiet_lightning  # noqa: PLC0415
+
     quiet_lightning()
-    place = Path(given["--study_dir"][-1]) if given["--study_dir"] else None
-    return run([study_folder(_study(given), Path("ablate"), place)], **options)
+    return run(study(content, study_dir), **options)
 
 
-def _study(given: dict[str, list[str]]) -> Config:
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="bertlab ablate",
+        usage="bertlab ablate --config CONFIG --vary 'KEY=VALUE,VALUE,…' [options]",
+        description="Run a study that compares values of config keys, then report it.",
+        exit_on_error=False,
+    )
+    for option, metavar, text in (
+        ("--config", "CONFIG", "config file of bertlab fit (required)"),
+        (
+            "--vary",
+            "KEY=VALUE,…",
+            "values of a config key, as in 'objectives=[mlm],[mlm,nsp]' (required); the first one "
+            "is the baseline; several --vary: all combinations",
+        ),
+        ("--evaluate", "CONFIG", "fine-tune each variant on this as well; may be repeated"),
+    ):
+        parser.add_argument(option, action="append", default=[], metavar=metavar, help=text)
+    add_settings(parser)
+    parser.add_argument("--seeds", metavar="N", help="a number of seeds or a list; 3 if not given")
+    parser.add_argument(
+        "--study_dir", metavar="DIR", help="runs/studies/ablate-CONFIG-KEY if not given"
+    )
+    parser.add_function_arguments(run, skip={"study"})
+    return parser
+
+
+def _study_content(
+    config: list[str],
+    vary: list[str],
+    set: list[str],
+    evaluate_set: list[str],
+    seeds: str | None,
+    evaluate: list[str],
+) -> Config:
     """Return the content of the study file."""
-    if len(given["--config"]) != 1 or not given["--vary"]:
+    if len(config) != 1 or not vary:
         raise CommandError("ablate: expected one --config and --vary; see bertlab ablate --help")
-    base = Path(given["--config"][0]).resolve()
+    base = Path(config[0]).resolve()
     axes: dict[str, list[Any]] = {}
-    for name, values in map(_axis, given["--vary"]):
+    for name, values in map(_axis, vary):
         if name in axes:
             raise CommandError(f"--vary: {name} is there twice; give its values in one --vary")
         axes[name] = values
@@ -53,12 +81,12 @@ def _study(given: dict[str, list[str]]) -> Config:
         "name": "-".join(["ablate", base.stem, *(name.rpartition(".")[2] for name in axes)]),
         "base": str(base),
         "axes": axes,
-        "settings": parse_settings(given["--set"], "--set"),
-        "evaluate_settings": parse_settings(given["--evaluate_set"], "--evaluate_set"),
-        "evaluate": [str(Path(path).resolve()) for path in given["--evaluate"]],
+        "settings": parse_settings(set, "--set"),
+        "evaluate_settings": parse_settings(evaluate_set, "--evaluate_set"),
+        "evaluate": [str(Path(path).resolve()) for path in evaluate],
     }
-    if given["--seeds"]:
-        content["seeds"] = parse_value(given["--seeds"][-1], "--seeds")
+    if seeds is not None:
+        content["seeds"] = parse_value(seeds, "--seeds")
     return content
 
 

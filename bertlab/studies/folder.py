@@ -1,23 +1,20 @@
 """The directory of a study: what was asked, what is in it, and whether the two still agree."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from bertlab.api.study_scores import StudyScores
-from bertlab.checkpoints.run_directory import manifest
 from bertlab.config.overrides import Overrides, as_overrides
 from bertlab.config.yaml_files import Config, differences, read_config
 from bertlab.errors import StudyChangedError, StudyError
 from bertlab.files import explain_failed_write, write_json, write_text
 from bertlab.studies.execute.run_state import PLAN
-from bertlab.studies.plan.plan import Plan, PlannedRun, make_plan
-from bertlab.studies.plan.study_file import BASE, Study, make_study, with_absolute_paths
-from bertlab.studies.report.collect import collect
+from bertlab.studies.plan.plan import Plan
+from bertlab.studies.plan.study_file import BASE, StudyConfig
 
 STUDY_FILE = "study.yaml"
 _PLAN_KEYS = {"seeds": list, "runs": list, "configs": dict}
@@ -25,75 +22,46 @@ _BUDGET = "budget."
 _SHOWN = 12  # lines of changes
 
 
-@dataclass(frozen=True)
-class StudyFolder:
-    """A study and its directory.
-
-    Attributes:
-        path: the directory.
-        content: of the study file, its paths absolute.
-        study: made of it.
-        plan: its runs.
-    """
-
-    path: Path
-    content: Config
-    study: Study
-    plan: Plan
-
-    @property
-    def runs(self) -> list[PlannedRun]:
-        """The runs, parents before their children."""
-        return self.plan.in_order()
-
-    def scores(self) -> StudyScores:
-        """Return what the runs that are done have found, and what is needed to repeat them."""
-        found = collect(self.study, self.plan, self.path)
-        found.manifest = {
-            "command": f"bertlab study run {self.path / STUDY_FILE}",
-            "study": self.content,
-            **manifest({}, {}),
-        }
-        return found
-
-
-def open_study(
-    given: str,
-    study_dir: str | None = None,
+def read_study(
+    source: str | Path | Mapping[str, Any],
     settings: Overrides | None = None,
     evaluate_settings: Overrides | None = None,
-) -> StudyFolder:
-    """Read a study from its file, or from the directory that it was run in.
+) -> tuple[Config, Path, Path | None]:
+    """Read a study from its file, from the directory that it was run in, or from a mapping.
 
     Args:
-        given: a study file, or the directory of a study.
-        study_dir: where a file's study is run; ``runs/studies/NAME`` if not given.
+        source: a study file, the directory of a study, or the content of a study file.
         settings: that override the file's, for all variants; ``budget.steps`` its budget.
         evaluate_settings: that override the file's, for all evaluations, or for the one whose name
             a key begins with.
 
+    Returns:
+        The content; its file, which names in it are relative to; and the directory of the study,
+        if that was given.
+
     Raises:
-        StudyError: if there is none, or it is not one.
+        StudyError: if there is none, or settings are given for one that was begun without them.
     """
-    path = Path(given)
-    if path.is_dir():
-        if not (path / STUDY_FILE).is_file():
-            raise StudyError(f"{path}: not the directory of a study (it has no {STUDY_FILE})")
-        if study_dir is not None:
-            raise StudyError(f"--study_dir: {path} is the directory of a study already")
-        if settings or evaluate_settings:
-            raise StudyError(f"--set: {path} was begun without it; give the study's file")
-        return study_folder(read_config(path / STUDY_FILE), path / STUDY_FILE, path)
-    content = {"name": path.stem, **read_config(path)}
-    own = dict(settings or {})
+    if isinstance(source, Mapping):
+        path, content = Path("study"), dict(deepcopy(source))
+    else:
+        path = Path(source)
+        if path.is_dir():
+            if not (path / STUDY_FILE).is_file():
+                raise StudyError(f"{path}: not the directory of a study (it has no {STUDY_FILE})")
+            if settings or evaluate_settings:
+                raise StudyError(f"--set: {path} was begun without it; give the study's file")
+            return read_config(path / STUDY_FILE), path / STUDY_FILE, path
+        content = {"name": path.stem, **read_config(path)}
+    own = as_overrides(settings, "--set")
     budget = {key: own.pop(key) for key in list(own) if key.startswith(_BUDGET)}
     if budget:
         content["budget"] = {key.removeprefix(_BUDGET): value for key, value in budget.items()}
-    common = _set_evaluations(content, dict(evaluate_settings or {}), str(path))
+    common = _set_evaluations(content, as_overrides(evaluate_settings, "--evaluate_set"), str(path))
     for key, more in (("settings", own), ("evaluate_settings", common)):
         if more:
             content[key] = as_overrides(content.get(key), f"{path}: {key}") | more
-    return study_folder(content, path, None if study_dir is None else Path(study_dir))
+    return content, path, None
 
 
 def _set_evaluations(content: Config, given: Overrides, where: str) -> Overrides:
@@ -112,29 +80,16 @@ def _set_evaluations(content: Config, given: Overrides, where: str) -> Overrides
     return given
 
 
-def study_folder(content: Config, file: Path, folder: Path | None) -> StudyFolder:
-    """Make a study of the content of its file.
-
-    Args:
-        content: keys and values.
-        file: for messages; the config files that the content names are relative to it.
-        folder: of the study; ``runs/studies/NAME`` if None.
-
-    Raises:
-        StudyError: if the content is not a study.
-    """
-    study = make_study(content, str(file), file.parent)
-    absolute = with_absolute_paths(content, study)
-    where = folder or Path("runs") / "studies" / study.name
-    begun = [path.name for path in (where / "runs").glob("*")]
-    return StudyFolder(where, absolute, study, make_plan(study, begun))
-
-
-def claim_study(folder: StudyFolder, accept_changes: bool) -> list[str]:
+def claim(
+    study_dir: Path, content: Config, config: StudyConfig, plan: Plan, accept_changes: bool
+) -> list[str]:
     """Write down what is asked, unless that changes a study which has runs already.
 
     Args:
-        folder: of the study.
+        study_dir: directory of the study.
+        content: of the study file, its paths absolute.
+        config: made of it.
+        plan: its runs.
         accept_changes: leave runs that are not asked any more where they are, out of the report.
 
     Returns:
@@ -143,18 +98,18 @@ def claim_study(folder: StudyFolder, accept_changes: bool) -> list[str]:
     Raises:
         StudyChangedError: if runs would be left out; says what changed and what can be kept.
     """
-    asked = _asked(folder)
-    before = _read_plan(folder.path / PLAN)
+    asked = _asked(config, plan)
+    before = _read_plan(study_dir / PLAN)
     changes: list[str] = []
     if before is not None:
         changes = _changes(asked, before)
-        begun = [run for run in before["runs"] if (folder.path / "runs" / run).exists()]
-        lost = [run for run in begun if run not in folder.plan.runs]
+        begun = [run for run in before["runs"] if (study_dir / "runs" / run).exists()]
+        lost = [run for run in begun if run not in plan.runs]
         if lost and not accept_changes:
-            raise StudyChangedError(_explain(folder, changes, begun, lost))
-    folder.path.mkdir(parents=True, exist_ok=True)
-    keep_content(folder.path, folder.content)
-    write_json(folder.path / PLAN, asked)
+            raise StudyChangedError(_explain(study_dir, changes, begun, lost))
+    study_dir.mkdir(parents=True, exist_ok=True)
+    keep_content(study_dir, content)
+    write_json(study_dir / PLAN, asked)
     return changes
 
 
@@ -197,36 +152,36 @@ def _new_and_gone(kind: str, now: Iterable[str], then: Iterable[str]) -> list[st
     return new + [f"{kind} {name!r}: taken out" for name in then if name not in now]
 
 
-def keep_content(folder: Path, content: Config) -> None:
+def keep_content(study_dir: Path, content: Config) -> None:
     """Write the study file of a study's directory, whole or not at all."""
     text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
-    with explain_failed_write(f"{folder / STUDY_FILE}: cannot be written"):
-        folder.mkdir(parents=True, exist_ok=True)
-        write_text(folder / STUDY_FILE, text)
+    with explain_failed_write(f"{study_dir / STUDY_FILE}: cannot be written"):
+        study_dir.mkdir(parents=True, exist_ok=True)
+        write_text(study_dir / STUDY_FILE, text)
 
 
-def _asked(folder: StudyFolder) -> dict[str, Any]:
+def _asked(config: StudyConfig, plan: Plan) -> dict[str, Any]:
     """Return what is compared when the study is run again."""
     return {
-        "seeds": list(folder.study.seeds),
-        "runs": list(folder.plan.runs),
+        "seeds": list(config.seeds),
+        "runs": list(plan.runs),
         "configs": {
             variant: {
-                stage: config
-                for (name, stage), config in folder.plan.configs.items()
+                stage: resolved
+                for (name, stage), resolved in plan.configs.items()
                 if name == variant
             }
-            for variant in dict.fromkeys(name for name, _ in folder.plan.configs)
+            for variant in dict.fromkeys(name for name, _ in plan.configs)
         },
     }
 
 
-def _explain(folder: StudyFolder, changes: list[str], begun: list[str], lost: list[str]) -> str:
+def _explain(study_dir: Path, changes: list[str], begun: list[str], lost: list[str]) -> str:
     shown = changes[:_SHOWN]
     if len(changes) > _SHOWN:
         shown.append(f"… and {len(changes) - _SHOWN} more")
     return (
-        f"{folder.path}: the study changed since it was begun (here: as asked now, there: as "
+        f"{study_dir}: the study changed since it was begun (here: as asked now, there: as "
         "begun):\n  "
         + "\n  ".join(shown)
         + f"\n{len(begun) - len(lost)} of its {len(begun)} runs can be kept; go on with "

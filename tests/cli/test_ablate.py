@@ -4,23 +4,23 @@ from pathlib import Path
 
 import pytest
 
-from bertlab.cli import ablate as ablate_cli
-from bertlab.studies.folder import StudyFolder
+from bertlab.studies.execute.schedule import Summary
 from bertlab.studies.plan.study_file import BASE
+from bertlab.studies.study import Study
 from tests.conftest import Command
 from tests.studies.small_study import opened, write_study
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[StudyFolder, dict[str, object]]]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Study, dict[str, object]]]:
     """What would have been run: studies and options."""
-    found: list[tuple[StudyFolder, dict[str, object]]] = []
+    found: list[tuple[Study, dict[str, object]]] = []
 
-    def run(folders: list[StudyFolder], **options: object) -> int:
-        found.append((folders[0], options))
-        return 0
+    def run(study: Study, **options: object) -> Summary:
+        found.append((study, options))
+        return Summary()
 
-    monkeypatch.setattr(ablate_cli, "run", run)
+    monkeypatch.setattr(Study, "run", run)
     return found
 
 
@@ -36,7 +36,7 @@ def test_a_line_is_the_study_of_a_file(
     tmp_path: Path,
     config: str,
     bertlab: Command,
-    asked: list[tuple[StudyFolder, dict[str, object]]],
+    asked: list[tuple[Study, dict[str, object]]],
 ) -> None:
     code, _, err = bertlab(
         *("ablate", "--config", config, "--vary", "objectives=[mlm],[mlm, nsp]"),
@@ -56,14 +56,14 @@ def test_a_line_is_the_study_of_a_file(
         evaluate_settings={"trainer.max_epochs": 1},
     )
     assert study.runs == expected.runs
-    assert study.study.baseline == "objectives=mlm rate=0.15"
-    assert study.path == Path("runs/studies/ablate-base-objectives-rate")
+    assert study.config.baseline == "objectives=mlm rate=0.15"
+    assert study.study_dir == Path("runs/studies/ablate-base-objectives-rate")
     assert options["workers"] == 2
-    assert not study.path.exists()
+    assert not study.study_dir.exists()
 
 
 def test_three_seeds_and_no_evaluation_by_default(
-    config: str, bertlab: Command, asked: list[tuple[StudyFolder, dict[str, object]]]
+    config: str, bertlab: Command, asked: list[tuple[Study, dict[str, object]]]
 ) -> None:
     code, _, err = bertlab(
         *("ablate", "--config", config, "--vary", "encoder.num_hidden_layers=1,2"),
@@ -71,11 +71,11 @@ def test_three_seeds_and_no_evaluation_by_default(
     )
     assert code == 0, err
     study = asked[0][0]
-    assert study.study.seeds == (1, 2, 3)
-    assert study.path == Path("here")
+    assert study.config.seeds == (1, 2, 3)
+    assert study.study_dir == Path("here")
     layers = [
-        study.plan.configs[variant.name, BASE]["model"]["encoder"]["num_hidden_layers"]
-        for variant in study.study.variants
+        study.planned.configs[variant.name, BASE]["model"]["encoder"]["num_hidden_layers"]
+        for variant in study.config.variants
     ]
     assert layers == [1, 2]
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bertlab.studies.folder import StudyFolder, claim_study, open_study
 from bertlab.studies.plan.study_file import BASE
+from bertlab.studies.study import Study
+from bertlab.studies.study import study as open_study
 from tests.conftest import Command
 from tests.studies.small_study import finish, opened, write_study, write_yaml
 
@@ -17,10 +18,10 @@ EVALUATE = {"evaluate": {"x": "task.yaml"}}
 ACTIONS = ("run", "plan", "status", "report", "compare", "add-seeds", "run-one")
 
 
-def finished(folder: Path, better: float = 0.0, **content: object) -> StudyFolder:
+def finished(folder: Path, better: float = 0.0, **content: object) -> Study:
     """Return a study with all of its runs done, which the second variant is better in."""
     study = opened(folder, **{**EVALUATE, **content})
-    claim_study(study, accept_changes=False)
+    study.claim(accept_changes=False)
     for run in study.runs:
         shift = better * (run.variant == "mlm") + 0.01 * run.seed
         values = {"mlm/accuracy": 0.2 + shift, "mlm/loss": 5.0, "loss": 5.0}
@@ -129,20 +130,22 @@ def test_status_and_report(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     study = finished(tmp_path, better=0.2)
-    shutil.rmtree(study.runs[-1].directory(study.path))
-    code, out, err = bertlab("study", "status", study.path)
+    shutil.rmtree(study.runs[-1].directory(study.study_dir))
+    code, out, err = bertlab("study", "status", study.study_dir)
     assert code == 0, err
     assert out.count("done") == 7
     assert "ready" in out
-    code, out, err = bertlab("study", "report", study.path)
+    code, out, err = bertlab("study", "report", study.study_dir)
     assert code == 0, err
     assert "x accuracy" in out
-    assert (study.path / "report" / "report.html").is_file()
-    code, again, err = bertlab("study", "report", study.path)
+    assert (study.study_dir / "report" / "report.html").is_file()
+    code, again, err = bertlab("study", "report", study.study_dir)
     assert (code, again, err) == (0, out, "")
-    shutil.copytree(study.runs[0].directory(study.path), study.path / "runs" / "mlm-base-old")
+    shutil.copytree(
+        study.runs[0].directory(study.study_dir), study.study_dir / "runs" / "mlm-base-old"
+    )
     for action in ("status", "report"):
-        code, _, err = bertlab("study", action, study.path)
+        code, _, err = bertlab("study", action, study.study_dir)
         assert code == 0
         assert "1 runs are not of the study as it is now (mlm-base-old, …)" in err
 
@@ -156,7 +159,7 @@ def test_a_report_of_nothing(tmp_path: Path, bertlab: Command) -> None:
 def test_studies_are_compared(tmp_path: Path, bertlab: Command) -> None:
     one, two = finished(tmp_path / "a", name="one"), finished(tmp_path / "b", 0.1, name="two")
     output = tmp_path / "both"
-    code, out, err = bertlab("study", "compare", one.path, two.path, "--output", output)
+    code, out, err = bertlab("study", "compare", one.study_dir, two.study_dir, "--output", output)
     assert code == 0, err
     assert "one" in out
     assert "two" in out
@@ -165,36 +168,38 @@ def test_studies_are_compared(tmp_path: Path, bertlab: Command) -> None:
 
 def test_more_seeds(tmp_path: Path, bertlab: Command) -> None:
     study = finished(tmp_path)
-    code, out, err = bertlab("study", "add-seeds", study.path, "--seeds", "4")
+    code, out, err = bertlab("study", "add-seeds", study.study_dir, "--seeds", "4")
     assert code == 0, err
-    assert f"4 seeds; go on with: bertlab study run {study.path}" in out
-    again = open_study(str(study.path))
-    assert again.study.seeds == (1, 2, 3, 4)
+    assert f"4 seeds; go on with: bertlab study run {study.study_dir}" in out
+    again = open_study(str(study.study_dir))
+    assert again.config.seeds == (1, 2, 3, 4)
     assert [run.id for run in again.runs if run.seed < 3] == [run.id for run in study.runs]
-    code, _, err = bertlab("study", "add-seeds", study.path, "--seeds", "[2, 3]")
+    code, _, err = bertlab("study", "add-seeds", study.study_dir, "--seeds", "[2, 3]")
     assert code == 2
     assert "expected the study's own (1, 2, 3, 4) and more" in err
-    code, _, err = bertlab("study", "add-seeds", study.path, "--seeds", "[1, 2, 3, 4, 9]")
+    code, _, err = bertlab("study", "add-seeds", study.study_dir, "--seeds", "[1, 2, 3, 4, 9]")
     assert code == 0, err
-    assert open_study(str(study.path)).study.seeds == (1, 2, 3, 4, 9)
+    assert open_study(str(study.study_dir)).config.seeds == (1, 2, 3, 4, 9)
 
 
 def test_a_study_that_is_done_is_reported(tmp_path: Path, bertlab: Command) -> None:
     study = finished(tmp_path)
-    before = {path: path.stat().st_mtime_ns for path in (study.path / "runs").rglob("*")}
-    code, out, err = bertlab("study", "run", study.path)
+    before = {path: path.stat().st_mtime_ns for path in (study.study_dir / "runs").rglob("*")}
+    code, out, err = bertlab("study", "run", study.study_dir)
     assert code == 0, err
     assert "8 done" in out
-    assert {path: path.stat().st_mtime_ns for path in (study.path / "runs").rglob("*")} == before
-    code, _, err = bertlab("study", "run-one", study.path, "--number", "3")
+    assert {
+        path: path.stat().st_mtime_ns for path in (study.study_dir / "runs").rglob("*")
+    } == before
+    code, _, err = bertlab("study", "run-one", study.study_dir, "--number", "3")
     assert code == 0, err
-    assert not (study.path / "logs").exists()
+    assert not (study.study_dir / "logs").exists()
 
 
 def test_a_study_that_changed(tmp_path: Path, bertlab: Command) -> None:
     study = finished(tmp_path)
     path = tmp_path / "study.yaml"
-    given = ("study", "plan", path, "--study_dir", study.path)
+    given = ("study", "plan", path, "--study_dir", study.study_dir)
     code, out, _ = bertlab(*given, "--set", "optimizer.learning_rate=0.01")
     assert code == 0
     assert out.count("done") == 0
@@ -299,7 +304,7 @@ def test_a_whole_study(
     assert scores_in(tmp_path / "ablated" / "report") == first
 
 
-def check_scores(study: StudyFolder) -> None:
+def check_scores(study: Study) -> None:
     """Compare what was collected with what the runs wrote."""
     found = study.scores()
     measure = found.measures[0]
@@ -308,9 +313,9 @@ def check_scores(study: StudyFolder) -> None:
         cell = found.cell(name, measure)
         assert set(cell.values) == {1, 2}
         for seed, value in cell.values.items():
-            run = study.plan.runs[study.plan.cells[name, "colors", seed]]
+            run = study.planned.runs[study.planned.cells[name, "colors", seed]]
             results: Mapping[str, float] = json.loads(
-                (run.directory(study.path) / "results.json").read_text()
+                (run.directory(study.study_dir) / "results.json").read_text()
             )
             assert value == results["single_sentence/accuracy"]
             assert cell.examples[seed].mean() == pytest.approx(value)

@@ -12,10 +12,11 @@ from bertlab.config.request import Request
 from bertlab.config.run_config import resolve_arguments
 from bertlab.config.yaml_files import Config
 from bertlab.objectives.masking import MaskingRecipe
-from bertlab.studies.folder import StudyFolder, open_study
 from bertlab.studies.plan import plan
 from bertlab.studies.plan.plan import variant_settings
 from bertlab.studies.plan.study_file import BASE
+from bertlab.studies.study import Study
+from bertlab.studies.study import study as open_study
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 STUDIES = sorted(path.stem for path in (CONFIGS / "studies").glob("*.yaml"))
@@ -83,7 +84,7 @@ def resolved(arguments: tuple[str, ...]) -> tuple[Request, Config]:
 
 
 @cache
-def study(name: str) -> StudyFolder:
+def study(name: str) -> Study:
     with pytest.MonkeyPatch.context() as patch:  # many evaluations are the same
         patch.setattr(plan, "resolve_arguments", lambda arguments: resolved(tuple(arguments)))
         return open_study(str(CONFIGS / "studies" / f"{name}.yaml"))
@@ -100,7 +101,7 @@ def test_every_study_has_a_small_twin() -> None:
 @pytest.mark.parametrize("name", STUDIES)
 def test_variants_differ_in_what_the_question_is_about(name: str) -> None:
     found = study(name)
-    settings = variant_settings(found.plan, found.study)
+    settings = variant_settings(found.planned, found.config)
     keys = {key for each in settings.values() for key in each}
     assert keys
     assert not [key for key in keys if not re.fullmatch(ABOUT[question(name)], key)]
@@ -118,7 +119,7 @@ def test_the_budget_is_the_same_for_each_variant(name: str) -> None:
                 config["max_tokens"],
             ]
         )
-        for (_, stage), config in found.plan.configs.items()
+        for (_, stage), config in found.planned.configs.items()
         if stage == BASE
     }
     assert len(budgets) == 1
@@ -129,22 +130,22 @@ def test_the_budget_is_the_same_for_each_variant(name: str) -> None:
 def test_a_twin_is_small_and_asks_the_same(name: str) -> None:
     found, large = study(name), study(question(name))
     assert question(name) not in SAME_ROWS or names(name) == names(question(name))
-    assert found.study.baseline in names(name)
+    assert found.config.baseline in names(name)
     widths = {
         config["model"]["encoder"]["hidden_size"] or 128
-        for (_, stage), config in found.plan.configs.items()
+        for (_, stage), config in found.planned.configs.items()
         if stage == BASE
     }
     assert max(widths) <= 192
     assert {config["model"]["encoder"]["preset"] for config in base_configs(found)} == {"tiny"}
     assert max(run.steps or 0 for run in found.runs if run.stage == BASE) <= 4000
-    assert len(found.study.evaluations) <= max(3, len(large.study.evaluations))
+    assert len(found.config.evaluations) <= max(3, len(large.config.evaluations))
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_the_rows_are_those_of_the_table(name: str) -> None:
     assert names(name) == ROWS[name]
-    tasks = [evaluation.name for evaluation in study(name).study.evaluations]
+    tasks = [evaluation.name for evaluation in study(name).config.evaluations]
     assert name not in TASKS or tasks == TASKS[name]
 
 
@@ -152,8 +153,8 @@ def test_sizes_are_what_the_rows_say() -> None:
     for name in ("model-size", "model-size-small"):
         found = study(name)
         preset = {"base": (12, 768, 12), "tiny": (2, 128, 2)}
-        for variant in found.study.variants:
-            encoder = found.plan.configs[variant.name, BASE]["model"]["encoder"]
+        for variant in found.config.variants:
+            encoder = found.planned.configs[variant.name, BASE]["model"]["encoder"]
             keys = ("num_hidden_layers", "hidden_size", "num_attention_heads")
             given = zip(keys, preset[encoder["preset"]], strict=True)
             layers, width, heads = (encoder[key] or default for key, default in given)
@@ -163,8 +164,8 @@ def test_sizes_are_what_the_rows_say() -> None:
 def test_mixtures_are_what_the_rows_say() -> None:
     for name in ("masking", "masking-small"):
         found = study(name)
-        for variant in found.study.variants:
-            mlm = found.plan.configs[variant.name, BASE]["model"]["objectives"]["mlm"]
+        for variant in found.config.variants:
+            mlm = found.planned.configs[variant.name, BASE]["model"]["objectives"]["mlm"]
             recipe = MaskingRecipe(
                 **{key: mlm[key] for key in ("mask_share", "keep_share", "random_share")}
             )
@@ -177,7 +178,7 @@ def test_features_are_the_recipes_of_table_7(row: str) -> None:
     stem = row.replace(" hidden", "").replace(" 12 layers", "").replace(" ", "-")
     path = CONFIGS / "finetune" / f"conll2003-features-{stem}.yaml"
     recipe = yaml.safe_load(path.read_text("utf-8"))
-    config = study("features").plan.configs[row, BASE]
+    config = study("features").planned.configs[row, BASE]
     for section in ("model", "data", "trainer"):
         assert_within(recipe[section], config[section])
 
@@ -193,9 +194,9 @@ def assert_within(recipe: dict[str, Any], config: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", ["steps", "steps-small"])
 def test_a_checkpoint_is_kept_at_each_step_that_is_asked(name: str) -> None:
     found = study(name)
-    assert len([run for run in found.runs if run.stage == BASE]) == 2 * len(found.study.seeds)
-    for variant in found.study.variants:
-        trainer = found.plan.configs[variant.name, BASE]["trainer"]
+    assert len([run for run in found.runs if run.stage == BASE]) == 2 * len(found.config.seeds)
+    for variant in found.config.variants:
+        trainer = found.planned.configs[variant.name, BASE]["trainer"]
         assert trainer["accumulate_grad_batches"] == 1
         assert variant.from_step is not None
         assert variant.from_step % trainer["val_check_interval"] == 0
@@ -207,12 +208,12 @@ def test_shared_pre_trainings_are_run_once() -> None:
     for name, each_seed in (("nsp", 3), ("nsp-small", 3), ("features-small", 1)):
         found = study(name)
         bases = [run for run in found.runs if run.stage == BASE]
-        assert len(bases) == each_seed * len(found.study.seeds)
+        assert len(bases) == each_seed * len(found.config.seeds)
 
 
 def names(name: str) -> list[str]:
-    return [variant.name for variant in study(name).study.variants]
+    return [variant.name for variant in study(name).config.variants]
 
 
-def base_configs(found: StudyFolder) -> list[Config]:
-    return [config for (_, stage), config in found.plan.configs.items() if stage == BASE]
+def base_configs(found: Study) -> list[Config]:
+    return [config for (_, stage), config in found.planned.configs.items() if stage == BASE]

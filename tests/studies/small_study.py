@@ -7,9 +7,10 @@ from typing import Any
 
 import yaml
 
-from bertlab.studies.folder import StudyFolder, open_study
 from bertlab.studies.plan.plan import Plan, PlannedRun, make_plan
-from bertlab.studies.plan.study_file import Study, make_study
+from bertlab.studies.plan.study_file import StudyConfig, make_study
+from bertlab.studies.study import Study
+from bertlab.studies.study import study as open_study
 
 BASE: dict[str, Any] = {
     "seed_everything": 3,
@@ -49,7 +50,7 @@ def write_study(folder: Path, **content: Any) -> Path:
     return write_yaml(folder / "study.yaml", {**defaults, **content})
 
 
-def read_study(folder: Path, **content: Any) -> Study:
+def read_study(folder: Path, **content: Any) -> StudyConfig:
     """Return a study as it is read from its file."""
     path = write_study(folder, **content)
     return make_study({"name": "s", **yaml.safe_load(path.read_text("utf-8"))}, "s.yaml", folder)
@@ -59,13 +60,13 @@ def plan_of(folder: Path, **content: Any) -> Plan:
     return make_plan(read_study(folder, **content))
 
 
-def opened(folder: Path, **content: Any) -> StudyFolder:
+def opened(folder: Path, **content: Any) -> Study:
     """Return a study whose directory is ``folder/study``."""
     return open_study(str(write_study(folder, **content)), str(folder / "study"))
 
 
 def finish(
-    study: StudyFolder,
+    study: Study,
     run: PlannedRun,
     results: Mapping[str, float],
     *,
@@ -76,7 +77,7 @@ def finish(
     manifest: Mapping[str, Any] | None = None,
 ) -> None:
     """Leave what a run leaves that is done."""
-    directory = run.directory(study.path)
+    directory = run.directory(study.study_dir)
     log = directory / "csv" / "version_0" / "metrics.csv"
     log.parent.mkdir(parents=True)
     names = sorted({name for values in (curve or {}).values() for name in values})
@@ -84,7 +85,7 @@ def finish(
     for step, values in (curve or {}).items():
         lines.append(",".join(["0", str(step - 1), *(str(values.get(n, "")) for n in names)]))
     log.write_text("\n".join(lines) + "\n", "utf-8")
-    config = study.plan.configs[run.variant, run.stage]
+    config = study.planned.configs[run.variant, run.stage]
     write_yaml(directory / "config.yaml", {**config, "seed_everything": run.seed})
     (directory / "manifest.json").write_text(json.dumps(manifest or {}), "utf-8")
     if predictions:

@@ -17,7 +17,7 @@ from bertlab.config.run_config import resolve_arguments
 from bertlab.config.yaml_files import Config
 from bertlab.errors import BertlabError, StudyError
 from bertlab.studies.plan.checks import check_config, known_encoder
-from bertlab.studies.plan.study_file import BASE, Evaluation, Study, Variant
+from bertlab.studies.plan.study_file import BASE, Evaluation, StudyConfig, Variant
 
 WEIGHTS = "{weights}"  # in the arguments of a run: where its parent's weights are
 
@@ -89,7 +89,7 @@ class Plan:
         return list(self.runs.values())
 
 
-def make_plan(study: Study, begun: Iterable[str] = ()) -> Plan:
+def make_plan(study: StudyConfig, begun: Iterable[str] = ()) -> Plan:
     """Return the runs of a study, those that variants share once.
 
     Args:
@@ -119,7 +119,7 @@ def make_plan(study: Study, begun: Iterable[str] = ()) -> Plan:
     return plan
 
 
-def _add_variant(plan: Plan, study: Study, variant: Variant, seed: int) -> None:
+def _add_variant(plan: Plan, study: StudyConfig, variant: Variant, seed: int) -> None:
     config = plan.configs[variant.name, BASE]
     base = _add(plan, variant, BASE, seed, _base_arguments(study, variant), config)
     for evaluation in study.evaluations:
@@ -176,7 +176,7 @@ def _add(
     return run
 
 
-def _base_arguments(study: Study, variant: Variant) -> list[str]:
+def _base_arguments(study: StudyConfig, variant: Variant) -> list[str]:
     settings = [*to_arguments(study.settings), *to_arguments(variant.settings)]
     return ["--config", str(study.base), *settings]
 
@@ -186,7 +186,7 @@ def _evaluation_arguments(evaluation: Evaluation, variant: Variant) -> list[str]
     return ["--config", str(evaluation.config), *settings]
 
 
-def _resolve(study: Study, variant: Variant) -> tuple[Config, Encoder | None]:
+def _resolve(study: StudyConfig, variant: Variant) -> tuple[Config, Encoder | None]:
     """Return the config of a variant's base run, checked as far as it can be before it is run.
 
     With it comes the encoder, if it is known.
@@ -231,7 +231,7 @@ def _check_checkpoint(config: Config, step: int) -> None:
 
 
 def _resolve_evaluation(
-    study: Study, evaluation: Evaluation, variant: Variant, encoder: Encoder | None
+    study: StudyConfig, evaluation: Evaluation, variant: Variant, encoder: Encoder | None
 ) -> Config:
     """Return the config of an evaluation, checked as far as it can be before it is run."""
     try:
@@ -252,7 +252,7 @@ def _resolve_evaluation(
     return config
 
 
-def _refuse_equal(plan: Plan, study: Study) -> None:
+def _refuse_equal(plan: Plan, study: StudyConfig) -> None:
     seen: dict[tuple[str, ...], str] = {}
     for variant in study.variants:
         ids = tuple(plan.cells[variant.name, stage, study.seeds[0]] for stage in study.stages)
@@ -264,7 +264,7 @@ def _refuse_equal(plan: Plan, study: Study) -> None:
         seen[ids] = variant.name
 
 
-def variant_settings(plan: Plan, study: Study) -> dict[str, dict[str, Any]]:
+def variant_settings(plan: Plan, study: StudyConfig) -> dict[str, dict[str, Any]]:
     """Return the config keys in which variants differ, and each variant's values of them."""
     flat = {
         variant.name: {

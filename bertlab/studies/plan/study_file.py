@@ -67,7 +67,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Study:
+class StudyConfig:
     """What is to be run.
 
     Attributes:
@@ -94,7 +94,7 @@ class Study:
         return [BASE, *(evaluation.name for evaluation in self.evaluations)]
 
 
-def make_study(content: Config, where: str, folder: Path) -> Study:
+def make_study(content: Config, where: str, folder: Path) -> StudyConfig:
     """Make a study of the content of its file.
 
     Args:
@@ -124,7 +124,7 @@ def make_study(content: Config, where: str, folder: Path) -> Study:
             f"(there are: {', '.join(names)})"
         )
     common = as_overrides(content.get("evaluate_settings"), f"{where}: evaluate_settings")
-    return Study(
+    return StudyConfig(
         name=_folder_name(content.get("name"), f"{where}: name"),
         base=_file(folder, base, f"{where}: base"),
         settings=settings,
@@ -135,7 +135,7 @@ def make_study(content: Config, where: str, folder: Path) -> Study:
     )
 
 
-def with_absolute_paths(content: Config, study: Study) -> Config:
+def with_absolute_paths(content: Config, study: StudyConfig) -> Config:
     """Return the content of a study file as it can be read from another folder."""
     evaluate = content.get("evaluate") or {}
     found: Config = {**content, "name": study.name, "base": str(study.base.resolve())}

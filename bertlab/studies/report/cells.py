@@ -5,13 +5,19 @@ What the tables of a report say, in plain text; each format only escapes it and 
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from bertlab.api.study_scores import Cell, Measure, StudyScores
 from bertlab.config.yaml_files import yaml_inline
 from bertlab.plugins.hooks import ReportSection, report_sections
 from bertlab.studies.report import findings
+from bertlab.studies.report.escaping import HTML
 from bertlab.studies.report.statistics import Comparison, Summary, compare_study, summarize
+
+if TYPE_CHECKING:
+    import pandas
 
 LOWER = "↓"
 
@@ -115,6 +121,7 @@ class Report:
         warnings: on what makes the figures less than they seem.
         comparisons: of each study.
         sections: that plugins add.
+        files: that it was written to.
     """
 
     studies: tuple[StudyScores, ...]
@@ -125,6 +132,7 @@ class Report:
     warnings: tuple[str, ...]
     comparisons: tuple[Comparisons, ...]
     sections: tuple[ReportSection, ...] = ()
+    files: tuple[Path, ...] = ()
 
     @property
     def title(self) -> str:
@@ -132,10 +140,58 @@ class Report:
         return ", ".join(study.name for study in self.studies)
 
     @property
+    def differences_legend(self) -> str:
+        """What the columns of the differences mean."""
+        return DIFFERENCES_LEGEND
+
+    def settings_of(self, study: StudyScores) -> Grid:
+        """Return the settings and costs of a study's variants."""
+        return settings_of(study)
+
+    def runs_of(self, study: StudyScores) -> Grid:
+        """Return what each run of a study reached."""
+        return runs_of(study)
+
+    def grid_of(self, section: ReportSection) -> Grid:
+        """Return the table of a section that a plugin adds."""
+        return Grid(tuple((heading,) for heading in section.headings), section.rows)
+
+    @property
     def sentences(self) -> list[tuple[str, tuple[str, ...]]]:
         """Findings and warnings with their heading, if there are any."""
         both = (("Findings", self.findings), ("Warnings", self.warnings))
         return [(heading, lines) for heading, lines in both if lines]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row for each study, variant and measure: its figures, as ``pandas`` takes them.
+
+        ``mean`` and ``deviation`` are over the ``n`` seeds with a value; ``difference``, its
+        interval ``low`` … ``high``, ``p`` (after Holm) and ``significant`` are those of the
+        comparison with the baseline. All are in the measure's own units, shares in 0 … 1.
+        """
+        return [
+            _record(study, compared, variant, measure)
+            for study, compared in zip(self.studies, self.comparisons, strict=True)
+            for variant in study.variants
+            for measure in study.measures
+        ]
+
+    def frame(self) -> "pandas.DataFrame":
+        """Return :meth:`records` as a table of pandas, which has to be installed."""
+        import pandas  # noqa: PLC0415  not needed for anything else
+
+        return pandas.DataFrame(self.records())
+
+    def with_files(self, files: Iterable[Path]) -> "Report":
+        """Return the report with the files that it was written to."""
+        return replace(self, files=tuple(files))
+
+    def __str__(self) -> str:
+        """Return the findings and warnings, a line each."""
+        return "\n".join(line for _, lines in self.sentences for line in lines)
+
+    def _repr_html_(self) -> str:
+        return HTML.get_template("summary.html").render(report=self)
 
 
 def report_of(*studies: StudyScores) -> Report:
@@ -176,9 +232,25 @@ def report_of(*studies: StudyScores) -> Report:
     )
 
 
-def grid_of(section: ReportSection) -> Grid:
-    """Return the table of a section that a plugin adds."""
-    return Grid(tuple((heading,) for heading in section.headings), section.rows)
+def _record(
+    study: StudyScores, compared: Comparisons, variant: str, measure: Measure
+) -> dict[str, Any]:
+    """Return the figures of a variant in a measure."""
+    found = summarize(study.cell(variant, measure).values.values())
+    against = compared.get((variant, measure.name))  # None for the baseline
+    return {
+        "study": study.name,
+        "variant": variant,
+        "measure": measure.name,
+        "mean": found.mean,
+        "deviation": found.deviation,
+        "n": found.n,
+        "difference": None if against is None else against.difference,
+        "low": None if against is None else against.low,
+        "high": None if against is None else against.high,
+        "p": None if against is None else against.p_adjusted,
+        "significant": None if against is None else against.shown,
+    }
 
 
 def settings_of(scores: StudyScores) -> Grid:

@@ -14,13 +14,13 @@ from bertlab.model.build import build_tasks
 from bertlab.studies.execute.run_state import State, is_done, read_states, read_status
 from bertlab.studies.plan.budget import Cost, measured_cost, pretraining_cost
 from bertlab.studies.plan.plan import Plan, variant_settings
-from bertlab.studies.plan.study_file import BASE, Evaluation, Study, Variant
+from bertlab.studies.plan.study_file import BASE, Evaluation, StudyConfig, Variant
 from bertlab.studies.report.row_scores import row_scores
 from bertlab.training.history import read_curves
 from bertlab.training.results import is_share, read_results
 
 
-def collect(study: Study, plan: Plan, folder: Path) -> StudyScores:
+def collect(study: StudyConfig, plan: Plan, folder: Path) -> StudyScores:
     """Read what the runs that are done have left.
 
     Args:
@@ -48,7 +48,7 @@ def collect(study: Study, plan: Plan, folder: Path) -> StudyScores:
     )
 
 
-def _deciding(study: Study, plan: Plan, folder: Path) -> list[Measure]:
+def _deciding(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
     """Return the measure of each evaluation, or of the base if that is a fine-tuning."""
     if not study.evaluations:
         metric = _own_metric(study, plan, folder, BASE)
@@ -64,7 +64,7 @@ def _deciding(study: Study, plan: Plan, folder: Path) -> list[Measure]:
     return measures
 
 
-def _own_metric(study: Study, plan: Plan, folder: Path, stage: str) -> tuple[str, str] | None:
+def _own_metric(study: StudyConfig, plan: Plan, folder: Path, stage: str) -> tuple[str, str] | None:
     """Return the metric that a stage's head is judged by, and its better end; None of objectives.
 
     A head that is built may know better: tags that are no entities have an accuracy only.
@@ -88,7 +88,7 @@ def _measure(task: str, monitor: tuple[str, str]) -> Measure:
     return Measure(task, metric, mode == "max", is_share(metric))
 
 
-def _describing(study: Study, plan: Plan, folder: Path) -> list[Measure]:
+def _describing(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
     """Return the metrics of pre-training, which describe: variants optimise different things."""
     if _head(plan.configs[study.baseline, BASE]) is not None:
         return []
@@ -105,7 +105,7 @@ def _describing(study: Study, plan: Plan, folder: Path) -> list[Measure]:
     return measures
 
 
-def _cell(study: Study, plan: Plan, folder: Path, variant: Variant, measure: Measure) -> Cell:
+def _cell(study: StudyConfig, plan: Plan, folder: Path, variant: Variant, measure: Measure) -> Cell:
     cell = Cell()
     evaluation = next((each for each in study.evaluations if each.name == measure.task), None)
     stage = BASE if evaluation is None else evaluation.name
@@ -134,7 +134,7 @@ def _cell(study: Study, plan: Plan, folder: Path, variant: Variant, measure: Mea
     return cell
 
 
-def _refuse_metric(measure: Measure, results: Mapping[str, float], study: Study) -> None:
+def _refuse_metric(measure: Measure, results: Mapping[str, float], study: StudyConfig) -> None:
     known = [name.partition("/")[2] for name in results if "/" in name]
     raise StudyError(
         f"study {study.name}: evaluate.{measure.task}.metric: found {measure.metric!r}"
@@ -144,7 +144,7 @@ def _refuse_metric(measure: Measure, results: Mapping[str, float], study: Study)
 
 
 def _failures(
-    study: Study, plan: Plan, folder: Path, variant: str, states: Mapping[str, State]
+    study: StudyConfig, plan: Plan, folder: Path, variant: str, states: Mapping[str, State]
 ) -> list[str]:
     """Return a line for each failed run that a variant needs."""
     lines = []
@@ -158,7 +158,7 @@ def _failures(
 
 
 def _add_runs(
-    found: VariantScores, study: Study, plan: Plan, folder: Path, variant: Variant
+    found: VariantScores, study: StudyConfig, plan: Plan, folder: Path, variant: Variant
 ) -> None:
     """Add costs, times and curves of a variant's runs."""
     for seed in study.seeds:
@@ -195,7 +195,7 @@ def _until_step(cost: Cost | None, config: Config, step: int | None) -> Cost | N
 
 
 def _base_results(
-    study: Study, plan: Plan, folder: Path, variant: str
+    study: StudyConfig, plan: Plan, folder: Path, variant: str
 ) -> dict[int, dict[str, float]]:
     runs = {seed: plan.run_of(variant, BASE, seed) for seed in study.seeds}
     return {

@@ -1,55 +1,20 @@
 """A study's report as files: one HTML page that needs nothing else, Markdown, LaTeX, pictures.
 
-The files in ``templates/`` hold the layout. Every value that they print is escaped for its format,
-so that names with markup in them are shown as they are.
+The files in ``templates/`` hold the layout.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from textwrap import indent
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from bertlab.config.yaml_files import yaml_inline
 from bertlab.files import explain_failed_write, write_text
-from bertlab.studies.report.cells import (
-    DIFFERENCES_LEGEND,
-    Grid,
-    Report,
-    grid_of,
-    runs_of,
-    settings_of,
-)
+from bertlab.studies.report.cells import Grid, Report
+from bertlab.studies.report.escaping import HTML, LATEX, MARKDOWN
 from bertlab.studies.report.plot_axes import INK
 from bertlab.studies.report.plots import Picture, pictures
-
-_MARKDOWN = re.compile(r"[\\`*{}\[\]<>|~$&#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "`": r"\textasciigrave{}",
-    '"': r"\symbol{34}",  # German babel gives it a meaning
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "[": "{[}",  # at the start of a row it would be an option of \\
-    "]": "{]}",
-    "*": "{*}",
-    "±": r"$\pm$",
-    "−": "$-$",
-    "×": r"$\times$",
-    "↓": r"$\downarrow$",
-    "†": r"$\dagger$",
-    "–": "--",
-    "…": r"$\ldots$",
-    **{char: f"\\{char}" for char in "{}$&#%_"},
-}
-# the first of two characters that LaTeX would draw as one: "--" is a dash, "''" a quotation mark
-_LATEX_SPECIAL = re.compile(f"[{re.escape(''.join(_LATEX))}]|([-',])(?=\\1)")
 
 
 def write_report(report: Report, folder: Path) -> list[Path]:
@@ -89,12 +54,13 @@ def draw(report: Report) -> list[Picture]:
 
 def html(report: Report, drawn: Sequence[Picture] = ()) -> str:
     """Return the page, with the pictures in it."""
-    return _HTML.get_template("report.html").render(report=report, pictures=drawn)
+    figures = [(picture.caption, _inline_svg(picture)) for picture in drawn]
+    return HTML.get_template("report.html").render(report=report, figures=figures)
 
 
 def markdown(report: Report, drawn: Sequence[Picture] = ()) -> str:
     """Return the report in GitHub's Markdown, with links to the pictures' files."""
-    text = _MARKDOWN_FILES.get_template("report.md").render(report=report, pictures=drawn)
+    text = MARKDOWN.get_template("report.md").render(report=report, pictures=drawn)
     return text.rstrip("\n") + "\n"
 
 
@@ -103,44 +69,26 @@ def latex(report: Report) -> str:
 
     The document needs the packages ``booktabs`` and ``graphicx``.
     """
-    return _LATEX_FILES.get_template("report.tex").render(report=report).rstrip("\n") + "\n"
+    return LATEX.get_template("report.tex").render(report=report).rstrip("\n") + "\n"
+
+
+def titled_table(
+    title: str, headings: Iterable[str], rows: Iterable[tuple[str, ...]], figures: int, note: str
+) -> str:
+    """Return a table of HTML with a title above and a note below it, for a notebook."""
+    grid = Grid(tuple((each,) for each in headings), tuple(rows), figures)
+    return f"<h4>{escape(title)}</h4>{table_html(grid)}<p>{escape(note)}</p>"
 
 
 def table_html(grid: Grid) -> str:
     """Return a table of HTML."""
-    return str(_HTML.get_template("table.html").module.table(grid))  # type: ignore[attr-defined]
+    return str(HTML.get_template("table.html").module.table(grid))  # type: ignore[attr-defined]
 
 
 def table_markdown(grid: Grid) -> str:
     """Return a table of GitHub's Markdown."""
-    module = _MARKDOWN_FILES.get_template("table.md").module
+    module = MARKDOWN.get_template("table.md").module
     return str(module.table(grid))  # type: ignore[attr-defined]
-
-
-def markdown_text(text: str) -> str:
-    """Return text that Markdown shows as it is, on one line."""
-    return _MARKDOWN.sub(lambda found: f"\\{found[0]}", " ".join(text.split()))
-
-
-def latex_text(text: str) -> str:
-    """Return text that LaTeX shows as it is, on one line."""
-    return _LATEX_SPECIAL.sub(
-        lambda found: _LATEX.get(found[0], found[0] + "{}"), " ".join(text.split())
-    )
-
-
-def _heading_lines(grid: Grid) -> list[list[str]]:
-    """Return the headings of a table line by line; a heading of one line stands in the last one.
-
-    ``(("variant",), ("qnli", "accuracy"))`` -> ``[["", "qnli"], ["variant", "accuracy"]]``
-    """
-    depth = max(map(len, grid.headings))
-    padded = [(*[""] * (depth - len(heading)), *heading) for heading in grid.headings]
-    return [list(line) for line in zip(*padded, strict=True)]
-
-
-def _code_block(text: object) -> Markup:
-    return Markup(indent(str(text), "    ", lambda line: True))  # noqa: S704  nothing has a meaning in it
 
 
 def _inline_svg(picture: Picture) -> Markup:
@@ -158,51 +106,3 @@ def _inline_svg(picture: Picture) -> Markup:
 def _on_white(svg: str) -> str:
     """Return a picture that can be read where the viewer's own ground is dark."""
     return svg.replace("<svg", '<svg style="background: white"', 1)
-
-
-def _environment(finalize: Callable[[str], str] | None = None, **delimiters: str) -> Environment:
-    """Return the templates, each value that they print escaped.
-
-    Args:
-        finalize: escapes text; HTML's escaping if None. Like ``autoescape``, and unlike a filter
-            in the template, it cannot be forgotten. What is ``Markup`` is escaped already.
-        delimiters: of the template language.
-    """
-
-    def escaped(value: object) -> object:
-        if finalize is None or isinstance(value, Markup):
-            return value
-        return Markup(finalize(str(value)))  # noqa: S704  escaped here
-
-    environment = Environment(
-        loader=PackageLoader("bertlab.studies.report"),
-        autoescape=True,
-        finalize=escaped,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        **delimiters,  # type: ignore[arg-type]
-    )
-    environment.globals["differences_legend"] = DIFFERENCES_LEGEND
-    environment.filters |= {
-        "code_block": _code_block,
-        "grid_of": grid_of,
-        "heading_lines": _heading_lines,
-        "inline_svg": _inline_svg,
-        "runs_of": runs_of,
-        "settings_of": settings_of,
-        "yaml_inline": yaml_inline,
-    }
-    return environment
-
-
-_HTML = _environment()
-_MARKDOWN_FILES = _environment(markdown_text)
-# {{ and {% are LaTeX's own
-_LATEX_FILES = _environment(
-    latex_text,
-    variable_start_string="<<",
-    variable_end_string=">>",
-    block_start_string="<%",
-    block_end_string="%>",
-)

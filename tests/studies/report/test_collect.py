@@ -8,23 +8,23 @@ import pytest
 from bertlab.api.study_scores import StudyScores
 from bertlab.errors import ConfigError
 from bertlab.studies.execute.run_state import Attempt, Outcome, write_attempts
-from bertlab.studies.folder import StudyFolder
 from bertlab.studies.plan.budget import pretraining_cost
 from bertlab.studies.plan.plan import PlannedRun
 from bertlab.studies.plan.study_file import BASE
 from bertlab.studies.report.collect import collect
+from bertlab.studies.study import Study
 from tests.studies.small_study import TASK, finish, opened, write_yaml
 
 PRETRAINED = {"mlm/loss": 5.0, "mlm/accuracy": 0.25, "nsp/accuracy": 0.5, "loss": 5.7}
 STEPS = {"checkpoint": {"save_top_k": -1}}
 
 
-def run_of(study: StudyFolder, variant: str, stage: str, seed: int) -> PlannedRun:
-    return study.plan.runs[study.plan.cells[variant, stage, seed]]
+def run_of(study: Study, variant: str, stage: str, seed: int) -> PlannedRun:
+    return study.planned.runs[study.planned.cells[variant, stage, seed]]
 
 
-def collected(study: StudyFolder) -> StudyScores:
-    return collect(study.study, study.plan, study.path)
+def collected(study: Study) -> StudyScores:
+    return collect(study.config, study.planned, study.study_dir)
 
 
 def scored(value: float, **more: float) -> dict[str, float]:
@@ -160,9 +160,9 @@ def test_failures_are_told_of_each_variant_that_needs_the_run(tmp_path: Path) ->
         evaluate={"x": "task.yaml"},
     )
     run = run_of(study, "a", BASE, 2)
-    run.log(study.path).parent.mkdir(parents=True)
-    run.log(study.path).write_text("bertlab: error: out of paper\n", "utf-8")
-    write_attempts(run, study.path, [Attempt(1.0, False, Outcome.FAILED, 2.0, 2)])
+    run.log(study.study_dir).parent.mkdir(parents=True)
+    run.log(study.study_dir).write_text("bertlab: error: out of paper\n", "utf-8")
+    write_attempts(run, study.study_dir, [Attempt(1.0, False, Outcome.FAILED, 2.0, 2)])
     found = collected(study)
     expected = [f"{run.id}: bertlab: error: out of paper"]
     assert found.variants["a"].failures == expected
@@ -176,14 +176,14 @@ def test_curves_costs_and_times(tmp_path: Path) -> None:
     curve = {3: {"val/mlm/loss": 6.0, "val/loss": 6.0, "train/loss": 6.5}, 6: {"val/mlm/loss": 5.0}}
     facts = {"training_tokens": 1200.0, "mean_sequence_length": 25.0}
     finish(study, run, PRETRAINED, curve=curve, manifest=facts)
-    write_attempts(run, study.path, [Attempt(1.0, False, Outcome.DONE, 2.5, 0)])
+    write_attempts(run, study.study_dir, [Attempt(1.0, False, Outcome.DONE, 2.5, 0)])
     found = collected(study)
     mlm, both = found.variants["mlm"], found.variants["both"]
     assert list(mlm.curves) == ["mlm loss"]
     assert (mlm.curves["mlm loss"][1].steps, mlm.curves["mlm loss"][1].values) == ([3, 6], [6, 5])
     assert mlm.tokens == 1200.0
     assert mlm.seconds == {1: 2.5}
-    cost = pretraining_cost(study.plan.configs["both", BASE])
+    cost = pretraining_cost(study.planned.configs["both", BASE])
     assert cost is not None
     assert (both.tokens, both.flops) == (cost.tokens, cost.flops)  # not begun: by its config
     assert both.tokens == 6 * 8 * 32
@@ -214,7 +214,7 @@ def test_of_a_task_that_is_measured_otherwise(tmp_path: Path) -> None:
     write_yaml(tmp_path / "task.yaml", {**TASK, "model": model})
     study = opened(tmp_path, evaluate={"x": "task.yaml"})
     measure = collected(study).measures[0]
-    head = study.plan.configs["both", "x"]["model"]["head"]
+    head = study.planned.configs["both", "x"]["model"]["head"]
     assert head["regression"] is True
     assert measure.name == "x pearson"
 

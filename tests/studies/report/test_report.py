@@ -18,11 +18,11 @@ from markdown_it import MarkdownIt
 from bertlab.api.study_scores import Cell, Measure, StudyScores
 from bertlab.errors import OutputError
 from bertlab.studies.report.cells import Grid, Report, report_of, runs_of, settings_of
+from bertlab.studies.report.escaping import latex_text
 from bertlab.studies.report.plots import Picture, pictures
 from bertlab.studies.report.render import (
     html,
     latex,
-    latex_text,
     markdown,
     table_html,
     table_markdown,

@@ -1,0 +1,279 @@
+"""``Study``: an ablation that is planned, run and reported. The commands use it, and so can Python.
+
+>>> study = bertlab.study("configs/studies/quickstart.yaml")
+>>> study.plan()              # what it will run, and what that costs
+>>> study.run(workers=2)      # Ctrl-C stops it; the same line goes on
+>>> study.report()            # the table, findings, and files of both
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from bertlab.api.study_scores import StudyScores
+from bertlab.checkpoints.run_directory import manifest
+from bertlab.config.overrides import Overrides
+from bertlab.config.seeding import seed_list
+from bertlab.config.yaml_files import Config
+from bertlab.errors import CommandError, StudyError, warn
+from bertlab.studies.execute.execution import execute
+from bertlab.studies.execute.live_table import watch
+from bertlab.studies.execute.local import run_local
+from bertlab.studies.execute.ray import run_on_ray
+from bertlab.studies.execute.run_state import is_done
+from bertlab.studies.execute.schedule import Summary
+from bertlab.studies.execute.slurm import write_slurm
+from bertlab.studies.folder import STUDY_FILE, claim, keep_content, read_study
+from bertlab.studies.plan.plan import Plan, PlannedRun, make_plan
+from bertlab.studies.plan.study_file import StudyConfig, make_study, with_absolute_paths
+from bertlab.studies.report.cells import Report, report_of
+from bertlab.studies.report.collect import collect
+from bertlab.studies.report.render import write_report
+from bertlab.studies.tables import Table, plan_table, status_table, variants_table
+
+REPORT = "report"  # folder of the report in the directory of a study
+
+
+class StudyStopped(KeyboardInterrupt):
+    """A study was told to stop, by Ctrl-C for example; calling ``run`` again goes on with it.
+
+    Attributes:
+        summary: how far it is.
+    """
+
+    def __init__(self, summary: Summary, study_dir: Path) -> None:
+        super().__init__("\n".join(summary.lines(study_dir)))
+        self.summary = summary
+
+
+def study(
+    source: str | Path | Mapping[str, Any],
+    study_dir: str | Path | None = None,
+    *,
+    settings: Overrides | None = None,
+    evaluate_settings: Overrides | None = None,
+) -> "Study":
+    """Open a study; nothing is written or run.
+
+    Args:
+        source: a study file, the directory of a study, or the content of a study file. Config files
+            that a mapping names are relative to the working directory.
+        study_dir: where it is kept; ``runs/studies/NAME`` if not given.
+        settings: config keys and values that override the file's, for all variants;
+            ``budget.steps`` its budget.
+        evaluate_settings: the same for all evaluations, or for the one whose name a key begins
+            with.
+
+    Raises:
+        StudyError: if there is none, it is not one, or a run of it has a wrong config.
+    """
+    content, file, own = read_study(source, settings, evaluate_settings)
+    if own is not None and study_dir is not None:
+        raise StudyError(f"--study_dir: {own} is the directory of a study already")
+    config = make_study(content, str(file), file.parent)
+    chosen = Path("runs") / "studies" / config.name if study_dir is None else Path(study_dir)
+    place = own or chosen
+    begun = [path.name for path in (place / "runs").glob("*")]
+    return Study(place, with_absolute_paths(content, config), config, make_plan(config, begun))
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study and its directory; :func:`study` makes one.
+
+    Attributes:
+        study_dir: its directory, which need not be there yet.
+        content: of the study file, its paths absolute.
+        config: made of it: variants, seeds, evaluations.
+        planned: its runs.
+    """
+
+    study_dir: Path
+    content: Config = field(repr=False)
+    config: StudyConfig = field(repr=False)
+    planned: Plan = field(repr=False)
+
+    @property
+    def runs(self) -> list[PlannedRun]:
+        """The runs, parents before their children."""
+        return self.planned.in_order()
+
+    def plan(self) -> Table:
+        """Return the runs, what each costs and how far it is."""
+        return plan_table(self.planned, self.study_dir)
+
+    def status(self) -> Table:
+        """Return how far each run is; warn of runs that the study does not ask for any more."""
+        self._warn_of_others()
+        return status_table(self.runs, self.study_dir)
+
+    def run(
+        self,
+        workers: int = 1,
+        threads: int | None = None,
+        devices: int | None = None,
+        retries: int = 1,
+        executor: Literal["local", "ray"] = "local",
+        address: str | None = None,
+        cpus: float = 1,
+        gpus: float = 0,
+        accept_changes: bool = False,
+    ) -> Summary:
+        """Run what is not done yet, each run in a process of its own.
+
+        Args:
+            workers: runs at a time on this machine.
+            threads: CPU threads of each; by default all cores shared among the workers.
+            devices: CUDA devices of each; by default those that are there shared among the workers.
+            retries: how often a run that fails is tried again, from its last checkpoint.
+            executor: ``ray`` spreads the runs over a Ray cluster.
+            address: of the cluster; one is started on this machine if None.
+            cpus: of each run, for Ray.
+            gpus: of each run, for Ray.
+            accept_changes: go on though the study changed; runs that are not asked any more are
+                left out of the report.
+
+        Returns:
+            Which runs are done, and which failed and why. A run that fails raises nothing.
+
+        Raises:
+            CommandError: if a number is out of range.
+            ExecutorError: if there are fewer workers or devices than asked for.
+            StudyChangedError: if runs that were begun would be left out.
+            StudyStopped: if Ctrl-C, SIGTERM or SIGHUP stopped it.
+        """
+        for name, given, least in (
+            ("workers", workers, 1),
+            ("threads", threads, 1),
+            ("devices", devices, 0),
+            ("retries", retries, 0),
+            ("cpus", cpus, 0),
+            ("gpus", gpus, 0),
+        ):
+            if given is not None and not given >= least:  # NaN is not either
+                raise CommandError(f"{name}: found {given}, expected {least} or more")
+        for change in self.claim(accept_changes):
+            sys.stdout.write(f"changed: {change}\n")
+        execute_all = (
+            partial(run_local, workers=workers, threads=threads, devices=devices)
+            if executor == "local"
+            else partial(run_on_ray, address=address, cpus=cpus, gpus=gpus)
+        )
+        with watch(self.runs, self.study_dir) as on_change:
+            summary = execute_all(self.runs, self.study_dir, retries=retries, on_change=on_change)
+        if summary.stopped_by is not None:
+            raise StudyStopped(summary, self.study_dir)
+        return summary
+
+    def run_one(self, number: int, threads: int | None = None) -> int:
+        """Make one attempt at one run, or wait for the process that is at work at it.
+
+        Args:
+            number: of the run in the plan, from 0.
+            threads: CPU threads.
+
+        Returns:
+            0 if the run is done, else the exit code of the attempt.
+
+        Raises:
+            CommandError: if there is no such run.
+        """
+        if not 0 <= number < len(self.runs):
+            raise CommandError(f"--number: found {number}, expected 0 to {len(self.runs) - 1}")
+        environment = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
+        return execute(self.runs[number], self.study_dir, environment=environment)
+
+    def write_slurm(self) -> list[Path]:
+        """Write job arrays of the runs that are not done, and ``submit.sh``; return the files."""
+        self.claim(accept_changes=False)
+        return write_slurm(self.runs, self.study_dir)
+
+    def report(self, write: bool = True) -> Report:
+        """Return what the runs that are done have found.
+
+        Args:
+            write: also write the report's files, to ``report`` in the study's directory.
+
+        Raises:
+            OutputError: if a file cannot be written.
+        """
+        self._warn_of_others()
+        found = report_of(self.scores())
+        return found.with_files(write_report(found, self.study_dir / REPORT)) if write else found
+
+    def scores(self) -> StudyScores:
+        """Return the values that the report is made of, and what is needed to repeat them."""
+        found = collect(self.config, self.planned, self.study_dir)
+        found.manifest = {
+            "command": f"bertlab study run {self.study_dir / STUDY_FILE}",
+            "study": self.content,
+            **manifest({}, {}),
+        }
+        return found
+
+    def add_seeds(self, seeds: int | list[int]) -> "Study":
+        """Ask for more seeds; return the study that has them.
+
+        Args:
+            seeds: how many in all, or a list of them.
+
+        Raises:
+            CommandError: if the study was not run yet, or a seed that it has is not among them.
+        """
+        wanted = seed_list(seeds)
+        if not (self.study_dir / STUDY_FILE).is_file():
+            raise CommandError(
+                f"{self.study_dir}: no study was run there yet; set seeds in its file"
+            )
+        if set(self.config.seeds) - set(wanted):
+            raise CommandError(
+                f"--seeds: found {seeds}, expected the study's own "
+                f"({', '.join(map(str, self.config.seeds))}) and more"
+            )
+        keep_content(self.study_dir, {**self.content, "seeds": wanted})
+        return study(self.study_dir)
+
+    def claim(self, accept_changes: bool = False) -> list[str]:
+        """Write down what is asked, as :meth:`run` does first; return what changed since before.
+
+        Raises:
+            StudyChangedError: if runs that were begun would be left out, unless that is accepted.
+        """
+        return claim(self.study_dir, self.content, self.config, self.planned, accept_changes)
+
+    def _warn_of_others(self) -> None:
+        """Warn of runs that are there and not in the study as it is now: they are left out."""
+        there = {path.name for path in (self.study_dir / "runs").glob("*") if path.is_dir()}
+        others = sorted(there - set(self.planned.runs))
+        if others:
+            warn(
+                f"{self.study_dir}: {len(others)} runs are not of the study as it is now "
+                f"({others[0]}, …); its file has changed, or bertlab has (a run's manifest.json "
+                "names the version)"
+            )
+
+    def _repr_html_(self) -> str:
+        """Return the variants: what they differ in, or once runs are done, what they reached."""
+        if any(is_done(run.directory(self.study_dir)) for run in self.runs):
+            return report_of(self.scores())._repr_html_()
+        return variants_table(self.planned, self.config)._repr_html_()
+
+
+def compare(studies: Sequence[Study], output: Path) -> Report:
+    """Write one report of several studies, each compared with its own baseline.
+
+    Args:
+        studies: two or more.
+        output: folder of the report.
+
+    Raises:
+        CommandError: if there are fewer than two.
+        OutputError: if a file cannot be written.
+    """
+    if len(studies) < 2:
+        raise CommandError("study compare: found one study, expected two or more")
+    joined = report_of(*(each.scores() for each in studies))
+    return joined.with_files(write_report(joined, output))

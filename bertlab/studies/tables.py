@@ -1,0 +1,96 @@
+"""What a study plans and how far it is, as tables: printed, as HTML, or row by row."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertlab.config.yaml_files import yaml_inline
+from bertlab.console import print_table
+from bertlab.studies.execute.live_table import HEADINGS, status_row
+from bertlab.studies.execute.run_state import read_states
+from bertlab.studies.plan.budget import pretraining_cost
+from bertlab.studies.plan.plan import Plan, PlannedRun, variant_settings
+from bertlab.studies.plan.study_file import StudyConfig
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of texts, which a notebook shows.
+
+    Attributes:
+        title: a line above it.
+        headings: of the columns.
+        rows: cells, one for each column.
+        figures: how many columns, counted from the last, hold figures.
+        note: a line below it.
+    """
+
+    title: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    figures: int = 0
+    note: str = ""
+
+    def records(self) -> list[dict[str, str]]:
+        """Return each row by the headings, as ``pandas.DataFrame`` takes it."""
+        return [dict(zip(self.headings, row, strict=True)) for row in self.rows]
+
+    def print(self) -> None:
+        """Print it, with its title and note."""
+        print_table(self.title, self.rows, self.headings, self.figures)
+        if self.note:
+            print(self.note)
+
+    def _repr_html_(self) -> str:
+        from bertlab.studies.report.render import titled_table  # noqa: PLC0415  for notebooks only
+
+        return titled_table(self.title, self.headings, self.rows, self.figures, self.note)
+
+
+def plan_table(plan: Plan, study_dir: Path) -> Table:
+    """Return each run with its cost, if its config tells, and its state."""
+    runs = plan.in_order()
+    states = read_states(runs, study_dir)
+    rows, tokens, flops = [], 0.0, 0.0
+    for run in runs:
+        cost = pretraining_cost(plan.configs[run.variant, run.stage])
+        if cost is not None:
+            tokens, flops = tokens + cost.tokens, flops + cost.flops
+        shown = ("", "") if cost is None else (f"{cost.tokens:.3g}", f"{cost.flops:.3g}")
+        rows.append((run.id, str(states[run.id]), *shown))
+    return Table(
+        f"{study_dir}: {len(rows)} runs",
+        ("run", "state", "tokens", "FLOPs"),
+        tuple(rows),
+        figures=2,
+        note=f"together at most {tokens:.3g} tokens, {flops:.3g} FLOPs, and what is known when the "
+        "data is read (empty places)",
+    )
+
+
+def status_table(runs: Sequence[PlannedRun], study_dir: Path) -> Table:
+    """Return the state of each run, its last step, and what it took so far.
+
+    Args:
+        runs: parents before their children.
+        study_dir: directory of the study.
+    """
+    states = read_states(runs, study_dir)
+    rows = [tuple(status_row(run, study_dir, states[run.id])) for run in runs]
+    return Table(str(study_dir), HEADINGS, tuple(rows))
+
+
+def variants_table(plan: Plan, config: StudyConfig) -> Table:
+    """Return each variant with its values of the config keys in which variants differ."""
+    settings = variant_settings(plan, config)
+    keys = tuple(settings[config.baseline])
+    rows = [
+        (
+            f"{name} (baseline)" if name == config.baseline else name,
+            *(yaml_inline(settings[name][key]) for key in keys),
+        )
+        for name in settings
+    ]
+    seeds = ", ".join(map(str, config.seeds))
+    title = f"{config.name}: {len(plan.runs)} runs, seeds {seeds}"
+    return Table(title, ("variant", *keys), tuple(rows))
