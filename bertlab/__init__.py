@@ -28,6 +28,9 @@ _MODULES = {
     "bertlab.plugins.hooks": "ReportSection Subcommand hookimpl",
     "bertlab.tokenizer.wordpiece": "WordPieceTokenizer",
     "torchmetrics": "Metric",
+    # runs and models from Python
+    "bertlab.checkpoints.pretrained_model": "PretrainedModel load",
+    "bertlab.training.run": "Run fit",
     # building blocks
     "bertlab.cli.main": "main",
     "bertlab.data.corpus.store": "TokenStore",
@@ -45,8 +48,7 @@ _MODULES = {
         "MaskingRecipe TokenClasses dynamic_draws evaluation_draws mask_tokens"
     ),
     "bertlab.objectives.next_sentence": "NextSentencePrediction",
-    # to come: "bertlab.checkpoints.pretrained": "Pretrained load",
-    # "bertlab.studies.study": "Study study", "bertlab.training.run": "Run fit",
+    # to come: "bertlab.studies.study": "Study study",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 __all__ = ["__version__", *_HOME]  # noqa: PLE0604  strings, all of them
@@ -90,6 +92,8 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.api.task import Task as Task
     from bertlab.api.task import TaskContext as TaskContext
     from bertlab.api.task import TaskLoss as TaskLoss
+    from bertlab.checkpoints.pretrained_model import PretrainedModel as PretrainedModel
+    from bertlab.checkpoints.pretrained_model import load as load
     from bertlab.cli.main import main as main
     from bertlab.data.corpus.store import TokenStore as TokenStore
     from bertlab.data.examples.encoded import encode_rows as encode_rows
@@ -126,3 +130,5 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.plugins.hooks import Subcommand as Subcommand
     from bertlab.plugins.hooks import hookimpl as hookimpl
     from bertlab.tokenizer.wordpiece import WordPieceTokenizer as WordPieceTokenizer
+    from bertlab.training.run import Run as Run
+    from bertlab.training.run import fit as fit

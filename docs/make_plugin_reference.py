@@ -28,6 +28,8 @@ CONTRACTS = (
     "TokenLabels",
     *("RawDocument", "RawRows", "CounterRNG", "WordPieceTokenizer", "Subcommand", "ReportSection"),
 )
+# what a user of Python calls, and what that returns
+FROM_PYTHON = {"fit": "Run", "load": "PretrainedModel", "study": "Study"}
 # documented elsewhere: as errors, hooks, built-in plugins; or not ours
 ELSEWHERE = {"IntArray", "Metric", "StudyScores", "__version__", "hookimpl"}
 
@@ -42,6 +44,9 @@ def reference() -> str:
         *(part for name in CONTRACTS for part in _class(f"bertlab:{name}")),
         "## Functions and metrics to build with",
         *(part for target in _building_blocks() for part in _function(target)),
+        "## Runs, models and studies from Python",
+        *(part for name in _from_python() for part in _function(f"bertlab:{name}")),
+        *(part for name in _from_python() for part in _class(f"bertlab:{FROM_PYTHON[name]}")),
         "## Errors",
         "What a user can mend. Each is one message: file or key, what was found, what was "
         "expected. The command prints it and exits with code 2.",
@@ -61,12 +66,16 @@ def _building_blocks() -> list[str]:
     names = [
         name
         for name in bertlab.__all__
-        if name not in {*CONTRACTS, *ELSEWHERE, *_errors()}
+        if name not in {*CONTRACTS, *ELSEWHERE, *_errors(), *FROM_PYTHON, *FROM_PYTHON.values()}
         and getattr(bertlab, name) not in plugins
     ]
     return ["bertlab.testing:conformance", "bertlab.testing:batch_of"] + [
         f"bertlab:{name}" for name in names
     ]
+
+
+def _from_python() -> list[str]:
+    return [name for name in FROM_PYTHON if name in bertlab.__all__]
 
 
 def _load(target: str) -> object:

@@ -1,0 +1,78 @@
+"""Links, files, modules and commands that README and docs name exist; README's Python works."""
+
+import importlib
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+import bertlab
+from bertlab.cli.main import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
+@pages
+def test_links(page: Path) -> None:
+    for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text("utf-8")):
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+@pages
+def test_files(page: Path) -> None:
+    named = r"(?<![\w/.-])((?:bertlab|tests|configs|benchmarks|docs)/[\w./*-]*[\w/])"
+    for file in re.findall(named, page.read_text("utf-8")):
+        if page.name != "plugin-tutorial.md":  # which makes a package with files of its own
+            assert list(ROOT.glob(file.replace("NAME", "*"))), file
+
+
+@pages
+def test_modules(page: Path) -> None:
+    for name in re.findall(r"(?:from|import) (bertlab(?:\.\w+)+)", page.read_text("utf-8")):
+        importlib.import_module(name)
+
+
+@pages
+def test_subcommands(page: Path) -> None:
+    blocks = re.findall(r"```bash\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    for command in re.findall(r"^(?:\S*/)?bertlab ([a-z][a-z-]+)", "\n".join(blocks), re.MULTILINE):
+        assert command in COMMANDS or page.name == "plugin-tutorial.md", command
+
+
+def python_of_readme() -> str:
+    (block,) = re.findall(r"```python\n(.*?)```", PAGES[0].read_text("utf-8"), re.DOTALL)
+    return str(block)
+
+
+def test_readme_names_the_public_face() -> None:
+    code = python_of_readme()
+    for name in re.findall(r"bertlab\.(\w+)", code):
+        assert hasattr(bertlab, name), name
+    for kind, made in (("Run", "run"), ("PretrainedModel", "model"), ("Study", "study")):
+        for name in re.findall(rf"\b{made}\.(\w+)\(", code):
+            assert hasattr(getattr(bertlab, kind), name), (kind, name)
+
+
+@pytest.mark.slow
+def test_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = python_of_readme().partition("study =")[0]
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    monkeypatch.chdir(tmp_path)
+    short = code.replace('{"trainer.max_steps": 500}', '{"trainer.max_steps": 2}')
+    assert short != code
+    (tmp_path / "readme.py").write_text(short)
+    made = runpy.run_path("readme.py")
+    assert set(made["model"].tasks) == {"mlm", "nsp"}
+    assert (tmp_path / "my-bert" / "config.json").is_file()
