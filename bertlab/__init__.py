@@ -28,8 +28,9 @@ _MODULES = {
     "bertlab.plugins.hooks": "ReportSection Subcommand hookimpl",
     "bertlab.tokenizer.wordpiece": "WordPieceTokenizer",
     "torchmetrics": "Metric",
-    # runs and models from Python
+    # runs, models and studies from Python
     "bertlab.checkpoints.pretrained_model": "PretrainedModel load",
+    "bertlab.studies.study": "Study study",
     "bertlab.training.run": "Run fit",
     # building blocks
     "bertlab.cli.main": "main",
@@ -48,7 +49,6 @@ _MODULES = {
         "MaskingRecipe TokenClasses dynamic_draws evaluation_draws mask_tokens"
     ),
     "bertlab.objectives.next_sentence": "NextSentencePrediction",
-    # to come: "bertlab.studies.study": "Study study",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 __all__ = ["__version__", *_HOME]  # noqa: PLE0604  strings, all of them
@@ -129,6 +129,8 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.plugins.hooks import ReportSection as ReportSection
     from bertlab.plugins.hooks import Subcommand as Subcommand
     from bertlab.plugins.hooks import hookimpl as hookimpl
+    from bertlab.studies.study import Study as Study
+    from bertlab.studies.study import study as study
     from bertlab.tokenizer.wordpiece import WordPieceTokenizer as WordPieceTokenizer
     from bertlab.training.run import Run as Run
     from bertlab.training.run import fit as fit
