@@ -12,10 +12,10 @@ import yaml
 from jsonargparse import Namespace
 from lightning.pytorch.cli import LightningArgumentParser
 
+from bertlab.config.overrides import choose_seed
 from bertlab.config.parse import parse_arguments, parse_config
 from bertlab.config.parser import build_parser
 from bertlab.config.request import Request, read_request
-from bertlab.config.seeding import choose_seed
 from bertlab.config.yaml_files import Config
 
 # keys that do not change what a run computes

@@ -1,10 +1,16 @@
-"""How glibc's heap is used: freed memory is kept for the next step, and returned when asked."""
+"""How glibc's allocator is used: freed memory is kept for the next step, returned if it grows."""
 
 import ctypes
 import os
 import sys
+import time
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from bertlab.data.module import TaskData
 
 # parameters of mallopt(3)
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
@@ -14,9 +20,9 @@ def keep_freed_memory() -> None:
     """Have freed memory kept for what is allocated next.
 
     glibc asks the system for every large tensor anew, which clears its pages: a tenth of a training
-    step on a CPU. All threads share one heap, so that the backward pass takes what the forward pass
-    freed; with a heap for each, as is glibc's way, memory was twice as large. Does nothing where
-    there is no glibc, and where the user has set one of its variables (``MALLOC_…``).
+    step on a CPU. All threads share one arena, so that the backward pass takes what the forward
+    pass freed; with an arena for each, as is glibc's way, memory was twice as large. Does nothing
+    where there is no glibc, and where the user has set one of its variables (``MALLOC_…``).
     """
     library = _glibc()
     if library is None or any(name.startswith("MALLOC_") for name in os.environ):
@@ -28,7 +34,7 @@ def keep_freed_memory() -> None:
 
 
 def return_free_memory() -> None:
-    """Return free pages in the middle of the heap, too; does nothing where there is no glibc."""
+    """Return free pages in the middle of the arena, too; does nothing where there is no glibc."""
     library = _glibc()
     if library is not None:
         library.malloc_trim(0)
@@ -48,3 +54,74 @@ def _glibc() -> ctypes.CDLL | None:
         return None
     library = ctypes.CDLL(None)
     return library if hasattr(library, "malloc_trim") else None
+
+
+INTERVAL = 30.0  # seconds between two looks
+GROWTH = 1.1  # what is returned has to be cleared when it is taken again: up to a second each time
+
+
+class ReturnMemory(Callback):
+    """Asks glibc for it once memory has grown by a tenth, and before data workers are forked.
+
+    Batches of packed tokens differ in size from step to step. On a CPU that fragments memory: what
+    is in use stays the same, what the system counts grew from 0.8 to 2 GB in an hour of BERT-tiny.
+    Growth counts from the first look after memory was last returned, when batches have taken what
+    they need. Data workers are forked where evaluations and epochs begin; what is free then would
+    be theirs as well once it is taken again.
+    """
+
+    def __init__(self) -> None:
+        self.looked = time.monotonic()
+        self.level: int | None = None  # bytes, at the first look after memory was returned
+
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,  # noqa: ANN401  as Lightning has it
+        batch: Any,  # noqa: ANN401
+        batch_idx: int,
+    ) -> None:
+        """Look at the memory if it is time."""
+        del trainer, pl_module, outputs, batch, batch_idx
+        if time.monotonic() > self.looked + INTERVAL:
+            self.look()
+
+    def on_predict_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,  # noqa: ANN401  as Lightning has it
+        batch: Any,  # noqa: ANN401
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Look at the memory if it is time."""
+        del dataloader_idx
+        self.on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Return it if data workers are about to be forked."""
+        del pl_module
+        data = getattr(trainer, "datamodule", None)
+        if isinstance(data, TaskData) and data.num_workers:
+            self.return_now()
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Return it if data workers are about to be forked."""
+        self.on_train_epoch_start(trainer, pl_module)
+
+    def look(self) -> None:
+        """Return it if it has grown by a tenth."""
+        self.looked = time.monotonic()
+        memory = resident_memory()
+        if self.level is None:
+            self.level = memory
+        elif memory > GROWTH * self.level:
+            self.return_now()
+
+    def return_now(self) -> None:
+        """Return it, and begin to count anew."""
+        return_free_memory()
+        self.looked = time.monotonic()
+        self.level = None

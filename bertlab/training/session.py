@@ -43,7 +43,14 @@ from bertlab.model.build import (
 )
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer import AdamWConfig
-from bertlab.model.schedule import check_schedule, check_schedule_steps, run_timer
+from bertlab.model.schedule import (
+    check_schedule,
+    check_schedule_steps,
+    is_endless,
+    run_timer,
+    steps_for_tokens,
+    training_size,
+)
 from bertlab.plugins.hooks import run_callbacks
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from bertlab.training.allocator import keep_freed_memory
@@ -54,9 +61,7 @@ from bertlab.training.callbacks.best_checkpoint import (
     record_best,
 )
 from bertlab.training.callbacks.run_record import RunRecord, check_same_computation
-from bertlab.training.callbacks.stop_on_signal import StopOnSignal
-from bertlab.training.exit import how_to_resume, naming_losses, train
-from bertlab.training.length import is_endless, steps_for_tokens, training_size
+from bertlab.training.exit import StopOnSignal, how_to_resume, naming_losses, train
 from bertlab.training.predictions import PredictionWriter, open_sink
 from bertlab.training.results import held_out_results, print_results
 from bertlab.training.trainer import make_trainer, quiet_lightning
@@ -127,7 +132,8 @@ class Session:
             resumed = None if checkpoint is None else resumed_run(checkpoint.path, given)
             self.directory = resumed or choose_run_directory(given, config.request.run_name)
         self.record = RunRecord(self.directory, config.plain, goes_on=resumed is not None)
-        self.writer = PredictionWriter()
+        predicts = config.command == "predict" or config.values.get("keep_predictions", False)
+        self.writers = [PredictionWriter()] if predicts else []
         self.data: TaskData = data_class(config.request)(**config.plain["data"], seed=config.seed)
         tasks = build_tasks(config.plain["model"])
         self.trainer = self._make_trainer()  # checks its settings before the data is read
@@ -160,7 +166,7 @@ class Session:
         if max_steps is not None:
             settings["max_steps"] = max_steps
         if not self.fits:
-            return make_trainer(settings, callbacks=[self.writer])
+            return make_trainer(settings, callbacks=self.writers)
         own: list[Callback] = [*run_callbacks(self.directory)]
         place = Path(self.config.values.checkpoint.dirpath or self.directory / "checkpoints")
         saves = settings["enable_checkpointing"] is not False
@@ -170,7 +176,7 @@ class Session:
             own.append(BestCheckpoint(**{**chosen, "dirpath": place}))
         given = settings["callbacks"] or []
         settings["callbacks"] = [self.record, *given]  # it claims the directory: before all others
-        return make_trainer(settings, self.directory, [*own, self.writer])
+        return make_trainer(settings, self.directory, [*own, *self.writers])
 
     def _build(self, tasks: dict[str, Task], tokenizer: WordPieceTokenizer) -> BertModule:
         """Return the checkpoint's module, or one with new or taken-over weights."""
@@ -325,7 +331,8 @@ class Session:
     def _predict(self, output: str | None, form: str) -> None:
         """Print predictions as JSON lines, or write them to a file, while they are made."""
         sink = open_sink(output, form, self.model.head)
-        with self.writer.into(sink, self.data, self.model.head):
+        (writer,) = self.writers
+        with writer.into(sink, self.data, self.model.head):
             self.trainer.predict(self.model, self.data, return_predictions=False)
 
     def _warn_of_degeneration(self) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from bertlab.plugins.hooks import run_callbacks
+from bertlab.training import allocator
 from bertlab.training import allocator as heap
-from bertlab.training.callbacks import memory_return
-from bertlab.training.callbacks.memory_return import ReturnMemory
+from bertlab.training.allocator import ReturnMemory
 from tests.conftest import Command
 
 SCATTER = """
@@ -73,12 +73,12 @@ def test_a_large_block_is_not_asked_for_anew(variables: dict[str, str], kept: bo
 
 def test_memory_is_returned_once_it_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
     returned: list[int] = []
-    monkeypatch.setattr(memory_return, "return_free_memory", lambda: returned.append(1))
+    monkeypatch.setattr(allocator, "return_free_memory", lambda: returned.append(1))
     callback = ReturnMemory()
 
     def returns_at(memory: int) -> bool:
         before = len(returned)
-        monkeypatch.setattr(memory_return, "resident_memory", lambda: memory)
+        monkeypatch.setattr(allocator, "resident_memory", lambda: memory)
         callback.look()
         return len(returned) > before
 
@@ -96,7 +96,7 @@ def test_memory_is_returned_before_data_workers_are_forked(
     workers: int,
 ) -> None:
     returned: list[int] = []
-    monkeypatch.setattr(memory_return, "return_free_memory", lambda: returned.append(1))
+    monkeypatch.setattr(allocator, "return_free_memory", lambda: returned.append(1))
     code, _, error = bertlab(
         "fit", "--config", tiny_config, "--run_dir", tmp_path / "run", "--data.num_workers", workers
     )

@@ -10,7 +10,7 @@ import torch
 
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
 from bertlab.training.callbacks.progress import TokenThroughput
-from bertlab.training.callbacks.stop_on_signal import queue_again
+from bertlab.training.exit import queue_again
 from tests.conftest import Command
 
 # 12 steps of two batches each; evaluations after steps 4, 8 and 12

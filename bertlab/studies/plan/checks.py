@@ -11,10 +11,9 @@ from bertlab.config.yaml_files import Config
 from bertlab.errors import ConfigError
 from bertlab.model.build import build_tasks, check_lengths
 from bertlab.model.optimizer import AdamWConfig
-from bertlab.model.schedule import check_schedule
+from bertlab.model.schedule import check_only_end, check_schedule, is_endless
 from bertlab.studies.plan.budget import meta_encoder
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
-from bertlab.training.length import check_only_end, is_endless
 
 # tasks and data are introduced to each other; what they check does not depend on it
 _VOCABULARY = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

@@ -6,8 +6,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from bertlab.config.overrides import Overrides, as_overrides
-from bertlab.config.seeding import choose_seed, seed_list
+from bertlab.config.overrides import Overrides, as_overrides, choose_seed, seed_list
 from bertlab.config.yaml_files import Config
 from bertlab.errors import ConfigError, StudyError, nearest
 from bertlab.studies.plan.budget import budget_settings

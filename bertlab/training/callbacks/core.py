@@ -18,7 +18,7 @@ def bertlab_callbacks(run_dir: Path) -> "list[Callback]":
 
     And what keeps memory flat.
     """
-    from bertlab.training.callbacks.memory_return import ReturnMemory  # noqa: PLC0415
+    from bertlab.training.allocator import ReturnMemory  # noqa: PLC0415
     from bertlab.training.callbacks.progress import (  # noqa: PLC0415
         EvaluationLines,
         LossCurve,
