@@ -7,31 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jsonargparse import ArgumentParser
 
-from bertlab.config.overrides import parse_settings, seed_list
+from bertlab.config.overrides import parse_settings
 from bertlab.config.parse import parse_arguments
-<<<<<<< HEAD
 from bertlab.errors import CommandError, nearest
-=======
-from bertlab.config.yaml_files import take_options
-from bertlab.errors import CommandError, nearest, warn
-from bertlab.studies.execute.execution import execute
-from bertlab.studies.execute.live_table import watch
-from bertlab.studies.execute.local import run_local
-from bertlab.studies.execute.ray import run_on_ray
-from bertlab.studies.execute.slurm import write_slurm
-from bertlab.studies.folder import (
-    STUDY_FILE,
-    StudyFolder,
-    claim_study,
-    keep_content,
-    open_study,
-)
-from bertlab.studies.plan.tables import print_plan, print_status
-from bertlab.studies.report.cells import report_of
-from bertlab.studies.report.render import write_report
-from bertlab.studies.report.terminal import print_report
-from bertlab.training.trainer import quiet_lightning
->>>>>>> b1c6639 (Small modules of training and config join what they belong to; a fit enters 60 files, not 67)
 
 if TYPE_CHECKING:
     from bertlab.studies.report.cells import Report

@@ -15,8 +15,7 @@ from typing import Any, Literal
 
 from bertlab.api.study_scores import StudyScores
 from bertlab.checkpoints.run_directory import manifest
-from bertlab.config.overrides import Overrides
-from bertlab.config.seeding import seed_list
+from bertlab.config.overrides import Overrides, seed_list
 from bertlab.config.yaml_files import Config
 from bertlab.errors import CommandError, StudyError, warn
 from bertlab.studies.execute.execution import execute
