@@ -9,11 +9,15 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from bertlab.cli.main import main
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# the same examples in every run; `pytest --hypothesis-profile default` draws new ones
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("repeatable")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 
 TINY = """

@@ -1,4 +1,4 @@
-"""What the checks of each kind work with: the class under test and data for it."""
+"""``Case``: a class under test and the data for its checks."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

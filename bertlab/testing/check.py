@@ -1,4 +1,4 @@
-"""What a check is, what it raises, and the runner that runs each check of a plugin once."""
+"""``Check``, the failure that it raises, and the runner of all checks of a plugin."""
 
 import os
 import random

@@ -1,7 +1,4 @@
-"""Whether two results are equal, and where they differ if not.
-
-Through pickle and back, as what is sent to a data worker goes.
-"""
+"""Comparisons of results: whether two are equal up to rounding, and where they differ."""
 
 import json
 import math

@@ -1,7 +1,7 @@
-"""Finds tensors that would stay on the CPU while the rest is on a GPU, without having one.
+"""``DeviceWatch`` finds tensors that would be left on the CPU, without needing a GPU.
 
-All tensors really are on the CPU. Those that a factory such as ``torch.arange`` makes without
-``device`` are remembered, and what is computed from them alone; a GPU refuses to compute with them
+All tensors are on the CPU. Those that a factory such as ``torch.arange`` makes without ``device``
+are remembered, with everything computed from them alone; a GPU would refuse to compute with them
 and the batch together.
 """
 

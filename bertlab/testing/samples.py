@@ -1,9 +1,4 @@
-"""Text without meaning in a small English vocabulary, the same every time.
-
-A small tokenised corpus, and the real samplers over it.
-
-Labelled rows for the columns that a head declares.
-"""
+"""Sample text in a small English vocabulary, its sequences, and labelled rows."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""An encoder with a task on top as a run has them: small, and the same every time."""
+"""``Stack``: a small encoder with the task under test on top, as a run has them."""
 
 import copy
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What the checks of objectives, heads and encoders work with."""
+"""The cases of objectives, heads and encoders: a class under test, its sequences or rows."""
 
 import copy
 from abc import ABC, abstractmethod

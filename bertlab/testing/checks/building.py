@@ -1,7 +1,4 @@
-"""Checks of ``build``: layers for an encoder.
-
-Checks that a task can be saved, sent to a worker, and gone on with.
-"""
+"""Checks of ``build``, and of a task that is saved, restored, resumed, or sent to a data worker."""
 
 import dataclasses
 import io

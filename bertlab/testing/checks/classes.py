@@ -1,7 +1,4 @@
-"""Checks of a class before an object of it is made.
-
-Checks of ``__init__``: its arguments become config keys.
-"""
+"""Checks of a class: methods and attributes of its contract, arguments as config keys."""
 
 import importlib
 import inspect

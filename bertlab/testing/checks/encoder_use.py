@@ -1,7 +1,4 @@
-"""Checks of an encoder below tasks: learning, saving, going on, and what stands in its way.
-
-Checks that what a task says it reads is what it reads, and that an encoder gives just that.
-"""
+"""Checks of an encoder below tasks: learning, saving, devices, the states that tasks read."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,4 @@
-"""Checks of an encoder's attributes, shapes and parameters.
-
-Checks of what a position of an encoder sees: its own sequence, as ``causal`` says, and all.
-"""
+"""Checks of an encoder: attributes, shapes, gradients, and which words reach which state."""
 
 from dataclasses import replace
 

@@ -1,7 +1,4 @@
-"""Checks of one loss: its form, its count, and what it is the sum of.
-
-Checks that training reaches everything that it should reach.
-"""
+"""Checks of the loss: a sum over the predictions, its count, and its gradients."""
 
 from collections.abc import Iterable
 

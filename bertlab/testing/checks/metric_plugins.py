@@ -1,4 +1,4 @@
-"""Checks of metrics that a config names."""
+"""Checks of metrics that a config names (``model.metrics``)."""
 
 import warnings
 

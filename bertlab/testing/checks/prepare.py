@@ -1,7 +1,4 @@
-"""Checks of ``prepare``: what an objective does to sequences, in a data worker.
-
-Checks that the sequences of a batch have nothing to do with each other.
-"""
+"""Checks of ``prepare``, and that the sequences of a batch do not influence each other."""
 
 import copy
 import random

@@ -1,7 +1,4 @@
-"""Checks of how a head reads rows and gives predictions for them.
-
-Checks of ``decode``: predictions in the user's terms.
-"""
+"""Checks of how a head reads rows, and of the predictions from ``decode`` and ``merge``."""
 
 import copy
 

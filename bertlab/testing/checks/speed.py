@@ -1,4 +1,4 @@
-"""Checks of speed; they fail loops in Python, not honest work."""
+"""Checks of speed: they find loops in Python, not slow arithmetic."""
 
 import math
 import time

@@ -1,7 +1,4 @@
-"""Checks of batches at the edge: one sequence, very short, very long, nothing to predict.
-
-Checks of training: half precision, learning, other tasks beside it, a GPU, silence.
-"""
+"""Checks of training and prediction: extreme batch sizes, bf16, learning, devices, output."""
 
 import contextlib
 import io
