@@ -242,6 +242,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> PluginEnvironment:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("new plugins")  # one environment for both
 def test_their_tests_pass_at_once(environment: PluginEnvironment) -> None:
     folders = " ".join(f"my-{kind}" for kind in KINDS)
     printed = environment.expect(f"pytest {folders}", environment.folder.parent)
@@ -250,6 +251,7 @@ def test_their_tests_pass_at_once(environment: PluginEnvironment) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("new plugins")  # one environment for both
 def test_their_configs_run(environment: PluginEnvironment) -> None:
     """All in one process, which imports torch and Lightning once."""
     folder = environment.folder.parent
