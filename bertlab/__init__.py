@@ -16,10 +16,10 @@ _MODULES = {
         "EncoderOutput IntArray PackedBatch PackedSequences TokenLabels first_token last_token pack"
     ),
     "bertlab.api.encoder": "Encoder",
-    "bertlab.api.examples": "Column Features Labels Row",
+    "bertlab.api.examples": "Column Features Labels Example",
     "bertlab.api.head": "Head",
     "bertlab.api.rng": "CounterRNG",
-    "bertlab.api.source": "DataSource RawDocument RawRows",
+    "bertlab.api.source": "DataSource RawDocument RawExamples",
     "bertlab.api.study_scores": "StudyScores",
     "bertlab.api.task": "Objective Task TaskContext TaskLoss",
     "bertlab.errors": (
@@ -35,7 +35,7 @@ _MODULES = {
     # building blocks
     "bertlab.cli.main": "main",
     "bertlab.data.corpus.store": "TokenStore",
-    "bertlab.data.examples.encoded": "encode_rows",
+    "bertlab.data.examples.encoded": "encode_examples",
     "bertlab.data.loader": "prepare_sequences",
     "bertlab.encoders.bert": "BertEncoder sinusoidal_positions",
     "bertlab.encoders.layers": "final_states initialize packed_lstm",
@@ -79,14 +79,14 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.api.batch import pack as pack
     from bertlab.api.encoder import Encoder as Encoder
     from bertlab.api.examples import Column as Column
+    from bertlab.api.examples import Example as Example
     from bertlab.api.examples import Features as Features
     from bertlab.api.examples import Labels as Labels
-    from bertlab.api.examples import Row as Row
     from bertlab.api.head import Head as Head
     from bertlab.api.rng import CounterRNG as CounterRNG
     from bertlab.api.source import DataSource as DataSource
     from bertlab.api.source import RawDocument as RawDocument
-    from bertlab.api.source import RawRows as RawRows
+    from bertlab.api.source import RawExamples as RawExamples
     from bertlab.api.study_scores import StudyScores as StudyScores
     from bertlab.api.task import Objective as Objective
     from bertlab.api.task import Task as Task
@@ -96,7 +96,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.checkpoints.pretrained_model import load as load
     from bertlab.cli.main import main as main
     from bertlab.data.corpus.store import TokenStore as TokenStore
-    from bertlab.data.examples.encoded import encode_rows as encode_rows
+    from bertlab.data.examples.encoded import encode_examples as encode_examples
     from bertlab.data.loader import prepare_sequences as prepare_sequences
     from bertlab.encoders.bert import BertEncoder as BertEncoder
     from bertlab.encoders.bert import sinusoidal_positions as sinusoidal_positions

@@ -24,9 +24,16 @@ OUTPUT = Path(__file__).parent / "plugin-reference.md"
 # one class that plugins import each; what else is public is what they may build with
 CONTRACTS = (
     *("Objective", "Head", "Task", "TaskContext", "TaskLoss", "Encoder", "DataSource"),
-    *("PackedBatch", "PackedSequences", "EncoderOutput", "Column", "Row", "Labels", "Features"),
+    *("PackedBatch", "PackedSequences", "EncoderOutput", "Column", "Example", "Labels", "Features"),
     "TokenLabels",
-    *("RawDocument", "RawRows", "CounterRNG", "WordPieceTokenizer", "Subcommand", "ReportSection"),
+    *(
+        "RawDocument",
+        "RawExamples",
+        "CounterRNG",
+        "WordPieceTokenizer",
+        "Subcommand",
+        "ReportSection",
+    ),
 )
 # what a user of Python calls, and what that returns
 FROM_PYTHON = {"fit": "Run", "load": "PretrainedModel", "study": "Study"}

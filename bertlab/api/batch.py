@@ -278,7 +278,7 @@ def last_token(tokens: Tensor, batch: PackedBatch) -> Tensor:
 FILL = 64
 
 
-def filled(values: Tensor, multiple: int | None = None) -> Tensor:
+def pad_to_multiple_of(values: Tensor, multiple: int | None = None) -> Tensor:
     """Return ``(T, …)`` values, followed by zeros up to a multiple of 64 rows, or of so many.
 
     Tensors of a few sizes fit into what earlier steps freed; where each step has its own size, the

@@ -1,4 +1,4 @@
-"""Labelled rows as every source of them gives them, and as heads read them."""
+"""Examples: what every source of labelled rows gives, and what heads read."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ class Column:
             a list of texts, such as words; ``tags``, a list of class names, one for each of the
             texts; ``answers``, ``{"text": [...], "answer_start": [...]}`` in characters.
         is_truth: what is to be predicted; absent from new text.
-        required: False if rows may lack it.
+        required: False if examples may lack it.
 
     Raises:
         PluginError: there is no such kind.
@@ -44,11 +44,11 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One row of a source, its columns named as the head names them.
+class Example:
+    """One labelled row of a source, its columns named as the head names them.
 
     Attributes:
-        values: by column name; truth columns lack where the row is not labelled.
+        values: by column name; truth is missing where the example is not labelled.
         where: file and line, or split and number, for messages: ``dev.tsv:12``.
     """
 
@@ -57,8 +57,8 @@ class Row:
 
 
 @dataclass
-class LabelledRows:
-    """All rows of one split.
+class LabelledExamples:
+    """All examples of one split.
 
     Attributes:
         rows: in the source's order.
@@ -66,18 +66,18 @@ class LabelledRows:
         skipped: rows that were left out, by reason.
     """
 
-    rows: list[Row]
+    rows: list[Example]
     label_names: tuple[str, ...] | None = None
     skipped: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Labels:
-    """The classes of a task, as its training rows have them.
+    """The classes of a task, as its training examples have them.
 
     Attributes:
         names: of the classes; the place is the id.
-        counts: how often each occurs in the training rows.
+        counts: how often each occurs in the training examples.
     """
 
     names: tuple[str, ...]
@@ -120,7 +120,7 @@ class Labels:
 
 @dataclass
 class Features:
-    """One sequence that a row becomes; a row may become several.
+    """One sequence that an example becomes; it may become several.
 
     Attributes:
         input_ids: ids, special tokens included.
@@ -132,7 +132,7 @@ class Features:
             batch, ``fields[name]`` has them end to end, and ``fields[name + "_cu_seqlens"]``
             ``(B + 1,)`` says where each begins.
         count: predictions that the loss makes on the sequence.
-        truncated: tokens of the row that did not fit.
+        truncated: tokens of the example that did not fit.
     """
 
     input_ids: Sequence[int]

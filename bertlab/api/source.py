@@ -27,7 +27,7 @@ class RawDocument:
 
 
 @dataclass
-class RawRows:
+class RawExamples:
     """Rows as a source has them, read while they are iterated over.
 
     Attributes:
@@ -48,7 +48,7 @@ class RawRows:
     skipped: Counter[str] = field(default_factory=Counter)
 
 
-def holds_no_rows(name: str) -> DataError:
+def holds_no_examples(name: str) -> DataError:
     """Return the error for a source without rows."""
     return DataError(f"{name}: holds no rows; leave it out or fill it")
 
@@ -82,7 +82,7 @@ class DataSource:
             digest.update(json.dumps([each.text, each.presplit]).encode())
         return digest.hexdigest()
 
-    def rows(self, split: str | None) -> Iterable[Mapping[str, Any]]:
+    def examples(self, split: str | None) -> Iterable[Mapping[str, Any]]:
         """Yield the rows of a split, each its values by column.
 
         Args:
@@ -93,19 +93,19 @@ class DataSource:
         """
         raise DataError(f"{self.name}: gives documents (data.corpus), no labelled rows")
 
-    def raw_rows(self, split: str | None) -> RawRows:
+    def raw_examples(self, split: str | None) -> RawExamples:
         """Return the rows with what is known of them; by default the first row names the columns.
 
         Raises:
-            DataError: as :meth:`rows`.
+            DataError: as :meth:`examples`.
         """
         name = self.name if split is None else f"{self.name} {split}"
-        rows = iter(self.rows(split))
+        rows = iter(self.examples(split))
         first = next(rows, None)
         if first is None:
-            raise holds_no_rows(name)
+            raise holds_no_examples(name)
         numbered = enumerate(chain([first], rows), 1)
-        return RawRows(
+        return RawExamples(
             name,
             tuple(first),
             ((f"{name}: row {number}", values) for number, values in numbered),

@@ -32,7 +32,7 @@ class TaskContext:
         tokenizer: ids of special tokens, which ids continue a word, and the way back to text.
         token_counts: ``(vocab_size,)`` int64 occurrences in the training text, for baselines;
             None where there is no training text at hand (prediction, export).
-        labels: the classes of a head's training rows; None for objectives, and where a task has
+        labels: the classes of a head's training examples; None for objectives, and where a task has
             no classes.
     """
 

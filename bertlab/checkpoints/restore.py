@@ -8,7 +8,7 @@ import torch
 from torchmetrics import Metric
 
 from bertlab.api.encoder import Encoder
-from bertlab.api.examples import Row
+from bertlab.api.examples import Example
 from bertlab.api.task import Task, TaskContext
 from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.loading import load_matching
@@ -176,7 +176,7 @@ def restore_module(
     checkpoint: Pretrained,
     config: Config,
     tasks: Mapping[str, Task],
-    evaluation_rows: Mapping[str, Sequence[Row]] | None = None,
+    evaluation_rows: Mapping[str, Sequence[Example]] | None = None,
     metrics: Mapping[str, Metric] | None = None,
 ) -> BertModule:
     """Make the module of a run's checkpoint, with its weights.

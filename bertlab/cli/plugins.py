@@ -17,9 +17,9 @@ from bertlab.plugins.index import (
     Plugin,
     entry_package,
     entry_points_of,
-    hindrance,
     import_class,
     listed,
+    why_unusable,
 )
 
 _BASES: dict[Kind, str] = {
@@ -37,7 +37,7 @@ _DECLARED = (
     "requires_causal",
     "columns",
     "monitor",
-    "keeps_rows_together",
+    "keeps_examples_together",
     "trains_encoder",
     "reads_all_layers",
     "splits_by",
@@ -91,7 +91,7 @@ def main(command: str, argv: list[str]) -> int:
 def list_plugins() -> int:
     """Print a row for each plugin, without importing any."""
     rows = [
-        [plugin.kind, plugin.name, f"{plugin.package} {plugin.version}", hindrance(plugin) or ""]
+        [plugin.kind, plugin.name, f"{plugin.package} {plugin.version}", why_unusable(plugin) or ""]
         for plugin in _all()
     ]
     for entry in entry_points_of(hooks.GROUP):
@@ -120,9 +120,9 @@ def show_plugins(names: list[str]) -> int:
                 f"plugins show: no plugin is called {name!r}{nearest(name, known)} "
                 f"(bertlab plugins list has all)"
             )
-        usable = [plugin for plugin in found if hindrance(plugin) is None]
+        usable = [plugin for plugin in found if why_unusable(plugin) is None]
         if not usable:
-            raise PluginError(f"{found[0]} cannot be used: {hindrance(found[0])}")
+            raise PluginError(f"{found[0]} cannot be used: {why_unusable(found[0])}")
         for plugin in usable:
             _show(plugin)
     return 0
@@ -174,7 +174,7 @@ def _base(kind: Kind) -> type:
 
 
 def _check(plugin: Plugin) -> Finding:
-    reason = hindrance(plugin)
+    reason = why_unusable(plugin)
     if reason is not None:
         return Finding(str(plugin), reason, is_broken=True)
     try:

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertlab.api.examples import LabelledRows, Labels, Row
+from bertlab.api.examples import Example, LabelledExamples, Labels
 from bertlab.api.head import Head
 from bertlab.api.task import Task
-from bertlab.data.examples.encoded import EncodedRows, RowStream, encode_rows
+from bertlab.data.examples.encoded import EncodedExamples, ExampleStream, encode_examples
 from bertlab.data.examples.source import FORMATS, read_rows, stream_rows
 from bertlab.data.examples.splits import (
     check_truth,
@@ -98,8 +98,8 @@ class LabelledData(TaskData):
         self.tokenizer: WordPieceTokenizer | None = None
         self.head_name = ""
         self.head: Head | None = None
-        self.rows: dict[str, LabelledRows] = {}  # "train", and the evaluation sets by name
-        self.encoded: dict[str, EncodedRows] = {}
+        self.rows: dict[str, LabelledExamples] = {}  # "train", and the evaluation sets by name
+        self.encoded: dict[str, EncodedExamples] = {}
         self.input_rows: InputRows | None = None
         self._predicts_validation = False
 
@@ -167,13 +167,13 @@ class LabelledData(TaskData):
         assert self.tokenizer is not None
         for name, split in self.rows.items():
             if name not in self.encoded:
-                self.encoded[name] = encode_rows(
+                self.encoded[name] = encode_examples(
                     self.head, split.rows, self.tokenizer, self.max_seq_length
                 )
                 if not len(self.encoded[name]):
                     raise DataError(f"data: no row of {name or 'validation'} can be used")
 
-    def evaluation_rows(self) -> dict[str, Sequence[Row]]:
+    def evaluation_rows(self) -> dict[str, Sequence[Example]]:
         """Return the rows of each evaluation set by its name."""
         return {name: split.rows for name, split in self.rows.items() if name != "train"}
 
@@ -237,13 +237,13 @@ class LabelledData(TaskData):
         Its steps are of equal size but for one, so that no last step is small.
         """
         grouping = self.batch_size if self.group_by_length else None
-        stream = RowStream(self.encoded["train"], self.head_name, self.seed, True, grouping)
+        stream = ExampleStream(self.encoded["train"], self.head_name, self.seed, True, grouping)
         return self.training_loader(stream, crosses_epochs=False)
 
     def val_dataloader(self) -> list[StepLoader]:
         """Return the evaluation sets."""
         streams = [
-            RowStream(self.encoded[name], self.head_name, EVALUATION_SEED, training=False)
+            ExampleStream(self.encoded[name], self.head_name, EVALUATION_SEED, training=False)
             for name in self.evaluation_rows()
         ]
         return [self.evaluation_loader(stream, len(stream)) for stream in streams]
@@ -277,7 +277,7 @@ class LabelledData(TaskData):
         )
         return StepLoader(self.input_rows, 1)
 
-    def take_row(self, number: int) -> Row:
+    def take_row(self, number: int) -> Example:
         """Return and drop a row that is being predicted."""
         assert self.input_rows is not None
         return self.input_rows.take(number)
@@ -296,7 +296,7 @@ class LabelledData(TaskData):
     ) -> dict[str, str] | None:
         return evaluation_splits(self.source, self.train_split, given, default)
 
-    def _read(self, split: str, role: str) -> LabelledRows:
+    def _read(self, split: str, role: str) -> LabelledExamples:
         assert self.head is not None
         location, name = locate_split(split, self.source, role)
         read = read_rows(

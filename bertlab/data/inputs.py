@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from bertlab.api.batch import IntArray, PackedBatch, pack
-from bertlab.api.examples import Row
+from bertlab.api.examples import Example
 from bertlab.api.head import Head
-from bertlab.data.examples.encoded import EncodedRows, encode_rows
+from bertlab.data.examples.encoded import EncodedExamples, encode_examples
 from bertlab.errors import ConfigError
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
@@ -32,14 +32,14 @@ class InputRows:
         taken_in: rows that were read so far.
     """
 
-    source: Iterator[Row]
+    source: Iterator[Example]
     head: Head
     head_name: str
     tokenizer: WordPieceTokenizer
     max_seq_length: int
     read_ahead: int = READ_AHEAD
     taken_in: int = field(default=0, init=False)
-    _waiting: dict[int, Row] = field(default_factory=dict, init=False, repr=False)
+    _waiting: dict[int, Example] = field(default_factory=dict, init=False, repr=False)
     _encoded: set[int] = field(default_factory=set, init=False, repr=False)
 
     def __iter__(self) -> Iterator[list[PackedBatch]]:
@@ -52,7 +52,7 @@ class InputRows:
             start = self.taken_in
             self._waiting |= {start + number: row for number, row in enumerate(chunk)}
             self.taken_in += len(chunk)
-            encoded = encode_rows(self.head, chunk, self.tokenizer, self.max_seq_length)
+            encoded = encode_examples(self.head, chunk, self.tokenizer, self.max_seq_length)
             self._encoded |= set((start + encoded.row_numbers).tolist())
             for units in _batches(encoded):
                 batch, _ = encoded.batch(units, self.head_name)
@@ -63,13 +63,13 @@ class InputRows:
         """Whether a row that was read, and not taken yet, is in a batch."""
         return number in self._encoded
 
-    def take(self, number: int) -> Row:
+    def take(self, number: int) -> Example:
         """Return and drop a row that is being predicted."""
         self._encoded.discard(number)
         return self._waiting.pop(number)
 
 
-def _batches(encoded: EncodedRows) -> Iterator[IntArray]:
+def _batches(encoded: EncodedExamples) -> Iterator[IntArray]:
     """Yield the units of each batch, ascending; rows of similar length together, longest first."""
     rows, firsts = np.unique(encoded.row_numbers, return_index=True)
     if not len(rows):
@@ -128,9 +128,9 @@ def text_batches(
     return batches
 
 
-def text_row(texts: Sequence[str], text_pairs: Sequence[str] | None, number: int) -> Row:
+def text_row(texts: Sequence[str], text_pairs: Sequence[str] | None, number: int) -> Example:
     """Return a text, and its pair if there is one."""
     values = {"text": texts[number]}
     if text_pairs is not None:
         values["text_pair"] = text_pairs[number]
-    return Row(values, f"data.text {number}")
+    return Example(values, f"data.text {number}")

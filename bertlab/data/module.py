@@ -10,7 +10,7 @@ from lightning.pytorch import LightningDataModule
 from torch.utils.data import DataLoader
 
 from bertlab.api.batch import IntArray, PackedBatch
-from bertlab.api.examples import Labels, Row
+from bertlab.api.examples import Example, Labels
 from bertlab.api.task import Task
 from bertlab.data.loader import StepDataset, StepLoader, StepSampler, Stream, outlive_sigterm
 from bertlab.errors import ConfigError
@@ -58,7 +58,7 @@ class TaskData(LightningDataModule):
         """``(vocab_size,)`` occurrences of each token in unlabelled training text."""
         return None
 
-    def evaluation_rows(self) -> dict[str, Sequence[Row]]:
+    def evaluation_rows(self) -> dict[str, Sequence[Example]]:
         """Return the labelled rows of each evaluation set by name; that of a single one is ""."""
         return {"": ()}
 
@@ -106,7 +106,7 @@ class TaskData(LightningDataModule):
             )
 
     @abstractmethod
-    def take_row(self, number: int) -> Row:
+    def take_row(self, number: int) -> Example:
         """Return a row of the running prediction by the number that its batch gives."""
 
     def has_sequences(self, number: int) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bertlab.api.batch import IntArray
-from bertlab.api.examples import Row
+from bertlab.api.examples import Example
 from bertlab.api.rng import CounterRNG
 from bertlab.api.task import Objective, Task
 from bertlab.data.corpus.corpus import Corpus, naming
@@ -255,7 +255,7 @@ class PretrainingData(TaskData):
         batches = text_batches(self.text, self.text_pair, self.tokenizer, self.max_seq_length)
         return StepLoader(batches, 1)
 
-    def take_row(self, number: int) -> Row:
+    def take_row(self, number: int) -> Example:
         """Return a text, and its pair if there is one."""
         assert self.text is not None
         return text_row(self.text, self.text_pair, number)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import cast
 
-from bertlab.api.source import DataSource, RawDocument, RawRows
+from bertlab.api.source import DataSource, RawDocument, RawExamples
 from bertlab.data.corpus.rows import load_hub_dataset, read_hub_dataset
 from bertlab.data.reading.data_sets import read_hub
 from bertlab.errors import CorpusError, DataError
@@ -29,7 +29,7 @@ class HuggingFaceHub(DataSource):
         fingerprint: str = load_hub_dataset(self.name)._fingerprint
         return fingerprint
 
-    def raw_rows(self, split: str | None) -> RawRows:
+    def raw_examples(self, split: str | None) -> RawExamples:
         """Return the rows, with the class names that the data set declares."""
         return read_hub(self.name, split)
 
@@ -50,7 +50,7 @@ class PythonEnglish(DataSource):
         for document in python_english_documents():
             yield RawDocument("\n".join(document.sentences), True, document.source)
 
-    def raw_rows(self, split: str | None) -> RawRows:
+    def raw_examples(self, split: str | None) -> RawExamples:
         """Return the rows of the task that the argument names."""
         from bertlab.data.python_english import examples  # noqa: PLC0415
 
@@ -58,7 +58,7 @@ class PythonEnglish(DataSource):
             raise DataError(f"{self.name}: which split is not said; give train or validation")
         checked_later = cast("examples.Split", split)
         found = examples.read(self.argument, checked_later)
-        return RawRows(
+        return RawExamples(
             f"{self.name} {split}",
             tuple(found.rows[0].values),
             ((row.where, row.values) for row in found.rows),

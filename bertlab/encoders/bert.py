@@ -11,7 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertlab.api.batch import EncoderOutput, PackedBatch, filled, first_token, last_token
+from bertlab.api.batch import (
+    EncoderOutput,
+    PackedBatch,
+    first_token,
+    last_token,
+    pad_to_multiple_of,
+)
 from bertlab.api.encoder import Encoder
 from bertlab.encoders.attention import dtype_of_products, packed_attention
 from bertlab.encoders.layers import Dropout, final_states, initialize, packed_lstm
@@ -50,7 +56,7 @@ class BertLayer(nn.Module):
         """
         attended = self.dropout(self.attention(hidden, batch, rows))
         if rows is not None:
-            hidden = filled(hidden.index_select(0, rows), _ROWS)
+            hidden = pad_to_multiple_of(hidden.index_select(0, rows), _ROWS)
         # in autocast, norms compute in float32; what is kept between them has products' dtype
         hidden = self.attention_norm(hidden + attended).to(attended.dtype)
         expanded = F.gelu(self.intermediate(hidden))  # exact, with erf, as BERT's code
@@ -79,7 +85,7 @@ class SelfAttention(nn.Module):
             self.qkv(hidden), batch, self.num_attention_heads, dropout, self.causal, rows
         )
         if rows is not None:
-            attended = filled(attended, _ROWS)
+            attended = pad_to_multiple_of(attended, _ROWS)
         output: Tensor = self.output(attended)
         return output
 
@@ -235,7 +241,7 @@ class BertEncoder(Encoder):
         hidden = self._embed(batch)
         tokens = len(hidden)
         if hidden.device.type == "cpu":
-            hidden = filled(hidden)
+            hidden = pad_to_multiple_of(hidden)
         hidden = self.dropout(self.embedding_norm(hidden)).to(dtype_of_products(hidden))
         layers = [hidden[:tokens]]
         read = None if all_layers or self.bilstm_layers else self._rows_read(batch)

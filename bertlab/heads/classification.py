@@ -14,7 +14,7 @@ from torchmetrics import Metric
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.encoder import Encoder
-from bertlab.api.examples import Labels, Row
+from bertlab.api.examples import Example, Labels
 from bertlab.api.head import Head
 from bertlab.api.task import TaskContext, TaskLoss
 from bertlab.encoders.layers import Dropout, initialize
@@ -118,13 +118,13 @@ class SequenceClassifier(ClassifierHead):
         if regression:
             self.monitor = ("pearson", "max")  # type: ignore[misc]  # depends on the argument
 
-    def labels_of(self, row: Row) -> Iterable[str]:
-        """Return the row's class name; nothing in regression.
+    def labels_of(self, example: Example) -> Iterable[str]:
+        """Return the example's class name; nothing in regression.
 
         Raises:
             DataError: if the label is empty.
         """
-        return () if self.regression else (_class_name(row),)
+        return () if self.regression else (_class_name(example),)
 
     def add_layers(self, context: TaskContext) -> None:
         """Create the classifier, H to K labels, or to 1 in regression.
@@ -141,17 +141,17 @@ class SequenceClassifier(ClassifierHead):
         self.register_buffer("label_weights", weights, persistent=False)
         self.add_classifier(context.encoder, 1 if self.regression else len(self._classes))
 
-    def truth_of(self, row: Row) -> dict[str, float | int]:
-        """Return the field ``label`` of a labelled row: a class id or a score; else nothing.
+    def truth_of(self, example: Example) -> dict[str, float | int]:
+        """Return the field ``label`` of a labelled example: a class id or a score; else nothing.
 
         Raises:
             DataError: if training has no such label, or the score is not a finite number.
         """
-        if "label" not in row.values:
+        if "label" not in example.values:
             return {}
         if self.regression:
-            return {"label": _score(row)}
-        return {"label": self._classes.id_of(_class_name(row), row.where)}
+            return {"label": _score(example)}
+        return {"label": self._classes.id_of(_class_name(example), example.where)}
 
     def tokens_read(self, batch: PackedBatch) -> Tensor:
         """Return none: the pooled output is read."""
@@ -199,7 +199,7 @@ class SequenceClassifier(ClassifierHead):
             )
         ]
 
-    def complaint(self, values: dict[str, float]) -> str | None:
+    def warning(self, values: dict[str, float]) -> str | None:
         """Return a warning if one answer is given to everything (paper sec. 4.1: small data)."""
         advice = (
             "if it stays so, the run is degenerate, as happens on small data sets (paper sec. "
@@ -220,39 +220,41 @@ class SequenceClassifier(ClassifierHead):
         return self.labels or Labels((), ())
 
 
-def text_ids(text: object, row: Row, column: str, tokenizer: WordPieceTokenizer) -> list[int]:
-    """Return the ids of a text of a row, without ``[CLS]`` and ``[SEP]``.
+def text_ids(
+    text: object, example: Example, column: str, tokenizer: WordPieceTokenizer
+) -> list[int]:
+    """Return the ids of a text of an example, without ``[CLS]`` and ``[SEP]``.
 
     Raises:
-        DataError: if it is not a text, or has no token; names ``row.where`` and the column.
+        DataError: if it is not a text, or has no token; names ``example.where`` and the column.
     """
     if not isinstance(text, str):
-        raise DataError(f"{row.where}: {column}: found {text!r}, expected a text")
+        raise DataError(f"{example.where}: {column}: found {text!r}, expected a text")
     ids = tokenizer.encode(text)
     if not ids:
         raise DataError(
-            f"{row.where}: {column}: found {text!r}, expected a text with at least one word; "
+            f"{example.where}: {column}: found {text!r}, expected a text with at least one word; "
             "correct the row or remove it"
         )
     return ids
 
 
-def _class_name(row: Row) -> str:
-    label = row.values["label"]
+def _class_name(example: Example) -> str:
+    label = example.values["label"]
     if label is None or label == "" or label != label:  # noqa: PLR0124  NaN of an empty CSV cell
-        raise DataError(f"{row.where}: label: found {label!r}, expected the name of a class")
+        raise DataError(f"{example.where}: label: found {label!r}, expected the name of a class")
     return str(label)
 
 
-def _score(row: Row) -> float:
-    found = row.values["label"]
+def _score(example: Example) -> float:
+    found = example.values["label"]
     try:
         score = math.nan if isinstance(found, bool) else float(found)
     except (TypeError, ValueError):
         score = math.nan
     if not abs(score) <= _LARGEST_SCORE:
         raise DataError(
-            f"{row.where}: label: found {found!r}, expected a finite number "
+            f"{example.where}: label: found {found!r}, expected a finite number "
             "(model.head.regression is true)"
         )
     return score

@@ -8,7 +8,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
-from bertlab.api.examples import Column, Features, Row
+from bertlab.api.examples import Column, Example, Features
 from bertlab.api.task import TaskContext, TaskLoss
 from bertlab.errors import DataError
 from bertlab.heads.classification import ClassifierHead, text_ids
@@ -38,7 +38,7 @@ class MultipleChoice(ClassifierHead):
         Column("stem", required=False),
     )
     monitor = ("accuracy", "max")
-    keeps_rows_together = True
+    keeps_examples_together = True
     splits_by = "context"
     huggingface = "BertForMultipleChoice"
 
@@ -47,11 +47,11 @@ class MultipleChoice(ClassifierHead):
         self.add_classifier(context.encoder, 1)
 
     def encode(
-        self, row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int
+        self, example: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> list[Features]:
         """Return ``[CLS] context [SEP] choice [SEP]`` of each choice, cut longest first.
 
-        The first counts 1 prediction, the others 0. Fields: ``choice``, its number in the row,
+        The first counts 1 prediction, the others 0. Fields: ``choice``, its number in the example,
         and ``choice_label``, the number of the right one.
 
         Raises:
@@ -59,13 +59,13 @@ class MultipleChoice(ClassifierHead):
                 the number of a choice, from 0.
             ConfigError: if not even one token of each text fits.
         """
-        choices = _choices(row)
-        truth = {"choice_label": _label(row, len(choices))} if "label" in row.values else {}
-        context = text_ids(row.values.get("context"), row, "context", tokenizer)
-        stem = _stem_ids(row, tokenizer)
+        choices = _choices(example)
+        truth = {"choice_label": _label(example, len(choices))} if "label" in example.values else {}
+        context = text_ids(example.values.get("context"), example, "context", tokenizer)
+        stem = _stem_ids(example, tokenizer)
         sequences = []
         for number, choice in enumerate(choices):
-            ids = stem + text_ids(choice, row, f"choices[{number}]", tokenizer)
+            ids = stem + text_ids(choice, example, f"choices[{number}]", tokenizer)
             features = pair_features(context, ids, tokenizer, max_seq_length)
             features.fields |= {"choice": number, **truth}
             features.count = int(number == 0)
@@ -96,38 +96,38 @@ class MultipleChoice(ClassifierHead):
         del batch
         return [{"score": score} for score in self._scores(output).tolist()]
 
-    def merge(self, row: Row, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def merge(self, example: Example, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Return ``{"label": number, "choice": text, "scores": [probability, …]}``."""
         scores = torch.tensor([part["score"] for part in parts], dtype=torch.float64).softmax(0)
         best = int(scores.argmax())
-        return {"label": best, "choice": row.values["choices"][best], "scores": scores.tolist()}
+        return {"label": best, "choice": example.values["choices"][best], "scores": scores.tolist()}
 
     def _scores(self, output: EncoderOutput) -> Tensor:
         """``(B,)`` float32 scores of the choices."""
         return self.classify(output.pooled).squeeze(-1)
 
 
-def _choices(row: Row) -> Sequence[object]:
-    choices = row.values.get("choices")
+def _choices(example: Example) -> Sequence[object]:
+    choices = example.values.get("choices")
     if isinstance(choices, str) or not isinstance(choices, Sequence) or len(choices) < 2:
         raise DataError(
-            f"{row.where}: choices: found {choices!r}, expected a list of two texts or more"
+            f"{example.where}: choices: found {choices!r}, expected a list of two texts or more"
         )
     return choices
 
 
-def _label(row: Row, choices: int) -> int:
-    found = row.values["label"]
+def _label(example: Example, choices: int) -> int:
+    found = example.values["label"]
     for number in range(choices):
         if not isinstance(found, bool) and str(found).strip() == str(number):
             return number
     raise DataError(
-        f"{row.where}: label: found {found!r}, expected the number of the right one of "
+        f"{example.where}: label: found {found!r}, expected the number of the right one of "
         f"{choices} choices, 0 to {choices - 1}"
     )
 
 
-def _stem_ids(row: Row, tokenizer: WordPieceTokenizer) -> list[int]:
-    stem = row.values.get("stem")
-    # some of SWAG's and HellaSwag's rows have no stem
-    return text_ids(stem, row, "stem", tokenizer) if stem not in (None, "") else []
+def _stem_ids(example: Example, tokenizer: WordPieceTokenizer) -> list[int]:
+    stem = example.values.get("stem")
+    # some of SWAG's and HellaSwag's examples have no stem
+    return text_ids(stem, example, "stem", tokenizer) if stem not in (None, "") else []

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bertlab.api.examples import Column, Features, Row
+from bertlab.api.examples import Column, Example, Features
 from bertlab.errors import ConfigError
 from bertlab.heads.classification import SequenceClassifier, text_ids
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
@@ -15,7 +15,7 @@ class SentencePair(SequenceClassifier):
     splits_by = "text_a"
 
     def encode(
-        self, row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int
+        self, example: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> list[Features]:
         """Return ``[CLS] A [SEP] B [SEP]``, cut as :func:`pair_features` says.
 
@@ -23,10 +23,10 @@ class SentencePair(SequenceClassifier):
             DataError: if a text is empty or the label unknown.
             ConfigError: if not even one token of each fits.
         """
-        a = text_ids(row.values.get("text_a"), row, "text_a", tokenizer)
-        b = text_ids(row.values.get("text_b"), row, "text_b", tokenizer)
+        a = text_ids(example.values.get("text_a"), example, "text_a", tokenizer)
+        b = text_ids(example.values.get("text_b"), example, "text_b", tokenizer)
         features = pair_features(a, b, tokenizer, max_seq_length)
-        features.fields |= self.truth_of(row)
+        features.fields |= self.truth_of(example)
         return [features]
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
-from bertlab.api.examples import Column, Features, Row
+from bertlab.api.examples import Column, Example, Features
 from bertlab.api.head import Head
 from bertlab.api.task import TaskContext, TaskLoss
 from bertlab.encoders.layers import Dropout, initialize
@@ -124,38 +124,40 @@ class Span(Head):
         initialize(self, context.encoder.initializer_range)
 
     def encode(
-        self, row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int
+        self, example: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> list[Features]:
-        """Return the windows of a row.
+        """Return the windows of an example.
 
         Raises:
             DataError: question or context is empty, a question fills a window, answers are
                 malformed, missing though ``unanswerable`` is false, or (``strict``) not at their
                 place.
         """
-        question = tokenizer.encode(_text(row, "question"))
-        context = _text(row, "context")
+        question = tokenizer.encode(_text(example, "question"))
+        context = _text(example, "context")
         tokens = context_tokens(tokenizer, context)
         for name, ids in (("question", question), ("context", tokens.ids)):
             if not ids:
-                raise DataError(f"{row.where}: {name}: found {row.values[name]!r}, expected a text")
+                raise DataError(
+                    f"{example.where}: {name}: found {example.values[name]!r}, expected a text"
+                )
         cut = max(0, len(question) - self.max_query_length)
         question = question[: self.max_query_length]
         room = max_seq_length - len(question) - 3
         if room < 1:
             raise DataError(
-                f"{row.where}: question: its {len(question)} tokens, [CLS] and two [SEP] leave no "
-                f"room for the context in max_seq_length {max_seq_length}; raise max_seq_length or "
-                f"lower model.head.max_query_length ({self.max_query_length})"
+                f"{example.where}: question: its {len(question)} tokens, [CLS] and two [SEP] leave "
+                f"no room for the context in max_seq_length {max_seq_length}; raise "
+                f"max_seq_length or lower model.head.max_query_length ({self.max_query_length})"
             )
         answer = None
-        if row.values.get("answers") is not None:
-            if not (self.unanswerable or gold_answers(row)[0]):
+        if example.values.get("answers") is not None:
+            if not (self.unanswerable or gold_answers(example)[0]):
                 raise DataError(
-                    f"{row.where}: answers: found none, expected at least one; for questions "
+                    f"{example.where}: answers: found none, expected at least one; for questions "
                     "without an answer (SQuAD 2.0) set model.head.unanswerable: true"
                 )
-            answer = find_answer(row, tokens, self.answer_start, self.notes)
+            answer = find_answer(example, tokens, self.answer_start, self.notes)
         windows = context_windows(len(tokens.ids), room, self.doc_stride)
         features = window_features(question, tokens, windows, answer, tokenizer)
         features[0].truncated = cut
@@ -225,10 +227,10 @@ class Span(Head):
             for *spans, null_score in windows
         ]
 
-    def merge(self, row: Row, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return the prediction of a row from those of its windows, as the class says."""
+    def merge(self, example: Example, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return the prediction of an example from those of its windows, as the class says."""
         ranked = answer_of_windows(
-            row.values["context"],
+            example.values["context"],
             [span for part in parts for span in part["spans"]],
             min(part["null_score"] for part in parts) if self.unanswerable else None,
             self.n_best_size,
@@ -243,13 +245,15 @@ class Span(Head):
             names += ["best_exact_match", "best_f1", "best_f1_threshold"]
         return names
 
-    def score(self, rows: Sequence[Row], predictions: Sequence[dict[str, Any]]) -> dict[str, float]:
+    def score(
+        self, examples: Sequence[Example], predictions: Sequence[dict[str, Any]]
+    ) -> dict[str, float]:
         """Return the metrics of the predicted answers; ``best_…`` are over all thresholds."""
-        golds = [gold_answers(row)[0] for row in rows]
+        golds = [gold_answers(example)[0] for example in examples]
         answers = [prediction["answer"] for prediction in predictions]
         if not self.unanswerable:
             return squad1_metrics(answers, golds)
-        exact, overlap, odds, has_answer = _without_threshold(rows, predictions)
+        exact, overlap, odds, has_answer = _without_threshold(examples, predictions)
         best_exact_match, _ = best_null_threshold(exact, odds, has_answer)
         best_f1, threshold = best_null_threshold(overlap, odds, has_answer)
         return squad2_metrics(answers, golds) | {
@@ -258,20 +262,20 @@ class Span(Head):
             "best_f1_threshold": threshold,
         }
 
-    def tune(self, rows: Sequence[Row], predictions: Sequence[dict[str, Any]]) -> None:
+    def tune(self, examples: Sequence[Example], predictions: Sequence[dict[str, Any]]) -> None:
         """Set the null threshold to the best one for F1 (paper sec. 4.3).
 
         The answers in ``predictions`` are chosen anew with it.
         """
         if not self.unanswerable:
             return
-        _, overlap, odds, has_answer = _without_threshold(rows, predictions)
+        _, overlap, odds, has_answer = _without_threshold(examples, predictions)
         _, threshold = best_null_threshold(overlap, odds, has_answer)
         self.null_threshold.fill_(threshold)
         for prediction in predictions:
             prediction.update(choose_answer(prediction, float(self.null_threshold)))
 
-    def complaint(self, values: dict[str, float]) -> str | None:
+    def warning(self, values: dict[str, float]) -> str | None:
         """Return a warning if no question was answered, or none with a right word."""
         if values.get("no_answer_accuracy") == 1 and values.get("has_answer_f1") == 0:
             return "no question was answered: the model predicts 'no answer' for all of them"
@@ -280,18 +284,18 @@ class Span(Head):
         return None
 
 
-def _text(row: Row, column: str) -> str:
-    text = row.values[column]
+def _text(example: Example, column: str) -> str:
+    text = example.values[column]
     if not isinstance(text, str) or not text.strip():
-        raise DataError(f"{row.where}: {column}: found {text!r}, expected a text")
+        raise DataError(f"{example.where}: {column}: found {text!r}, expected a text")
     return text
 
 
 def _without_threshold(
-    rows: Sequence[Row], predictions: Sequence[dict[str, Any]]
+    examples: Sequence[Example], predictions: Sequence[dict[str, Any]]
 ) -> tuple[list[float], list[float], list[float], list[bool]]:
     """Exact match and F1 of each question's best text, its null odds, whether it has an answer."""
-    golds = [gold_answers(row)[0] for row in rows]
+    golds = [gold_answers(example)[0] for example in examples]
     texts = [best_text(prediction)["answer"] for prediction in predictions]
     exact, overlap = answer_scores(texts, golds, unanswerable=True)
     odds = [prediction["null_odds"] for prediction in predictions]

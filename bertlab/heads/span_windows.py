@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from bertlab.api.examples import Features, Row
+from bertlab.api.examples import Example, Features
 from bertlab.errors import DataError
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
@@ -100,13 +100,13 @@ def answer_tokens(tokens: ContextTokens, start: int, end: int) -> TokenSpan | No
     return (first, last) if first <= last else None
 
 
-def gold_answers(row: Row) -> tuple[list[str], list[int]]:
-    """Return texts and starts, in characters, of a row's gold answers; none for no answer.
+def gold_answers(example: Example) -> tuple[list[str], list[int]]:
+    """Return texts and starts, in characters, of an example's gold answers; none for no answer.
 
     Raises:
         DataError: ``answers`` is not of SQuAD's form.
     """
-    answers = row.values["answers"]
+    answers = example.values["answers"]
     if isinstance(answers, Mapping):
         texts, starts = (answers.get(key) for key in ("text", "answer_start"))
         if (
@@ -118,33 +118,33 @@ def gold_answers(row: Row) -> tuple[list[str], list[int]]:
         ):
             return texts, starts
     raise DataError(
-        f"{row.where}: answers: found {answers!r}, expected "
+        f"{example.where}: answers: found {answers!r}, expected "
         '{"text": [texts], "answer_start": [characters]}, both of the same length'
     )
 
 
 def find_answer(
-    row: Row, tokens: ContextTokens, answer_start: AnswerStart, notes: Counter[str]
+    example: Example, tokens: ContextTokens, answer_start: AnswerStart, notes: Counter[str]
 ) -> TokenSpan:
-    """Return the tokens of the first gold answer of a row that is found in its context.
+    """Return the tokens of the first gold answer of an example that is found in its context.
 
     Args:
-        row: with ``context`` and ``answers``.
+        example: with ``context`` and ``answers``.
         tokens: of its context.
         answer_start: what to do with an answer that is not at its start.
-        notes: counts those answers, and rows without any answer that is found.
+        notes: counts those answers, and examples without any answer that is found.
 
     Returns:
-        The tokens; :data:`NO_ANSWER` if the row has no answer; :data:`IGNORED` if none is found.
+        The tokens; :data:`NO_ANSWER` if there is no answer; :data:`IGNORED` if none is found.
 
     Raises:
         DataError: an answer is not at its start, and ``answer_start`` is ``strict``.
     """
-    texts, starts = gold_answers(row)
+    texts, starts = gold_answers(example)
     if not texts:
         return NO_ANSWER
     places = [
-        _place(row, text, start, answer_start, notes)
+        _place(example, text, start, answer_start, notes)
         for text, start in zip(texts, starts, strict=True)
     ]
     for text, place in zip(texts, places, strict=True):
@@ -211,10 +211,10 @@ def _positions(answer: TokenSpan, start: int, end: int, offset: int) -> TokenSpa
 
 
 def _place(
-    row: Row, answer: str, start: int, answer_start: AnswerStart, notes: Counter[str]
+    example: Example, answer: str, start: int, answer_start: AnswerStart, notes: Counter[str]
 ) -> int | None:
     """Return the first character of a gold answer, less the spaces around it."""
-    context: str = row.values["context"]
+    context: str = example.values["context"]
     text = answer.strip()
     start += len(answer) - len(answer.lstrip())
     if text and start >= 0 and context.startswith(text, start):
@@ -222,9 +222,9 @@ def _place(
     if answer_start == "strict":
         found = context[max(0, start) : max(0, start) + len(text)]
         raise DataError(
-            f"{row.where}: answers: found {found!r} in the context at character {start}, expected "
-            f"{text!r}; model.head.answer_start: locate takes the nearest occurrence, skip leaves "
-            "the row out of the loss"
+            f"{example.where}: answers: found {found!r} in the context at character {start}, "
+            f"expected {text!r}; model.head.answer_start: locate takes the nearest occurrence, "
+            "skip leaves the row out of the loss"
         )
     notes["gold answers that are not at their answer_start"] += 1
     if answer_start == "skip" or not text:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
-from bertlab.api.examples import Column, Features, Labels, Row
+from bertlab.api.examples import Column, Example, Features, Labels
 from bertlab.api.task import TaskContext, TaskLoss
 from bertlab.errors import ConfigError, DataError
 from bertlab.heads.classification import ClassifierHead
@@ -89,23 +89,23 @@ class Tagging(ClassifierHead):
         """Create the classifier of hidden states."""
         self.add_classifier(context.encoder, len(self._classes))
 
-    def labels_of(self, row: Row) -> Iterable[str]:
-        """Return the tags of a row as they are trained."""
-        tags = [str(tag) for tag in row.values["tags"]]
+    def labels_of(self, example: Example) -> Iterable[str]:
+        """Return the tags of an example as they are trained."""
+        tags = [str(tag) for tag in example.values["tags"]]
         if self.scheme == "iob1" or (self.scheme == "auto" and all(map(is_entity_tag, tags))):
             return to_bio(tags)
         return tags
 
     def encode(
-        self, row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int
+        self, example: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> list[Features]:
-        """Return the windows of a sentence; none of a row without words, which is counted.
+        """Return the windows of a sentence; none of an example without words, which is counted.
 
         Raises:
             DataError: if there are not as many tags as words, or a tag is not known.
         """
-        words = row.values["words"]
-        tags = self._tag_ids(row)
+        words = example.values["words"]
+        tags = self._tag_ids(example)
         if not words:
             self.notes["rows without words left out"] += 1
             return []
@@ -148,7 +148,7 @@ class Tagging(ClassifierHead):
             for part in parts
         ]
 
-    def merge(self, row: Row, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def merge(self, example: Example, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Return tags, their probabilities, and the entities that they mark.
 
         Returns:
@@ -156,7 +156,7 @@ class Tagging(ClassifierHead):
             classifier chose them, so that an entity may begin with ``I-``. ``entities``, unless
             they mark none: ``{"type", "start_word", "end_word", "text"}``, the last word excluded.
         """
-        words = row.values["words"]
+        words = example.values["words"]
         tags, scores = [""] * len(words), [0.0] * len(words)
         for part in parts:
             for word, tag, score in zip(part["words"], part["tags"], part["scores"], strict=True):
@@ -174,9 +174,11 @@ class Tagging(ClassifierHead):
             ]
         return merged
 
-    def score(self, rows: Sequence[Row], predictions: Sequence[dict[str, Any]]) -> dict[str, float]:
-        """Return the scores of entities and words over all rows."""
-        gold = [self._tags(row) for row in rows]
+    def score(
+        self, examples: Sequence[Example], predictions: Sequence[dict[str, Any]]
+    ) -> dict[str, float]:
+        """Return the scores of entities and words over all examples."""
+        gold = [self._tags(example) for example in examples]
         predicted = [prediction["tags"] for prediction in predictions]
         truth = np.array([tag for tags in gold for tag in tags], np.str_)
         guess = np.array([tag for tags in predicted for tag in tags], np.str_)
@@ -194,7 +196,7 @@ class Tagging(ClassifierHead):
         entity = [] if self.entity_types is None else entity_score_names(self.entity_types)
         return [*entity, "accuracy", "majority_accuracy"]
 
-    def complaint(self, values: dict[str, float]) -> str | None:
+    def warning(self, values: dict[str, float]) -> str | None:
         """Return a warning if no entity was found, or words got nothing but the commonest tag."""
         if values.get("f1") == 0:
             return "no entity was found right (f1 0); train longer or with another learning rate"
@@ -207,27 +209,27 @@ class Tagging(ClassifierHead):
         assert self.labels is not None
         return self.labels
 
-    def _tags(self, row: Row) -> list[str]:
-        """Return a row's tags as they are trained."""
-        tags = [str(tag) for tag in row.values["tags"]]
+    def _tags(self, example: Example) -> list[str]:
+        """Return an example's tags as they are trained."""
+        tags = [str(tag) for tag in example.values["tags"]]
         if self.entity_types is None or self.scheme == "bio":
             return tags
         return to_bio(tags)
 
-    def _tag_ids(self, row: Row) -> list[int] | None:
-        if "tags" not in row.values:
+    def _tag_ids(self, example: Example) -> list[int] | None:
+        if "tags" not in example.values:
             return None
-        words, raw = row.values["words"], row.values["tags"]
+        words, raw = example.values["words"], example.values["tags"]
         if len(raw) != len(words):
             raise DataError(
-                f"{row.where}: tags: found {len(raw)} for {len(words)} words, expected a tag for "
-                "each word"
+                f"{example.where}: tags: found {len(raw)} for {len(words)} words, expected a tag "
+                "for each word"
             )
-        tags = self._tags(row)
+        tags = self._tags(example)
         changed = sum(str(old) != new for old, new in zip(raw, tags, strict=True))
         if changed:
             self.notes["tags I- that begin an entity (IOB1), read as B-"] += changed
-        return [self._classes.id_of(tag, row.where, "tags") for tag in tags]
+        return [self._classes.id_of(tag, example.where, "tags") for tag in tags]
 
 
 def _features(window: WordWindow, tags: Sequence[int] | None) -> Features:

@@ -9,7 +9,7 @@ from torch import nn
 from torchmetrics import MeanMetric, Metric, MetricCollection
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
-from bertlab.api.examples import Row
+from bertlab.api.examples import Example
 from bertlab.api.head import Head
 from bertlab.api.task import Task, TaskLoss
 from bertlab.errors import ConfigError, PluginError
@@ -36,12 +36,12 @@ class EvaluationSet(nn.Module):
         self,
         tasks: Mapping[str, Task],
         name: str,
-        rows: Sequence[Row],
+        examples: Sequence[Example],
         metrics: Mapping[str, Metric],
     ) -> None:
         super().__init__()
         self.name = name
-        self.rows = rows
+        self.examples = examples
         self.further = tuple(metrics)
         self.metrics = nn.ModuleDict(
             {task: _collection(task, tasks[task], metrics) for task in tasks}
@@ -83,7 +83,7 @@ class EvaluationSet(nn.Module):
         values |= task.derived_metrics(values)
         if isinstance(task, Head) and task.score_names():
             numbers, predictions = self._predictions(task)
-            rows = [self.rows[number] for number in numbers]
+            rows = [self.examples[number] for number in numbers]
             if tune:
                 task.tune(rows, predictions)
             values |= task.score(rows, predictions)
@@ -108,7 +108,7 @@ class EvaluationSet(nn.Module):
             by_row.setdefault(row, {})[sequence] = prediction
         numbers = sorted(by_row)
         return numbers, [
-            head.merge(self.rows[row], [by_row[row][key] for key in sorted(by_row[row])])
+            head.merge(self.examples[row], [by_row[row][key] for key in sorted(by_row[row])])
             for row in numbers
         ]
 

@@ -14,7 +14,7 @@ from torchmetrics import Metric
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.encoder import Encoder
-from bertlab.api.examples import Row
+from bertlab.api.examples import Example
 from bertlab.api.head import Head
 from bertlab.api.task import Objective, Task, TaskContext, check_tasks
 from bertlab.data.module import TaskData
@@ -52,7 +52,7 @@ class BertModule(LightningModule):
         tasks: Mapping[str, Task],
         context: TaskContext,
         optimizer: AdamWConfig,
-        evaluation_rows: Mapping[str, Sequence[Row]] | None = None,
+        evaluation_rows: Mapping[str, Sequence[Example]] | None = None,
         metrics: Mapping[str, Metric] | None = None,
     ) -> None:
         super().__init__()
@@ -274,7 +274,7 @@ class BertModule(LightningModule):
                     for key, value in values.items()
                 }
                 losses += [values["loss"]] if place == 0 else []
-                complaint = task.complaint(values) if isinstance(task, Head) else None
+                complaint = task.warning(values) if isinstance(task, Head) else None
                 self.complaints += [complaint] if complaint else []
         # a resumed run may score a step again whose evaluation it has logged
         logger = False if self.trainer.global_step in self.history else None

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from bertlab.api.examples import Row
+from bertlab.api.examples import Example
 from bertlab.api.head import Head
 from bertlab.data.inputs import InputRows, text_batches
 from bertlab.errors import DataError
@@ -73,14 +73,16 @@ def _of_objectives(
     ]
 
 
-def _example(given: Input, number: int, head: Head) -> Row:
+def _example(given: Input, number: int, head: Head) -> Example:
     """Return an input under the names of the head's columns."""
     where = f"input {number}"
     if isinstance(given, Mapping):
-        return Row(dict(given), where)
+        return Example(dict(given), where)
     columns = [column for column in head.columns if not column.is_truth and column.required]
     values = given if isinstance(given, tuple) else (given,)
     if len(values) != len(columns):
         names = ", ".join(column.name for column in columns)
         raise DataError(f"{where}: found {given!r}, expected values for {names}")
-    return Row({column.name: value for column, value in zip(columns, values, strict=True)}, where)
+    return Example(
+        {column.name: value for column, value in zip(columns, values, strict=True)}, where
+    )

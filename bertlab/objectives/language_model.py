@@ -8,7 +8,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from bertlab.api.batch import EncoderOutput, IntArray, PackedBatch, PackedSequences, filled
+from bertlab.api.batch import (
+    EncoderOutput,
+    IntArray,
+    PackedBatch,
+    PackedSequences,
+    pad_to_multiple_of,
+)
 from bertlab.api.task import Objective, TaskContext, TaskLoss
 from bertlab.encoders.layers import initialize
 from bertlab.objectives.classification import Accuracy
@@ -133,7 +139,7 @@ class TokenPrediction(Objective):
         written = batch.token_labels(self.name)
         positions, labels = written.positions, written.labels
         if positions.device.type == "cpu":
-            positions = filled(positions, ROWS)
+            positions = pad_to_multiple_of(positions, ROWS)
         transformed = self._transform(output.tokens.index_select(0, positions))
         if positions.device.type == "cpu" and torch.is_grad_enabled():
             total = linear_cross_entropy(transformed, self._tied[0].weight, self.bias, labels)

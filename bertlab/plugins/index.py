@@ -98,7 +98,7 @@ def forget_installed() -> None:
     contract_of.cache_clear()
 
 
-def hindrance(plugin: Plugin) -> str | None:
+def why_unusable(plugin: Plugin) -> str | None:
     """Return why a plugin cannot be used, as far as that is known without importing it."""
     others = [each for each in listed(plugin.kind) if each.name == plugin.name]
     if plugin.package != OWN_PACKAGE and others[0].package == OWN_PACKAGE:
@@ -152,7 +152,7 @@ def load_class(kind: Kind, name: str, base: type) -> type:
             f"(installed: {', '.join(plugins) or 'none'})"
         )
     plugin = plugins[name]
-    if (reason := hindrance(plugin)) is not None:
+    if (reason := why_unusable(plugin)) is not None:
         raise PluginError(f"{plugin} cannot be used: {reason}")
     loaded, printed = import_class(plugin, base)
     sys.stderr.write(printed)

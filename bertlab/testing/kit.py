@@ -11,7 +11,7 @@ import pytest
 
 from bertlab.api.batch import PackedBatch
 from bertlab.api.encoder import Encoder
-from bertlab.api.examples import Features, Row
+from bertlab.api.examples import Example, Features
 from bertlab.api.task import Task
 from bertlab.data.examples.encoded import collate
 from bertlab.errors import PluginError, nearest
@@ -157,7 +157,7 @@ def batch_of(features: Sequence[Features]) -> PackedBatch:
         features: what ``encode`` returns, of one row or of several.
     """
     number = np.arange(len(features))
-    rows = [Row({}, f"row {each}") for each in number]
+    rows = [Example({}, f"row {each}") for each in number]
     batch, _ = collate(features, rows, number, together=False).batch(number, "head")
     return batch
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bertlab.api.batch import IntArray, PackedSequences
-from bertlab.api.examples import Column, Row
+from bertlab.api.examples import Column, Example
 from bertlab.api.rng import CounterRNG
 from bertlab.data.sampling.formats import InputFormat, build_sampler
 from bertlab.data.sampling.sampler import SequenceSampler
@@ -171,7 +171,7 @@ def sample_rows(
     count: int,
     words: int | Mapping[str, int] = WORDS,
     classes: int = 3,
-) -> list[Row]:
+) -> list[Example]:
     """Return rows with all columns, the same every time.
 
     Labels are numbers from 0, which are names of classes, scores and places of choices alike.
@@ -187,18 +187,18 @@ def sample_rows(
     return [_row(declared, language, number, words, classes) for number in range(count)]
 
 
-def without_truth(columns: Iterable[Column], rows: Sequence[Row]) -> list[Row]:
+def without_truth(columns: Iterable[Column], rows: Sequence[Example]) -> list[Example]:
     """Return rows as new text has them."""
     truth = {column.name for column in columns if column.is_truth}
     return [
-        Row({key: value for key, value in row.values.items() if key not in truth}, row.where)
+        Example({key: value for key, value in row.values.items() if key not in truth}, row.where)
         for row in rows
     ]
 
 
-def changed(row: Row, column: Column, value: object) -> Row:
+def changed(row: Example, column: Column, value: object) -> Example:
     """Return a row with another value in one column."""
-    return Row({**row.values, column.name: value}, row.where)
+    return Example({**row.values, column.name: value}, row.where)
 
 
 def _row(
@@ -207,7 +207,7 @@ def _row(
     number: int,
     words: int | Mapping[str, int],
     classes: int,
-) -> Row:
+) -> Example:
     kinds = {column.kind for column in columns}
     values: dict[str, Any] = {}
     for place, column in enumerate(columns):
@@ -227,7 +227,7 @@ def _row(
             values[column.name] = _tags(_first(columns, values, "texts"), number, classes)
         if column.kind == "answers":
             values[column.name] = _answers(_context(columns, values), number)
-    return Row(values, f"sample rows:{number + 1}")
+    return Example(values, f"sample rows:{number + 1}")
 
 
 def _choices(text: str) -> list[str]:

@@ -10,10 +10,10 @@ import numpy as np
 
 from bertlab.api.batch import PackedBatch, PackedSequences, pack
 from bertlab.api.encoder import Encoder
-from bertlab.api.examples import Labels, Row
+from bertlab.api.examples import Example, Labels
 from bertlab.api.head import Head
 from bertlab.api.task import Objective, Task, TaskContext
-from bertlab.data.examples.encoded import EncodedRows, encode_rows
+from bertlab.data.examples.encoded import EncodedExamples, encode_examples
 from bertlab.data.loader import prepare_sequences
 from bertlab.data.sampling.formats import InputFormat
 from bertlab.errors import BertlabError
@@ -146,26 +146,26 @@ class HeadCase(TaskCase):
     plugin: type[Head]
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[Example]:
         """Labelled rows, new objects each time: a head may write into them."""
-        return [Row({**row.values, **_copied(row)}, row.where) for row in self._rows]
+        return [Example({**row.values, **_copied(row)}, row.where) for row in self._rows]
 
     @rows.setter
-    def rows(self, rows: list[Row]) -> None:
+    def rows(self, rows: list[Example]) -> None:
         self._rows = rows
 
     @cached_property
-    def _rows(self) -> list[Row]:
+    def _rows(self) -> list[Example]:
         if self.options.rows is None:
             return sample_rows(self.plugin.columns, self.language, 12)
-        return [Row(row, f"rows:{number}") for number, row in enumerate(self.options.rows, 1)]
+        return [Example(row, f"rows:{number}") for number, row in enumerate(self.options.rows, 1)]
 
     @cached_property
     def units(self) -> range:  # type: ignore[override]
         """Rows, or their sequences where the head does not keep them together."""
         return range(len(self.encoded(self.stack(), self.rows)))
 
-    def labels(self, rows: Sequence[Row]) -> Labels | None:
+    def labels(self, rows: Sequence[Example]) -> Labels | None:
         """Return the classes of rows, as a run finds them."""
         head: Head = self.new()
         found = [name for row in rows for name in head.labels_of(row)]
@@ -176,12 +176,12 @@ class HeadCase(TaskCase):
         return TaskContext(encoder, self.language.tokenizer, labels=self.labels(self._rows))
 
     def encoded(
-        self, stack: Stack, rows: Sequence[Row], max_seq_length: int = MAX_LENGTH
-    ) -> EncodedRows:
+        self, stack: Stack, rows: Sequence[Example], max_seq_length: int = MAX_LENGTH
+    ) -> EncodedExamples:
         """Encode rows that should be fine."""
         assert isinstance(stack.task, Head)
         try:
-            return encode_rows(stack.task, rows, self.language.tokenizer, max_seq_length)
+            return encode_examples(stack.task, rows, self.language.tokenizer, max_seq_length)
         except BertlabError as error:
             given = "the given rows" if self.options.rows else "rows made for the declared columns"
             raise ConformanceFailure(
@@ -199,7 +199,7 @@ class HeadCase(TaskCase):
         encoded = self.encoded(stack, self.rows)
         return [encoded.batch(np.array([unit]), TASK)[0] for unit in self.units]
 
-    def batch_of(self, stack: Stack, rows: Sequence[Row]) -> PackedBatch:
+    def batch_of(self, stack: Stack, rows: Sequence[Example]) -> PackedBatch:
         """Return all sequences of rows."""
         encoded = self.encoded(stack, rows)
         return encoded.batch(np.arange(len(encoded)), TASK)[0]
@@ -213,7 +213,7 @@ class HeadCase(TaskCase):
         return self.batch_of(stack, [*self.rows, *self.rows])
 
 
-def _copied(row: Row) -> dict[str, Any]:
+def _copied(row: Example) -> dict[str, Any]:
     """Return copies of the lists and dicts in a row."""
     return {
         name: copy.deepcopy(value)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from bertlab.api.batch import PackedBatch
-from bertlab.api.examples import Row
+from bertlab.api.examples import Example
 from bertlab.api.head import Head
 from bertlab.data.examples.submissions import open_submission
 from bertlab.data.module import TaskData
@@ -22,7 +22,7 @@ from bertlab.files import WholeFile
 class PredictionSink(Protocol):
     """Takes the predictions of rows, in order."""
 
-    def write(self, row: Row, prediction: Mapping[str, Any]) -> None:
+    def write(self, row: Example, prediction: Mapping[str, Any]) -> None:
         """Take one row's."""
 
     def close(self) -> None:
@@ -50,7 +50,7 @@ class JsonLines:
         except OutputError as error:
             raise OutputError(f"--output: {error}") from None
 
-    def write(self, row: Row, prediction: Mapping[str, Any]) -> None:
+    def write(self, row: Example, prediction: Mapping[str, Any]) -> None:
         """Write a line."""
         given = {name: value for name, value in row.values.items() if name not in self.truth}
         gold = {name: value for name, value in row.values.items() if name in self.truth}

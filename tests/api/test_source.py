@@ -27,7 +27,7 @@ class Counting(DataSource):
             yield RawDocument(text, False, f"count {number}")
 
 class Rows(DataSource):
-    def rows(self, split):
+    def examples(self, split):
         for number in range(3 if split == "train" else 0):
             yield {"question": f"text {number}", "label": "ab"[number % 2]}
 """

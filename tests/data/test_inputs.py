@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertlab.api.examples import Features, Row
+from bertlab.api.examples import Example, Features
 from bertlab.api.head import Head
 from bertlab.data.inputs import PREDICT_ROWS, InputRows
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 
-def encode(row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int) -> list[Features]:
+def encode(row: Example, tokenizer: WordPieceTokenizer, max_seq_length: int) -> list[Features]:
     """Make sequences of the lengths that a row names."""
     del tokenizer, max_seq_length
     return [
@@ -23,8 +23,8 @@ def encode(row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int) -> list
 
 
 def input_rows(lengths: list[list[int]], together: bool, read_ahead: int) -> InputRows:
-    head: Any = SimpleNamespace(encode=encode, notes=Counter(), keeps_rows_together=together)
-    rows = iter([Row({"lengths": each}, f"line {n}") for n, each in enumerate(lengths)])
+    head: Any = SimpleNamespace(encode=encode, notes=Counter(), keeps_examples_together=together)
+    rows = iter([Example({"lengths": each}, f"line {n}") for n, each in enumerate(lengths)])
     return InputRows(rows, cast("Head", head), "head", cast("Any", None), 99, read_ahead)
 
 

@@ -83,7 +83,7 @@ def test_the_example_source_gives_documents_and_rows(
     (examples / "text.train").write_text("a\tOne.\n")
     source = Lines(f"lines:{examples}/text", f"{examples}/text")
     assert [each.text for each in source.documents()] == ["One.", "Two."]
-    assert list(source.raw_rows("train").rows) == [
+    assert list(source.raw_examples("train").rows) == [
         (f"lines:{examples}/text train: row 1", {"label": "a", "text": "One."})
     ]
     assert len(source.fingerprint()) == 64

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from transformers import BertPreTrainedModel
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
-from bertlab.api.examples import Labels, Row
+from bertlab.api.examples import Example, Labels
 from bertlab.api.head import Head
 from bertlab.api.task import TaskContext
 from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.loading import load_matching
-from bertlab.data.examples.encoded import encode_rows
+from bertlab.data.examples.encoded import encode_examples
 from bertlab.encoders.bert import BertEncoder
 from bertlab.model.build import build_encoder
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
@@ -28,21 +28,21 @@ def words(count: int, seed: int = 0) -> str:
     return " ".join(f"w{n}" for n in np.random.default_rng(seed).integers(0, 92, count))
 
 
-def rows_of(*values: dict[str, object]) -> list[Row]:
-    return [Row(row, f"train.tsv:{line}") for line, row in enumerate(values, 2)]
+def rows_of(*values: dict[str, object]) -> list[Example]:
+    return [Example(row, f"train.tsv:{line}") for line, row in enumerate(values, 2)]
 
 
-def labels_of(head: Head, rows: Sequence[Row]) -> Labels:
+def labels_of(head: Head, rows: Sequence[Example]) -> Labels:
     return Labels.of([name for row in rows for name in head.labels_of(row)])
 
 
-def built(head: Head, rows: Sequence[Row] = (), labels: Labels | None = None) -> Head:
+def built(head: Head, rows: Sequence[Example] = (), labels: Labels | None = None) -> Head:
     """The head for a tiny encoder, with the labels of the rows."""
     return built_on_encoder(head, rows, labels)[0]
 
 
 def built_on_encoder(
-    head: Head, rows: Sequence[Row] = (), labels: Labels | None = None
+    head: Head, rows: Sequence[Example] = (), labels: Labels | None = None
 ) -> tuple[Head, BertEncoder]:
     """The head and its tiny encoder."""
     torch.manual_seed(0)
@@ -54,17 +54,17 @@ def built_on_encoder(
 
 def batch_of(
     head: Head,
-    rows: Sequence[Row],
+    rows: Sequence[Example],
     max_seq_length: int = 48,
     tokenizer: WordPieceTokenizer = TOKENIZER,
 ) -> PackedBatch:
-    encoded = encode_rows(head, rows, tokenizer, max_seq_length)
+    encoded = encode_examples(head, rows, tokenizer, max_seq_length)
     return encoded.batch(np.arange(len(encoded)), "head")[0]
 
 
 def beside_hugging_face(
     head: Head,
-    rows: Sequence[Row],
+    rows: Sequence[Example],
     model: type[BertPreTrainedModel],
     folder: Path,
     **config: object,

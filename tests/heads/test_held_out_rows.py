@@ -2,7 +2,7 @@
 
 import pytest
 
-from bertlab.api.examples import LabelledRows
+from bertlab.api.examples import LabelledExamples
 from bertlab.api.head import Head
 from bertlab.data.examples.splits import hold_out
 from bertlab.heads.multiple_choice import MultipleChoice
@@ -18,7 +18,7 @@ def test_rows_that_share_a_text_stay_on_one_side(head: type[Head], column: str) 
     assert head.splits_by == column
     values = [{each.name: f"{each.name} {n}" for each in head.columns} for n in range(60)]
     shared = [row | {column: f"text {n // 3}"} for n, row in enumerate(values)]
-    train = LabelledRows(rows_of(*shared))
+    train = LabelledExamples(rows_of(*shared))
     sides = hold_out(train, 0.2, head.columns, head.splits_by)
     assert [len(side.rows) for side in sides] == [48, 12]
     kept, held = ({row.values[column] for row in side.rows} for side in sides)

@@ -150,4 +150,4 @@ def test_metrics():
     head = MultipleChoice()
     assert set(head.metrics()) == {"accuracy", "majority_accuracy"}
     assert head.monitor == ("accuracy", "max")
-    assert head.keeps_rows_together
+    assert head.keeps_examples_together

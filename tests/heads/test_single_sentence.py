@@ -236,12 +236,12 @@ def test_too_short_a_limit_is_refused():
 def test_degenerate_runs_are_complained_about():
     head = built(SingleSentence(), ROWS)
     one_class = {"predicted_classes": 1.0, "majority_accuracy": 0.6}
-    assert "model.optimizer.learning_rate" in (head.complaint(one_class) or "")
-    assert head.complaint({"predicted_classes": 2.0, "majority_accuracy": 0.6}) is None
-    assert head.complaint({"predicted_classes": 1.0, "majority_accuracy": 1.0}) is None
+    assert "model.optimizer.learning_rate" in (head.warning(one_class) or "")
+    assert head.warning({"predicted_classes": 2.0, "majority_accuracy": 0.6}) is None
+    assert head.warning({"predicted_classes": 1.0, "majority_accuracy": 1.0}) is None
     scores = built(SingleSentence(regression=True), SCORES)
-    assert "seed_everything" in (scores.complaint({"pearson": math.nan}) or "")
-    assert scores.complaint({"pearson": 0.1}) is None
+    assert "seed_everything" in (scores.warning({"pearson": math.nan}) or "")
+    assert scores.warning({"pearson": 0.1}) is None
 
 
 def test_arguments_are_documented_config_keys():

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import BertForQuestionAnswering
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
-from bertlab.api.examples import Row
+from bertlab.api.examples import Example
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import BertlabError, ConfigError, DataError
 from bertlab.heads.span import Span
@@ -25,16 +25,16 @@ LETTER_TOKENIZER = WordPieceTokenizer.from_vocabulary(
 )
 
 
-def row(question: str, context: str, *answers: str) -> Row:
+def row(question: str, context: str, *answers: str) -> Example:
     """A labelled row whose answers are at their first occurrence."""
     starts = [context.index(answer) for answer in answers]
     truth = {"text": list(answers), "answer_start": starts}
-    return Row({"question": question, "context": context, "answers": truth}, "dev.json:3")
+    return Example({"question": question, "context": context, "answers": truth}, "dev.json:3")
 
 
-def changed(labelled: Row, **changes: Any) -> Row:
+def changed(labelled: Example, **changes: Any) -> Example:
     """The row with other columns."""
-    return Row({**labelled.values, **changes}, labelled.where)
+    return Example({**labelled.values, **changes}, labelled.where)
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ class Forced(Span):
         return logits
 
 
-def forced_predictions(head: Span, rows: list[Row], length: int) -> list[dict[str, Any]]:
+def forced_predictions(head: Span, rows: list[Example], length: int) -> list[dict[str, Any]]:
     batch = batch_of(head, rows, length, LETTER_TOKENIZER)
     parts = head.decode(None, batch)  # type: ignore[arg-type]
     numbers = batch.fields["row"].tolist()
@@ -227,7 +227,7 @@ def test_new_text_is_answered_without_truth(
     pair: tuple[BertForQuestionAnswering, BertEncoder, Span],
 ) -> None:
     _, encoder, head = pair
-    new = Row({"question": "w1 w2", "context": words(40, 1)}, "stdin:1")
+    new = Example({"question": "w1 w2", "context": words(40, 1)}, "stdin:1")
     batch = batch_of(head, [new], 24)
     assert set(batch.fields) == {"row", "sequence", "char_start", "char_end", "max_context"}
     with torch.no_grad():
@@ -261,7 +261,7 @@ def test_the_null_threshold_is_tuned_and_used() -> None:
     assert [each["answer"] for each in predictions] == [""] * 4  # all odds are above 0
     before = head.score(rows, predictions)
     assert (before["f1"], before["best_f1"], before["best_f1_threshold"]) == (0.5, 0.75, 0.5)
-    assert head.complaint(before) is not None
+    assert head.warning(before) is not None
     head.tune(rows, predictions)
     assert float(head.null_threshold) == 0.5
     assert "null_threshold" in head.state_dict()
@@ -275,14 +275,14 @@ def test_the_null_threshold_is_tuned_and_used() -> None:
         "has_answer_exact_match": 0.5,
         "has_answer_f1": 0.5,
     }
-    assert head.complaint(after) is None
+    assert head.warning(after) is None
 
 
 def test_degenerate_answers_are_complained_about() -> None:
     head = Span()
     assert head.score_names() == ["exact_match", "f1"]
-    assert "shares a word" in (head.complaint({"exact_match": 0.0, "f1": 0.0}) or "")
-    assert head.complaint({"exact_match": 0.0, "f1": 0.1}) is None
+    assert "shares a word" in (head.warning({"exact_match": 0.0, "f1": 0.0}) or "")
+    assert head.warning({"exact_match": 0.0, "f1": 0.1}) is None
 
 
 def test_what_is_cut_or_lost_is_counted() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertlab.api.examples import Row
+from bertlab.api.examples import Example
 from bertlab.errors import DataError
 from bertlab.heads.span_windows import (
     IGNORED,
@@ -156,7 +156,7 @@ def find(
     text: list[str], answer_start: list[int], how: AnswerStart, context: str = "cat dog cat cow"
 ) -> tuple[tuple[int, int], Counter[str]]:
     answers = {"text": text, "answer_start": answer_start}
-    row = Row({"context": context, "answers": answers}, "dev.json:7")
+    row = Example({"context": context, "answers": answers}, "dev.json:7")
     notes: Counter[str] = Counter()
     return find_answer(row, context_tokens(TOKENIZER, context), how, notes), notes
 
@@ -191,6 +191,6 @@ def test_an_answer_elsewhere_is_located_skipped_or_refused() -> None:
      {"text": [None], "answer_start": [1]}, {"text": ["a"], "answer_start": ["1"]}],
 )  # fmt: skip
 def test_malformed_answers_are_named(answers: object) -> None:
-    row = Row({"context": "cat", "answers": answers}, "dev.json:7")
+    row = Example({"context": "cat", "answers": answers}, "dev.json:7")
     with pytest.raises(DataError, match=r"dev.json:7: answers: found .*expected .*answer_start"):
         find_answer(row, context_tokens(TOKENIZER, "cat"), "locate", Counter())

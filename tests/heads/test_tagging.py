@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import BertForTokenClassification
 
-from bertlab.api.examples import Labels, Row
-from bertlab.data.examples.encoded import encode_rows
+from bertlab.api.examples import Example, Labels
+from bertlab.data.examples.encoded import encode_examples
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError, DataError
 from bertlab.heads.tag_windows import word_windows
@@ -156,8 +156,8 @@ def test_arguments_out_of_range_are_refused(arguments, message):
 def test_odd_words_are_kept_and_counted():
     head, encoder = built()
     words = ["\x01", "[MASK]", "w1 " * 50, ""]
-    row = Row({"words": words, "tags": ["O", "B-PER", "O", "O"]}, "x:1")
-    encoded = encode_rows(head, [row], TOKENIZER, 12)
+    row = Example({"words": words, "tags": ["O", "B-PER", "O", "O"]}, "x:1")
+    encoded = encode_examples(head, [row], TOKENIZER, 12)
     assert TOKENIZER.mask_id not in encoded.input_ids
     assert encoded.truncated.sum() == 40
     assert encoded.counts.sum() == 4
@@ -172,7 +172,7 @@ def test_odd_words_are_kept_and_counted():
 
 def test_rows_without_words_are_counted():
     head, _ = built()
-    assert head.encode(Row({"words": []}, "x:1"), TOKENIZER, 12) == []
+    assert head.encode(Example({"words": []}, "x:1"), TOKENIZER, 12) == []
     assert head.notes == {"rows without words left out": 1}
 
 
@@ -181,7 +181,7 @@ def test_long_sentences_train_every_word_once_and_predict_in_order():
     generator = np.random.default_rng(0)
     words = [f"w{n}" for n in generator.integers(0, 92, 60)]
     tags = [str(tag) for tag in generator.choice(["O", "B-PER", "B-LOC"], 60)]
-    row = Row({"words": words, "tags": tags}, "x:1")
+    row = Example({"words": words, "tags": tags}, "x:1")
     batch = batch_of(head, [row], 16)
     loss = head.loss(encoder(batch), batch)
     assert loss.count == batch.counts["head"] == 60
@@ -195,7 +195,7 @@ def test_long_sentences_train_every_word_once_and_predict_in_order():
 def test_prediction_needs_no_tags_and_is_json():
     head, encoder = built()
     with_tags = predictions(head, encoder, TRAIN)
-    without = [Row({"words": row.values["words"]}, row.where) for row in TRAIN]
+    without = [Example({"words": row.values["words"]}, row.where) for row in TRAIN]
     found = predictions(head, encoder, without)
     assert found == with_tags
     assert json.loads(json.dumps(found)) == found
@@ -204,7 +204,7 @@ def test_prediction_needs_no_tags_and_is_json():
 
 def test_entities_of_a_prediction_name_their_words():
     head, _ = built()
-    row = Row({"words": ["Ann", "Lee", "saw", "Rome", "Oslo"]}, "x:1")
+    row = Example({"words": ["Ann", "Lee", "saw", "Rome", "Oslo"]}, "x:1")
     parts = [
         {"words": [3, 4], "tags": ["B-LOC", "B-LOC"], "scores": [0.5, 0.5]},
         {"words": [0, 1, 2], "tags": ["I-PER", "I-PER", "O"], "scores": [0.9, 0.8, 0.7]},
@@ -268,8 +268,8 @@ def test_parts_of_speech_are_scored_by_accuracy():
     guess = [{"tags": ["DET", "NOUN", "NOUN"]}, {"tags": ["NOUN"]}]
     assert head.score(rows, guess) == {"accuracy": 0.75, "majority_accuracy": 0.5}
     assert all("entities" not in each for each in predictions(head, encoder, rows))
-    assert head.complaint({"accuracy": 0.5, "majority_accuracy": 0.5}) is not None
-    assert head.complaint({"accuracy": 0.6, "majority_accuracy": 0.5}) is None
+    assert head.warning({"accuracy": 0.5, "majority_accuracy": 0.5}) is not None
+    assert head.warning({"accuracy": 0.6, "majority_accuracy": 0.5}) is None
 
 
 def test_a_run_that_finds_nothing_is_told():
@@ -277,8 +277,8 @@ def test_a_run_that_finds_nothing_is_told():
     scores = head.score(TRAIN, [{"tags": ["O"] * len(row.values["tags"])} for row in TRAIN])
     assert scores["accuracy"] == scores["majority_accuracy"] == 0.4
     assert scores["f1"] == 0
-    assert "no entity" in head.complaint(scores)
-    assert head.complaint({"f1": 0.1, "accuracy": 0.5, "majority_accuracy": 0.5}) is None
+    assert "no entity" in head.warning(scores)
+    assert head.warning({"f1": 0.1, "accuracy": 0.5, "majority_accuracy": 0.5}) is None
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_a_run_that_finds_nothing_is_told():
 def test_bad_rows_are_named(values, message):
     head, _ = built()
     with pytest.raises(DataError, match=message):
-        head.encode(Row(values, "dev:7"), TOKENIZER, 12)
+        head.encode(Example(values, "dev:7"), TOKENIZER, 12)
 
 
 def test_training_without_tags_is_refused():

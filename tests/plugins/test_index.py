@@ -96,8 +96,8 @@ def test_a_strangers_class_is_found_and_listing_imports_nothing(stranger: Path) 
 def test_a_built_in_name_cannot_be_taken_over(stranger: Path) -> None:
     assert plugins.load_class("objective", "mlm", Objective) is MaskedLM
     mine, shadowed = (each for each in plugins.listed("objective") if each.name == "mlm")
-    assert plugins.hindrance(mine) is None
-    assert "bertlab has an objective of that name" in str(plugins.hindrance(shadowed))
+    assert plugins.why_unusable(mine) is None
+    assert "bertlab has an objective of that name" in str(plugins.why_unusable(shadowed))
 
 
 @pytest.mark.parametrize("name", ["good", "roomy", "current"])

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from torchmetrics import Metric
 
 from bertlab.api.batch import EncoderOutput, PackedBatch, pack
-from bertlab.api.examples import Features, Row
+from bertlab.api.examples import Example, Features
 from bertlab.api.source import RawDocument
 from bertlab.api.task import TaskContext
 from bertlab.encoders.attention import packed_attention
@@ -48,7 +48,7 @@ class AnyLabel(GoodHead):
 
     expects: Expects = ("unknown_label_is_an_error", "encoded without an error")
 
-    def truth(self, row: Row) -> dict[str, int]:
+    def truth(self, row: Example) -> dict[str, int]:
         known = row.values.get("label") in self.classes.names
         return super().truth(row) if known or "label" not in row.values else {"label": 0}
 
@@ -59,7 +59,7 @@ class CrashesOnNothing(GoodHead):
     expects: Expects = ("empty_text_is_no_traceback", "raises ZeroDivisionError")
 
     def encode(
-        self, row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int
+        self, row: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> list[Features]:
         _ = len(row.values["text"]) / len(tokenizer.encode(row.values["text"]))
         return super().encode(row, tokenizer, max_seq_length)
@@ -83,10 +83,10 @@ class ForgetsTheThreshold(GoodScoringHead):
         super().__init__()
         self.plain = 0.0
 
-    def merge(self, row: Row, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def merge(self, row: Example, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
         return parts[0] | {"threshold": self.plain}
 
-    def tune(self, rows: Sequence[Row], predictions: Sequence[dict[str, Any]]) -> None:
+    def tune(self, rows: Sequence[Example], predictions: Sequence[dict[str, Any]]) -> None:
         self.plain = 0.25
 
 
@@ -114,7 +114,7 @@ class TooLong(GoodHead):
     expects: Expects = ("encode_keeps_to_any_limit", "though max_seq_length is 5")
 
     def encode(
-        self, row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int
+        self, row: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> list[Features]:
         return super().encode(row, tokenizer, max_seq_length + 2)
 
@@ -125,7 +125,7 @@ class ChangesTheRow(GoodHead):
     expects: Expects = ("encode_repeats", "encode() changes the row")
 
     def encode(
-        self, row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int
+        self, row: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> list[Features]:
         made = super().encode(row, tokenizer, max_seq_length)
         row.values["text"] = row.values["text"].upper()  # type: ignore[index]
@@ -330,8 +330,8 @@ class AnySplit(GoodSource):
 
     expects: Expects = ("unknown_split_is_an_error", "split 'no_such_split' gives")
 
-    def rows(self, split: str | None) -> Iterator[Mapping[str, Any]]:
-        return super().rows("train")
+    def examples(self, split: str | None) -> Iterator[Mapping[str, Any]]:
+        return super().examples("train")
 
 
 def GoodMetricOfHead() -> dict[str, Metric]:  # noqa: N802

@@ -10,7 +10,7 @@ from torchmetrics import Metric
 
 from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences, last_token
 from bertlab.api.encoder import Encoder
-from bertlab.api.examples import Column, Features, Labels, Row
+from bertlab.api.examples import Column, Example, Features, Labels
 from bertlab.api.head import Head
 from bertlab.api.rng import CounterRNG
 from bertlab.api.source import DataSource, RawDocument
@@ -91,11 +91,11 @@ class GoodHead(Head):
         assert self.labels is not None
         return self.labels
 
-    def labels_of(self, row: Row) -> Iterable[str]:
+    def labels_of(self, row: Example) -> Iterable[str]:
         return [str(row.values["label"])]
 
     def encode(
-        self, row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int
+        self, row: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> list[Features]:
         ids = tokenizer.encode(row.values["text"])
         if not ids:
@@ -104,7 +104,7 @@ class GoodHead(Head):
         features.fields |= self.truth(row)
         return [features]
 
-    def truth(self, row: Row) -> dict[str, int]:
+    def truth(self, row: Example) -> dict[str, int]:
         if "label" not in row.values:
             return {}
         return {"label": self.classes.id_of(row.values["label"], row.where)}
@@ -136,16 +136,18 @@ class GoodScoringHead(GoodHead):
         super().__init__()
         self.register_buffer("chosen", torch.tensor(0.0))
 
-    def merge(self, row: Row, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def merge(self, row: Example, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
         return parts[0] | {"threshold": self.chosen.item()}
 
     def score_names(self) -> list[str]:
         return ["coverage"]
 
-    def score(self, rows: Sequence[Row], predictions: Sequence[dict[str, Any]]) -> dict[str, float]:
+    def score(
+        self, rows: Sequence[Example], predictions: Sequence[dict[str, Any]]
+    ) -> dict[str, float]:
         return {"coverage": sum(p["label"] is not None for p in predictions) / len(predictions)}
 
-    def tune(self, rows: Sequence[Row], predictions: Sequence[dict[str, Any]]) -> None:
+    def tune(self, rows: Sequence[Example], predictions: Sequence[dict[str, Any]]) -> None:
         self.chosen.fill_(0.25)
 
 
@@ -218,7 +220,7 @@ class GoodSource(DataSource):
         for number in range(3):
             yield RawDocument(f"This is text {number}.\nIt has two lines.", True, f"text:{number}")
 
-    def rows(self, split: str | None) -> Iterator[Mapping[str, Any]]:
+    def examples(self, split: str | None) -> Iterator[Mapping[str, Any]]:
         if split != "train":
             raise DataError(f"{self.name}: found split {split!r}, expected train")
         for number in range(3):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences
-from bertlab.api.examples import Column, Features, Labels, Row
+from bertlab.api.examples import Column, Example, Features, Labels
 from bertlab.api.rng import CounterRNG
 from bertlab.api.source import DataSource
 from bertlab.api.task import TaskContext, TaskLoss
@@ -344,7 +344,7 @@ class NoTypes(GoodHead):
     expects: Expects = ("encode_fits_the_encoder", "1 token_type_ids for")
 
     def encode(
-        self, row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int
+        self, row: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> list[Features]:
         made = super().encode(row, tokenizer, max_seq_length)
         made[0].token_type_ids = [0]
@@ -357,7 +357,7 @@ class SomeFields(GoodHead):
     expects: Expects = ("fields_fit_the_batch", "some sequences have the fields ['label']")
 
     def encode(
-        self, row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int
+        self, row: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> list[Features]:
         made = super().encode(row, tokenizer, max_seq_length)
         if len(made[0].input_ids) > 8:
@@ -370,10 +370,10 @@ class NumberedLabels(GoodHead):
 
     expects: Expects = ("labels_are_names", "labels_of() gives 0")
 
-    def labels_of(self, row: Row) -> Iterable[str]:
+    def labels_of(self, row: Example) -> Iterable[str]:
         return [int(row.values["label"])]
 
-    def truth(self, row: Row) -> dict[str, int]:
+    def truth(self, row: Example) -> dict[str, int]:
         return {"label": int(row.values["label"])} if "label" in row.values else {}
 
 
@@ -382,7 +382,7 @@ class ListPrediction(GoodHead):
 
     expects: Expects = ("merges_to_rows", "merge() returns [")
 
-    def merge(self, row: Row, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def merge(self, row: Example, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
         return list(parts)
 
 
@@ -391,7 +391,7 @@ class ComparesWithTruth(GoodHead):
 
     expects: Expects = ("merges_without_truth", "KeyError: 'label'")
 
-    def merge(self, row: Row, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def merge(self, row: Example, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
         return {"right": parts[0]["label"] == row.values["label"]}
 
 
@@ -400,7 +400,7 @@ class NumbersOnly(GoodHead):
 
     expects: Expects = ("wrong_truth_is_no_traceback", "label = '' raises ValueError")
 
-    def truth(self, row: Row) -> dict[str, int]:
+    def truth(self, row: Example) -> dict[str, int]:
         if "label" not in row.values:
             return {}
         return {"label": int(row.values["label"]) % len(self.classes)}
@@ -412,7 +412,7 @@ class ShortWords(GoodHead):
     expects: Expects = ("odd_text_is_read", "text = a word of 300 letters raises AssertionError")
 
     def encode(
-        self, row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int
+        self, row: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> list[Features]:
         assert all(len(word) < 100 for word in row.values["text"].split())
         return super().encode(row, tokenizer, max_seq_length)
@@ -434,7 +434,7 @@ class NamesNoRow(GoodHead):
     expects: Expects = ("messages_name_the_row", "is refused with 'text: is empty'")
 
     def encode(
-        self, row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int
+        self, row: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> list[Features]:
         if not tokenizer.encode(row.values["text"]):
             raise DataError("text: is empty")
@@ -471,7 +471,7 @@ class SlowEncoding(GoodHead):
     expects: Expects = ("encode_is_fast", "µs a token, single_sentence's")
 
     def encode(
-        self, row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int
+        self, row: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> list[Features]:
         sum(range(400_000))
         return super().encode(row, tokenizer, max_seq_length)
@@ -614,8 +614,8 @@ class ArrayValues(GoodSource):
 
     expects: Expects = ("rows_have_columns", "row 1: 'label' is a int64")
 
-    def rows(self, split: str | None) -> Iterator[Mapping[str, Any]]:
-        for row in super().rows(split):
+    def examples(self, split: str | None) -> Iterator[Mapping[str, Any]]:
+        for row in super().examples(split):
             yield {**row, "label": np.int64(1)}
 
 
@@ -624,9 +624,9 @@ class ShrinkingRows(GoodSource):
 
     expects: Expects = ("rows_repeat", "are others the second time")
 
-    def rows(self, split: str | None) -> Iterator[Mapping[str, Any]]:
+    def examples(self, split: str | None) -> Iterator[Mapping[str, Any]]:
         seen = vars(self).setdefault("seen", [])
-        for row in super().rows(split):
+        for row in super().examples(split):
             if row["text"] not in seen or row["label"] == 0:
                 seen.append(row["text"])
                 yield row
@@ -637,9 +637,9 @@ class NumberedSource(GoodSource):
 
     expects: Expects = ("wrong_argument_is_no_traceback", "raises ValueError")
 
-    def rows(self, split: str | None) -> Iterator[Mapping[str, Any]]:
+    def examples(self, split: str | None) -> Iterator[Mapping[str, Any]]:
         _ = int(self.argument or 0)
-        return super().rows(split)
+        return super().examples(split)
 
 
 class TwoValues(Pair):

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bertlab.api.examples import Column
-from bertlab.api.source import RawRows
+from bertlab.api.source import RawExamples
 from bertlab.errors import DataError, nearest
 
 Source = str | tuple[str, ...]
@@ -94,7 +94,7 @@ def _as_source(name: str, given: object, where: str) -> Source:
 
 
 def map_columns(
-    raw: RawRows, wanted: Sequence[Column], candidates: Candidates, needs_truth: bool
+    raw: RawExamples, wanted: Sequence[Column], candidates: Candidates, needs_truth: bool
 ) -> list[Mapped]:
     """Find the head's columns in a source; optional columns, and truth not needed, may be missing.
 
@@ -147,7 +147,7 @@ def _resolve(source: Source, columns: Sequence[str], taken: set[str]) -> Source 
     return None
 
 
-def _missing(raw: RawRows, name: str, options: Sequence[Source]) -> DataError:
+def _missing(raw: RawExamples, name: str, options: Sequence[Source]) -> DataError:
     numbered = raw.columns == tuple(map(str, range(len(raw.columns))))
     names = _names({name: options})
     fitting = [each for each in names if is_place(each) == numbered] or names

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from bertlab.api.batch import IntArray, PackedBatch
-from bertlab.api.examples import Features, Row
+from bertlab.api.examples import Example, Features
 from bertlab.api.head import Head
 from bertlab.api.rng import CounterRNG
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
@@ -22,7 +22,7 @@ _GROUPED_BATCHES = 50  # batches that are sorted by length together, as in Huggi
 
 
 @dataclass
-class EncodedRows:
+class EncodedExamples:
     """The N sequences of a split, end to end, T tokens in all.
 
     A unit is what shuffling and batch sizes count: a sequence, or all sequences of a row where the
@@ -43,7 +43,7 @@ class EncodedRows:
         notes: what the head counted while encoding.
     """
 
-    rows: Sequence[Row]
+    rows: Sequence[Example]
     input_ids: Array
     token_type_ids: Array
     offsets: IntArray
@@ -99,7 +99,7 @@ class EncodedRows:
 
 
 @dataclass
-class RowStream:
+class ExampleStream:
     """An endless stream of a split's units; an epoch is a permutation of them.
 
     Attributes:
@@ -111,7 +111,7 @@ class RowStream:
             plain shuffling.
     """
 
-    encoded: EncodedRows
+    encoded: EncodedExamples
     task: str
     seed: int
     training: bool
@@ -168,9 +168,9 @@ class RowStream:
         return np.concatenate([batches[place] for place in np.argsort(rank)])
 
 
-def encode_rows(
-    head: Head, rows: Sequence[Row], tokenizer: WordPieceTokenizer, max_seq_length: int
-) -> EncodedRows:
+def encode_examples(
+    head: Head, rows: Sequence[Example], tokenizer: WordPieceTokenizer, max_seq_length: int
+) -> EncodedExamples:
     """Encode every row, in order.
 
     Raises:
@@ -183,14 +183,14 @@ def encode_rows(
         made = head.encode(row, tokenizer, max_seq_length)
         features += made
         row_numbers += [number] * len(made)
-    encoded = collate(features, rows, np.array(row_numbers, np.int64), head.keeps_rows_together)
+    encoded = collate(features, rows, np.array(row_numbers, np.int64), head.keeps_examples_together)
     encoded.notes = dict(head.notes)
     return encoded
 
 
 def collate(
-    features: Sequence[Features], rows: Sequence[Row], row_numbers: IntArray, together: bool
-) -> EncodedRows:
+    features: Sequence[Features], rows: Sequence[Example], row_numbers: IntArray, together: bool
+) -> EncodedExamples:
     """Concatenate sequences to one split.
 
     Args:
@@ -203,7 +203,7 @@ def collate(
     # row_numbers [0, 0, 1], together -> begins [True, False, True] -> unit_offsets [0, 2, 3]
     begins = np.diff(row_numbers, prepend=-1) != 0 if together else np.ones(len(features), bool)
     unit_offsets = np.append(np.flatnonzero(begins), len(features))
-    encoded = EncodedRows(
+    encoded = EncodedExamples(
         rows=rows,
         input_ids=_flat([each.input_ids for each in features], np.int32),
         token_type_ids=_flat([each.token_type_ids for each in features], np.uint8),

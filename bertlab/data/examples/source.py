@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertlab.api.examples import Column, LabelledRows, Row
-from bertlab.api.source import RawRows
+from bertlab.api.examples import Column, Example, LabelledExamples
+from bertlab.api.source import RawExamples
 from bertlab.data.examples.benchmarks import BENCHMARKS, Benchmark
 from bertlab.data.examples.checks import (
     LabelNames,
@@ -46,14 +46,14 @@ _PLAIN_FORMATS = ("auto", "tsv", "csv", "jsonl", "json", "parquet")
 
 @dataclass(frozen=True)
 class _Opened:
-    raw: RawRows
+    raw: RawExamples
     mapped: list[Mapped]
     label_names: tuple[str, ...] | None
     by_raw_label: Mapping[str, str] | None
     no_label: str | None
     skips_broken: bool
 
-    def read(self, where: str, values: Mapping[str, Any]) -> Row:
+    def read(self, where: str, values: Mapping[str, Any]) -> Example:
         found = (
             (
                 mapped.column.name,
@@ -61,7 +61,7 @@ class _Opened:
             )
             for mapped in self.mapped
         )
-        return Row({name: value for name, value in found if value is not None}, where)
+        return Example({name: value for name, value in found if value is not None}, where)
 
 
 def read_rows(
@@ -71,7 +71,7 @@ def read_rows(
     format: str,
     wanted: Sequence[Column],
     label_names: LabelNames | None = None,
-) -> LabelledRows:
+) -> LabelledExamples:
     """Read all labelled rows of a split.
 
     A row whose label or answers are empty is there without them. Left out, and counted, are rows of
@@ -115,7 +115,7 @@ def read_rows(
     if not rows:
         reasons = ", ".join(f"{count} × {reason}" for reason, count in skipped.items())
         raise DataError(f"{raw.name}: no row is left; left out: {reasons}")
-    return LabelledRows(rows, opened.label_names, dict(skipped))
+    return LabelledExamples(rows, opened.label_names, dict(skipped))
 
 
 def stream_rows(
@@ -125,7 +125,7 @@ def stream_rows(
     wanted: Sequence[Column],
     split: str | None = None,
     label_names: LabelNames | None = None,
-) -> Iterator[Row]:
+) -> Iterator[Example]:
     """Open new text at once, and yield its rows in order while it is read; none is left out.
 
     Truth may lack; it is kept where it is there.
@@ -217,17 +217,17 @@ def _own_columns(
     return benchmark.columns
 
 
-def _open_data_set(location: str, split: str | None) -> RawRows | None:
+def _open_data_set(location: str, split: str | None) -> RawExamples | None:
     """Open a source that is installed, or what ``datasets`` saved; None for other files."""
     if is_source(location):
-        return open_source(location).raw_rows(split)
+        return open_source(location).raw_examples(split)
     folder = Path(location).expanduser()
     return read_saved(folder, split) if is_saved(folder) else None
 
 
 def _read_file(
     path: str, form: str, wanted: Sequence[Column], candidates: Candidates, skip_ragged: bool
-) -> RawRows:
+) -> RawExamples:
     benchmark = BENCHMARKS.get(form)
     kind = form if benchmark is None else benchmark.table
     by_name = ending_format(path)
@@ -238,7 +238,7 @@ def _read_file(
         named = benchmark is not None and names_columns(cells, candidates)
         return named or not has_place(candidates)
 
-    readers: dict[str, Callable[[], RawRows]] = {
+    readers: dict[str, Callable[[], RawExamples]] = {
         "tsv": lambda: read_tsv(path, has_header, skip_ragged),
         "csv": lambda: read_csv(path, has_header),
         "jsonl": lambda: read_json_lines(path),

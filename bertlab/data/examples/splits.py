@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bertlab.api.examples import Column, LabelledRows, Row
+from bertlab.api.examples import Column, Example, LabelledExamples
 from bertlab.api.head import Head
 from bertlab.api.rng import CounterRNG
-from bertlab.data.examples.encoded import EncodedRows
+from bertlab.data.examples.encoded import EncodedExamples
 from bertlab.data.examples.source_files import looks_like_path, no_such_file
 from bertlab.data.module import EVALUATION_SEED, ReportRow
 from bertlab.data.sources import is_source
@@ -77,7 +77,7 @@ def locate_split(split: str, source: str | None, role: str) -> tuple[str, str | 
     return source, split
 
 
-def check_truth(rows: Sequence[Row], columns: Sequence[Column], role: str) -> None:
+def check_truth(rows: Sequence[Example], columns: Sequence[Column], role: str) -> None:
     """Raise DataError if a row lacks the truth; ``role`` is the setting that names its split."""
     truth = [column.name for column in columns if column.is_truth and column.required]
     for row in rows:
@@ -89,8 +89,8 @@ def check_truth(rows: Sequence[Row], columns: Sequence[Column], role: str) -> No
 
 
 def hold_out(
-    train: LabelledRows, fraction: float, columns: Sequence[Column], splits_by: str
-) -> tuple[LabelledRows, LabelledRows]:
+    train: LabelledExamples, fraction: float, columns: Sequence[Column], splits_by: str
+) -> tuple[LabelledExamples, LabelledExamples]:
     """Split the same rows off in every run; rows that share a text stay together.
 
     Args:
@@ -113,7 +113,7 @@ def hold_out(
     sizes = np.bincount(places[[groups[key] for key in keys]], minlength=len(groups))
     # sizes of groups in random order [2, 1, 4], of 7 rows 0.4: cumsum [2, 3, 7], 2.8 -> 2 groups
     held_groups = np.searchsorted(sizes.cumsum(), fraction * len(keys)) + 1
-    kept, held = LabelledRows([], train.label_names), LabelledRows([], train.label_names)
+    kept, held = LabelledExamples([], train.label_names), LabelledExamples([], train.label_names)
     kept.skipped = train.skipped
     for key, row in zip(keys, train.rows, strict=True):
         (held if places[groups[key]] < held_groups else kept).rows.append(row)
@@ -125,7 +125,7 @@ def hold_out(
     return kept, held
 
 
-def _group(row: Row, splits_by: str, truth: set[str]) -> str:
+def _group(row: Example, splits_by: str, truth: set[str]) -> str:
     """Return a key that is equal for rows that stay together."""
     given = {name: value for name, value in row.values.items() if value is not None}
     others = {name: value for name, value in given.items() if name not in truth}
@@ -139,7 +139,7 @@ def _is_file(source: str) -> bool:
 _SHOWN_LABELS = 8
 
 
-def report_split(split: LabelledRows, encoded: EncodedRows, head: Head) -> list[ReportRow]:
+def report_split(split: LabelledExamples, encoded: EncodedExamples, head: Head) -> list[ReportRow]:
     """Return name and figure of rows, sequences, tokens, labels, and what was left out or cut."""
     lengths = np.diff(encoded.offsets)
     report = [
@@ -160,7 +160,7 @@ def report_split(split: LabelledRows, encoded: EncodedRows, head: Head) -> list[
     return report
 
 
-def fingerprint(rows: Sequence[Row]) -> str:
+def fingerprint(rows: Sequence[Example]) -> str:
     """Return a SHA-256 of the values of all rows, in hexadecimal."""
     digest = hashlib.sha256()
     for row in rows:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from bertlab.api.examples import Row
+from bertlab.api.examples import Example
 from bertlab.data.examples.benchmarks import BENCHMARKS, Benchmark
 from bertlab.data.examples.checks import ordered_names
 from bertlab.errors import DataError, OutputError, nearest
@@ -39,7 +39,7 @@ class Submission(ABC):
         self._file = WholeFile(path)
 
     @abstractmethod
-    def write(self, row: Row, prediction: Mapping[str, Any]) -> None:
+    def write(self, row: Example, prediction: Mapping[str, Any]) -> None:
         """Write the prediction of the next row.
 
         Raises:
@@ -88,11 +88,11 @@ class _GlueSubmission(Submission):
         self._count = 0
         self._file.write("index\tprediction\n")
 
-    def write(self, row: Row, prediction: Mapping[str, Any]) -> None:
+    def write(self, row: Example, prediction: Mapping[str, Any]) -> None:
         self._file.write(f"{self._count}\t{self._value(row, prediction)}\n")
         self._count += 1
 
-    def _value(self, row: Row, prediction: Mapping[str, Any]) -> str:
+    def _value(self, row: Example, prediction: Mapping[str, Any]) -> str:
         if self._form == "scores":
             score = float(_get(prediction, "score", row))
             return f"{min(max(score, 0.0), 5.0):.6f}"
@@ -116,7 +116,7 @@ class _SquadSubmission(Submission):
         self._answers: dict[str, str] = {}
         self._odds: dict[str, float] = {}
 
-    def write(self, row: Row, prediction: Mapping[str, Any]) -> None:
+    def write(self, row: Example, prediction: Mapping[str, Any]) -> None:
         name = row.values.get("id")
         if name is None or name in self._answers:
             found = "no id" if name is None else f"id {name!r} for the second time"
@@ -137,7 +137,7 @@ class _SquadSubmission(Submission):
 class _ConllSubmission(Submission):
     """Word, gold tag if there is one, predicted tag, with a space between, as for ``conlleval``."""
 
-    def write(self, row: Row, prediction: Mapping[str, Any]) -> None:
+    def write(self, row: Example, prediction: Mapping[str, Any]) -> None:
         words = row.values["words"]
         columns = [words, _get(prediction, "tags", row)]
         if "tags" in row.values:
@@ -163,7 +163,7 @@ class _ChoiceSubmission(Submission):
         super().__init__(path)
         self._file.write("pred\n")
 
-    def write(self, row: Row, prediction: Mapping[str, Any]) -> None:
+    def write(self, row: Example, prediction: Mapping[str, Any]) -> None:
         self._file.write(f"{int(_get(prediction, 'label', row))}\n")
 
 
@@ -204,7 +204,7 @@ def open_submission(form: str, path: str | Path) -> Submission:
             return _GlueSubmission(place, benchmark)
 
 
-def _get(prediction: Mapping[str, Any], key: str, row: Row) -> Any:  # noqa: ANN401
+def _get(prediction: Mapping[str, Any], key: str, row: Example) -> Any:  # noqa: ANN401
     if key not in prediction:
         there = ", ".join(prediction)
         raise DataError(

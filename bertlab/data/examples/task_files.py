@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any
 
 from bertlab.api.examples import Column
-from bertlab.api.source import RawRows, holds_no_rows
+from bertlab.api.source import RawExamples, holds_no_examples
 from bertlab.data.reading.lines import name_of, numbered, read_lines
 from bertlab.data.reading.tables import parse_json
 from bertlab.errors import DataError
@@ -16,7 +16,7 @@ _GAP = re.compile(r"[ \t]+")  # words may hold other kinds of space
 _BLANK = " \t\ufeff"  # W-NUT 2017's dev file ends in a byte order mark
 
 
-def read_columns(path: str) -> RawRows:
+def read_columns(path: str) -> RawExamples:
     """Read a file with a word a line, as CoNLL's shared tasks have them, a sentence a row.
 
     Columns are separated by spaces or tabs, an empty line ends a sentence. ``-DOCSTART-`` lines of
@@ -28,17 +28,17 @@ def read_columns(path: str) -> RawRows:
         DataError: not readable, no sentences, or a line with another number of columns.
     """
     name = name_of(path)
-    raw = RawRows(name, (), iter(()))
+    raw = RawExamples(name, (), iter(()))
     sentences = _sentences(path, name, raw)
     first = next(sentences, None)
     if first is None:
-        raise holds_no_rows(name)
+        raise holds_no_examples(name)
     raw.columns = tuple(first[1])
     raw.rows = chain([first], sentences)
     return raw
 
 
-def _sentences(path: str, name: str, raw: RawRows) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _sentences(path: str, name: str, raw: RawExamples) -> Iterator[tuple[str, Mapping[str, Any]]]:
     width = 0
     where = ""
     sentence: list[list[str]] = []
@@ -71,7 +71,7 @@ def _columns(sentence: list[list[str]]) -> Iterator[tuple[int, tuple[str, ...]]]
 _TYPES = {str: "a text", list: "a list", dict: "an object", int: "a whole number", bool: "a bool"}
 
 
-def read_squad(path: str) -> RawRows:
+def read_squad(path: str) -> RawExamples:
     """Read the questions of SQuAD 1.1 or 2.0 in order, with columns as in the ``datasets`` hub.
 
     Columns: ``id``, ``title``, ``context``, ``question`` and, unless the question has no
@@ -90,8 +90,8 @@ def read_squad(path: str) -> RawRows:
         )
     rows = list(_questions(name, document))
     if not rows:
-        raise holds_no_rows(name)
-    return RawRows(name, tuple(rows[0][1]), iter(rows), rows_vary=True)
+        raise holds_no_examples(name)
+    return RawExamples(name, tuple(rows[0][1]), iter(rows), rows_vary=True)
 
 
 def _questions(name: str, document: dict[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -147,7 +147,7 @@ def _show(value: object) -> str:
     return f"{type(value).__name__} {str(value)[:40]!r}"
 
 
-def read_text(path: str, wanted: Sequence[Column]) -> RawRows:
+def read_text(path: str, wanted: Sequence[Column]) -> RawExamples:
     """Read new text without truth: a row a line.
 
     The line is the text. Several texts are separated by tabs, in the head's order; words by spaces.
@@ -168,7 +168,7 @@ def read_text(path: str, wanted: Sequence[Column]) -> RawRows:
     lines = numbered(read_lines(path))
     first = next(lines, None)
     if first is None:
-        raise holds_no_rows(name)
+        raise holds_no_examples(name)
 
     def rows() -> Iterator[tuple[str, Mapping[str, Any]]]:
         for number, line in chain([first], lines):
@@ -184,4 +184,4 @@ def read_text(path: str, wanted: Sequence[Column]) -> RawRows:
                 )
             yield where, dict(zip(columns, cells, strict=True))
 
-    return RawRows(name, columns, rows())
+    return RawExamples(name, columns, rows())

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, get_args
 
-from bertlab.api.examples import LabelledRows, Row
+from bertlab.api.examples import Example, LabelledExamples
 from bertlab.data.corpus.documents import Document
 from bertlab.data.python_english.documents import python_english_documents
 from bertlab.errors import DataError, nearest
@@ -51,7 +51,7 @@ _MAX_PAIRS = 24  # of a page
 _APART = 2
 
 
-def read(name: str, split: Split) -> LabelledRows:
+def read(name: str, split: Split) -> LabelledExamples:
     """Return the rows of a task, always the same for one Python installation.
 
     ``where`` of a row is its module, such as ``email.message``, or topic; of a pair the first
@@ -85,12 +85,12 @@ def read(name: str, split: Split) -> LabelledRows:
     return rows
 
 
-def _packages(split: Split) -> LabelledRows:
+def _packages(split: Split) -> LabelledExamples:
     parts = {package: _split_package(package) for package in PACKAGES}
     parts = {package: splits for package, splits in parts.items() if all(splits.values())}
     skipped: Counter[str] = Counter()
     in_training = _keys(document for splits in parts.values() for document in splits["train"])
-    rows: list[Row] = []
+    rows: list[Example] = []
     for package, splits in parts.items():
         found = []
         for document in splits[split]:
@@ -100,12 +100,12 @@ def _packages(split: Split) -> LabelledRows:
                 elif split == "validation" and _key(sentence) in in_training:
                     skipped["sentence is in training too"] += 1
                 else:
-                    found.append(Row({"text": sentence, "label": package}, document.source))
+                    found.append(Example({"text": sentence, "label": package}, document.source))
         limit = _MAX_SENTENCES[split]
         if len(found) > limit:
             skipped[f"sentence is beyond {limit} of a package"] += len(found) - limit
         rows += sorted(found, key=lambda row: _hash(row.values["text"]))[:limit]
-    return LabelledRows(rows, tuple(parts), dict(skipped))
+    return LabelledExamples(rows, tuple(parts), dict(skipped))
 
 
 def _split_package(package: str) -> _Splits:
@@ -124,14 +124,14 @@ def _split_package(package: str) -> _Splits:
     return splits
 
 
-def _same_page(split: Split) -> LabelledRows:
+def _same_page(split: Split) -> LabelledExamples:
     splits: _Splits = {"train": [], "validation": []}
     for page in sorted(python_english_documents(), key=lambda page: _hash(page.source)):
         held_out = _hash(page.source) < _HELD_OUT
         splits["validation" if held_out else "train"].append(page)
     in_training = _keys(splits["train"]) if split == "validation" else set()
     skipped: Counter[str] = Counter()
-    pairs: list[Row] = []
+    pairs: list[Example] = []
     for page in splits[split]:
         sentences = []
         for sentence in page.sentences:
@@ -146,30 +146,30 @@ def _same_page(split: Split) -> LabelledRows:
         if len(found) > number:
             skipped[f"pair is odd or beyond {_MAX_PAIRS} of a page"] += len(found) - number
         pairs += sorted(found, key=lambda row: _hash(row.values["text_a"]))[:number]
-    return LabelledRows(_with_other_pages(pairs), ("other_page", "same_page"), dict(skipped))
+    return LabelledExamples(_with_other_pages(pairs), ("other_page", "same_page"), dict(skipped))
 
 
-def _pairs_of_page(sentences: Sequence[str], source: str) -> Iterator[Row]:
+def _pairs_of_page(sentences: Sequence[str], source: str) -> Iterator[Example]:
     """Pair the 1st sentence with the 3rd, the 2nd with the 4th, the 5th with the 7th, and so on."""
     for start in range(0, len(sentences), 2 * _APART):
         block = sentences[start : start + 2 * _APART]
         for first, second in zip(block, block[_APART:], strict=False):
-            yield Row({"text_a": first, "text_b": second, "label": "same_page"}, source)
+            yield Example({"text_a": first, "text_b": second, "label": "same_page"}, source)
 
 
-def _with_other_pages(pairs: list[Row]) -> list[Row]:
+def _with_other_pages(pairs: list[Example]) -> list[Example]:
     """Exchange the second sentences of every other pair; pairs of a page stand together."""
     kept, changed = pairs[::2], pairs[1::2]
     step = _MAX_PAIRS // 2  # past the page's end, and near, so that a new page changes few rows
-    rows: list[Row] = []
+    rows: list[Example] = []
     for same, row, other in zip(kept, changed, changed[step:] + changed[:step], strict=True):
         if row.where != other.where:
             values = {**row.values, "text_b": other.values["text_b"], "label": "other_page"}
-            rows += [same, Row(values, row.where)]
+            rows += [same, Example(values, row.where)]
     return rows
 
 
-_READERS: dict[str, Callable[[Split], LabelledRows]] = {
+_READERS: dict[str, Callable[[Split], LabelledExamples]] = {
     "packages": _packages,
     "same_page": _same_page,
 }

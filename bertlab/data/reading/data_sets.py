@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from bertlab.api.source import RawRows, holds_no_rows
+from bertlab.api.source import RawExamples, holds_no_examples
 from bertlab.data.reading.lines import open_unpacked
 from bertlab.errors import DataError, nearest
 
@@ -18,7 +18,7 @@ HUB_PREFIX = "hf:"
 _BATCH = 1000
 
 
-def read_hub(location: str, split: str | None) -> RawRows:
+def read_hub(location: str, split: str | None) -> RawExamples:
     """Read a split of ``hf:NAME``, ``hf:OWNER/NAME`` or ``hf:OWNER/NAME/CONFIG``.
 
     ``hf:NAME:CONFIG`` is read as well. The split may be a slice: ``train[:10%]``.
@@ -59,7 +59,7 @@ def is_saved(folder: Path) -> bool:
     return (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file()
 
 
-def read_saved(folder: Path, split: str | None) -> RawRows:
+def read_saved(folder: Path, split: str | None) -> RawExamples:
     """Read what ``save_to_disk`` of ``datasets`` wrote; a set without splits is read whole.
 
     Raises:
@@ -81,16 +81,18 @@ def read_saved(folder: Path, split: str | None) -> RawRows:
     return _raw_rows(dataset[split], f"{folder} {split}")
 
 
-def _raw_rows(dataset: Any, name: str) -> RawRows:  # noqa: ANN401
+def _raw_rows(dataset: Any, name: str) -> RawExamples:  # noqa: ANN401
     if not len(dataset):
-        raise holds_no_rows(name)
+        raise holds_no_examples(name)
     dataset = dataset.with_format(None)
     batches = (dict(batch) for batch in dataset.iter(batch_size=_BATCH))
     columns = tuple(dataset.column_names)
-    return RawRows(name, columns, _rows(batches, name), class_names=_class_names(dataset.features))
+    return RawExamples(
+        name, columns, _rows(batches, name), class_names=_class_names(dataset.features)
+    )
 
 
-def read_parquet(path: str) -> RawRows:
+def read_parquet(path: str) -> RawExamples:
     """Read a Parquet file; class names that ``datasets`` wrote into it are kept.
 
     Raises:
@@ -104,9 +106,9 @@ def read_parquet(path: str) -> RawRows:
     rows = _rows(file.batches(), path)
     first = next(rows, None)
     if first is None:
-        raise holds_no_rows(path)
+        raise holds_no_examples(path)
     names = _class_names(features)
-    return RawRows(path, tuple(first[1]), chain([first], rows), class_names=names)
+    return RawExamples(path, tuple(first[1]), chain([first], rows), class_names=names)
 
 
 class ParquetFile:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from bertlab.api.source import RawRows, holds_no_rows
+from bertlab.api.source import RawExamples, holds_no_examples
 from bertlab.data.reading.lines import name_of, numbered, read_lines
 from bertlab.errors import DataError
 
@@ -19,7 +19,7 @@ Cells = Iterator[tuple[int, list[str]]]
 HasHeader = Callable[[list[str]], bool]
 
 
-def read_tsv(path: str, has_header: HasHeader, skip_ragged: bool = False) -> RawRows:
+def read_tsv(path: str, has_header: HasHeader, skip_ragged: bool = False) -> RawExamples:
     """Read tab-separated columns.
 
     Args:
@@ -34,7 +34,7 @@ def read_tsv(path: str, has_header: HasHeader, skip_ragged: bool = False) -> Raw
     return _table(path, cells, has_header, "tab-separated", skip_ragged)
 
 
-def read_csv(path: str, has_header: HasHeader) -> RawRows:
+def read_csv(path: str, has_header: HasHeader) -> RawExamples:
     """Read comma-separated columns with quotes as in RFC 4180; arguments and errors as above."""
     return _table(path, _csv_cells(path), has_header, "comma-separated", skip_ragged=False)
 
@@ -57,11 +57,11 @@ def _csv_cells(path: str) -> Cells:
 
 def _table(
     path: str, cells: Cells, has_header: HasHeader, separated: str, skip_ragged: bool
-) -> RawRows:
+) -> RawExamples:
     name = name_of(path)
     first = next(cells, None)
     if first is None:
-        raise holds_no_rows(name)
+        raise holds_no_examples(name)
     width = len(first[1])
     if has_header(first[1]):
         columns = tuple(first[1])
@@ -75,7 +75,7 @@ def _table(
         columns = tuple(map(str, range(width)))
         first_row = first
     cells = chain([first_row], cells)
-    raw = RawRows(name, columns, iter(()))
+    raw = RawExamples(name, columns, iter(()))
 
     def rows() -> Iterator[tuple[str, Mapping[str, Any]]]:
         for number, row in cells:
@@ -93,7 +93,7 @@ def _table(
     return raw
 
 
-def read_json_lines(path: str) -> RawRows:
+def read_json_lines(path: str) -> RawExamples:
     """Read a JSON object a line; lines that are blank are passed over.
 
     Raises:
@@ -103,7 +103,7 @@ def read_json_lines(path: str) -> RawRows:
     return _objects(name, json_values(read_lines(path), name, arrays=False))
 
 
-def read_json(path: str) -> RawRows:
+def read_json(path: str) -> RawExamples:
     """Read one JSON array of objects, or an object a line; errors as above."""
     name = name_of(path)
     return _objects(name, json_values(read_lines(path), name))
@@ -156,7 +156,7 @@ def parse_json(text: str, name: str, first_line: int, expected: str) -> Any:  # 
     raise DataError(f"{name}:{line}: malformed JSON ({reason}); expected {expected}")
 
 
-def _objects(name: str, found: Iterator[tuple[str, Any]]) -> RawRows:
+def _objects(name: str, found: Iterator[tuple[str, Any]]) -> RawExamples:
     def checked() -> Iterator[tuple[str, Mapping[str, Any]]]:
         for where, row in found:
             if not isinstance(row, dict):
@@ -169,5 +169,5 @@ def _objects(name: str, found: Iterator[tuple[str, Any]]) -> RawRows:
     rows = checked()
     first = next(rows, None)
     if first is None:
-        raise holds_no_rows(name)
-    return RawRows(name, tuple(first[1]), chain([first], rows), rows_vary=True)
+        raise holds_no_examples(name)
+    return RawExamples(name, tuple(first[1]), chain([first], rows), rows_vary=True)

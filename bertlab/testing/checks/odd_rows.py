@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bertlab.api.examples import Column, Row
+from bertlab.api.examples import Column, Example
 from bertlab.api.head import Head
-from bertlab.data.examples.encoded import encode_rows
+from bertlab.data.examples.encoded import encode_examples
 from bertlab.errors import BertlabError, DataError
 from bertlab.testing.check import ConformanceFailure, NotApplicable, check
 from bertlab.testing.samples import changed, sample_rows, without_truth
@@ -161,12 +161,12 @@ def _wrong_values(column: Column) -> Sequence[object]:
             return ["", "\u200b"]
 
 
-def _encode(case: HeadCase, stack: Stack, row: Row) -> None:
+def _encode(case: HeadCase, stack: Stack, row: Example) -> None:
     assert isinstance(stack.task, Head)
     stack.task.encode(row, case.language.tokenizer, MAX_LENGTH)
 
 
-def _encode_or_refuse(case: HeadCase, stack: Stack, row: Row, column: Column) -> None:
+def _encode_or_refuse(case: HeadCase, stack: Stack, row: Example, column: Column) -> None:
     try:
         _encode(case, stack, row)
     except BertlabError:
@@ -179,10 +179,10 @@ def _encode_or_refuse(case: HeadCase, stack: Stack, row: Row, column: Column) ->
         ) from error
 
 
-def _predict_or_refuse(case: HeadCase, stack: Stack, row: Row, words: str) -> None:
+def _predict_or_refuse(case: HeadCase, stack: Stack, row: Example, words: str) -> None:
     assert isinstance(stack.task, Head)
     try:
-        encoded = encode_rows(stack.task, [row], case.language.tokenizer, MAX_LENGTH)
+        encoded = encode_examples(stack.task, [row], case.language.tokenizer, MAX_LENGTH)
         if len(encoded):
             batch, _ = encoded.batch(np.arange(len(encoded)), TASK)
             stack.task.merge(row, stack.decode(batch))
@@ -194,5 +194,5 @@ def _predict_or_refuse(case: HeadCase, stack: Stack, row: Row, words: str) -> No
         ) from error
 
 
-def _unlabelled(case: HeadCase) -> Row:
+def _unlabelled(case: HeadCase) -> Example:
     return without_truth(case.plugin.columns, case.rows[:1])[0]

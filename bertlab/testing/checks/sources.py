@@ -39,7 +39,7 @@ def gives_documents_or_rows(case: SourceCase) -> None:
     if len(reasons) == 2:
         raise ConformanceFailure(
             f"it gives neither: {'; '.join(reasons)}",
-            'define documents() or rows(split); give the kit arguments={"argument": …} that it '
+            'define documents() or examples(split); give the kit arguments={"argument": …} that it '
             'can read, and {"split": …} if it has no train',
         )
 
@@ -142,7 +142,7 @@ def unknown_split_is_an_error(case: SourceCase) -> None:
     _rows(case)
     name = "no_such_split"
     try:
-        found = next(iter(case.new().raw_rows(name).rows), None)
+        found = next(iter(case.new().raw_examples(name).rows), None)
     except DataError as error:
         if name not in str(error):
             raise ConformanceFailure(
@@ -161,7 +161,7 @@ def wrong_argument_is_no_traceback(case: SourceCase) -> None:
     source = case.plugin("conformance:no such/argument", "no such/argument")
     for words, read in (
         ("documents()", lambda: list(islice(source.documents(), 1))),
-        ("rows()", lambda: list(islice(source.raw_rows(case.split).rows, 1))),
+        ("examples()", lambda: list(islice(source.raw_examples(case.split).rows, 1))),
     ):
         try:
             read()
@@ -177,7 +177,7 @@ def wrong_argument_is_no_traceback(case: SourceCase) -> None:
 @check("source", after=("gives_documents_or_rows",))
 def pickles(case: SourceCase) -> None:
     """The source can be pickled before it was read."""
-    advice = "open files and connections in documents() and rows(), not in __init__"
+    advice = "open files and connections in documents() and examples(), not in __init__"
     pickled(case.new(), "source", advice)
 
 
@@ -208,7 +208,7 @@ def _documents(case: SourceCase) -> list[RawDocument]:
 
 def _rows(case: SourceCase, source: DataSource | None = None) -> list[Mapping[str, object]]:
     try:
-        found = (source or case.new()).raw_rows(case.split).rows
+        found = (source or case.new()).raw_examples(case.split).rows
         return [values for _, values in islice(found, _SOME)]
     except DataError as error:
         raise NotApplicable(f"no labelled rows: {error}") from error

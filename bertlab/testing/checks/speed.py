@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bertlab.api.examples import Labels, Row
+from bertlab.api.examples import Example, Labels
 from bertlab.api.head import Head
 from bertlab.api.task import TaskContext
 from bertlab.encoders.bert import BertEncoder
@@ -152,7 +152,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
 
-def _encode(head: Head, rows: list[Row], case: HeadCase) -> int:
+def _encode(head: Head, rows: list[Example], case: HeadCase) -> int:
     """Encode rows; return how many tokens they have."""
     made = [f for row in rows for f in head.encode(row, case.language.tokenizer, MAX_LENGTH)]
     return sum(len(features.input_ids) for features in made)

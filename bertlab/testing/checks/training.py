@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from bertlab.api.batch import PackedBatch
-from bertlab.api.examples import Row
+from bertlab.api.examples import Example
 from bertlab.api.head import Head
 from bertlab.api.task import Objective
-from bertlab.data.examples.encoded import encode_rows
+from bertlab.data.examples.encoded import encode_examples
 from bertlab.data.loader import prepare_sequences
 from bertlab.data.sampling.formats import SAMPLERS
 from bertlab.errors import BertlabError
@@ -74,7 +74,7 @@ def longest_rows_work(case: HeadCase) -> None:
         rows = sample_rows(case.plugin.columns, case.language, 4, words={column.name: 200})
         _need_labels_of(case, rows)
         try:
-            encoded = encode_rows(_head(stack), rows, case.language.tokenizer, MAX_LENGTH)
+            encoded = encode_examples(_head(stack), rows, case.language.tokenizer, MAX_LENGTH)
         except BertlabError:
             continue
         batch = encoded.batch(np.arange(len(encoded)), TASK)[0]
@@ -113,7 +113,7 @@ def every_input_format_works(case: ObjectiveCase) -> None:
             _works(stack, batch, f"data.input_format {name}")
 
 
-def _need_labels_of(case: HeadCase, rows: Sequence[Row]) -> None:
+def _need_labels_of(case: HeadCase, rows: Sequence[Example]) -> None:
     known = case.labels(case.rows)
     found = case.labels(rows)
     if known and found and not set(found.names) <= set(known.names):

@@ -10,11 +10,11 @@ from bertlab import (
     ConfigError,
     DataError,
     EncoderOutput,
+    Example,
     Features,
     Head,
     Labels,
     PackedBatch,
-    Row,
     TaskContext,
     TaskLoss,
     WordPieceTokenizer,
@@ -32,22 +32,22 @@ IntArray = NDArray[np.int64]
 Entity = tuple[int, int, str]  # first word, word behind the last, type
 
 
-def entities_of(row: Row) -> list[Entity]:
-    """Return the entities that the tags of a row mark, BIO or IOB1, in their order.
+def entities_of(example: Example) -> list[Entity]:
+    """Return the entities that the tags of an example mark, BIO or IOB1, in their order.
 
     Raises:
         DataError: a tag is neither ``O`` nor ``B-TYPE`` or ``I-TYPE``.
     """
-    tags = row.values["tags"]
+    tags = example.values["tags"]
     if not isinstance(tags, Sequence) or isinstance(tags, str):
-        raise DataError(f"{row.where}: column tags: found {tags!r}, expected a list of tags")
+        raise DataError(f"{example.where}: column tags: found {tags!r}, expected a list of tags")
     found: list[Entity] = []
     last = ""
     for place, tag in enumerate(tags):
         mark, _, kind = str(tag).partition("-")
         if tag != "O" and not (mark in ("B", "I") and kind):
             raise DataError(
-                f"{row.where}: column tags: found {tag!r}, expected O, B-TYPE or I-TYPE"
+                f"{example.where}: column tags: found {tag!r}, expected O, B-TYPE or I-TYPE"
             )
         if mark == "I" and kind == last:
             found[-1] = (found[-1][0], place + 1, kind)
@@ -190,9 +190,9 @@ class EntitySpans(Head):
         self.none_weight = none_weight
         self.dropout = dropout
 
-    def labels_of(self, row: Row) -> list[str]:
-        """Return the type of each entity of a row."""
-        return [kind for _, _, kind in entities_of(row)]
+    def labels_of(self, example: Example) -> list[str]:
+        """Return the type of each entity of an example."""
+        return [kind for _, _, kind in entities_of(example)]
 
     def add_layers(self, context: TaskContext) -> None:
         """Create the networks of first and last words, and the biaffine form."""
@@ -225,7 +225,7 @@ class EntitySpans(Head):
         self.register_buffer("class_weights", weights, persistent=False)
 
     def encode(
-        self, row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int
+        self, example: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> list[Features]:
         """Return a window or several, with the spans that are scored in each.
 
@@ -233,19 +233,21 @@ class EntitySpans(Head):
         each word, ``first_pieces``, the place of its first piece; and of each span ``starts``, the
         number of its first word in the window, ``widths``, its words less 1, and ``classes``.
         """
-        words = row.values["words"]
+        words = example.values["words"]
         if not isinstance(words, Sequence) or isinstance(words, str):
-            raise DataError(f"{row.where}: column words: found {words!r}, expected a list of words")
-        gold = entities_of(row) if "tags" in row.values else []
-        if "tags" in row.values and len(row.values["tags"]) != len(words):
             raise DataError(
-                f"{row.where}: column tags: found {len(row.values['tags'])} tags "
+                f"{example.where}: column words: found {words!r}, expected a list of words"
+            )
+        gold = entities_of(example) if "tags" in example.values else []
+        if "tags" in example.values and len(example.values["tags"]) != len(words):
+            raise DataError(
+                f"{example.where}: column tags: found {len(example.values['tags'])} tags "
                 f"of {len(words)} words"
             )
         limit = max_seq_length - 2
         if limit < 1:
             raise DataError(
-                f"{row.where}: max_seq_length: found {max_seq_length}, expected at least 3"
+                f"{example.where}: max_seq_length: found {max_seq_length}, expected at least 3"
             )
         if not words:
             self.notes["sentences without words"] += 1
@@ -265,7 +267,7 @@ class EntitySpans(Head):
 
         table = np.full((len(words), self.max_words), NONE)
         for start, end, kind in gold:
-            number = self.types.id_of(kind, row.where, "tags")
+            number = self.types.id_of(kind, example.where, "tags")
             if end - start <= self.max_words:
                 table[start, end - start - 1] = number + 1
             else:
@@ -285,7 +287,7 @@ class EntitySpans(Head):
             features.ragged["first_pieces"] = 1 + np.cumsum(own) - own
             features.ragged["starts"] = starts[mine] - first
             features.ragged["widths"] = widths[mine]
-            if "tags" in row.values:
+            if "tags" in example.values:
                 features.ragged["classes"] = classes[mine]
             found.append(features)
         return found
@@ -344,19 +346,23 @@ class EntitySpans(Head):
             )
         return predictions
 
-    def merge(self, row: Row, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return the entities of a row that fit together, with their words."""
+    def merge(self, example: Example, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return the entities of an example that fit together, with their words."""
         chosen = select((span for part in parts for span in part["entities"]), self.nested)
-        words = row.values["words"]
+        words = example.values["words"]
         return {
             "entities": [
                 {"words": list(words[span["start"] : span["end"]]), **span} for span in chosen
             ]
         }
 
-    def score(self, rows: Sequence[Row], predictions: Sequence[dict[str, Any]]) -> dict[str, float]:
+    def score(
+        self, examples: Sequence[Example], predictions: Sequence[dict[str, Any]]
+    ) -> dict[str, float]:
         """Return precision, recall and F1 of exact spans with the right type, and F1 of each."""
-        true = {(n, *entity) for n, row in enumerate(rows) for entity in entities_of(row)}
+        true = {
+            (n, *entity) for n, example in enumerate(examples) for entity in entities_of(example)
+        }
         found = {
             (n, span["start"], span["end"], span["type"])
             for n, prediction in enumerate(predictions)

@@ -7,10 +7,10 @@ from bertlab import (
     BertEncoder,
     ConfigError,
     DataError,
+    Example,
     Features,
     Labels,
     PackedBatch,
-    Row,
     TaskContext,
     WordPieceTokenizer,
     pack,
@@ -26,8 +26,8 @@ TAGS = ["I-ORG", "I-ORG", "I-ORG", "O", "I-PER", "I-PER"]
 VOCABULARY = [*(word.lower() for word in SENTENCE), "in", "rome", "london", "##land", "eu", "ger"]
 
 
-def row_of(words: list[str], tags: list[str] | None = None) -> Row:
-    return Row({"words": words} | ({} if tags is None else {"tags": tags}), "eng.train:7")
+def row_of(words: list[str], tags: list[str] | None = None) -> Example:
+    return Example({"words": words} | ({} if tags is None else {"tags": tags}), "eng.train:7")
 
 
 def built(head: EntitySpans) -> tuple[EntitySpans, WordPieceTokenizer, BertEncoder]:
@@ -54,10 +54,10 @@ def batch_of(sequences: list[Features]) -> PackedBatch:
     return batch
 
 
-def predicted(head: EntitySpans, encoder: BertEncoder, sequences: list[Features], row: Row):
+def predicted(head: EntitySpans, encoder: BertEncoder, sequences: list[Features], example: Example):
     with torch.no_grad():
         batch = batch_of(sequences)
-        return head.merge(row, head.decode(encoder(batch), batch))["entities"]
+        return head.merge(example, head.decode(encoder(batch), batch))["entities"]
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,11 @@ from bertlab import (
     Column,
     ConfigError,
     EncoderOutput,
+    Example,
     Features,
     Head,
     MajorityAccuracy,
     PackedBatch,
-    Row,
     TaskContext,
     TaskLoss,
     WordPieceTokenizer,
@@ -139,7 +139,7 @@ class Seq2Seq(Head):
         self.tokenizer = context.tokenizer
 
     def encode(
-        self, row: Row, tokenizer: WordPieceTokenizer, max_seq_length: int
+        self, example: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> list[Features]:
         """Return ``[CLS] source [SEP]``, and the target with its ``[SEP]`` as ``target_ids``.
 
@@ -147,15 +147,15 @@ class Seq2Seq(Head):
             DataError: if a text is empty.
             ConfigError: if not even one token of the source fits.
         """
-        ids = text_ids(row.values.get("source"), row, "source", tokenizer)
+        ids = text_ids(example.values.get("source"), example, "source", tokenizer)
         room = max_seq_length - 2
         if room < 1:
             raise ConfigError(
                 f"data.max_seq_length: found {max_seq_length}, expected 3 or more for a text"
             )
         features = Features(*tokenizer.build_inputs(ids[:room]), truncated=max(0, len(ids) - room))
-        if "target" in row.values:
-            target = text_ids(row.values["target"], row, "target", tokenizer)
+        if "target" in example.values:
+            target = text_ids(example.values["target"], example, "target", tokenizer)
             if len(target) >= self.max_target_length:
                 self.notes[f"target cut to {self.max_target_length} tokens"] += 1
             if tokenizer.unk_id in target:
@@ -242,17 +242,20 @@ class Seq2Seq(Head):
         rates = ["char_error_rate", "copy_char_error_rate"]
         return ["exact_match", "majority_exact_match", *rates]
 
-    def score(self, rows: Sequence[Row], predictions: Sequence[dict[str, Any]]) -> dict[str, float]:
+    def score(
+        self, examples: Sequence[Example], predictions: Sequence[dict[str, Any]]
+    ) -> dict[str, float]:
         """Return the share of texts that are right, the rate of wrong characters, and baselines."""
         found = [prediction["text"] for prediction in predictions]
         sources, targets = (
-            [self._as_written(row.values[name]) for row in rows] for name in ("source", "target")
+            [self._as_written(example.values[name]) for example in examples]
+            for name in ("source", "target")
         )
         right = sum(text == target for text, target in zip(found, targets, strict=True))
         commonest = Counter(targets).most_common(1)[0][1]
         return {
-            "exact_match": right / len(rows),
-            "majority_exact_match": commonest / len(rows),
+            "exact_match": right / len(examples),
+            "majority_exact_match": commonest / len(examples),
             "char_error_rate": char_error_rate(found, targets).item(),
             "copy_char_error_rate": char_error_rate(sources, targets).item(),
         }

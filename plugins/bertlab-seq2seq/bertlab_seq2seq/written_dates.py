@@ -36,7 +36,7 @@ class WrittenDates(DataSource):
     so training has none of its days in any style.
     """
 
-    def rows(self, split: str | None) -> Iterator[dict[str, str]]:
+    def examples(self, split: str | None) -> Iterator[dict[str, str]]:
         """Yield the rows of ``train`` or ``validation``, always the same.
 
         Raises:

@@ -43,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = "\n\n".join("\n".join(filter(None, each)) for each in lines)
     (place / "corpus.txt").write_text(text, "utf-8")
     for split, count in (("train", 40), ("validation", 10)):
-        rows = list(WrittenDates("written-dates", "").rows(split))[:count]
+        rows = list(WrittenDates("written-dates", "").examples(split))[:count]
         text = "".join(json.dumps(row) + "\n" for row in rows)
         (place / f"{split}.jsonl").write_text(text, "utf-8")
     corpus = ("--corpus", place / "corpus.txt", "--vocab_size", 300)

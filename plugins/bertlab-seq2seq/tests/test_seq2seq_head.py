@@ -13,11 +13,11 @@ from bertlab import (
     ConfigError,
     DataError,
     EncoderOutput,
+    Example,
     PackedBatch,
-    Row,
     TaskContext,
     WordPieceTokenizer,
-    encode_rows,
+    encode_examples,
 )
 from bertlab.testing import conformance
 
@@ -32,9 +32,9 @@ TOKENIZER = WordPieceTokenizer.from_vocabulary(
 ROWS = [("a b c", "c b a"), ("d e", "e d"), ("f g h a", "a h g f"), ("b", "b"), ("c e g", "g e c")]
 
 
-def row(source: str, target: str | None = None) -> Row:
+def row(source: str, target: str | None = None) -> Example:
     values = {"source": source} | ({} if target is None else {"target": target})
-    return Row(values, "rows:1")
+    return Example(values, "rows:1")
 
 
 def built(**arguments: Any) -> tuple[BertEncoder, Seq2Seq]:
@@ -55,7 +55,7 @@ def built(**arguments: Any) -> tuple[BertEncoder, Seq2Seq]:
 
 
 def batch_of(head: Seq2Seq, rows: list[tuple[str, str]]) -> PackedBatch:
-    encoded = encode_rows(head, [row(*each) for each in rows], TOKENIZER, 16)
+    encoded = encode_examples(head, [row(*each) for each in rows], TOKENIZER, 16)
     return encoded.batch(np.arange(len(rows)), "seq2seq")[0]
 
 

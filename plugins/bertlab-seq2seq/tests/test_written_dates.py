@@ -48,14 +48,14 @@ def test_ordinals_are_english(day: int, ordinal: str) -> None:
 
 def test_every_day_is_in_one_split_and_no_day_in_both() -> None:
     train, validation = (
-        [row["target"] for row in source().rows(s)] for s in ("train", "validation")
+        [row["target"] for row in source().examples(s)] for s in ("train", "validation")
     )
     assert len({*train, *validation}) == len(train) + len(validation) == 36525
     assert 0.01 < len(validation) / 36525 < 0.03
 
 
 def test_every_style_is_in_validation() -> None:
-    rows = list(source().rows("validation"))
+    rows = list(source().examples("validation"))
     found = {
         style
         for row in rows
@@ -67,6 +67,6 @@ def test_every_style_is_in_validation() -> None:
 
 def test_other_splits_and_arguments_are_refused() -> None:
     with pytest.raises(DataError, match="found split 'test', expected train or validation"):
-        source().rows("test")
+        source().examples("test")
     with pytest.raises(DataError, match="takes nothing behind the colon"):
-        WrittenDates("written-dates:iso", "iso").rows("train")
+        WrittenDates("written-dates:iso", "iso").examples("train")

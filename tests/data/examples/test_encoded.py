@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bertlab.api.examples import Column, Features, Row
+from bertlab.api.examples import Column, Example, Features
 from bertlab.data.examples.encoded import collate
 from bertlab.errors import PluginError
 from bertlab.testing import batch_of
@@ -25,7 +25,7 @@ def features() -> list[Features]:
 
 @pytest.mark.parametrize("units", [[0, 1, 2, 3], [2], [3, 0, 2], [1]])
 def test_fields_follow_their_sequence(units: list[int]) -> None:
-    rows = [Row({}, f"row {number}") for number in range(4)]
+    rows = [Example({}, f"row {number}") for number in range(4)]
     encoded = collate(features(), rows, np.arange(4), together=False)
     batch, counts = encoded.batch(np.array(units), "head")
     assert batch.fields["label"].tolist() == units
@@ -42,7 +42,7 @@ def test_fields_follow_their_sequence(units: list[int]) -> None:
 def test_truth_that_some_lack_is_left_out() -> None:
     made = features()
     del made[1].ragged["target_ids"], made[2].fields["label"]
-    encoded = collate(made, [Row({}, "r")] * 4, np.arange(4), together=False)
+    encoded = collate(made, [Example({}, "r")] * 4, np.arange(4), together=False)
     batch, _ = encoded.batch(np.arange(4), "head")
     assert {"label", "target_ids", "target_ids_cu_seqlens"}.isdisjoint(batch.fields)
     assert "tags" in batch.fields
@@ -50,7 +50,7 @@ def test_truth_that_some_lack_is_left_out() -> None:
 
 def test_batch_of_is_what_a_run_makes_of_features() -> None:
     batch = batch_of(features())
-    expected, _ = collate(features(), [Row({}, "r")] * 4, np.arange(4), together=False).batch(
+    expected, _ = collate(features(), [Example({}, "r")] * 4, np.arange(4), together=False).batch(
         np.arange(4), "head"
     )
     assert batch.input_ids.tolist() == expected.input_ids.tolist()

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertlab.api.examples import Column, LabelledRows, Row
+from bertlab.api.examples import Column, Example, LabelledExamples
 from bertlab.data.examples.splits import (
     check_truth,
     evaluation_splits,
@@ -83,14 +83,14 @@ def test_what_is_meant_by_the_settings(folder):
 
 
 def test_every_row_needs_the_truth():
-    row = Row({"text_a": "a", "text_b": "b"}, "a.tsv:2")
+    row = Example({"text_a": "a", "text_b": "b"}, "a.tsv:2")
     fails(check_truth, [row], PAIR, "train", matches="a.tsv:2: label: missing; every row of data.t")
     check_truth([row], [Column("label", "label", is_truth=True, required=False)], "train")
 
 
 def rows_of(values):
-    return LabelledRows(
-        [Row(value, f"row {n}") for n, value in enumerate(values)], ("a",), {"x": 1}
+    return LabelledExamples(
+        [Example(value, f"row {n}") for n, value in enumerate(values)], ("a",), {"x": 1}
     )
 
 

@@ -2,14 +2,14 @@ import json
 
 import pytest
 
-from bertlab.api.examples import Row
+from bertlab.api.examples import Example
 from bertlab.data.examples.benchmarks import BENCHMARKS
 from bertlab.data.examples.submissions import SUBMISSION_FORMS, open_submission
 from bertlab.errors import OutputError
 
 from .labelled_files import TAGGING, fails, read, write
 
-ROW = Row({}, "test.tsv:7")
+ROW = Example({}, "test.tsv:7")
 
 
 def submit(form, path, *pairs):
@@ -52,7 +52,7 @@ def test_scores_are_kept_in_their_range(tmp_path):
 
 
 def test_squad(tmp_path):
-    rows = [Row({"id": name}, name) for name in ('q"1', "q2", "q3")]
+    rows = [Example({"id": name}, name) for name in ('q"1', "q2", "q3")]
     answers = [
         {"answer": 'a "quoted" 🏛\n', "null_odds": -2.5},
         {"answer": "", "null_odds": 3.0},
@@ -73,8 +73,8 @@ def test_squad(tmp_path):
 
 def test_conll_reads_back(tmp_path):
     rows = [
-        Row({"words": ["Ann", "#"], "tags": ["B-PER", "O"]}, "a:1"),
-        Row({"words": ["It"], "tags": ["O"]}, "a:4"),
+        Example({"words": ["Ann", "#"], "tags": ["B-PER", "O"]}, "a:1"),
+        Example({"words": ["It"], "tags": ["O"]}, "a:4"),
     ]
     predictions = [{"tags": ["O", "B-PER"]}, {"tags": ["O"]}]
     text = submit("conll", tmp_path / "a.conll", *zip(rows, predictions, strict=True))
@@ -82,7 +82,9 @@ def test_conll_reads_back(tmp_path):
     assert [row.values["tags"] for row in read(tmp_path / "a.conll", TAGGING).rows] == [
         prediction["tags"] for prediction in predictions
     ]
-    text = submit("conll", tmp_path / "b.conll", (Row({"words": ["It"]}, "b:1"), {"tags": ["O"]}))
+    text = submit(
+        "conll", tmp_path / "b.conll", (Example({"words": ["It"]}, "b:1"), {"tags": ["O"]})
+    )
     assert text == "It O\n\n"
 
 
@@ -104,17 +106,17 @@ BAD = [
     ("squad", ROW, {"answer": "a"}, "test.tsv:7: found no id"),
     (
         "squad",
-        Row({"id": "first"}, "b"),
+        Example({"id": "first"}, "b"),
         {"answer": "a"},
         "b: found id 'first' for the second time",
     ),
-    ("conll", Row({"words": ["a", "b"]}, "c"), {"tags": ["O"]}, "c: as many tags as words"),
-    ("conll", Row({"words": ["a b"]}, "c"), {"tags": ["O"]}, "c: found 'a b', but"),
-    ("conll", Row({"words": [""]}, "c"), {"tags": ["O"]}, "c: found '', but"),
+    ("conll", Example({"words": ["a", "b"]}, "c"), {"tags": ["O"]}, "c: as many tags as words"),
+    ("conll", Example({"words": ["a b"]}, "c"), {"tags": ["O"]}, "c: found 'a b', but"),
+    ("conll", Example({"words": [""]}, "c"), {"tags": ["O"]}, "c: found '', but"),
 ]
 FIRST = {
-    "squad": (Row({"id": "first"}, "a"), {"answer": "a", "null_odds": 0.0}),
-    "conll": (Row({"words": ["a"]}, "a"), {"tags": ["O"]}),
+    "squad": (Example({"id": "first"}, "a"), {"answer": "a", "null_odds": 0.0}),
+    "conll": (Example({"words": ["a"]}, "a"), {"tags": ["O"]}),
     "cola": (ROW, {"label": "acceptable"}),
     "stsb": (ROW, {"score": 1.0}),
 }
