@@ -38,6 +38,15 @@ def test_files(page: Path) -> None:
             assert list(ROOT.glob(file.replace("NAME", "*"))), file
 
 
+def test_modules_in_the_text_of_the_architecture() -> None:
+    text, _, tables = (ROOT / "docs" / "architecture.md").read_text("utf-8").partition("## Modules")
+    assert tables
+    named = re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.py|[a-z_]+(?:/[a-z_]+)+)`", text)
+    assert len(named) > 15
+    for file in named:
+        assert (ROOT / "bertlab" / file).exists() or (ROOT / file).exists(), file
+
+
 @pages
 def test_modules(page: Path) -> None:
     for name in re.findall(r"(?:from|import) (bertlab(?:\.\w+)+)", page.read_text("utf-8")):
