@@ -1,6 +1,6 @@
 """How bertlab's and Hugging Face's names of the same BERT tensors correspond.
 
-The heads of fine-tuned models: ``transformers``' classes, their layers and their labels.
+Names of encoder tensors, and the heads of fine-tuned models: classes, layers and labels.
 """
 
 import re

@@ -1,1 +1,1 @@
-"""From YAML files and arguments to one config as plain data."""
+"""One pipeline from YAML files and arguments to a typed config."""

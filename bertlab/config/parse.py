@@ -303,7 +303,7 @@ def _word(member: TypeForm) -> str:
 
 
 def _classes(member: TypeForm) -> list[type]:
-    """Return the class of a member, or of its items, that a config may name."""
+    """Return the classes that a config may name for a type, or for the items of a list."""
     inner: list[TypeForm] = [member, *get_args(member)]
     return [each for each in inner if isinstance(each, type) and not _is_plain(each)]
 

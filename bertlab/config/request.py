@@ -2,7 +2,7 @@
 
 Objectives are a mapping from entry-point name to arguments. Config files may also write a list
 (``objectives: [mlm, nsp]``), and a later file or argument may take one out with ``nsp: null``.
-This module brings all of that to the one form that jsonargparse parses.
+This module turns all of these into the mapping that jsonargparse parses.
 """
 
 from collections.abc import Sequence
@@ -125,7 +125,7 @@ def _add_content(request: Request, path: Path, content: Config) -> None:
 
 
 def _named_plugin(path: Path, model: Config, key: str) -> str | None:
-    """Return the name in a section of ``model``, which may be nothing but that name."""
+    """Return the plugin name of a section of ``model``; the section may be just that name."""
     if isinstance(model.get(key), str):
         model[key] = {"name": model[key]}
     if not isinstance(model.get(key), dict):
@@ -235,7 +235,7 @@ def _drop_others(content: Config, key: str, name: str | None) -> None:
 
 
 def _keep(content: Config, key: str, names: list[str]) -> None:
-    """Keep the named plugins' arguments that are not empty: jsonargparse has no key for none."""
+    """Keep only arguments of named plugins, and no empty mapping, which jsonargparse rejects."""
     model = content.get("model") or {}
     given = model.pop(key, None) or {}
     kept = {name: given[name] for name in names if given.get(name)}

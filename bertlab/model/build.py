@@ -1,7 +1,4 @@
-"""From names and arguments to a BertModule, for a command line or a checkpoint's config.
-
-``torch.compile`` for the layers of an encoder and the losses over its vocabulary.
-"""
+"""Builds encoder, tasks and metrics from a config; compiles layers and losses."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -19,7 +19,7 @@ Part = tuple[int, int, dict[str, Any]]
 
 
 class EvaluationSet(nn.Module):
-    """Torchmetrics of every task, and whole-row predictions of the heads that score rows.
+    """Torchmetrics of every task, and merged predictions of heads that score whole examples.
 
     Args:
         tasks: by config name, built.
@@ -70,7 +70,7 @@ class EvaluationSet(nn.Module):
             self._parts += zip(rows, sequences, task.decode(output, batch), strict=True)
 
     def compute(self, name: str, task: Task, tune: bool) -> dict[str, float]:
-        """Return a task's metrics over all devices, and forget what they were made of.
+        """Return a task's metrics over all devices, and reset them.
 
         Args:
             name: of the task.

@@ -237,7 +237,7 @@ class BertModule(LightningModule):
         self.numerical_guard.finish()
 
     def _describe_step(self, step: int, losses: Mapping[str, Tensor], norm: float) -> str:
-        """Return what is said of a step, from 0, whose gradient has a norm that is not finite."""
+        """Return the message about a step, counted from 0, whose gradient is not finite."""
         parts = ", ".join(f"{name} {float(loss):.4g}" for name, loss in losses.items())
         data = getattr(self.trainer, "datamodule", None)
         where = f" on {data.describe_step(step)}" if isinstance(data, TaskData) else ""
@@ -251,7 +251,7 @@ class BertModule(LightningModule):
         return batch
 
     def _tokens_read(self, batch: PackedBatch) -> Tensor | None:
-        """Return what the tasks read; None: all, and on a GPU, which would wait for the number."""
+        """Return the positions that tasks read; None for all, and on a GPU, which would wait."""
         if batch.input_ids.device.type != "cpu":
             return None
         found = [task.tokens_read(batch) for task in self.named_tasks().values()]

@@ -1,4 +1,4 @@
-"""Steps whose gradient is not finite are not taken; the run stops, or is told that one was not."""
+"""Steps whose gradient is not finite are skipped; the run stops or warns."""
 
 import math
 from collections.abc import Callable

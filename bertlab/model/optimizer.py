@@ -1,6 +1,7 @@
 """AdamW as the paper sets it (app. A.2), and what fine-tuning may vary.
 
-``model.init_optimizer``: a second phase of pre-training goes on with the first one's AdamW.
+``OptimizerState`` carries the moments of a first phase of pre-training to a second one
+(``model.init_optimizer``).
 """
 
 import math
@@ -193,7 +194,7 @@ def split_by_weight_decay(
 
 @dataclass(frozen=True)
 class OptimizerState:
-    """What AdamW had learnt at the end of a run, and how far its schedule was.
+    """Moments of AdamW at the end of a run, and the steps that its schedule had done.
 
     Attributes:
         source: the run's checkpoint, for messages.

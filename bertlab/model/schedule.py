@@ -130,7 +130,7 @@ def build_timed_schedule(config: AdamWConfig, optimizer: AdamW, timer: Timer) ->
 
 
 def run_timer(trainer: Trainer) -> Timer | None:
-    """Return what ends a run by ``trainer.max_time``; None if nothing does."""
+    """Return the timer of ``trainer.max_time``; None if there is none."""
     callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
     return next((each for each in callbacks if isinstance(each, Timer)), None)
 
@@ -178,7 +178,7 @@ def steps_for_tokens(max_tokens: float, trainer: Trainer, data: TaskData) -> int
 
 
 def training_size(trainer: Trainer, data: TaskData) -> dict[str, Any]:
-    """Return what the manifest says of it; of a run that a time ends only the mean length."""
+    """Return mean sequence length and, unless a time limit ends the run, training tokens."""
     length, a_step = data.mean_lengths()
     steps = math.inf if trainer.max_steps == -1 else trainer.max_steps
     if trainer.max_epochs not in (None, -1):

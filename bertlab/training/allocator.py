@@ -1,4 +1,4 @@
-"""How glibc's allocator is used: freed memory is kept for the next step, returned if it grows."""
+"""Settings of glibc's allocator: keep freed memory for the next step, return it when it grows."""
 
 import ctypes
 import os
@@ -17,7 +17,7 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
 
 
 def keep_freed_memory() -> None:
-    """Have freed memory kept for what is allocated next.
+    """Tell glibc to keep freed memory for the next allocation.
 
     glibc asks the system for every large tensor anew, which clears its pages: a tenth of a training
     step on a CPU. All threads share one arena, so that the backward pass takes what the forward
@@ -34,14 +34,14 @@ def keep_freed_memory() -> None:
 
 
 def return_free_memory() -> None:
-    """Return free pages in the middle of the arena, too; does nothing where there is no glibc."""
+    """Return all free pages to the system; without glibc, do nothing."""
     library = _glibc()
     if library is not None:
         library.malloc_trim(0)
 
 
 def resident_memory() -> int:
-    """Return the bytes of memory that this process has now; 0 where there is no Linux."""
+    """Return the resident memory of this process in bytes; 0 on systems other than Linux."""
     if sys.platform != "linux":
         return 0
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
@@ -61,7 +61,7 @@ GROWTH = 1.1  # what is returned has to be cleared when it is taken again: up to
 
 
 class ReturnMemory(Callback):
-    """Asks glibc for it once memory has grown by a tenth, and before data workers are forked.
+    """Returns free memory when memory has grown by a tenth, and before workers are forked.
 
     Batches of packed tokens differ in size from step to step. On a CPU that fragments memory: what
     is in use stays the same, what the system counts grew from 0.8 to 2 GB in an hour of BERT-tiny.
@@ -82,7 +82,7 @@ class ReturnMemory(Callback):
         batch: Any,  # noqa: ANN401
         batch_idx: int,
     ) -> None:
-        """Look at the memory if it is time."""
+        """Check the memory if the interval has passed."""
         del trainer, pl_module, outputs, batch, batch_idx
         if time.monotonic() > self.looked + INTERVAL:
             self.look()
@@ -96,23 +96,23 @@ class ReturnMemory(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        """Look at the memory if it is time."""
+        """Check the memory if the interval has passed."""
         del dataloader_idx
         self.on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Return it if data workers are about to be forked."""
+        """Return free memory if data workers are about to be forked."""
         del pl_module
         data = getattr(trainer, "datamodule", None)
         if isinstance(data, TaskData) and data.num_workers:
             self.return_now()
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Return it if data workers are about to be forked."""
+        """Return free memory if data workers are about to be forked."""
         self.on_train_epoch_start(trainer, pl_module)
 
     def look(self) -> None:
-        """Return it if it has grown by a tenth."""
+        """Return free memory if resident memory has grown by a tenth."""
         self.looked = time.monotonic()
         memory = resident_memory()
         if self.level is None:
@@ -121,7 +121,7 @@ class ReturnMemory(Callback):
             self.return_now()
 
     def return_now(self) -> None:
-        """Return it, and begin to count anew."""
+        """Return free memory, and measure growth from the next check on."""
         return_free_memory()
         self.looked = time.monotonic()
         self.level = None

@@ -20,13 +20,13 @@ from bertlab.api.batch import PackedBatch
 from bertlab.errors import LostProcessError, NumericalError
 from bertlab.files import explain_vanished_folder
 
-# how PyTorch tells of processes that are gone, in errors of no class of their own
+# PyTorch reports killed processes as RuntimeErrors; only their words tell them apart
 _LOST_WORKER = "DataLoader worker"
 _LOST_RANK = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "NCCL")
 
 
 def train(fit: Callable[[], None], trainer: Trainer, run: Path, saved: Callable[[], bool]) -> int:
-    """Train; where it does not come to its end, say what happened and how to go on.
+    """Train; if training stops early, print why and how to resume.
 
     Args:
         fit: trains, and validates.
@@ -60,12 +60,12 @@ def train(fit: Callable[[], None], trainer: Trainer, run: Path, saved: Callable[
 
 
 def how_to_resume(run: Path) -> str:
-    """Return what is said to who wants to go on with a run that was saved."""
+    """Return the line that tells the user how to resume a saved run."""
     return f"go on with: bertlab fit --ckpt_path {run}"
 
 
 def _stopped(trainer: Trainer, go_on: str) -> int:
-    """Say where a run was stopped by a signal; return the exit code."""
+    """Print where a signal stopped the run; return the exit code."""
     stop, step = stopped_by(trainer), trainer.global_step
     number = signal.SIGTERM if stop is None or stop.number is None else stop.number
     name = signal.Signals(number).name
@@ -80,12 +80,12 @@ def _stopped(trainer: Trainer, go_on: str) -> int:
 
 @contextlib.contextmanager
 def naming_losses(world_size: int, directory: Path, hint: Callable[[], str]) -> Iterator[None]:
-    """Say of errors of what goes on inside that a process or a disk is gone, if that is the cause.
+    """Re-raise an error inside the block as what caused it: a killed process, or a vanished disk.
 
     Args:
         world_size: processes that compute together.
-        directory: where they write.
-        hint: returns what is said after it.
+        directory: that they write to.
+        hint: returns the end of the message: how to resume.
 
     Raises:
         LostProcessError: a data worker or another rank was killed.
@@ -104,7 +104,7 @@ def naming_losses(world_size: int, directory: Path, hint: Callable[[], str]) -> 
 
 
 def lost_process(error: RuntimeError, world_size: int) -> str | None:
-    """Return which process an error tells the loss of; None if it tells of something else."""
+    """Return which process died, if that is what an error means; else None."""
     words = " ".join(str(error).split())
     if words.startswith(_LOST_WORKER):
         return f"a data worker is gone ({words.rstrip('.')})"
@@ -119,7 +119,7 @@ REQUEUE = signal.SIGUSR1  # which Lightning takes as well, as ``#SBATCH --signal
 
 
 class StopOnSignal(Callback):
-    """Saves between two optimiser steps, from where a run goes on bit by bit, and stops it.
+    """On a signal, saves between two optimiser steps, then stops; the run resumes exactly.
 
     Lightning's own handlers stop, or save, inside an accumulation window or an evaluation, which
     cannot be repeated exactly.
@@ -164,7 +164,7 @@ class StopOnSignal(Callback):
         self._save(trainer)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save again after an evaluation that was due at that step: it is not to be done twice."""
+        """Save again after an evaluation at that step: the resumed run must not repeat it."""
         if self.is_stopping:
             self._save(trainer)
 
@@ -188,7 +188,7 @@ class StopOnSignal(Callback):
 
 
 def stopped_by(trainer: Trainer) -> StopOnSignal | None:
-    """Return the callback that stopped a trainer's run between two steps; None if none did."""
+    """Return the callback that stopped the run between two steps; None if none did."""
     callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
     stops = [each for each in callbacks if isinstance(each, StopOnSignal) and each.is_stopping]
     return stops[0] if stops else None
@@ -213,7 +213,7 @@ def queue_again() -> str:
 
 
 def _any_device(trainer: Trainer, here: bool) -> bool:
-    """Return whether something is so on any device."""
+    """Return whether ``here`` is true on any device."""
     if trainer.world_size == 1:
         return here
     return bool(trainer.strategy.reduce_boolean_decision(here, all=False))

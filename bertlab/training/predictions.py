@@ -71,7 +71,7 @@ class JsonLines:
 
 
 class PredictionWriter(Callback):
-    """Hands predictions to a sink in the order of the rows, as soon as those before are done."""
+    """Writes predictions in the order of the input, each as soon as it is its turn."""
 
     def __init__(self) -> None:
         self.sink: PredictionSink | None = None
@@ -82,7 +82,7 @@ class PredictionWriter(Callback):
 
     @contextmanager
     def into(self, sink: PredictionSink, data: TaskData, head: Head | None) -> Iterator[None]:
-        """Write what is predicted inside to a sink, which is closed; after an error, discarded.
+        """Write the predictions of the block; close the sink, or discard it after an error.
 
         Args:
             sink: takes them.
@@ -135,7 +135,7 @@ class PredictionWriter(Callback):
 
 
 def open_sink(output: str | None, form: str, head: Head | None) -> PredictionSink:
-    """Return what takes predictions.
+    """Return the sink for a form of output.
 
     Args:
         output: file to write; None for standard output.

@@ -1,4 +1,4 @@
-"""What a run reached on held-out text, beside the baselines that make it readable."""
+"""Held-out metrics of a run, read, printed beside their baselines, and formatted."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ def held_out_results(trainer: Trainer, stage: str) -> Results:
 
 
 def read_results(run: Path, best: bool = False) -> Results:
-    """Return what a run wrote of its last step, or of its best; nothing where it wrote none."""
+    """Return the metrics that a run wrote for its last or best step; empty if it wrote none."""
     path = run / (BEST if best else RESULTS)
     if not path.is_file():
         return {}

@@ -1,4 +1,4 @@
-"""``bertlab.fit``: a run from Python, by the same way as the command; ``Run``: what is in it."""
+"""``bertlab.fit`` trains as the command does; ``Run`` gives a run's metrics, curves and model."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -68,7 +68,7 @@ def _request(
 
 
 class Run:
-    """A run by its directory: its figures, its curves, and its model to use.
+    """A run directory as an object: metrics, curves, and the trained model.
 
     Args:
         directory: of the run, as ``bertlab fit`` made it.

@@ -1,4 +1,4 @@
-"""``Session``: trainer, data and module of one command, built from its config, and what it does."""
+"""``Session``: builds trainer, data and module of one command from its config, and runs it."""
 
 import sys
 from functools import partial
@@ -68,7 +68,7 @@ from bertlab.training.trainer import make_trainer, quiet_lightning
 
 
 def open_session(command: str, request: Request) -> "Session":
-    """Build what a command needs.
+    """Build the trainer, data and module of a command.
 
     Args:
         command: ``fit``, ``validate``, ``test`` or ``predict``.
@@ -102,7 +102,7 @@ def open_session(command: str, request: Request) -> "Session":
 
 
 class Session:
-    """One command: its parts are built here; :meth:`run` does what the command says.
+    """Trainer, data and module of one command; :meth:`run` executes it.
 
     Args:
         config: of the command.
@@ -146,7 +146,7 @@ class Session:
             self._describe(tokenizer)
 
     def run(self) -> int:
-        """Do what the command says; return the exit code."""
+        """Execute the command; return the exit code."""
         with naming_losses(self.trainer.world_size, self.directory, self._how_to_go_on):
             if self.fits:
                 return self._fit()
@@ -214,7 +214,7 @@ class Session:
         return module
 
     def _context(self, encoder: Encoder, tokenizer: WordPieceTokenizer) -> TaskContext:
-        """Return what new tasks are built for; a fit learns its labels from its data."""
+        """Return the context of new tasks; ``fit`` learns the labels from its data."""
         if self.fits:
             return TaskContext(encoder, tokenizer, self.data.token_counts, self.data.labels)
         start = self.warm or self.checkpoint
@@ -227,7 +227,7 @@ class Session:
             self.data.prepare(self.config.command)
 
     def _check_fit(self) -> None:
-        """Find what would stop the run, before its directory is made."""
+        """Raise what would stop the run later, before its directory is made."""
         values, model = self.config.values, self.model
         if values.max_tokens is not None:
             steps = steps_for_tokens(values.max_tokens, self.trainer, self.data)
@@ -246,7 +246,7 @@ class Session:
             compile_losses(model.tasks)
 
     def _describe(self, tokenizer: WordPieceTokenizer) -> None:
-        """Tell the run's record what is known by now."""
+        """Give the run's record its content."""
         data, request = self.data, self.config.request
         facts = {
             "command": ["bertlab", "fit", *request.argv],
@@ -262,7 +262,7 @@ class Session:
         self.record.describe(record, tokenizer, counts, data.labels)
 
     def _note(self, line: str) -> None:
-        """Say where weights come from; predictions have the standard output for themselves."""
+        """Print where weights come from; ``predict`` keeps standard output for predictions."""
         if self.trainer.is_global_zero:
             predicts = self.config.command == "predict"
             (sys.stderr if predicts else sys.stdout).write(line + "\n")
@@ -340,7 +340,7 @@ class Session:
             sys.stderr.write(f"warning: {warning}\n")
 
     def _how_to_go_on(self) -> str:
-        """Return what is said to a user whose command lost a process or its disk."""
+        """Return how to resume, for the message about a lost process or disk."""
         if not self.fits:
             return ""
         if not self._is_saved():

@@ -1,4 +1,4 @@
-"""Which checkpoint of a fine-tuned run is the best: by which metric, and where that is written."""
+"""The best checkpoint of a run: which metric decides, and how ``best.json`` records it."""
 
 import math
 from pathlib import Path
@@ -38,7 +38,7 @@ class BestCheckpoint(ModelCheckpoint):
 def choose_monitor(
     monitor: str | None, model: BertModule, first_evaluation: str
 ) -> tuple[str | None, str | None]:
-    """Return the metric that the best checkpoint is chosen by, and its better end if that is known.
+    """Return the metric that decides, and ``min`` or ``max`` if the head says which is better.
 
     Args:
         monitor: as the config has it; ``auto`` for the head's metric, or the loss of objectives.
@@ -57,7 +57,7 @@ def choose_monitor(
 
 
 def check_early_stopping(trainer: Trainer, model: BertModule) -> None:
-    """Raise ConfigError if a run will not log what it is to be stopped by."""
+    """Raise ConfigError if EarlyStopping monitors a metric that the run does not log."""
     for callback in trainer.early_stopping_callbacks:
         if callback is not None:
             _check_monitor(callback.monitor, model, "trainer.callbacks: EarlyStopping.monitor")
@@ -93,7 +93,7 @@ def record_best(trainer: Trainer, model: BertModule, run: Path) -> str | None:
 
 
 def _monitor_of(model: BertModule, first_evaluation: str) -> tuple[str, str]:
-    """Return the metric that the head is judged by, and its better end; else the loss."""
+    """Return the head's primary metric and its mode; without a head, the loss."""
     for name, task in model.named_tasks().items():
         if task is model.head:
             metric, mode = model.head.monitor

@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def bertlab_callbacks(run_dir: Path) -> "list[Callback]":
-    """Return throughput, evaluation lines, loss curve, warnings, and plugins' view of batches.
-
-    And what keeps memory flat.
-    """
+    """Return the callbacks for throughput, evaluation lines, loss curve, warnings and memory."""
     from bertlab.training.allocator import ReturnMemory  # noqa: PLC0415
     from bertlab.training.callbacks.progress import (  # noqa: PLC0415
         EvaluationLines,

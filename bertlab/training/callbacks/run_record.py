@@ -68,7 +68,7 @@ class RunRecord(Callback):
         token_counts: Tensor | None,
         labels: Labels | None,
     ) -> None:
-        """Take what is known when the data has been read, before training starts.
+        """Set what is known only once the data has been read; called before training starts.
 
         Args:
             facts: content of the manifest.
@@ -153,7 +153,7 @@ def gather_random_states(world_size: int) -> list[dict[str, Any]]:
 
 
 def check_same_computation(config: dict[str, Any], theirs: dict[str, Any]) -> None:
-    """Refuse to go on with a run whose config is another.
+    """Refuse to resume a run with a config that computes something else.
 
     Args:
         config: the resolved config.

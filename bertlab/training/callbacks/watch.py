@@ -1,7 +1,4 @@
-"""Warnings about a training that goes wrong without an error: jumps of the loss, idle heads.
-
-Shows every batch to the plugins that want to see it.
-"""
+"""Callbacks that watch training: loss spikes, heads that do not learn, batches for plugins."""
 
 import statistics
 from collections import deque
@@ -26,10 +23,11 @@ _CHECKS = 3  # logged steps in a row without a gradient
 
 
 class LossWatch(Callback):
-    """Looks at what is logged, at the steps at which it is logged, so that nothing waits for it.
+    """Warns of loss spikes and of heads that get no gradient.
 
-    A spike is a loss far above the median of those before: bad data, or a learning rate that is too
-    high. A dead head is a task whose layers get no gradient at all.
+    It looks only at logged steps, so that no step waits for a GPU. A spike is a loss far above the
+    median of those before: bad data, or a learning rate that is too high. A dead head is a task
+    whose layers get no gradient at all.
     """
 
     def __init__(self) -> None:
