@@ -44,6 +44,12 @@ class Stack:
         """Whether the encoder only gives features."""
         return isinstance(self.task, Head) and not self.task.trains_encoder
 
+    @property
+    def head(self) -> Head:
+        """The task, where that is a head."""
+        assert isinstance(self.task, Head)
+        return self.task
+
     def output(self, batch: PackedBatch) -> EncoderOutput:
         """Encode a batch as a run does."""
         all_layers = isinstance(self.task, Head) and self.task.reads_all_layers

@@ -179,9 +179,8 @@ class HeadCase(TaskCase):
         self, stack: Stack, rows: Sequence[Example], max_seq_length: int = MAX_LENGTH
     ) -> EncodedExamples:
         """Encode rows that should be fine."""
-        assert isinstance(stack.task, Head)
         try:
-            return encode_examples(stack.task, rows, self.language.tokenizer, max_seq_length)
+            return encode_examples(stack.head, rows, self.language.tokenizer, max_seq_length)
         except BertlabError as error:
             given = "the given rows" if self.options.rows else "rows made for the declared columns"
             raise ConformanceFailure(

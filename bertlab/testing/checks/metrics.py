@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from bertlab.api.head import Head
 from bertlab.api.task import Task, TaskLoss
 from bertlab.model.evaluation import EvaluationSet
 from bertlab.testing.check import TASK_KINDS, ConformanceFailure, NotApplicable, check
@@ -165,8 +164,7 @@ def evaluates(case: TaskCase) -> None:
 @check("head", after=("metrics_are_fresh",))
 def monitor_exists(case: HeadCase) -> None:
     """``monitor`` names a metric, so that the best checkpoint can be chosen by it."""
-    head = case.stack().task
-    assert isinstance(head, Head)
+    head = case.stack().head
     values = dict.fromkeys(["loss", *head.metrics()], 1.0)
     names = [*values, *head.derived_metrics(dict(values)), *head.score_names()]
     if head.monitor[0] not in names:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from bertlab.api.examples import Column, Example
-from bertlab.api.head import Head
 from bertlab.data.examples.encoded import encode_examples
 from bertlab.errors import BertlabError, DataError
 from bertlab.testing.check import ConformanceFailure, NotApplicable, check
@@ -162,8 +161,7 @@ def _wrong_values(column: Column) -> Sequence[object]:
 
 
 def _encode(case: HeadCase, stack: Stack, row: Example) -> None:
-    assert isinstance(stack.task, Head)
-    stack.task.encode(row, case.language.tokenizer, MAX_LENGTH)
+    stack.head.encode(row, case.language.tokenizer, MAX_LENGTH)
 
 
 def _encode_or_refuse(case: HeadCase, stack: Stack, row: Example, column: Column) -> None:
@@ -180,12 +178,11 @@ def _encode_or_refuse(case: HeadCase, stack: Stack, row: Example, column: Column
 
 
 def _predict_or_refuse(case: HeadCase, stack: Stack, row: Example, words: str) -> None:
-    assert isinstance(stack.task, Head)
     try:
-        encoded = encode_examples(stack.task, [row], case.language.tokenizer, MAX_LENGTH)
+        encoded = encode_examples(stack.head, [row], case.language.tokenizer, MAX_LENGTH)
         if len(encoded):
             batch, _ = encoded.batch(np.arange(len(encoded)), TASK)
-            stack.task.merge(row, stack.decode(batch))
+            stack.head.merge(row, stack.decode(batch))
     except BertlabError:
         return
     except Exception as error:

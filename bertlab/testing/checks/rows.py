@@ -19,7 +19,7 @@ from bertlab.testing.task_cases import HeadCase, TaskCase
 @check("head", after=("builds", "columns_are_declared", *USABLE))
 def encode_fits_the_encoder(case: HeadCase) -> None:
     """``encode`` returns Features of ids below the vocabulary's size, no longer than allowed."""
-    head = _head(case)
+    head = case.stack().head
     limit, size = MAX_LENGTH, case.language.tokenizer.vocab_size
     case.encoded(case.stack(), case.rows)
     for row in case.rows:
@@ -47,7 +47,7 @@ def encode_fits_the_encoder(case: HeadCase) -> None:
 @check("head", after=("encode_fits_the_encoder",))
 def fields_fit_the_batch(case: HeadCase) -> None:
     """All Features have the same fields: numbers, or arrays as long as the sequence."""
-    head = _head(case)
+    head = case.stack().head
     made = [f for row in case.rows for f in head.encode(row, case.language.tokenizer, MAX_LENGTH)]
     names = set(made[0].fields) | set(made[0].ragged)
     for features in made:
@@ -69,7 +69,7 @@ def fields_fit_the_batch(case: HeadCase) -> None:
 @check("head", after=("encode_fits_the_encoder",))
 def encode_keeps_to_any_limit(case: HeadCase) -> None:
     """Whatever ``max_seq_length`` is, no sequence is longer; too small a one is a BertlabError."""
-    head = _head(case)
+    head = case.stack().head
     for limit in (5, 8, 12, 24, 48):
         for row in case.rows:
             try:
@@ -87,7 +87,7 @@ def encode_keeps_to_any_limit(case: HeadCase) -> None:
 @check("head", after=("encode_fits_the_encoder",))
 def encode_repeats(case: HeadCase) -> None:
     """``encode`` gives the same Features again, and leaves the row as it is."""
-    head = _head(case)
+    head = case.stack().head
     for row in case.rows:
         before = copy.deepcopy(dict(row.values))
         one, other = (head.encode(row, case.language.tokenizer, MAX_LENGTH) for _ in range(2))
@@ -142,7 +142,7 @@ def merges_without_truth(case: HeadCase) -> None:
 def scores_are_named(case: HeadCase) -> None:
     """``score`` returns a float for every name of ``score_names``, and no metric's name."""
     stack = case.stack()
-    head = _head(case, stack)
+    head = stack.head
     names = list(head.score_names())
     if not names:
         raise NotApplicable("the head scores no whole rows")
@@ -170,7 +170,7 @@ def tuned_values_are_saved(case: HeadCase) -> None:
     if case.plugin.tune is Head.tune:
         raise NotApplicable("the head tunes nothing")
     stack, restored = case.stack(), case.stack()
-    _head(case, stack).tune(case.rows, row_predictions(case, stack, labelled=True))
+    stack.head.tune(case.rows, row_predictions(case, stack, labelled=True))
     restored.load(stack.state())
     one, other = (row_predictions(case, each, labelled=True) for each in (stack, restored))
     found = difference(one, other)
@@ -183,7 +183,7 @@ def tuned_values_are_saved(case: HeadCase) -> None:
 
 def row_predictions(case: HeadCase, stack: Stack, labelled: bool) -> list[dict[str, object]]:
     """Return the prediction of every row that has sequences."""
-    head = _head(case, stack)
+    head = stack.head
     rows = case.rows if labelled else without_truth(case.plugin.columns, case.rows)
     batch = case.batch_of(stack, rows)
     parts: dict[int, list[dict[str, object]]] = {}
@@ -200,12 +200,6 @@ def _check_predictions(predictions: list[dict[str, object]]) -> None:
                 f"merge() returns {str(prediction)[:80]}" + (f": {reason}" if reason else ""),
                 "return a dict of texts, numbers, lists and dicts: .tolist() of tensors, no NaN",
             )
-
-
-def _head(case: HeadCase, stack: Stack | None = None) -> Head:
-    task = (stack or case.stack()).task
-    assert isinstance(task, Head)
-    return task
 
 
 def _plain(features: Features) -> dict[str, object]:

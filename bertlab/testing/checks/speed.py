@@ -56,8 +56,7 @@ def encode_is_fast(case: HeadCase) -> None:
     simple.build(TaskContext(stack.encoder, tokenizer, labels=Labels(("0", "1", "2"), (1, 1, 1))))
     texts = sample_rows(simple.columns, case.language, _ROWS)
     rows = list(islice(cycle(case.rows), _ROWS))
-    assert isinstance(stack.task, Head)
-    head = stack.task
+    head = stack.head
     limit = (
         _ENCODE_LIMIT * _best(lambda: _encode(simple, texts, case)) / _encode(simple, texts, case)
     )

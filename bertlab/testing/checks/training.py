@@ -9,7 +9,6 @@ import torch
 
 from bertlab.api.batch import PackedBatch
 from bertlab.api.examples import Example
-from bertlab.api.head import Head
 from bertlab.api.task import Objective
 from bertlab.data.examples.encoded import encode_examples
 from bertlab.data.loader import prepare_sequences
@@ -74,7 +73,7 @@ def longest_rows_work(case: HeadCase) -> None:
         rows = sample_rows(case.plugin.columns, case.language, 4, words={column.name: 200})
         _need_labels_of(case, rows)
         try:
-            encoded = encode_examples(_head(stack), rows, case.language.tokenizer, MAX_LENGTH)
+            encoded = encode_examples(stack.head, rows, case.language.tokenizer, MAX_LENGTH)
         except BertlabError:
             continue
         batch = encoded.batch(np.arange(len(encoded)), TASK)[0]
@@ -118,11 +117,6 @@ def _need_labels_of(case: HeadCase, rows: Sequence[Example]) -> None:
     found = case.labels(rows)
     if known and found and not set(found.names) <= set(known.names):
         raise NotApplicable("the given rows have labels of their own")
-
-
-def _head(stack: Stack) -> Head:
-    assert isinstance(stack.task, Head)
-    return stack.task
 
 
 def _by_hand(case: ObjectiveCase, stack: Stack, texts: Sequence[Sequence[int]]) -> PackedBatch:
