@@ -88,6 +88,8 @@ def fits_together(whole: Array, parts: Sequence[Array], starts: IntArray) -> boo
         return all(np.array_equal(whole, part) for part in parts)
     if whole.dtype.kind not in "iu":
         return _equal(whole, list(parts))
+    # what an entry may count from: its sequence, the batch's tokens, its sequences, or the array;
+    # positions [1] and [0, 2] of sequences that start at tokens 0 and 3 -> [1, 3, 5]
     sizes = np.array([len(part) for part in parts])
     shifts = [
         np.zeros(len(parts), np.int64),
@@ -95,6 +97,7 @@ def fits_together(whole: Array, parts: Sequence[Array], starts: IntArray) -> boo
         np.arange(len(parts)),
         np.cumsum(sizes) - sizes,
     ]
+    # offsets that begin at 0, such as cu_seqlens: [0, 3] and [0, 1, 2] -> [0, 3, 4, 5]
     ends = np.cumsum([0, *(int(part[-1]) if part.size else 0 for part in parts)])
     joined = [whole[:1], *(part[1:] + end for part, end in zip(parts, ends[:-1], strict=True))]
     return _equal(whole, joined) or any(

@@ -103,6 +103,7 @@ class SampleCorpus:
         """Write and tokenize the documents."""
         texts = [language.text(3 + number % 7, number) for number in range(_DOCUMENTS * _SENTENCES)]
         sentences = [language.tokenizer.encode(text) for text in texts]
+        # sentences of 4, 2 and 5 tokens -> sentence_offsets [0, 4, 6, 11]
         ends = np.cumsum([0, *map(len, sentences)])
         return cls(
             language=language,
@@ -145,6 +146,7 @@ def short_sequences(
     """
     made = [language.tokenizer.build_inputs(text, text if pairs else None) for text in texts]
     lengths = np.array([len(ids) for ids, _ in made])
+    # sequences laid end to end: lengths [3, 2] -> cu_seqlens [0, 3, 5], positions [0, 1, 2, 0, 1]
     input_ids = np.concatenate([ids for ids, _ in made]).astype(np.int64)
     special = np.isin(input_ids, [language.tokenizer.cls_id, language.tokenizer.sep_id])
     labels = {"next_sentence_label": np.arange(len(made)) % 2} if pairs else {}
