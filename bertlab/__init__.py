@@ -23,7 +23,8 @@ _MODULES = {
     "bertlab.api.study_scores": "StudyScores",
     "bertlab.api.task": "Objective Task TaskContext TaskLoss",
     "bertlab.errors": (
-        "BertlabError CheckpointError ConfigError CorpusError DataError PluginError nearest"
+        "BertlabError CheckpointError ConfigError CorpusError DataError PluginError "
+        "check_at_least check_share nearest"
     ),
     "bertlab.plugins.hooks": "ReportSection Subcommand hookimpl",
     "bertlab.tokenizer.wordpiece": "WordPieceTokenizer",
@@ -39,7 +40,7 @@ _MODULES = {
     "bertlab.data.loader": "prepare_sequences",
     "bertlab.encoders.bert": "BertEncoder sinusoidal_positions",
     "bertlab.encoders.layers": "final_states initialize packed_lstm",
-    "bertlab.heads.classification": "ClassifierHead check_dropout text_ids",
+    "bertlab.heads.classification": "ClassifierHead text_ids",
     "bertlab.model.optimizer": "parameter_depths",
     "bertlab.objectives.causal_lm": "CausalLM",
     "bertlab.objectives.classification": "Accuracy MajorityAccuracy classification_loss",
@@ -109,9 +110,10 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.errors import CorpusError as CorpusError
     from bertlab.errors import DataError as DataError
     from bertlab.errors import PluginError as PluginError
+    from bertlab.errors import check_at_least as check_at_least
+    from bertlab.errors import check_share as check_share
     from bertlab.errors import nearest as nearest
     from bertlab.heads.classification import ClassifierHead as ClassifierHead
-    from bertlab.heads.classification import check_dropout as check_dropout
     from bertlab.heads.classification import text_ids as text_ids
     from bertlab.model.optimizer import parameter_depths as parameter_depths
     from bertlab.objectives.causal_lm import CausalLM as CausalLM

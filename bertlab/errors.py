@@ -250,14 +250,13 @@ def nearest(name: str, choices: Iterable[str]) -> str:
 # written as YAML, and word their refusals in three ways: these two check both ways in
 def check_at_least(key: str, found: float | None, least: int, reason: str = "") -> None:
     """Raise ConfigError if the setting ``key`` is too small; None is fine."""
-    if found is not None and found < least:
+    if found is not None and not found >= least:  # or NaN
         raise ConfigError(f"{key}: found {found}, expected {least} or more{reason}")
 
 
-def check_share(key: str, found: float, ends: bool = True) -> None:
-    """Raise ConfigError if the setting ``key`` is not between 0 and 1; ``ends``: 0 and 1 are."""
-    inside = 0 <= found <= 1 if ends else 0 < found < 1
-    if not inside:  # or NaN
+def check_share(key: str, found: float | None, ends: bool = True) -> None:
+    """Raise ConfigError if ``key`` is not between 0 and 1; ``ends``: 0 and 1 are; None is fine."""
+    if found is not None and not (0 <= found <= 1 if ends else 0 < found < 1):  # or NaN
         both = "" if ends else ", both excluded"
         raise ConfigError(f"{key}: found {found}, expected between 0 and 1{both}")
 

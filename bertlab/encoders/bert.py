@@ -21,7 +21,7 @@ from bertlab.api.batch import (
 from bertlab.api.encoder import Encoder
 from bertlab.encoders.attention import dtype_of_products, packed_attention
 from bertlab.encoders.layers import Dropout, final_states, initialize, packed_lstm
-from bertlab.errors import ConfigError
+from bertlab.errors import ConfigError, check_at_least, check_share
 
 _ROWS = 16  # a multiple of which the last layer computes where it leaves out some
 
@@ -287,15 +287,9 @@ class BertEncoder(Encoder):
 
     def _check_sizes(self) -> None:
         for name in _SIZES:
-            if getattr(self, name) < 1:
-                raise ConfigError(
-                    f"model.encoder.{name}: found {getattr(self, name)}, expected 1 or more"
-                )
+            check_at_least(f"model.encoder.{name}", getattr(self, name), 1)
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(
-                    f"model.encoder.{name}: found {getattr(self, name)}, expected 0 to 1"
-                )
+            check_share(f"model.encoder.{name}", getattr(self, name))
         if not 0 < self.layer_norm_eps < math.inf:
             raise ConfigError(
                 f"model.encoder.layer_norm_eps: found {self.layer_norm_eps}, expected above 0"
@@ -310,10 +304,7 @@ class BertEncoder(Encoder):
                 f"model.encoder.num_attention_heads: {self.num_attention_heads} heads do not "
                 f"divide hidden_size {self.hidden_size}"
             )
-        if self.bilstm_layers < 0:
-            raise ConfigError(
-                f"model.encoder.bilstm_layers: found {self.bilstm_layers}, expected 0 or more"
-            )
+        check_at_least("model.encoder.bilstm_layers", self.bilstm_layers, 0)
         if self.bilstm_layers and self.hidden_size % 2:
             raise ConfigError(
                 f"model.encoder.hidden_size: found {self.hidden_size}, expected an even number, as "

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torchmetrics import Metric
+from torchmetrics.classification import BinaryF1Score, MulticlassF1Score
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.encoder import Encoder
@@ -18,10 +19,8 @@ from bertlab.api.examples import Example, Labels
 from bertlab.api.head import Head
 from bertlab.api.task import TaskContext, TaskLoss
 from bertlab.encoders.layers import Dropout, initialize
-from bertlab.errors import ConfigError, DataError, nearest
+from bertlab.errors import ConfigError, DataError, check_share, nearest
 from bertlab.heads.classification_metrics import (
-    F1,
-    MacroF1,
     Matthews,
     Pearson,
     PredictedClasses,
@@ -48,7 +47,7 @@ class ClassifierHead(Head):
 
     def __init__(self, dropout: float | None = None) -> None:
         super().__init__()
-        check_dropout(dropout)
+        check_share("model.head.dropout", dropout)
         self.dropout_prob = dropout
 
     def add_classifier(self, encoder: Encoder, outputs: int) -> None:
@@ -62,12 +61,6 @@ class ClassifierHead(Head):
         """Return ``(K, C)`` float32 scores of C outputs for ``(K, H)`` states."""
         scores: Tensor = self.classifier(self.dropout(states)).float()
         return scores
-
-
-def check_dropout(dropout: float | None, name: str = "dropout") -> None:
-    """Raise ConfigError if a head's argument ``name`` is given and is not a probability."""
-    if dropout is not None and not 0 <= dropout <= 1:
-        raise ConfigError(f"model.head.{name}: found {dropout}, expected 0 to 1")
 
 
 ClassWeights = Literal["balanced"] | list[float] | dict[str, float] | None
@@ -178,9 +171,9 @@ class SequenceClassifier(ClassifierHead):
         classes = len(self._classes)
         metrics: dict[str, Metric] = {"accuracy": Accuracy(), "matthews": Matthews(classes)}
         if classes == 2:
-            metrics["f1"] = F1(classes)
+            metrics["f1"] = BinaryF1Score(validate_args=False)
         return metrics | {
-            "macro_f1": MacroF1(classes),
+            "macro_f1": MulticlassF1Score(classes, validate_args=False),  # of those that occur
             "predicted_classes": PredictedClasses(classes),
             "majority_accuracy": MajorityAccuracy(),
         }

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.task import TaskContext
 from bertlab.encoders.layers import Dropout, initialize, packed_lstm
-from bertlab.errors import ConfigError
-from bertlab.heads.classification import check_dropout
+from bertlab.errors import ConfigError, check_at_least, check_share
 from bertlab.heads.tag_schemes import Scheme
 from bertlab.heads.tagging import Tagging
 
@@ -133,9 +132,8 @@ class FeatureTagging(Tagging):
         window_stride: int | None = None,
     ) -> None:
         super().__init__(scheme=scheme, window_stride=window_stride)
-        if hidden_size < 1:
-            raise ConfigError(f"model.head.hidden_size: found {hidden_size}, expected 1 or more")
-        check_dropout(lstm_dropout, "lstm_dropout")
+        check_at_least("model.head.hidden_size", hidden_size, 1)
+        check_share("model.head.lstm_dropout", lstm_dropout)
         self.layers = tuple(layers)
         self.combine = combine
         self.hidden_size = hidden_size

@@ -13,8 +13,7 @@ from bertlab.api.examples import Column, Example, Features
 from bertlab.api.head import Head
 from bertlab.api.task import TaskContext, TaskLoss
 from bertlab.encoders.layers import Dropout, initialize
-from bertlab.errors import ConfigError, DataError
-from bertlab.heads.classification import check_dropout
+from bertlab.errors import ConfigError, DataError, check_at_least, check_share
 from bertlab.heads.span_answers import (
     answer_of_windows,
     answer_scores,
@@ -101,14 +100,13 @@ class Span(Head):
             "n_best_size": n_best_size,
         }
         for name, value in numbers.items():
-            if value < 1:
-                raise ConfigError(f"model.head.{name}: found {value}, expected at least 1")
+            check_at_least(f"model.head.{name}", value, 1)
         if answer_start not in get_args(AnswerStart):
             raise ConfigError(
                 f"model.head.answer_start: found {answer_start!r}, expected one of "
                 f"{list(get_args(AnswerStart))}"
             )
-        check_dropout(dropout)
+        check_share("model.head.dropout", dropout)
         self.unanswerable = unanswerable
         self.doc_stride = doc_stride
         self.max_query_length = max_query_length

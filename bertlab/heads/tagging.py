@@ -10,7 +10,7 @@ from torch import Tensor
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.examples import Column, Example, Features, Labels
 from bertlab.api.task import TaskContext, TaskLoss
-from bertlab.errors import ConfigError, DataError
+from bertlab.errors import DataError, check_at_least
 from bertlab.heads.classification import ClassifierHead
 from bertlab.heads.tag_schemes import (
     Scheme,
@@ -64,10 +64,7 @@ class Tagging(ClassifierHead):
         dropout: float | None = None,
     ) -> None:
         super().__init__(dropout)
-        if window_stride is not None and window_stride < 1:
-            raise ConfigError(
-                f"model.head.window_stride: found {window_stride}, expected 1 or more tokens"
-            )
+        check_at_least("model.head.window_stride", window_stride, 1, " tokens")
         self.scheme = scheme
         self.window_stride = window_stride
         self.entity_types: list[str] | None = []

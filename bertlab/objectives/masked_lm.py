@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences
-from bertlab.errors import ConfigError
+from bertlab.errors import check_at_least
 from bertlab.objectives.language_model import TokenPrediction
 from bertlab.objectives.masking import (
     MaskingRecipe,
@@ -57,10 +57,7 @@ class MaskedLM(TokenPrediction):
     ) -> None:
         super().__init__()
         self.recipe = MaskingRecipe(rate, unit, mask_share, random_share, keep_share)
-        if static_copies < 1:
-            raise ConfigError(
-                f"model.objectives.mlm.static_copies: found {static_copies}, expected 1 or more"
-            )
+        check_at_least("model.objectives.mlm.static_copies", static_copies, 1)
         self.dynamic = dynamic
         self.static_copies = static_copies
 

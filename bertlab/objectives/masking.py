@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bertlab.api.batch import IntArray, PackedSequences
-from bertlab.errors import ConfigError, nearest
+from bertlab.errors import ConfigError, check_share, nearest
 
 if TYPE_CHECKING:
     from bertlab.api.rng import CounterRNG
@@ -61,8 +61,7 @@ class MaskingRecipe:
             )
         shares = {f.name: getattr(self, f.name) for f in fields(self) if f.name.endswith("_share")}
         for name, share in shares.items():
-            if not 0 <= share <= 1:
-                raise ConfigError(f"model.objectives.mlm.{name}: found {share}, expected 0 to 1")
+            check_share(f"model.objectives.mlm.{name}", share)
         total = sum(shares.values())
         if not math.isclose(total, 1, abs_tol=1e-6):
             found = ", ".join(f"{name} {share}" for name, share in shares.items())

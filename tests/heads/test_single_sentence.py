@@ -152,7 +152,7 @@ def test_model_without_its_data_has_labels_and_no_counts():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"dropout": 1.5}, "model.head.dropout: found 1.5, expected 0 to 1"),
+        ({"dropout": 1.5}, "model.head.dropout: found 1.5, expected between 0 and 1"),
         ({"dropout": math.nan}, "model.head.dropout"),
         ({"class_weights": "balance"}, "did you mean 'balanced'"),
         ({"class_weights": "balanced", "regression": True}, "regression has no classes"),

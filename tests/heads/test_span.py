@@ -326,7 +326,7 @@ def test_unusable_rows_are_named(changes: dict[str, Any], message: str) -> None:
         ({"max_query_length": 0}, "model.head.max_query_length: found 0"),
         ({"max_answer_length": -1}, "model.head.max_answer_length: found -1"),
         ({"n_best_size": 0}, "model.head.n_best_size: found 0"),
-        ({"dropout": 1.5}, "model.head.dropout: found 1.5, expected 0 to 1"),
+        ({"dropout": 1.5}, "model.head.dropout: found 1.5, expected between 0 and 1"),
         ({"answer_start": "guess"}, "model.head.answer_start: found 'guess'"),
     ],
 )

@@ -345,7 +345,7 @@ def test_evaluation_ignores_training_settings_and_the_epoch():
             {"unit": "whole-word"},
             "unit: found 'whole-word', .* token, whole_word, span; did you mean",
         ),
-        ({"mask_share": -0.1}, "mask_share: found -0.1, expected 0 to 1"),
+        ({"mask_share": -0.1}, "mask_share: found -0.1, expected between 0 and 1"),
         ({"mask_share": 0.9}, r"found mask_share 0.9, .* \(sum 1.1\), expected shares of sum 1"),
         ({"static_copies": 0}, "static_copies: found 0, expected 1 or more"),
     ],

@@ -22,6 +22,8 @@ from bertlab import (
     TaskLoss,
     TokenClasses,
     WordPieceTokenizer,
+    check_at_least,
+    check_share,
     dynamic_draws,
     evaluation_draws,
     initialize,
@@ -72,11 +74,10 @@ class ReplacedTokenDetection(Objective):
     ) -> None:
         super().__init__()
         _check("generator_size", generator_size, 0 < generator_size <= 1, "over 0 and at most 1")
-        layers_fit = generator_layers is None or generator_layers >= 1
-        _check("generator_layers", generator_layers, layers_fit, "1 or more")
-        _check("discriminator_weight", discriminator_weight, discriminator_weight >= 0, "0 or more")
+        check_at_least("model.objectives.rtd.generator_layers", generator_layers, 1)
+        check_at_least("model.objectives.rtd.discriminator_weight", discriminator_weight, 0)
         _check("rate", rate, 0 < rate <= 1, "over 0 and at most 1")
-        _check("mask_share", mask_share, 0 <= mask_share <= 1, "0 to 1")
+        check_share("model.objectives.rtd.mask_share", mask_share)
         self.generator_size = generator_size
         self.generator_layers = generator_layers
         self.discriminator_weight = discriminator_weight

@@ -8,6 +8,8 @@ from bertlab import (
     Encoder,
     EncoderOutput,
     PackedBatch,
+    check_at_least,
+    check_share,
     first_token,
     initialize,
     last_token,
@@ -111,10 +113,7 @@ class ElmoEncoder(Encoder):
 
     def _check_sizes(self) -> None:
         for name in _SIZES:
-            if getattr(self, name) < 1:
-                raise ConfigError(
-                    f"model.encoder.{name}: found {getattr(self, name)}, expected 1 or more"
-                )
+            check_at_least(f"model.encoder.{name}", getattr(self, name), 1)
         if self.hidden_size % 2:
             raise ConfigError(
                 f"model.encoder.hidden_size: found {self.hidden_size}, expected an even number, as "
@@ -126,11 +125,7 @@ class ElmoEncoder(Encoder):
                 f"{self.hidden_size // 2}, half of hidden_size, which it is projected to; or null "
                 "for LSTMs of that size without projection"
             )
-        if not 0 <= self.hidden_dropout_prob <= 1:
-            raise ConfigError(
-                f"model.encoder.hidden_dropout_prob: found {self.hidden_dropout_prob}, expected 0 "
-                "to 1"
-            )
+        check_share("model.encoder.hidden_dropout_prob", self.hidden_dropout_prob)
 
 
 class ElmoLayer(nn.Module):

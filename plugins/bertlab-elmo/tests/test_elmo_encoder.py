@@ -132,7 +132,7 @@ def test_layers_can_be_frozen_and_learn_at_rates_of_their_own() -> None:
         ({"hidden_size": 15}, "model.encoder.hidden_size: found 15, expected an even number"),
         ({"cell_size": 8}, "model.encoder.cell_size: found 8, expected more than 8"),
         ({"num_hidden_layers": 0}, "model.encoder.num_hidden_layers: found 0, expected 1 or more"),
-        ({"hidden_dropout_prob": 1.5}, "found 1.5, expected 0 to 1"),
+        ({"hidden_dropout_prob": 1.5}, "found 1.5, expected between 0 and 1"),
     ],
 )
 def test_wrong_sizes_are_refused(wrong: dict[str, Any], message: str) -> None:

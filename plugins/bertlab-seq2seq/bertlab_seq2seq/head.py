@@ -26,7 +26,8 @@ from bertlab import (
     TaskContext,
     TaskLoss,
     WordPieceTokenizer,
-    check_dropout,
+    check_at_least,
+    check_share,
     initialize,
     sinusoidal_positions,
     text_ids,
@@ -88,8 +89,7 @@ class Seq2Seq(Head):
             "beam_size": beam_size,
         }
         for name, size in sizes.items():
-            if size is not None and size < 1:
-                raise ConfigError(f"model.head.{name}: found {size}, expected 1 or more")
+            check_at_least(f"model.head.{name}", size, 1)
         if max_target_length < 2:
             raise ConfigError(
                 f"model.head.max_target_length: found {max_target_length}, expected 2 or more, a "
@@ -99,7 +99,7 @@ class Seq2Seq(Head):
             raise ConfigError(
                 f"model.head.label_smoothing: found {label_smoothing}, expected 0 to below 1"
             )
-        check_dropout(dropout)
+        check_share("model.head.dropout", dropout)
         self.num_hidden_layers = num_hidden_layers
         self.num_attention_heads = num_attention_heads
         self.intermediate_size = intermediate_size

@@ -201,7 +201,7 @@ def test_scores_are_of_whole_texts_as_the_tokenizer_has_them() -> None:
         ({"beam_size": 0}, "beam_size: found 0, expected 1 or more"),
         ({"max_target_length": 1}, "max_target_length: found 1, expected 2 or more"),
         ({"label_smoothing": 1.0}, "label_smoothing: found 1.0, expected 0 to below 1"),
-        ({"dropout": -0.1}, "dropout: found -0.1, expected 0 to 1"),
+        ({"dropout": -0.1}, "dropout: found -0.1, expected between 0 and 1"),
         ({"num_attention_heads": 5}, "5 heads do not divide the encoder's hidden_size 32"),
     ],
 )
