@@ -257,6 +257,7 @@ def scores_in(report: Path) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # ten processes that import torch, on a machine with other work
 def test_a_whole_study(
     real_study: Path,
     tiny_config: Path,
