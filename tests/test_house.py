@@ -14,7 +14,6 @@ ENTRIES, SHORTEST, LONGEST = 20, 60, 350
 
 # what does not keep a rule yet; these lists only ever get shorter
 TOO_SHORT = {
-    "studies/plan/tables.py",
     "studies/report/terminal.py",
 }
 TOO_LONG = {"studies/execute/execution.py"}
