@@ -8,11 +8,12 @@ The two sides of a seed share a part of their noise, as the same data order make
 
 - **false alarm**: the same variant twice; a difference is shown.
 - **coverage**: the 95 % interval holds the planted difference.
-- **power**: a planted difference is shown that is as large as `smallest_detectable` says, given the
-  true deviation.
+- **power**: a planted difference is shown that is as large as `minimum_detectable_effect` says,
+  given the true deviation.
 - **any of 8, Holm** and **any of 8, p alone**: four variants that are all the baseline, in two
   measures; at least one difference is shown, with the correction and without.
-- **power, 1 of 8**: of these, one is different by `smallest_detectable` at 5 % / 8, and is shown.
+- **power, 1 of 8**: of these, one is different by `minimum_detectable_effect` at 5 % / 8, and
+  is shown.
 - **rows**: the bootstrap's interval holds the difference of three pairs of models that stay as they
   are over all the rows there could be; each study is another test set.
 
@@ -35,7 +36,7 @@ from bertlab.studies.report.statistics import (
     POWER,
     compare,
     compare_study,
-    smallest_detectable,
+    minimum_detectable_effect,
 )
 
 Array = NDArray[np.float64]
@@ -74,12 +75,12 @@ def main() -> None:
 def two_variants(noise: str, seeds: int, studies: int, rng: np.random.Generator) -> Iterator[Found]:
     """Yield the figures of one comparison."""
     same = [compare(*by_seed(accuracies(noise, [0, 0], seeds, rng))) for _ in range(studies)]
-    yield "false alarm", LEVEL, sum(one.shown for one in same)
-    planted = smallest_detectable(seeds, deviation_of_differences(noise, rng))
+    yield "false alarm", LEVEL, sum(one.significant for one in same)
+    planted = minimum_detectable_effect(seeds, deviation_of_differences(noise, rng))
     other = [compare(*by_seed(accuracies(noise, [0, planted], seeds, rng))) for _ in range(studies)]
     held = [one.low is not None and one.low <= planted <= (one.high or 0.0) for one in other]
     yield "coverage", 1 - LEVEL, sum(held)
-    yield "power", POWER, sum(one.shown for one in other)
+    yield "power", POWER, sum(one.significant for one in other)
 
 
 def many_variants(
@@ -88,12 +89,12 @@ def many_variants(
     """Yield the figures of studies with several comparisons."""
     holm = alone = power = 0
     family = VARIANTS * len(MEASURES)
-    planted = smallest_detectable(seeds, deviation_of_differences(noise, rng), LEVEL / family)
+    planted = minimum_detectable_effect(seeds, deviation_of_differences(noise, rng), LEVEL / family)
     for _ in range(studies):
         same = compare_study(study(noise, 0.0, seeds, rng)).values()
-        holm += any(one.shown for one in same)
+        holm += any(one.significant for one in same)
         alone += any(one.p is not None and one.p <= LEVEL for one in same)
-        power += compare_study(study(noise, planted, seeds, rng))["1", MEASURES[0].name].shown
+        power += compare_study(study(noise, planted, seeds, rng))["1", MEASURES[0].name].significant
     yield f"any of {family}, Holm", LEVEL, holm
     yield f"any of {family}, p alone", LEVEL, alone
     yield f"power, 1 of {family}", POWER, power

@@ -16,14 +16,14 @@ class Measure:
         metric: as the run logs it, for example ``accuracy``.
         higher_is_better: which end is the good one.
         is_share: whether values are in 0 … 1 and are shown in percent.
-        decides: whether variants are compared by it; the others only describe.
+        is_primary: whether variants are compared by it; other measures only describe.
     """
 
     task: str
     metric: str
     higher_is_better: bool = True
     is_share: bool = True
-    decides: bool = True
+    is_primary: bool = True
 
     @property
     def name(self) -> str:
@@ -37,14 +37,15 @@ class Cell:
 
     Attributes:
         values: by seed; a run that failed or is not done is missing.
-        complaints: by seed, of degenerate runs (for example: one class for every row).
+        degenerate: by seed, what is wrong with a run that learned nothing, for example that it
+            gives one class for every row.
         examples: ``(rows,)`` float64 by seed: each evaluation row's own score (1 for a right
             class), in the order of the rows, where predictions were kept and the measure is their
             mean.
     """
 
     values: dict[int, float] = field(default_factory=dict)
-    complaints: dict[int, str] = field(default_factory=dict)
+    degenerate: dict[int, str] = field(default_factory=dict)
     examples: dict[int, NDArray[np.float64]] = field(default_factory=dict)
 
 

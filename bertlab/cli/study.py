@@ -12,7 +12,7 @@ from bertlab.config.parse import parse_arguments
 from bertlab.errors import CommandError, nearest
 
 if TYPE_CHECKING:
-    from bertlab.studies.report.cells import Report
+    from bertlab.studies.report.report import Report
     from bertlab.studies.study import Study
 else:
     Study = Any  # jsonargparse evaluates the annotations below, and the class would bring torch

@@ -8,7 +8,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -28,9 +28,9 @@ from bertlab.studies.execute.slurm import write_slurm
 from bertlab.studies.folder import STUDY_FILE, claim, keep_content, read_study
 from bertlab.studies.plan.plan import Plan, PlannedRun, make_plan
 from bertlab.studies.plan.study_file import StudyConfig, make_study, with_absolute_paths
-from bertlab.studies.report.cells import Report, report_of
 from bertlab.studies.report.collect import collect
 from bertlab.studies.report.render import write_report
+from bertlab.studies.report.report import Report, report_of
 from bertlab.studies.tables import Table, plan_table, status_table, variants_table
 
 REPORT = "report"  # folder of the report in the directory of a study
@@ -201,7 +201,9 @@ class Study:
         """
         self._warn_of_others()
         found = report_of(self.scores())
-        return found.with_files(write_report(found, self.study_dir / REPORT)) if write else found
+        if not write:
+            return found
+        return replace(found, files=tuple(write_report(found, self.study_dir / REPORT)))
 
     def scores(self) -> StudyScores:
         """Return the values that the report is made of, and what is needed to repeat them."""
@@ -275,4 +277,4 @@ def compare(studies: Sequence[Study], output: Path) -> Report:
     if len(studies) < 2:
         raise CommandError("study compare: found one study, expected two or more")
     joined = report_of(*(each.scores() for each in studies))
-    return joined.with_files(write_report(joined, output))
+    return replace(joined, files=tuple(write_report(joined, output)))

@@ -1,4 +1,4 @@
-"""What a study does while it runs: a live table on a terminal, a line for each event elsewhere."""
+"""Shows a study while it runs: a live table on a terminal, a line for each event elsewhere."""
 
 import time
 from collections import Counter
@@ -22,30 +22,30 @@ _UNTOLD = ("loss", "perplexity")  # metrics that a run is shown by only if it ha
 
 
 @contextmanager
-def watch(plan: Sequence[PlannedRun], study: Path) -> Iterator[OnChange]:
+def watch(plan: Sequence[PlannedRun], study_dir: Path) -> Iterator[OnChange]:
     """Show what happens in a study; yields what is to be told of each change.
 
     Args:
         plan: the runs, parents before their children.
-        study: its directory.
+        study_dir: directory of the study.
     """
     console = Console()
     if not console.is_terminal:
         yield lambda change: console.print(
-            event_line(change, study), soft_wrap=True, markup=False, highlight=False
+            event_line(change, study_dir), soft_wrap=True, markup=False, highlight=False
         )
         return
-    table = LiveTable(plan, study)
+    table = LiveTable(plan, study_dir)
     with Live(get_renderable=table.render, console=console, refresh_per_second=1, transient=False):
         yield table.note
 
 
-def event_line(change: Change, study: Path) -> str:
+def event_line(change: Change, study_dir: Path) -> str:
     """Return a change in one line, with time of day, and what it took and gave if it ended."""
     line = f"{time.strftime('%H:%M:%S')} {change.run.id}: {change.text}"
     if change.state is State.DONE:
-        status = read_status(change.run, study, change.state)
-        result = main_result(change.run.directory(study))
+        status = read_status(change.run, study_dir, change.state)
+        result = main_result(change.run.directory(study_dir))
         line += f" in {duration(status.seconds)}" + (f", {result}" if result else "")
     return line
 
@@ -55,13 +55,13 @@ class LiveTable:
 
     Args:
         plan: the runs, parents before their children.
-        study: its directory.
+        study_dir: directory of the study.
     """
 
-    def __init__(self, plan: Sequence[PlannedRun], study: Path) -> None:
-        self.study = study
+    def __init__(self, plan: Sequence[PlannedRun], study_dir: Path) -> None:
+        self.study_dir = study_dir
         self.runs = {run.id: run for run in plan}
-        self.states = read_states(plan, study)
+        self.states = read_states(plan, study_dir)
         self.texts: dict[str, str] = {}
         self._ended: dict[str, None] = {}  # in order
 
@@ -82,22 +82,22 @@ class LiveTable:
         failed = [run for run, state in states.items() if state is State.FAILED]
         ended = [run for run in list(self._ended)[-_ENDED:] if run not in failed]
         rows = [self._row(run, states[run]) for run in (*ended, *failed[-_ENDED:], *working)]
-        return Group(f"{escape(str(self.study))}: {told}", _table(rows))
+        return Group(f"{escape(str(self.study_dir))}: {told}", _table(rows))
 
     def _row(self, run: str, state: State) -> Sequence[str]:
-        return status_row(self.runs[run], self.study, state, self.texts.get(run, ""))
+        return status_row(self.runs[run], self.study_dir, state, self.texts.get(run, ""))
 
 
-def status_row(run: PlannedRun, study: Path, state: State, text: str = "") -> Sequence[str]:
+def status_row(run: PlannedRun, study_dir: Path, state: State, text: str = "") -> Sequence[str]:
     """Return the cells of a run.
 
     Args:
         run: of the study.
-        study: its directory.
+        study_dir: directory of the study.
         state: of the run.
         text: the last that is known of it; shown if it failed.
     """
-    status = read_status(run, study, state)
+    status = read_status(run, study_dir, state)
     step = "" if status.step is None else f"{status.step + 1}"  # logs count from 0
     if state is State.DONE:
         step = ""
@@ -109,7 +109,7 @@ def status_row(run: PlannedRun, study: Path, state: State, text: str = "") -> Se
         f"{state}, {status.attempts} attempts" if status.attempts > 1 else str(state),
         step,
         duration(status.seconds) if status.attempts else "",
-        result or main_result(run.directory(study)),
+        result or main_result(run.directory(study_dir)),
     )
 
 

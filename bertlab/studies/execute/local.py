@@ -6,19 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bertlab.errors import ExecutorError
-from bertlab.studies.execute.execution import (
-    FIT,
-    POLL,
-    StopSignals,
-    Work,
-    start,
-    stop_all,
-    stop_orphan,
-)
+from bertlab.studies.execute.execution import FIT, Work, start
 from bertlab.studies.execute.run_state import (
     State,
 )
 from bertlab.studies.execute.schedule import Change, OnChange, Schedule, Summary, run_all
+from bertlab.studies.execute.stopping import POLL, StopSignals, stop_all, stop_orphan
 from bertlab.studies.plan.plan import PlannedRun
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
@@ -27,7 +20,7 @@ DEVICES = "CUDA_VISIBLE_DEVICES"
 
 def run_local(
     plan: Sequence[PlannedRun],
-    study: Path,
+    study_dir: Path,
     *,
     workers: int = 1,
     threads: int | None = None,
@@ -42,7 +35,7 @@ def run_local(
 
     Args:
         plan: the runs, parents before their children.
-        study: its directory.
+        study_dir: directory of the study.
         workers: runs at a time.
         threads: of each; by default the machine's cores shared among the workers. Their number
             decides the order of sums on a CPU, and so the last digits of results.
@@ -56,8 +49,8 @@ def run_local(
         ExecutorError: if there are fewer devices than asked for, or files cannot be locked.
     """
     environments = worker_environments(workers, threads, devices)
-    local = LocalWorkers(study, environments, on_change, program)
-    return run_all(Schedule(plan, study, retries, on_change), local)
+    local = LocalWorkers(study_dir, environments, on_change, program)
+    return run_all(Schedule(plan, study_dir, retries, on_change), local)
 
 
 class LocalWorkers:

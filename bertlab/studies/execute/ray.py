@@ -12,10 +12,11 @@ from types import ModuleType
 from typing import Any
 
 from bertlab.errors import ConfigError, ExecutorError
-from bertlab.studies.execute.execution import FIT, GRACE, StopSignals, execute
+from bertlab.studies.execute.execution import FIT, execute
 from bertlab.studies.execute.local import THREADS
 from bertlab.studies.execute.run_state import State, is_done
 from bertlab.studies.execute.schedule import Change, OnChange, Schedule, Summary, run_all
+from bertlab.studies.execute.stopping import GRACE, StopSignals
 from bertlab.studies.plan.plan import PlannedRun
 
 LOST_NODES = 10  # times that Ray starts a task again because the machine under it went away
@@ -27,7 +28,7 @@ _CHECK = 60.0  # seconds to hear whether it is Ray's
 
 def run_on_ray(
     plan: Sequence[PlannedRun],
-    study: Path,
+    study_dir: Path,
     *,
     address: str | None = None,
     cpus: float = 1,
@@ -44,7 +45,7 @@ def run_on_ray(
 
     Args:
         plan: the runs, parents before their children.
-        study: its directory.
+        study_dir: directory of the study.
         address: of a cluster, ``HOST:PORT`` or ``auto``; None starts Ray on this machine.
         cpus: of each run; also its threads.
         gpus: of each run; a part of one is possible.
@@ -56,7 +57,7 @@ def run_on_ray(
         ExecutorError: if Ray is not installed, the cluster cannot be reached, none of its nodes has
             what a run needs, or a node does not see the study.
     """
-    study = study.resolve()
+    study_dir = study_dir.resolve()
     with connection(address) as ray:
         check_resources(ray.nodes(), cpus, gpus)
         task = ray.remote(_attempt).options(
@@ -65,10 +66,10 @@ def run_on_ray(
         environment = dict.fromkeys(THREADS, str(max(1, int(cpus))))
 
         def submit(run: PlannedRun) -> object:
-            return task.remote(run, study, environment, program, Path.cwd())
+            return task.remote(run, study_dir, environment, program, Path.cwd())
 
-        workers = RayWorkers(ray, submit, study, on_change)
-        return run_all(Schedule(plan, study, retries, on_change), workers)
+        workers = RayWorkers(ray, submit, study_dir, on_change)
+        return run_all(Schedule(plan, study_dir, retries, on_change), workers)
 
 
 class RayWorkers:
@@ -141,13 +142,13 @@ class RayWorkers:
 
 def _attempt(
     run: PlannedRun,
-    study: Path,
+    study_dir: Path,
     environment: dict[str, str],
     program: Sequence[str],
     working_directory: Path,
 ) -> int:
     """Make one attempt at a run, on whatever node this is."""
-    for place in (study, working_directory):
+    for place in (study_dir, working_directory):
         if not place.is_dir():
             raise ExecutorError(
                 f"{place} is not on the node {socket.gethostname()}; put the study on a file "
@@ -155,7 +156,7 @@ def _attempt(
             )
     return execute(
         run,
-        study,
+        study_dir,
         environment=environment,
         program=program,
         working_directory=working_directory,

@@ -1,4 +1,4 @@
-"""How far a run of a study is, from what lies in the study's directory; nothing is kept elsewhere.
+"""How far each run of a study is, read from the study's directory alone.
 
 ``STUDY/attempts/<id>.json`` lists the attempts at a run, ``STUDY/locks/<id>.lock`` is locked by
 whoever works at it, ``STUDY/runs/<id>`` is what ``bertlab fit`` leaves.
@@ -89,19 +89,19 @@ class RunStatus:
     step: int | None
 
 
-def read_states(plan: Sequence[PlannedRun], study: Path) -> dict[str, State]:
+def read_states(plan: Sequence[PlannedRun], study_dir: Path) -> dict[str, State]:
     """Return the state of each run, by id.
 
     Args:
         plan: the runs, parents before their children.
-        study: its directory.
+        study_dir: directory of the study.
 
     Raises:
         StudyError: if a list of attempts is damaged.
     """
     states: dict[str, State] = {}
     for run in plan:
-        own = own_state(run, study)
+        own = own_state(run, study_dir)
         before = State.DONE if run.parent is None else states[run.parent]
         if own in (State.DONE, State.RUNNING, State.FAILED) or before is State.DONE:
             states[run.id] = own
@@ -112,29 +112,29 @@ def read_states(plan: Sequence[PlannedRun], study: Path) -> dict[str, State]:
     return states
 
 
-def own_state(run: PlannedRun, study: Path) -> State:
+def own_state(run: PlannedRun, study_dir: Path) -> State:
     """Return the state of a run, whatever that of the run before it is."""
-    if is_done(run.directory(study)):
+    if is_done(run.directory(study_dir)):
         return State.DONE
-    if is_locked(run, study):
+    if is_locked(run, study_dir):
         return State.RUNNING
-    attempts = read_attempts(run, study)
+    attempts = read_attempts(run, study_dir)
     if attempts and attempts[-1].outcome is Outcome.FAILED:
         return State.FAILED
-    if is_resumable(run, study):
+    if is_resumable(run, study_dir):
         return State.RESUMABLE
-    return State.BEGUN if run.directory(study).exists() else State.READY
+    return State.BEGUN if run.directory(study_dir).exists() else State.READY
 
 
-def read_status(run: PlannedRun, study: Path, state: State) -> RunStatus:
+def read_status(run: PlannedRun, study_dir: Path, state: State) -> RunStatus:
     """Return what the attempts at a run took, and where it is.
 
     Args:
         run: of the study.
-        study: its directory.
+        study_dir: directory of the study.
         state: of the run, from :func:`read_states`.
     """
-    attempts = read_attempts(run, study)
+    attempts = read_attempts(run, study_dir)
     seconds = 0.0
     for attempt in attempts:
         if attempt.outcome is not Outcome.OPEN:
@@ -142,14 +142,14 @@ def read_status(run: PlannedRun, study: Path, state: State) -> RunStatus:
         elif state is State.RUNNING:
             seconds += time.time() - attempt.started
         else:
-            seconds += seconds_until_last_sign(run, study, attempt)
+            seconds += seconds_until_last_sign(run, study_dir, attempt)
     return RunStatus(
         state,
         len(attempts),
         seconds,
         attempts[-1].exit_code if attempts else None,
-        last_line(run.log(study)) if state is State.FAILED else "",
-        last_step(run.directory(study)),
+        last_line(run.log(study_dir)) if state is State.FAILED else "",
+        last_step(run.directory(study_dir)),
     )
 
 
@@ -158,25 +158,25 @@ def is_done(directory: Path) -> bool:
     return (directory / RESULTS).is_file()
 
 
-def is_resumable(run: PlannedRun, study: Path) -> bool:
+def is_resumable(run: PlannedRun, study_dir: Path) -> bool:
     """Whether a run has a checkpoint to go on from.
 
     A checkpoint is a ZIP archive, whose end says what is in it: one that was cut short is none.
     """
-    directory = run.directory(study)
+    directory = run.directory(study_dir)
     last = directory / "checkpoints" / "last.ckpt"
     return (directory / MANIFEST).is_file() and last.is_file() and zipfile.is_zipfile(last)
 
 
-def lock_file(run: PlannedRun, study: Path) -> Path:
+def lock_file(run: PlannedRun, study_dir: Path) -> Path:
     """Return the file that whoever works at a run holds locked."""
-    return study / "locks" / f"{run.id}.lock"
+    return study_dir / "locks" / f"{run.id}.lock"
 
 
-def is_locked(run: PlannedRun, study: Path) -> bool:
+def is_locked(run: PlannedRun, study_dir: Path) -> bool:
     """Whether somebody works at a run; asking does not keep others from starting it for long."""
     try:
-        descriptor = os.open(lock_file(run, study), os.O_RDWR)
+        descriptor = os.open(lock_file(run, study_dir), os.O_RDWR)
     except FileNotFoundError:
         return False
     try:
@@ -188,18 +188,18 @@ def is_locked(run: PlannedRun, study: Path) -> bool:
     return False
 
 
-def attempts_file(run: PlannedRun, study: Path) -> Path:
+def attempts_file(run: PlannedRun, study_dir: Path) -> Path:
     """Return where the attempts at a run are listed."""
-    return study / "attempts" / f"{run.id}.json"
+    return study_dir / "attempts" / f"{run.id}.json"
 
 
-def read_attempts(run: PlannedRun, study: Path) -> list[Attempt]:
+def read_attempts(run: PlannedRun, study_dir: Path) -> list[Attempt]:
     """Return the attempts at a run, the first one first.
 
     Raises:
         StudyError: if the file is damaged.
     """
-    path = attempts_file(run, study)
+    path = attempts_file(run, study_dir)
     try:
         found = json.loads(path.read_text("utf-8"))["attempts"]
         return [Attempt(**{**each, "outcome": Outcome(each["outcome"])}) for each in found]
@@ -212,17 +212,17 @@ def read_attempts(run: PlannedRun, study: Path) -> list[Attempt]:
         ) from None
 
 
-def write_attempts(run: PlannedRun, study: Path, attempts: Sequence[Attempt]) -> None:
+def write_attempts(run: PlannedRun, study_dir: Path, attempts: Sequence[Attempt]) -> None:
     """Write the list of attempts, whole or not at all; for whoever holds the lock."""
-    path = attempts_file(run, study)
+    path = attempts_file(run, study_dir)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, {"attempts": [asdict(attempt) for attempt in attempts]})
 
 
-def seconds_until_last_sign(run: PlannedRun, study: Path, attempt: Attempt) -> float:
+def seconds_until_last_sign(run: PlannedRun, study_dir: Path, attempt: Attempt) -> float:
     """Return how long an attempt, whose end nobody saw, wrote to its directory and log."""
-    directory = run.directory(study)
-    files = [run.log(study), directory / RESULTS, directory / "checkpoints" / "last.ckpt"]
+    directory = run.directory(study_dir)
+    files = [run.log(study_dir), directory / RESULTS, directory / "checkpoints" / "last.ckpt"]
     last = max([_modified(path) for path in (*files, *_logs(directory))])
     return max(0.0, last - attempt.started)
 

@@ -7,7 +7,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Protocol
 
-from bertlab.studies.execute.execution import StopSignals, settle
+from bertlab.studies.execute.execution import settle
 from bertlab.studies.execute.run_state import (
     Outcome,
     State,
@@ -16,6 +16,7 @@ from bertlab.studies.execute.run_state import (
     read_attempts,
     read_states,
 )
+from bertlab.studies.execute.stopping import StopSignals
 from bertlab.studies.plan.plan import PlannedRun
 
 
@@ -62,24 +63,24 @@ class Summary:
             return 128 + self.stopped_by
         return 1 if self.failed or self.blocked else 0
 
-    def lines(self, study: Path, go_on: str | None = None) -> list[str]:
+    def lines(self, study_dir: Path, go_on: str | None = None) -> list[str]:
         """Return what to tell the user: counts, failures, and how to go on.
 
         Args:
-            study: its directory.
+            study_dir: directory of the study.
             go_on: what goes on with it; by default ``bertlab study run``.
         """
         counts = [f"{len(self.done)} done"]
         for name in ("failed", "blocked", "left"):
             found = getattr(self, name)
             counts += [f"{len(found)} {name}"] if found else []
-        lines = [f"{study}: {', '.join(counts)}"]
+        lines = [f"{study_dir}: {', '.join(counts)}"]
         for run, text in self.failed.items():
-            lines.append(f"failed: {run}: {text} (log: {study / 'logs' / run}.log)")
+            lines.append(f"failed: {run}: {text} (log: {study_dir / 'logs' / run}.log)")
         lines += [f"blocked: {run}: needs {failed}" for run, failed in self.blocked.items()]
         if self.exit_code:
             how = "stopped; go" if self.stopped_by is not None else "mend it and go"
-            lines.append(f"{how} on with: {go_on or f'bertlab study run {study}'}")
+            lines.append(f"{how} on with: {go_on or f'bertlab study run {study_dir}'}")
         return lines
 
 

@@ -30,7 +30,7 @@ _LEVEL = """\
 # The study has to be on a file system that all nodes share.
 cd {working_directory} || exit 1
 export OMP_NUM_THREADS="${{SLURM_CPUS_PER_TASK:-1}}"
-exec {command} {study} --number "$SLURM_ARRAY_TASK_ID"
+exec {command} {study_dir} --number "$SLURM_ARRAY_TASK_ID"
 """
 _SUBMIT = """\
 #!/bin/bash
@@ -42,34 +42,34 @@ cd {scripts}
 
 
 def write_slurm(
-    plan: Sequence[PlannedRun], study: Path, *, program: Sequence[str] = RUN_ONE
+    plan: Sequence[PlannedRun], study_dir: Path, *, program: Sequence[str] = RUN_ONE
 ) -> list[Path]:
     """Write ``STUDY/slurm``: job arrays of the runs that are not done, and ``submit.sh``.
 
     Args:
         plan: the runs, parents before their children; a task's number is its place here, from 0.
-        study: its directory.
+        study_dir: directory of the study.
         program: the command that takes the study and ``--number`` and executes one run.
 
     Returns:
         The scripts, ``submit.sh`` as the last one; none if all runs are done.
     """
-    study = study.resolve()
-    scripts = study / "slurm"
+    study_dir = study_dir.resolve()
+    scripts = study_dir / "slurm"
     for old in (*scripts.glob("level-*.sbatch"), *scripts.glob("submit.sh")):
         old.unlink()
     paths: list[Path] = []
     submit = _SUBMIT.format(scripts=shlex.quote(str(scripts)))
-    for level, numbers in _levels(plan, study).items():
+    for level, numbers in _levels(plan, study_dir).items():
         path = scripts / f"level-{level}.sbatch"
         path.parent.mkdir(parents=True, exist_ok=True)
         content = _LEVEL.format(
-            name=re.sub(r"[^A-Za-z0-9._-]+", "-", study.name),
+            name=re.sub(r"[^A-Za-z0-9._-]+", "-", study_dir.name),
             level=level,
             array=_ranges(numbers),
             working_directory=shlex.quote(str(Path.cwd())),
             command=shlex.join(program),
-            study=shlex.quote(str(study)),
+            study_dir=shlex.quote(str(study_dir)),
         )
         write_text(path, content)
         waits = ' --dependency=afterany:"$job"' if paths else ""
@@ -83,12 +83,12 @@ def write_slurm(
     return paths
 
 
-def _levels(plan: Sequence[PlannedRun], study: Path) -> dict[int, list[int]]:
+def _levels(plan: Sequence[PlannedRun], study_dir: Path) -> dict[int, list[int]]:
     """Return the numbers of the runs that are not done, by how many runs come before them, from 1.
 
     Runs that are done do not count: what they left is there.
     """
-    states = read_states(plan, study)
+    states = read_states(plan, study_dir)
     level: dict[str | None, int] = {None: 0}
     found: dict[int, list[int]] = {}
     for number, run in enumerate(plan):

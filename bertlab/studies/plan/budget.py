@@ -1,6 +1,4 @@
-"""A length of pre-training that is the same for each variant: in steps, tokens or time.
-
-What a run costs, in tokens and floating-point operations, before it is run.
+"""How long pre-training is for every variant, and what a run costs in tokens and FLOPs.
 
 A multiplication and an addition are two operations; only matrix products count, which is all but a
 percent. The backward pass needs twice what the forward pass does (Kaplan et al., 2020, sec. 2.1).

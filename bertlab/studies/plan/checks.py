@@ -1,4 +1,4 @@
-"""What can be wrong with a run is found before any run of a study is started."""
+"""Checks of a run's config that need no data, made before any run of a study is started."""
 
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Timer

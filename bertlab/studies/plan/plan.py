@@ -1,7 +1,4 @@
-"""One run of a study: what it is called, what it waits for, and the command that does it.
-
-The runs of a study: what each is called, what it waits for, and the command that does it.
-"""
+"""``Plan``: the runs of a study, what each waits for, and the arguments that it is started with."""
 
 import hashlib
 import json
@@ -47,13 +44,13 @@ class PlannedRun:
     steps: int | None = None
     place: str | None = None
 
-    def directory(self, study: Path) -> Path:
+    def directory(self, study_dir: Path) -> Path:
         """Return where ``bertlab fit`` keeps the run."""
-        return study / (f"runs/{self.id}" if self.place is None else self.place)
+        return study_dir / (f"runs/{self.id}" if self.place is None else self.place)
 
-    def log(self, study: Path) -> Path:
+    def log(self, study_dir: Path) -> Path:
         """Return where what it prints is kept."""
-        return study / "logs" / f"{self.id}.log"
+        return study_dir / "logs" / f"{self.id}.log"
 
 
 _HASH = 8

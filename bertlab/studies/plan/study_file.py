@@ -1,4 +1,4 @@
-"""Reads a study: a base config, variants, seeds, and what each is evaluated on."""
+"""``StudyConfig``: what a study file asks for, from base config and variants to evaluations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

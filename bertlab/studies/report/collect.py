@@ -1,4 +1,4 @@
-"""From the directories of a study's runs to what it has found."""
+"""Collects what the runs of a study have found from their directories."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ def collect(study: StudyConfig, plan: Plan, folder: Path) -> StudyScores:
         plan: its runs.
         folder: of the study.
     """
-    measures = [*_deciding(study, plan, folder), *_describing(study, plan, folder)]
+    measures = [*_primary(study, plan, folder), *_descriptive(study, plan, folder)]
     settings = variant_settings(plan, study)
     states = read_states(plan.in_order(), folder)
     variants = {}
@@ -48,7 +48,7 @@ def collect(study: StudyConfig, plan: Plan, folder: Path) -> StudyScores:
     )
 
 
-def _deciding(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
+def _primary(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
     """Return the measure of each evaluation, or of the base if that is a fine-tuning."""
     if not study.evaluations:
         metric = _own_metric(study, plan, folder, BASE)
@@ -88,7 +88,7 @@ def _measure(task: str, monitor: tuple[str, str]) -> Measure:
     return Measure(task, metric, mode == "max", is_share(metric))
 
 
-def _describing(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
+def _descriptive(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
     """Return the metrics of pre-training, which describe: variants optimise different things."""
     if _head(plan.configs[study.baseline, BASE]) is not None:
         return []
@@ -116,18 +116,18 @@ def _cell(study: StudyConfig, plan: Plan, folder: Path, variant: Variant, measur
             continue
         results = _results(directory, evaluation)
         value = _value(results, measure)
-        if not measure.decides and variant.from_step is not None:
+        if not measure.is_primary and variant.from_step is not None:
             curve = _curves(directory).get(measure.name, Curve([], []))
             value = dict(zip(curve.steps, curve.values, strict=True)).get(variant.from_step)
         if value is None:
-            if measure.decides:
+            if measure.is_primary:
                 _refuse_metric(measure, results, study)
             continue
         cell.values[seed] = value
-        if measure.decides and (directory / COMPLAINTS).is_file():
+        if measure.is_primary and (directory / COMPLAINTS).is_file():
             complaints = json.loads((directory / COMPLAINTS).read_text("utf-8"))
-            cell.complaints[seed] = "; ".join(complaints)
-        if measure.decides and step == "last":
+            cell.degenerate[seed] = "; ".join(complaints)
+        if measure.is_primary and step == "last":
             scores = row_scores(directory / PREDICTIONS, measure.metric, value)
             if scores is not None:
                 cell.examples[seed] = scores
@@ -213,7 +213,7 @@ def _results(directory: Path, evaluation: Evaluation | None) -> dict[str, float]
 
 def _value(results: Mapping[str, float], measure: Measure) -> float | None:
     """Return a metric by its name below the task's or, of labelled rows, below the head's."""
-    if not measure.decides:
+    if not measure.is_primary:
         return results.get(f"{measure.task}/{measure.metric}")
     for name, value in results.items():  # the first set of several decides
         if name.endswith(f"/{measure.metric}"):

@@ -30,13 +30,13 @@ def describe(comparison: Comparison, measure: Measure) -> str:
         by = f"{signed(difference, measure, digits)}{_unit(measure)}"
         return f"{by} ({interval}), not one of the measures that decide"
     p = _p_of(comparison)
-    if comparison.shown:
+    if comparison.significant:
         few = f"; few seeds: {pairs}" if pairs <= FEW_SEEDS else ""
         return f"{_direction(difference, measure, digits)} ({interval}, {p}{few})"
     could = f"{pairs} seeds could have shown"
     if pairs <= FEW_SEEDS:
         could = f"few seeds: {pairs} could have shown"
-    detectable = _plain(comparison.smallest_detectable_adjusted or 0.0, measure, digits)
+    detectable = _plain(comparison.minimum_detectable_effect_adjusted or 0.0, measure, digits)
     could = f"{could} {detectable}{_after_holm(comparison)}"
     if comparison.p <= LEVEL:
         interval = f"{interval}, {format_p(comparison.p)} alone, {p}"
@@ -60,17 +60,17 @@ def conclude(scores: StudyScores, comparisons: Mapping[tuple[str, str], Comparis
         scores: what was found.
         comparisons: as `compare_study` returns them.
     """
-    measures = {measure.name: measure for measure in scores.measures if measure.decides}
-    deciding = {key: one for key, one in comparisons.items() if key[1] in measures}
-    tested = {key: one for key, one in deciding.items() if one.p is not None}
-    untested = len(deciding) - len(tested)
+    measures = {measure.name: measure for measure in scores.measures if measure.is_primary}
+    primary = {key: one for key, one in comparisons.items() if key[1] in measures}
+    tested = {key: one for key, one in primary.items() if one.p is not None}
+    untested = len(primary) - len(tested)
     rest = f"; {untested} more cannot be tested" if untested else ""
     if not tested:
         return f"Nothing can be said yet: no comparison with {scores.baseline} can be tested."
     shown = [
         f"{variant} is {_by(one, measures[name])} in {name}"
         for (variant, name), one in tested.items()
-        if one.shown
+        if one.significant
     ]
     one_only = len(tested) == 1
     of = f"the one comparison with {scores.baseline}"
@@ -140,7 +140,7 @@ def _describe_constant(comparison: Comparison, measure: Measure) -> str:
     found = f"{by} in each of {pairs} seeds, with no spread"
     if comparison.p_adjusted is None:
         return f"{found}, not one of the measures that decide"
-    prefix = "" if comparison.shown else "no difference shown: "
+    prefix = "" if comparison.significant else "no difference shown: "
     return f"{prefix}{found} (sign test, {_p_of(comparison)})"
 
 
@@ -174,7 +174,7 @@ def _suspect(scores: StudyScores, variant: str, measure: Measure) -> list[str]:
     """Return a line for each kind of degenerate run, and for values that are not finite."""
     cell = scores.cell(variant, measure)
     kinds: dict[tuple[str, bool], list[int]] = {}
-    for seed, complaint in sorted(cell.complaints.items()):
+    for seed, complaint in sorted(cell.degenerate.items()):
         counted = math.isfinite(cell.values.get(seed, math.nan))
         kinds.setdefault((complaint, counted), []).append(seed)
     lines = []

@@ -107,12 +107,12 @@ def learning_curves(scores: StudyScores) -> Figure | None:
 
 
 def differences(scores: StudyScores, comparisons: Comparisons) -> Figure | None:
-    """Draw each variant's difference to the baseline, a panel for each measure that decides."""
+    """Draw each variant's difference to the baseline, a panel for each primary measure."""
     others = [name for name in scores.variants if name != scores.baseline]
     measures = [
         measure
         for measure in scores.measures
-        if measure.decides
+        if measure.is_primary
         and any(comparisons[name, measure.name].difference is not None for name in others)
     ]
     if not measures:
@@ -150,12 +150,12 @@ def score_against_compute(scores: StudyScores) -> Figure | None:
         (name, measure.name): summarize(scores.cell(name, measure).values.values())
         for name in costs
         for measure in scores.measures
-        if measure.decides
+        if measure.is_primary
     }
     measures = [
         measure
         for measure in scores.measures
-        if measure.decides and any(summaries[name, measure.name].n for name in costs)
+        if measure.is_primary and any(summaries[name, measure.name].n for name in costs)
     ]
     if not measures:
         return None
@@ -191,19 +191,19 @@ def _interval(axes: Axes, row: int, found: Comparison, scale: int, style: dict[s
     if found.difference is None:
         axes.annotate("no pair", (0, row), (4, 0), textcoords="offset points", va="center")
         return
-    if found.smallest_detectable_adjusted is not None:
-        reach = scale * found.smallest_detectable_adjusted
+    if found.minimum_detectable_effect_adjusted is not None:
+        reach = scale * found.minimum_detectable_effect_adjusted
         axes.barh(row, 2 * reach, left=-reach, height=0.6, color=GRAY, alpha=0.3, linewidth=0)
     if found.low is not None and found.high is not None:
         axes.hlines(row, scale * found.low, scale * found.high, color=style["color"])
-    face = style["color"] if found.shown else "none"
+    face = style["color"] if found.significant else "none"
     axes.plot(scale * found.difference, row, **style | {"linestyle": "", "mfc": face})
 
 
 def _view(found: Sequence[Comparison], scale: int) -> tuple[float, float]:
     """Return limits that hold all intervals, and what is detectable as far as it leaves room."""
     ends = [0.0, *(end for c in found for end in (c.difference, c.low, c.high) if end is not None)]
-    reach = max(c.smallest_detectable_adjusted or 0.0 for c in found)
+    reach = max(c.minimum_detectable_effect_adjusted or 0.0 for c in found)
     low, high = min(ends), max(ends)
     room = high - low
     low, high = min(low, max(-reach, low - room)), max(high, min(reach, high + room))

@@ -11,10 +11,10 @@ from pathlib import Path
 from markupsafe import Markup, escape
 
 from bertlab.files import explain_failed_write, write_text
-from bertlab.studies.report.cells import Grid, Report
 from bertlab.studies.report.escaping import HTML, LATEX, MARKDOWN
 from bertlab.studies.report.plot_axes import INK
 from bertlab.studies.report.plots import Picture, pictures
+from bertlab.studies.report.report import Grid, Report
 
 
 def write_report(report: Report, folder: Path) -> list[Path]:

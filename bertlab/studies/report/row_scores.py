@@ -1,6 +1,6 @@
-"""Each evaluation row's own score, from kept predictions, for tests over examples.
+"""Scores of single evaluation rows, and a paired bootstrap over them.
 
-Whether a difference would stand on another test set: a paired bootstrap over its rows.
+The bootstrap says whether a difference would stand on another test set.
 
 Efron and Tibshirani (1993), An introduction to the bootstrap, chapters 13 and 15.
 """
@@ -145,6 +145,7 @@ def _resampled_means(
     """Return ``(draws,)`` means of as many rows drawn with replacement."""
     distinct, counts = np.unique(rows, return_counts=True)
     if len(distinct) <= 100:  # right or wrong: how often each value is drawn is all that matters
+        # rows [0, 0, 1, 1] -> distinct [0, 1], counts [2, 2]; drawn (draws, 2): [3, 1] -> 0.25
         drawn = rng.multinomial(len(rows), counts / len(rows), size=draws)
         return np.asarray(drawn @ distinct / len(rows))
     batch = max(1, 2_000_000 // len(rows))  # 16 MB of row numbers at a time

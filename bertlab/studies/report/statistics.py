@@ -52,8 +52,8 @@ class Comparison:
     """A variant against the baseline, paired by seed. All differences are variant − baseline.
 
     Intervals are not adjusted for the number of comparisons, decisions are: an interval that leaves
-    zero out can belong to a difference that is not ``shown``. With no pair all numbers are None,
-    with one pair all but ``difference``. If the difference is the same in every seed
+    zero out can belong to a difference that is not ``significant``. With no pair all numbers are
+    None, with one pair all but ``difference``. If the difference is the same in every seed
     (``deviation`` 0) there is no noise to measure it by: no interval, no effect size, nothing
     detectable, and ``p`` is the sign test's, 2^(1 − pairs), or 1 if the difference is zero. That is
     exact for symmetric noise given the sizes of the differences, where a t-test would claim p = 0
@@ -66,16 +66,17 @@ class Comparison:
         low: lower end of the 95 % t interval of the mean difference.
         high: upper end.
         p: two-sided paired t-test.
-        p_adjusted: Holm's, over the deciding comparisons of the study; a comparison on its own is a
-            family of one. None if it does not decide.
-        family: number of comparisons that Holm's correction was over; 0 if this does not decide.
+        p_adjusted: Holm's, over the study's comparisons of primary measures; a comparison on its
+            own is a family of one. None if the measure is not primary.
+        family: number of comparisons that Holm's correction was over; 0 if the measure is not
+            primary.
         effect_size: d_z (Cohen 1988, section 2.3.5: mean / deviation of the differences) times
             Hedges' exact correction for pairs − 1 degrees of freedom; None below three pairs, where
             that is not defined. In units of the seeds' noise, not of the measure.
-        smallest_detectable: smallest true mean difference that a two-sided 5 % test over this many
-            seeds would show with 80 % power, were ``deviation`` the true one.
-        smallest_detectable_adjusted: the same at 5 % / family: what would be shown even if it were
-            the only difference of the study.
+        minimum_detectable_effect: smallest true mean difference that a two-sided 5 % test over this
+            many seeds would show with 80 % power, were ``deviation`` the true one.
+        minimum_detectable_effect_adjusted: the same at 5 % / family: what would be shown even if it
+            were the only difference of the study.
         unpaired: seeds that only one side has.
         unusable: seeds left out because a side's value was NaN or infinite.
         examples: the same difference over rows, if predictions were kept on both sides.
@@ -90,8 +91,8 @@ class Comparison:
     p_adjusted: float | None = None
     family: int = 0
     effect_size: float | None = None
-    smallest_detectable: float | None = None
-    smallest_detectable_adjusted: float | None = None
+    minimum_detectable_effect: float | None = None
+    minimum_detectable_effect_adjusted: float | None = None
     unpaired: tuple[int, ...] = ()
     unusable: tuple[int, ...] = ()
     examples: ExampleComparison | None = None
@@ -102,8 +103,8 @@ class Comparison:
         return len(self.seeds)
 
     @property
-    def shown(self) -> bool:
-        """Whether a difference is shown at 5 %, after Holm's correction."""
+    def significant(self) -> bool:
+        """Whether there is a difference at the 5 % level, after Holm's correction."""
         return self.p_adjusted is not None and self.p_adjusted <= LEVEL
 
     @property
@@ -165,7 +166,7 @@ def compare(baseline: Mapping[int, float], variant: Mapping[int, float]) -> Comp
         return replace(found, difference=difference, deviation=0.0, p=p, p_adjusted=p, family=1)
     test = stats.ttest_rel(after, before)
     low, high = test.confidence_interval(1 - LEVEL)
-    detectable = smallest_detectable(len(seeds), deviation)
+    detectable = minimum_detectable_effect(len(seeds), deviation)
     return replace(
         found,
         difference=difference,
@@ -176,16 +177,16 @@ def compare(baseline: Mapping[int, float], variant: Mapping[int, float]) -> Comp
         p_adjusted=float(test.pvalue),
         family=1,
         effect_size=_corrected_effect_size(difference / deviation, len(seeds)),
-        smallest_detectable=detectable,
-        smallest_detectable_adjusted=detectable,
+        minimum_detectable_effect=detectable,
+        minimum_detectable_effect_adjusted=detectable,
     )
 
 
 def compare_study(scores: StudyScores) -> dict[tuple[str, str], Comparison]:
     """Compare every variant but the baseline with it, in every measure.
 
-    Holm's correction is over all comparisons that decide and can be tested; it holds whatever the
-    dependence between them, and all share the baseline's runs.
+    Holm's correction is over all comparisons of primary measures that can be tested; it holds
+    whatever the dependence between them, and all share the baseline's runs.
 
     Returns:
         By (variant, name of the measure), in the order of the study.
@@ -194,7 +195,7 @@ def compare_study(scores: StudyScores) -> dict[tuple[str, str], Comparison]:
         DataError: predictions of a variant and of the baseline are of different rows.
     """
     found: dict[tuple[str, str], Comparison] = {}
-    deciding: list[tuple[str, str]] = []
+    primary: list[tuple[str, str]] = []
     for variant in scores.variants:
         if variant == scores.baseline:
             continue
@@ -206,23 +207,23 @@ def compare_study(scores: StudyScores) -> dict[tuple[str, str], Comparison]:
             except DataError as error:
                 raise DataError(f"{variant}, {measure.name}: {error}") from error
             comparison = replace(compare(before.values, after.values), examples=examples)
-            if measure.decides and comparison.p is not None:
-                deciding.append(key)
+            if measure.is_primary and comparison.p is not None:
+                primary.append(key)
             else:
                 comparison = replace(
-                    comparison, p_adjusted=None, family=0, smallest_detectable_adjusted=None
+                    comparison, p_adjusted=None, family=0, minimum_detectable_effect_adjusted=None
                 )
             found[key] = comparison
-    adjusted = holm([found[key].p or 0.0 for key in deciding])
-    for key, p in zip(deciding, adjusted, strict=True):
+    adjusted = holm([found[key].p or 0.0 for key in primary])
+    for key, p in zip(primary, adjusted, strict=True):
         one = found[key]
         detectable = (
-            smallest_detectable(one.pairs, one.deviation, LEVEL / len(deciding))
+            minimum_detectable_effect(one.pairs, one.deviation, LEVEL / len(primary))
             if one.deviation
             else None
         )
         found[key] = replace(
-            one, p_adjusted=p, family=len(deciding), smallest_detectable_adjusted=detectable
+            one, p_adjusted=p, family=len(primary), minimum_detectable_effect_adjusted=detectable
         )
     return found
 
@@ -231,13 +232,15 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """Return Holm's adjusted p-values, in the order given (Holm 1979)."""
     p = np.array(p_values, dtype=np.float64)
     order = np.argsort(p)
+    # p [0.04, 0.01, 0.03] -> sorted × (3, 2, 1): [0.03, 0.06, 0.04] -> rising: [0.03, 0.06, 0.06]
+    # -> in the order given: [0.06, 0.03, 0.06]
     stepwise = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(stepwise, 1)
     return [float(value) for value in adjusted]
 
 
-def smallest_detectable(pairs: int, deviation: float, level: float = LEVEL) -> float:
+def minimum_detectable_effect(pairs: int, deviation: float, level: float = LEVEL) -> float:
     """Return the mean difference that a two-sided paired t-test shows at 80 % power, sign and all.
 
     Args:

@@ -5,7 +5,7 @@ from textwrap import fill
 from rich.console import Console
 
 from bertlab.console import print_table
-from bertlab.studies.report.cells import Grid, Report
+from bertlab.studies.report.report import Grid, Report
 
 
 def print_report(report: Report) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bertlab.errors import ConfigError
-from bertlab.studies.execute.execution import StopSignals, execute, start, stop_all
+from bertlab.studies.execute.execution import execute, start
 from bertlab.studies.execute.live_table import LiveTable, duration, event_line, main_result, watch
 from bertlab.studies.execute.local import run_local, worker_environments
 from bertlab.studies.execute.run_state import (
@@ -26,6 +26,7 @@ from bertlab.studies.execute.run_state import (
     read_status,
 )
 from bertlab.studies.execute.schedule import Change, Schedule, Summary
+from bertlab.studies.execute.stopping import StopSignals, stop_all
 from bertlab.studies.plan.plan import PlannedRun
 from tests.studies.fake_fit import FAKE, endless_family, fake_run, slow_family, wait_for
 
@@ -231,7 +232,7 @@ def test_a_run_at_work_is_not_started_again(tmp_path: Path) -> None:
 def test_a_process_that_does_not_stop_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bertlab.studies.execute.execution.GRACE", 0.3)
+    monkeypatch.setattr("bertlab.studies.execute.stopping.GRACE", 0.3)
     run = fake_run("a", steps=100, seconds=0.1, stubborn=True)
     work = start(run, tmp_path, {}, FAKE)
     assert not isinstance(work, State)

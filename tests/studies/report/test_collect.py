@@ -39,7 +39,7 @@ def test_values_by_seed(tmp_path: Path) -> None:
     finish(study, run_of(study, "mlm", "x", 2), scored(0.25))
     found = collected(study)
     assert (found.name, found.baseline, found.seeds) == ("study", "both", [1, 2])
-    assert [(each.name, each.decides) for each in found.measures] == [
+    assert [(each.name, each.is_primary) for each in found.measures] == [
         ("x accuracy", True),
         ("mlm loss", False),
         ("mlm accuracy", False),
@@ -49,7 +49,7 @@ def test_values_by_seed(tmp_path: Path) -> None:
     assert (x.higher_is_better, x.is_share) == (True, True)
     assert (loss.higher_is_better, loss.is_share) == (False, False)
     assert found.cell("both", x).values == {1: 0.75, 2: 0.5}
-    assert found.cell("both", x).complaints == {2: "one label; no"}
+    assert found.cell("both", x).degenerate == {2: "one label; no"}
     assert found.cell("mlm", x).values == {2: 0.25}
     assert found.cell("both", loss).values == {1: 5.0}
     assert found.cell("mlm", loss).values == {}

@@ -33,8 +33,8 @@ def comparison(**changes) -> Comparison:
         "p": 0.6,
         "p_adjusted": 0.6,
         "family": 1,
-        "smallest_detectable": 0.01,
-        "smallest_detectable_adjusted": 0.014,
+        "minimum_detectable_effect": 0.01,
+        "minimum_detectable_effect_adjusted": 0.014,
     }
     return Comparison(**(found | changes))
 
@@ -98,7 +98,7 @@ def test_few_seeds_are_said_to_be_few():
 
 def test_measure_that_does_not_decide():
     found = comparison(
-        difference=0.0016, p_adjusted=None, family=0, smallest_detectable_adjusted=None
+        difference=0.0016, p_adjusted=None, family=0, minimum_detectable_effect_adjusted=None
     )
     assert (
         describe(found, ACCURACY)
@@ -253,7 +253,7 @@ def test_runs_missing_in_some_measures_and_in_the_baseline():
 def test_degenerate_runs_are_named_and_stay_in_the_mean():
     scores = study()
     cell = scores.variants["ltr"].cells[ACCURACY.name]
-    cell.complaints = {3: "one class for every row", 5: "one class for every row", 1: "loss rose"}
+    cell.degenerate = {3: "one class for every row", 5: "one class for every row", 1: "loss rose"}
     cell.values[1] = math.nan
     assert warnings(scores) == [
         "ltr, mrpc accuracy: seed 1 is degenerate: loss rose; it is not in the mean",

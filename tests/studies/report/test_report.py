@@ -17,7 +17,6 @@ from markdown_it import MarkdownIt
 
 from bertlab.api.study_scores import Cell, Measure, StudyScores
 from bertlab.errors import OutputError
-from bertlab.studies.report.cells import Grid, Report, report_of, runs_of, settings_of
 from bertlab.studies.report.escaping import latex_text
 from bertlab.studies.report.plots import Picture, pictures
 from bertlab.studies.report.render import (
@@ -28,6 +27,7 @@ from bertlab.studies.report.render import (
     table_markdown,
     write_report,
 )
+from bertlab.studies.report.report import Grid, Report, report_of, runs_of, settings_of
 from bertlab.studies.report.terminal import print_report
 from tests.studies.made_up_scores import MEASURES, made_up_study
 
@@ -43,7 +43,7 @@ def study() -> StudyScores:
     """One with a missing run, a degenerate one and a failure."""
     study = made_up_study()
     del study.variants["mlm"].cells["mrpc f1"].values[2]
-    study.variants["ltr"].cells["qnli accuracy"].complaints[3] = "one class for every row"
+    study.variants["ltr"].cells["qnli accuracy"].degenerate[3] = "one class for every row"
     study.variants["ltr"].failures.append("mrpc-ltr-2: exit code 1: out of memory")
     return study
 
@@ -111,7 +111,7 @@ def test_differences_have_sign_interval_and_p(study: StudyScores) -> None:
 
 
 def test_what_is_only_described_is_not_among_the_differences(study: StudyScores) -> None:
-    study.measures[2] = Measure("mlm", "loss", False, False, decides=False)
+    study.measures[2] = Measure("mlm", "loss", False, False, is_primary=False)
     report = report_of(study)
     assert "Described, not tested: mlm loss." in report.legend
     assert all("mlm loss" not in row for row in report.differences.rows)

@@ -15,7 +15,7 @@ from bertlab.studies.report.statistics import (
     compare,
     compare_study,
     holm,
-    smallest_detectable,
+    minimum_detectable_effect,
     summarize,
 )
 
@@ -63,7 +63,7 @@ def test_students_sleep():
     assert (found.low, found.high) == pytest.approx((0.7001142, 2.4598858), abs=1e-6)
     assert found.p == pytest.approx(0.002833, abs=1e-6)
     assert found.p_adjusted == found.p
-    assert found.shown
+    assert found.significant
     # d_z is t / √10; J of 9 degrees of freedom by its definition
     j = math.gamma(4.5) / (math.sqrt(4.5) * math.gamma(4))
     assert found.effect_size == pytest.approx(4.0621277 / math.sqrt(10) * j, rel=1e-6)
@@ -82,13 +82,15 @@ def test_effect_size_is_unbiased():
 @pytest.mark.parametrize(("d_z", "pairs"), [(0.2, 199), (0.5, 34), (0.8, 15)])
 def test_power_as_in_the_tables(d_z: float, pairs: int):
     # G*Power 3.1, means, difference between two dependent means, two tails, 0.05, power 0.8
-    assert smallest_detectable(pairs, 1.0) <= d_z < smallest_detectable(pairs - 1, 1.0)
+    assert minimum_detectable_effect(pairs, 1.0) <= d_z < minimum_detectable_effect(pairs - 1, 1.0)
 
 
 @pytest.mark.parametrize(("pairs", "level"), [(2, 0.05), (3, 0.05), (5, 0.05 / 6), (10, 0.05)])
 def test_power_by_simulation(pairs: int, level: float):
     rng = np.random.default_rng(pairs)
-    differences = rng.normal(smallest_detectable(pairs, 2.0, level), 2.0, size=(20_000, pairs))
+    differences = rng.normal(
+        minimum_detectable_effect(pairs, 2.0, level), 2.0, size=(20_000, pairs)
+    )
     shown = (stats.ttest_1samp(differences, 0, axis=1).pvalue <= level).sum()
     assert stats.binomtest(int(shown), 20_000, 0.8).pvalue > 0.001
 
@@ -98,8 +100,8 @@ def test_no_pair_and_one_pair():
     one = compare({1: 0.5, 2: 0.6}, {2: 0.7})
     assert (none.pairs, none.difference, none.p, none.unpaired) == (0, None, None, (1, 2))
     assert one.difference == pytest.approx(0.1)
-    assert (one.pairs, one.low, one.p, one.smallest_detectable) == (1, None, None, None)
-    assert not one.shown
+    assert (one.pairs, one.low, one.p, one.minimum_detectable_effect) == (1, None, None, None)
+    assert not one.significant
 
 
 def test_the_same_runs():
@@ -113,11 +115,11 @@ def test_a_constant_difference_is_not_infinitely_significant():
     variant = {seed: value + 0.2 for seed, value in baseline.items()}
     three = compare({seed: baseline[seed] for seed in (1, 2, 3)}, variant)
     assert three.p == 0.25
-    assert not three.shown
+    assert not three.significant
     six = compare(baseline, variant)
     assert six.p == stats.binomtest(6, 6).pvalue == 2 / 64
-    assert six.shown
-    assert (six.deviation, six.low, six.effect_size, six.smallest_detectable) == (
+    assert six.significant
+    assert (six.deviation, six.low, six.effect_size, six.minimum_detectable_effect) == (
         0,
         None,
         None,
@@ -137,7 +139,7 @@ def test_swapping_sides_turns_signs(pair):
     one, other = compare(*pair), compare(*reversed(pair))
     assert one.difference == pytest.approx(-other.difference)
     assert one.p == pytest.approx(other.p)
-    assert one.smallest_detectable == pytest.approx(other.smallest_detectable)
+    assert one.minimum_detectable_effect == pytest.approx(other.minimum_detectable_effect)
     if one.low is not None:
         assert (one.low, one.high) == pytest.approx((-other.high, -other.low))
     if one.effect_size is not None:
@@ -155,7 +157,7 @@ def test_shift_changes_nothing_and_scale_scales(pair, shift: int, scale: int):
     assert moved.p == pytest.approx(one.p, rel=1e-6, abs=1e-9)
     if one.effect_size is not None:
         assert moved.effect_size == pytest.approx(one.effect_size, rel=1e-6, abs=1e-9)
-    for name in ("deviation", "low", "high", "smallest_detectable"):
+    for name in ("deviation", "low", "high", "minimum_detectable_effect"):
         before, after = getattr(one, name), getattr(moved, name)
         assert (before is None) == (after is None)
         if before is not None:
@@ -167,7 +169,7 @@ def test_shift_changes_nothing_and_scale_scales(pair, shift: int, scale: int):
 def test_interval_and_test_agree(pair):
     found = compare(*pair)
     assume(found.low is not None and abs(found.p - 0.05) > 1e-9)
-    assert (found.low > 0 or found.high < 0) == found.shown
+    assert (found.low > 0 or found.high < 0) == found.significant
 
 
 def test_holm_as_in_r():
@@ -235,7 +237,7 @@ def test_bootstrap_leaves_out_and_names():
 
 
 def study(*deciding: bool) -> StudyScores:
-    measures = [Measure(f"task{number}", "f1", decides=on) for number, on in enumerate(deciding)]
+    measures = [Measure(f"task{number}", "f1", is_primary=on) for number, on in enumerate(deciding)]
     scores = StudyScores(
         "s",
         "base",
@@ -260,12 +262,12 @@ def test_study_corrects_over_what_decides():
     assert [one.p_adjusted for one in deciding] == holm([one.p for one in deciding])
     assert {one.family for one in deciding} == {4}
     for one in deciding:
-        adjusted = smallest_detectable(5, one.deviation, 0.05 / 4)
-        assert one.smallest_detectable_adjusted == pytest.approx(adjusted)
-        assert one.smallest_detectable < one.smallest_detectable_adjusted
+        adjusted = minimum_detectable_effect(5, one.deviation, 0.05 / 4)
+        assert one.minimum_detectable_effect_adjusted == pytest.approx(adjusted)
+        assert one.minimum_detectable_effect < one.minimum_detectable_effect_adjusted
     aside = found["a", "task2 f1"]
     assert aside.p < 0.05
-    assert (aside.p_adjusted, aside.family, aside.shown) == (None, 0, False)
+    assert (aside.p_adjusted, aside.family, aside.significant) == (None, 0, False)
     alone = compare(
         scores.variants["base"].cells["task0 f1"].values,
         scores.variants["a"].cells["task0 f1"].values,

@@ -1,11 +1,10 @@
-"""The measures of a table: their headings, and how many decimals their values get.
+"""``Report``: what a study found, as tables and sentences in plain text.
 
-What the tables of a report say, in plain text; each format only escapes it and lays it out.
+Each format only escapes the text and lays it out.
 """
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,65 +12,12 @@ from bertlab.api.study_scores import Cell, Measure, StudyScores
 from bertlab.config.yaml_files import yaml_inline
 from bertlab.plugins.hooks import ReportSection, report_sections
 from bertlab.studies.report import findings
+from bertlab.studies.report.columns import LOWER, Column, columns_of
 from bertlab.studies.report.escaping import HTML
-from bertlab.studies.report.statistics import Comparison, Summary, compare_study, summarize
+from bertlab.studies.report.statistics import Comparison, compare_study, summarize
 
 if TYPE_CHECKING:
     import pandas
-
-LOWER = "↓"
-
-
-@dataclass(frozen=True)
-class Column:
-    """A measure, and how its values are written.
-
-    Attributes:
-        measure: of the first study that has it.
-        digits: decimals of its values, so that the spread over seeds can be seen.
-    """
-
-    measure: Measure
-    digits: int
-
-    @property
-    def heading(self) -> tuple[str, str]:
-        """The task, and the metric with its unit and an arrow where lower is better."""
-        unit = ", %" if self.measure.is_share else ""
-        arrow = "" if self.measure.higher_is_better else f" {LOWER}"
-        return self.measure.task, f"{self.measure.metric}{unit}{arrow}"
-
-    def number(self, value: float) -> str:
-        """Return a value in the column's unit, with its decimals."""
-        scaled = 100 * value if self.measure.is_share else value
-        return f"{scaled:,.{self.digits}f}".replace("-", "−")
-
-
-def columns_of(*studies: StudyScores) -> tuple[Column, ...]:
-    """Return all measures that any of the studies has, in their order."""
-    measures: dict[str, Measure] = {}
-    summaries: dict[str, list[Summary]] = {}
-    for study in studies:
-        for measure in study.measures:
-            measures.setdefault(measure.name, measure)
-            summaries.setdefault(measure.name, []).extend(
-                summarize(study.cell(variant, measure).values.values())
-                for variant in study.variants
-            )
-    return tuple(
-        Column(measure, _digits(measure, summaries[name])) for name, measure in measures.items()
-    )
-
-
-def _digits(measure: Measure, summaries: Iterable[Summary]) -> int:
-    """Return decimals that give the middle deviation two figures: one or two for percentages."""
-    deviations = sorted(found.deviation for found in summaries if found.deviation)
-    if not deviations:
-        return 1 if measure.is_share else 3
-    middle = deviations[len(deviations) // 2] * (100 if measure.is_share else 1)
-    wanted = 1 - math.floor(math.log10(middle))
-    return min(max(wanted, 1), 2) if measure.is_share else min(max(wanted, 0), 4)
-
 
 NOTHING = "–"
 SHOWN = "*"
@@ -116,7 +62,7 @@ class Report:
         scores: variants by measures: ``81.2 ± 0.4``, with ``(n=3)`` where other seeds have no
             value, `SHOWN` where it differs from the baseline and `DEGENERATE` where a run is.
         legend: explains what marks there are.
-        differences: to the baseline, in the measures that decide.
+        differences: to the baseline, in the primary measures.
         findings: sentences, the most important first.
         warnings: on what makes the figures less than they seem.
         comparisons: of each study.
@@ -182,10 +128,6 @@ class Report:
 
         return pandas.DataFrame(self.records())
 
-    def with_files(self, files: Iterable[Path]) -> "Report":
-        """Return the report with the files that it was written to."""
-        return replace(self, files=tuple(files))
-
     def __str__(self) -> str:
         """Return the findings and warnings, a line each."""
         return "\n".join(line for _, lines in self.sentences for line in lines)
@@ -249,7 +191,7 @@ def _record(
         "low": None if against is None else against.low,
         "high": None if against is None else against.high,
         "p": None if against is None else against.p_adjusted,
-        "significant": None if against is None else against.shown,
+        "significant": None if against is None else against.significant,
     }
 
 
@@ -313,8 +255,8 @@ def _rows(
 
 def _mean(cell: Cell, column: Column, seeds: int, compared: Comparison | None) -> str:
     found = summarize(cell.values.values())
-    marks = SHOWN if compared is not None and compared.shown else ""
-    if cell.complaints:
+    marks = SHOWN if compared is not None and compared.significant else ""
+    if cell.degenerate:
         marks += DEGENERATE
     if found.mean is None:
         return NOTHING + marks
@@ -325,7 +267,7 @@ def _mean(cell: Cell, column: Column, seeds: int, compared: Comparison | None) -
 
 def _single(cell: Cell, seed: int, column: Column) -> str:
     value = cell.values.get(seed)
-    mark = DEGENERATE if seed in cell.complaints else ""
+    mark = DEGENERATE if seed in cell.degenerate else ""
     return (NOTHING if value is None else column.number(value)) + mark
 
 
@@ -348,7 +290,7 @@ def _legend(
         yield f"{NOTHING} no value."
     if any(not column.measure.higher_is_better for column in columns):
         yield f"{LOWER} lower is better."
-    described = [column.measure.name for column in columns if not column.measure.decides]
+    described = [column.measure.name for column in columns if not column.measure.is_primary]
     if described:
         yield f"Described, not tested: {', '.join(described)}."
     if len(studies) > 1:
@@ -371,7 +313,7 @@ def _differences(scores: StudyScores, compared: Comparisons) -> Iterable[tuple[s
     measures = {measure.name: measure for measure in scores.measures}
     for (variant, name), found in compared.items():
         measure = measures[name]
-        if measure.decides:
+        if measure.is_primary:
             unit = ", points" if measure.is_share else ""
             yield variant, name + unit, *_figures(found, measure)
 
@@ -385,10 +327,10 @@ def _figures(found: Comparison, measure: Measure) -> tuple[str, ...]:
     interval = NOTHING if found.low is None else f"{number(found.low)} … {number(found.high)}"
     p, effect = found.p_adjusted, found.effect_size
     return (
-        number(found.difference) + (SHOWN if found.shown else ""),
+        number(found.difference) + (SHOWN if found.significant else ""),
         interval,
         NOTHING if p is None else findings.format_p(p).removeprefix("p "),
-        number(found.smallest_detectable_adjusted).removeprefix("+"),
+        number(found.minimum_detectable_effect_adjusted).removeprefix("+"),
         NOTHING if effect is None else f"{effect:+.2f}".replace("-", "−"),
         str(found.pairs),
     )
@@ -399,7 +341,7 @@ def _findings(scores: StudyScores, compared: Comparisons) -> Iterable[str]:
     measures = {measure.name: measure for measure in scores.measures}
     for (variant, name), found in compared.items():
         measure = measures[name]
-        if measure.decides:
+        if measure.is_primary:
             yield f"{variant}, {name}: {findings.describe(found, measure)}."
             if found.examples is not None:
                 rows = findings.describe_examples(found.examples, measure)
