@@ -133,8 +133,8 @@ class PackedBatch:
         counts: number of predictions of each task in this batch.
         window_counts: the same over all batches of this process that one optimiser step
             accumulates, so that accumulation weighs by predicted tokens.
-        tokens_read: ``(N,)`` int64 places of the tokens whose states the tasks read besides those
-            that stand for sequences; None of all. An encoder may leave the other states zero.
+        tokens_read: ``(N,)`` int64 positions of the tokens whose states the tasks read besides
+            those that stand for sequences; None: all of them. An encoder may leave the other states zero.
     """
 
     input_ids: Tensor
@@ -169,7 +169,8 @@ class PackedBatch:
 
     @cached_property
     def padded_index(self) -> Tensor:
-        """``(T,)`` int64 place of each token in the flattened ``(B * max_seqlen)`` layout."""
+        """``(T,)`` int64 position of each token in the flattened ``(B * max_seqlen)`` layout."""
+        # lengths [2, 3]: starts [0, 2], shift [0, 1] -> [0, 1, 3, 4, 5]; position 2 is padding
         starts = self.cu_seqlens[:-1].long()
         shift = torch.arange(len(self), device=starts.device) * self.max_seqlen - starts
         total = self.input_ids.shape[0]
@@ -184,16 +185,19 @@ class PackedBatch:
 
     @cached_property
     def token_index(self) -> Tensor:
-        """``(B, max_seqlen)`` int64 packed place of each padded one; of any token for padding."""
+        """``(B, max_seqlen)`` int64 packed position of each padded one; of any token for padding."""
+        # lengths [2, 3]: [[0, 1, 2], [2, 3, 4]]; the first row's 2 stands for padding
         places = torch.arange(self.max_seqlen, device=self.cu_seqlens.device)
         starts = self.cu_seqlens[:-1, None].long()
         return (starts + places).clamp(max=len(self.input_ids) - 1)
 
     def rows_of_heads(self, num_heads: int) -> Tensor:
-        """Return ``(T, A)`` int64 places of the tokens in a ``(B * A * max_seqlen)`` layout.
+        """Return ``(T, A)`` int64 positions of the tokens in a ``(B * A * max_seqlen)`` layout.
 
         Made once for each number of heads A.
         """
+        # lengths [2, 3], A = 2: sequence 0 has positions 0-2 for head 0 and 3-5 for head 1, sequence
+        # 1 has 6-8 and 9-11: [[0, 3], [1, 4], [6, 9], [7, 10], [8, 11]]
         if num_heads not in self._rows_of_heads:
             index, longest = self.padded_index, self.max_seqlen
             first = index + index // longest * ((num_heads - 1) * longest)
@@ -281,9 +285,9 @@ FILL = 64
 def pad_to_multiple_of(values: Tensor, multiple: int | None = None) -> Tensor:
     """Return ``(T, …)`` values, followed by zeros up to a multiple of 64 rows, or of so many.
 
-    Tensors of a few sizes fit into what earlier steps freed; where each step has its own size, the
-    heap of a CPU scatters: BERT-tiny took 0.75 GB more than at its start after 200 steps, and more
-    with each, against 0.33 GB.
+    Tensors of a few sizes fit into memory that earlier steps freed. Where each step has a size of
+    its own, a CPU's memory fragments: after 200 steps BERT-tiny held 0.75 GB more than at its start
+    and kept growing, against 0.33 GB.
     """
     rows = -len(values) % (FILL if multiple is None else multiple)
     return F.pad(values, (0, 0) * (values.dim() - 1) + (0, rows)) if rows else values

@@ -128,13 +128,13 @@ class Task(nn.Module, ABC):
         """Return the summed loss, its count, and predictions with their truth for the metrics."""
 
     def tokens_read(self, batch: PackedBatch) -> Tensor | None:
-        """Return the places of the tokens whose states :meth:`loss` or :meth:`decode` reads.
+        """Return the positions of the tokens whose states :meth:`loss` or :meth:`decode` reads.
 
         An encoder need not compute what nobody reads: BERT's leaves it out of its last layer.
 
         Returns:
             ``(N,)`` int64, without those behind ``output.cls`` and ``pooled``, which are always
-            there; None of all tokens.
+            there; None: all tokens.
         """
         del batch
         return None

@@ -155,7 +155,7 @@ def packed_attention(
         num_heads: A; H / A is the size of a head.
         dropout: probability of dropping an attention weight; 0 in evaluation.
         causal: mask what is to the right.
-        rows: ``(N,)`` int64 tokens in ascending order that are to look; None: all.
+        rows: ``(N,)`` int64 positions of the query tokens, ascending; None: all.
 
     Returns:
         ``(T, H)``, in the dtype of ``qkv``; any finite values in the rows that followed. ``(N, H)``

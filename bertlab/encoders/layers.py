@@ -1,8 +1,7 @@
-"""Dropout whose mask is cheap on a CPU, where torch draws it one element at a time.
+"""Layers and weights that encoders and heads share: dropout, initialisation, packed LSTMs.
 
-BERT's initialisation: N(0, 0.02) weights, zero biases, identity LayerNorm.
-
-An LSTM over sequences that are laid end to end, without padding them.
+Torch draws a CPU's dropout mask one element at a time; :class:`Dropout` draws 16 bits for each at
+once. The LSTM runs over sequences that are laid end to end, without padding them.
 """
 
 import numpy as np

@@ -185,6 +185,8 @@ def unit_starts(
     sequence = sequences.sequence_of_token[tokens]
     run_start = np.ones(len(tokens), dtype=bool)
     run_start[1:] = (np.diff(tokens) != 1) | (np.diff(sequence) != 0)
+    # ids [CLS] play ##ing [SEP] [CLS] a cat [SEP]: tokens [1, 2, 5, 6] -> runs begin at 0 and 2 of
+    # them, words at [0, 2, 3]
     words = np.flatnonzero(run_start | ~classes.continuation[sequences.input_ids[tokens]])
     if unit == "whole_word":
         return words
@@ -218,6 +220,7 @@ def select_units(
         ``(U,)`` bool, True for the selected.
     """
     first = np.flatnonzero(np.diff(sequence, prepend=-1))  # first unit of each non-empty sequence
+    # sequence [0, 0, 2], lengths [2, 1, 3] -> first [0, 2], before [0, 2, 3], maskable [3, 3]
     before = np.cumsum(lengths) - lengths
     maskable = np.diff(before[first], append=lengths.sum())
     budget = np.floor(rate * maskable + draws.uniform("budget", starts[first])).astype(np.int64)
@@ -225,6 +228,7 @@ def select_units(
 
     units = np.diff(first, append=len(sequence))
     shuffled = draws.shuffle(starts)
+    # one shuffle of all units, then a stable sort by sequence: each sequence's units in random order
     narrow = np.min_scalar_type(len(first))  # 16 bits or fewer make the stable sort a radix sort
     group = np.repeat(np.arange(len(first), dtype=narrow), units)
     order = shuffled[np.argsort(group[shuffled], kind="stable")]
