@@ -134,7 +134,8 @@ class PackedBatch:
         window_counts: the same over all batches of this process that one optimiser step
             accumulates, so that accumulation weighs by predicted tokens.
         tokens_read: ``(N,)`` int64 positions of the tokens whose states the tasks read besides
-            those that stand for sequences; None: all of them. An encoder may leave the other states zero.
+            those that stand for sequences; None: all of them. An encoder may leave the other states
+            zero.
     """
 
     input_ids: Tensor
@@ -185,7 +186,7 @@ class PackedBatch:
 
     @cached_property
     def token_index(self) -> Tensor:
-        """``(B, max_seqlen)`` int64 packed position of each padded one; of any token for padding."""
+        """``(B, max_seqlen)`` int64 packed position of each padded one; any for padding."""
         # lengths [2, 3]: [[0, 1, 2], [2, 3, 4]]; the first row's 2 stands for padding
         places = torch.arange(self.max_seqlen, device=self.cu_seqlens.device)
         starts = self.cu_seqlens[:-1, None].long()
@@ -196,8 +197,8 @@ class PackedBatch:
 
         Made once for each number of heads A.
         """
-        # lengths [2, 3], A = 2: sequence 0 has positions 0-2 for head 0 and 3-5 for head 1, sequence
-        # 1 has 6-8 and 9-11: [[0, 3], [1, 4], [6, 9], [7, 10], [8, 11]]
+        # lengths [2, 3], A = 2: sequence 0 has positions 0-2 for head 0 and 3-5 for head 1,
+        # sequence 1 has 6-8 and 9-11: [[0, 3], [1, 4], [6, 9], [7, 10], [8, 11]]
         if num_heads not in self._rows_of_heads:
             index, longest = self.padded_index, self.max_seqlen
             first = index + index // longest * ((num_heads - 1) * longest)

@@ -228,7 +228,7 @@ def select_units(
 
     units = np.diff(first, append=len(sequence))
     shuffled = draws.shuffle(starts)
-    # one shuffle of all units, then a stable sort by sequence: each sequence's units in random order
+    # one shuffle of all units, then a stable sort by sequence: random order in each sequence
     narrow = np.min_scalar_type(len(first))  # 16 bits or fewer make the stable sort a radix sort
     group = np.repeat(np.arange(len(first), dtype=narrow), units)
     order = shuffled[np.argsort(group[shuffled], kind="stable")]
