@@ -39,12 +39,13 @@ def replacing(
     try:
         with partial.open("wb") as file:
             yield file
+            # the content first, then the name: a power cut must not leave the name without content
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
-        partial.replace(path)
+        partial.replace(path)  # atomic: a reader finds the old file or the new one
         if durable:
-            _fsync(path.parent)
+            _fsync(path.parent)  # which holds the name
     except BaseException as error:
         if isinstance(error, OSError) and error.filename in (None, str(partial)):
             error.filename = str(path)  # the name that messages give
@@ -80,7 +81,7 @@ def create_json(path: Path, content: object) -> None:
             file.write(_json(content))
             file.flush()
         except OSError:
-            path.unlink()
+            path.unlink()  # half a file would keep all others out
             raise
 
 
@@ -105,7 +106,7 @@ class WholeFile:
                 raise IsADirectoryError(0, "it is a folder")
             path.parent.mkdir(parents=True, exist_ok=True)
             self._block = replacing(path)
-            self._file = self._block.__enter__()
+            self._file = self._block.__enter__()  # a with block that spans calls
 
     def write(self, text: str) -> None:
         """Add text."""
@@ -120,7 +121,7 @@ class WholeFile:
     def discard(self) -> None:
         """Leave no file; does nothing after :meth:`close`."""
         error = InterruptedError()
-        self._block.__exit__(type(error), error, None)
+        self._block.__exit__(type(error), error, None)  # replacing() removes the partial file
 
 
 @contextlib.contextmanager
@@ -141,8 +142,9 @@ def new_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
     try:
         folder.mkdir(parents=True)
         yield folder
-        for path in [*folder.rglob("*"), folder]:
+        for path in [*folder.rglob("*"), folder]:  # before the rename shows it
             _fsync(path)
+        # rename() replaces an empty folder, but none that holds files
         with _moved_away(target) if overwrite and target.is_dir() else contextlib.nullcontext():
             folder.rename(target)
         _fsync(target.parent)
@@ -184,6 +186,7 @@ def _own_prefix(target: Path) -> str:
 
 def _partial_path(target: Path) -> Path:
     """Return an unused temporary name beside ``target``; it tells host and process."""
+    # random at the end: threads of one process may write the same file
     return target.with_name(f"{_own_prefix(target)}{os.getpid()}.{secrets.token_hex(4)}.partial")
 
 
@@ -197,7 +200,7 @@ def _remove(left: Path) -> None:
 
 def _is_alive(process: int) -> bool:
     try:
-        os.kill(process, 0)
+        os.kill(process, 0)  # 0 is no signal: it only asks
     except ProcessLookupError:
         return False
     except OSError:  # somebody else's

@@ -225,6 +225,7 @@ class LabelledData(TaskData):
         """Also raise ConfigError if there are fewer rows than devices × accumulated batches."""
         super().check_division(devices, accumulate)
         units = len(self.encoded["train"])
+        # rows of the smallest step: 10 rows, batch size 4 -> 3 steps of 3, 3 and 4
         if units // math.ceil(units / self.batch_size) < devices * accumulate:
             raise ConfigError(
                 f"data: {units} training sequences cannot be divided over {devices} devices × "

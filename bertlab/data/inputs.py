@@ -53,6 +53,7 @@ class InputRows:
             self._waiting |= {start + number: row for number, row in enumerate(chunk)}
             self.taken_in += len(chunk)
             encoded = encode_examples(self.head, chunk, self.tokenizer, self.max_seq_length)
+            # from the chunk's numbers to the input's
             self._encoded |= set((start + encoded.row_numbers).tolist())
             for units in _batches(encoded):
                 batch, _ = encoded.batch(units, self.head_name)
@@ -75,9 +76,10 @@ def _batches(encoded: EncodedExamples) -> Iterator[IntArray]:
     if not len(rows):
         return
     # row_numbers [0, 0, 2] (row 1 gave no sequence) -> rows [0, 2], firsts [0, 2]
+    # (rows,); lengths of sequences [3, 5, 2] -> longest [5, 2]
     longest = np.maximum.reduceat(np.diff(encoded.offsets), firsts)
     in_order = rows[np.argsort(-longest, kind="stable")]
-    row_of_unit = encoded.row_numbers[encoded.unit_offsets[:-1]]
+    row_of_unit = encoded.row_numbers[encoded.unit_offsets[:-1]]  # (U,)
     for start in range(0, len(rows), PREDICT_ROWS):
         chosen = in_order[start : start + PREDICT_ROWS]
         yield np.flatnonzero(np.isin(row_of_unit, chosen))

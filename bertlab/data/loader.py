@@ -54,6 +54,7 @@ class SequenceStream:
 
     def batch(self, positions: IntArray) -> tuple[PackedBatch, dict[str, int]]:
         """Return the sequences at stream ``positions`` ``(B,)``, and the predictions by task."""
+        # position 250 of 100 -> epoch 2, index 50
         epochs, indices = np.divmod(positions, len(self.sampler))
         sequences = self.sampler.sample(epochs, indices)
         prepare_sequences(sequences, self.objectives, self.seed, self.training)
@@ -82,6 +83,7 @@ def prepare_sequences(
     """
     in_order = sorted(
         objectives.items(),
+        # False comes first: those that rearrange, …, and last those that corrupt
         key=lambda item: (not item[1].rearranges_input, item[1].corrupts_input),
     )
     for name, objective in in_order:
@@ -167,6 +169,7 @@ def outlive_sigterm(worker: int) -> None:
     del worker
     if hasattr(signal, "alarm"):
         signal.signal(signal.SIGTERM, _die_later)
+        # _sigterm_held blocked it before the fork
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 
 
@@ -185,7 +188,7 @@ def _sigterm_held() -> Iterator[None]:
 
 def _die_later(number: int, frame: FrameType | None) -> None:
     del number, frame
-    signal.alarm(_SECONDS_TO_SAVE)
+    signal.alarm(_SECONDS_TO_SAVE)  # ends the process, as nothing handles SIGALRM
 
 
 class StepLoader:
@@ -206,7 +209,7 @@ class StepLoader:
 
     def __iter__(self) -> Iterator[PackedBatch]:
         with _sigterm_held():
-            steps = iter(self.loader)
+            steps = iter(self.loader)  # starts the workers
         batches = self._next(steps)
         while batches is not None:
             # Who reads no further than the last batch would leave workers waiting: they end here.

@@ -152,7 +152,7 @@ class TaskData(LightningDataModule):
         assert self.trainer is not None
         trainer = self.trainer
         batch_size = math.ceil(self.sequences_per_step() / trainer.accumulate_grad_batches)
-        batch_size = max(trainer.world_size, batch_size)
+        batch_size = max(trainer.world_size, batch_size)  # one for each device
         dataset = StepDataset(
             stream,
             batch_size=batch_size,
@@ -169,7 +169,7 @@ class TaskData(LightningDataModule):
         return DataLoader(
             dataset,
             sampler=sampler,
-            batch_size=None,
+            batch_size=None,  # an item of the dataset is a whole step
             num_workers=self.num_workers,
             worker_init_fn=outlive_sigterm,
             pin_memory=self.trainer is not None

@@ -211,7 +211,7 @@ class PretrainingData(TaskData):
     def sequences_per_step(self) -> int:
         """Sequences in an optimiser step; ``batch_tokens`` is divided by the mean length."""
         if self.batch_tokens is None:
-            return 256 if self.batch_size is None else self.batch_size
+            return 256 if self.batch_size is None else self.batch_size  # BERT's, app. A.2
         assert self.train_sampler is not None
         return max(1, round(self.batch_tokens / mean_sequence_length(self.train_sampler)))
 

@@ -177,6 +177,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _read_vocabulary(path: Path) -> list[str]:
+    # split(), as splitlines() would break tokens such as U+0085 and U+2028
     lines = [line.removesuffix("\r") for line in _read_text(path).split("\n")]
     while lines and not lines[-1]:
         lines.pop()
@@ -186,7 +187,7 @@ def _read_vocabulary(path: Path) -> list[str]:
 
 
 def _has_capitals(tokens: Sequence[str]) -> bool:
-    bracketed = re.compile(r"\[[^\]]*\]")
+    bracketed = re.compile(r"\[[^\]]*\]")  # [UNK], [unused1]: of uncased ones too
     return any(re.search("[A-Z]", token) for token in tokens if not bracketed.fullmatch(token))
 
 
@@ -198,6 +199,7 @@ def _checked_model(model: Any, source: str) -> dict[str, Any]:  # noqa: ANN401 (
     vocabulary = model.get("vocab")
     if not isinstance(vocabulary, dict) or not vocabulary:
         raise TokenizerError(f"{source}: the vocabulary is empty; expected tokens with their ids")
+    # type(): to isinstance(), True is an int
     bad = [token for token, number in vocabulary.items() if type(number) is not int]
     if bad:
         raise TokenizerError(
@@ -216,6 +218,7 @@ def _checked_model(model: Any, source: str) -> dict[str, Any]:  # noqa: ANN401 (
 
 
 def _added_token(content: str, number: int) -> dict[str, Any]:
+    # the last one wins: all False but special
     return {"id": number, "content": content} | dict.fromkeys(_FLAGS, False) | {"special": True}
 
 

@@ -15,11 +15,11 @@ from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 TRAINING_VERSION = 1
 _MIN_VOCAB_SIZE = 32
-_MAX_WORD_CHARACTERS = 100
-_ALPHABET = 1000
-_CHARACTER_COVERAGE = 0.9995
-_WORDS_AT_ONCE = 2**20
-_LINE_WORDS = 2**12
+_MAX_WORD_CHARACTERS = 100  # WordPiece makes [UNK] of longer words
+_ALPHABET = 1000  # characters, as the limit_alphabet of BertWordPieceTokenizer
+_CHARACTER_COVERAGE = 0.9995  # as SentencePiece's default
+_WORDS_AT_ONCE = 2**20  # different ones in memory before they are split
+_LINE_WORDS = 2**12  # of a line that the trainer is given
 
 
 def train_wordpiece(
@@ -130,12 +130,14 @@ def _alphabet(pieces: Counter[str], vocab_size: int) -> set[str]:
     while covered < wanted:
         covered += counts[ranked[needed]]
         needed += 1
+    # a quarter, as each takes two tokens: "a" and "##a"
     return set(ranked[: min(max(needed, _ALPHABET), vocab_size // 4)])
 
 
 def _lines(words: dict[str, int]) -> Iterator[str]:
     """Repeat each word as often as it was counted: the trainer takes no counts."""
     for word in sorted(words):
+        # 5,000 times: 1 line of 4,096, and one of 904
         whole, rest = divmod(words[word], _LINE_WORDS)
         line = f"{word} " * _LINE_WORDS if whole else ""
         for _ in range(whole):

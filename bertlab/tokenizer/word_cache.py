@@ -16,8 +16,9 @@ from tokenizers import Tokenizer
 # str.split() takes these for spaces, BERT deletes them as control characters.
 _DELETED_SPACES = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
 _DELETE = dict.fromkeys(map(ord, _DELETED_SPACES))
+# the four ranges are ASCII's punctuation; "don't" -> ["don", "'", "t"]
 _ASCII_PIECES = re.compile(r"[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
-_MAX_CACHED_CHARACTERS = 2**22
+_MAX_CACHED_CHARACTERS = 2**22  # of words and bytes of ids, in each generation
 
 
 def delete_control_spaces(text: str) -> str:
@@ -57,7 +58,7 @@ class WordIds(dict[str, bytes]):
         self._model = backend.model
         self._lowercase = lowercase
         self._dtype = np.dtype(dtype)
-        self._typecode = self._dtype.char
+        self._typecode = self._dtype.char  # "H" or "I", which array has as well
         self._characters = 0
         self._old: dict[str, bytes] = {}
 
@@ -78,9 +79,10 @@ class WordIds(dict[str, bytes]):
     ) -> tuple[npt.NDArray[np.unsignedinteger], npt.NDArray[np.int64]]:
         """Return the ids of all texts, concatenated, and the number of ids of each text."""
         everything = "\n".join(texts)
+        # one search in all texts is faster than one in each
         if any(character in everything for character in _DELETED_SPACES):
             texts = [delete_control_spaces(text) for text in texts]
-        lookup = self.__getitem__
+        lookup = self.__getitem__  # get() would not call __missing__
         ids = [b"".join(map(lookup, text.split())) for text in texts]
         lengths = np.fromiter(map(len, ids), np.int64, len(ids)) // self._dtype.itemsize
         return np.frombuffer(b"".join(ids), self._dtype), lengths
@@ -90,6 +92,7 @@ class WordIds(dict[str, bytes]):
         if pieces is None:
             return self._pack(self._backend.encode(word, add_special_tokens=False).ids)
         if pieces == [word]:
+            # nothing left to split
             return self._pack([token.id for token in self._model.tokenize(word)])
         return b"".join(map(self.__getitem__, pieces))
 

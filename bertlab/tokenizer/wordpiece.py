@@ -58,7 +58,7 @@ class WordPieceTokenizer:
         self._tokens = sorted(ids, key=ids.__getitem__)
         self.vocab_size = len(ids)
         self.dtype: np.dtype[np.unsignedinteger] = np.dtype(
-            np.uint16 if len(ids) <= 2**16 else np.uint32
+            np.uint16 if len(ids) <= 2**16 else np.uint32  # two bytes hold ids to 65,535
         )
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
             ids[token] for token in SPECIAL_TOKENS
@@ -69,6 +69,7 @@ class WordPieceTokenizer:
         self.special_mask = np.zeros(self.vocab_size, np.bool_)
         self.special_mask[self.special_ids] = True
         prefix: str = model["continuing_subword_prefix"]
+        # "##" alone is a word of two number signs
         continues = [token.startswith(prefix) and token != prefix for token in self._tokens]
         self.continuation_mask = np.array(continues, np.bool_) & ~self.special_mask
         normalizer = state["normalizer"]
@@ -129,7 +130,7 @@ class WordPieceTokenizer:
     @cached_property
     def _plain_backend(self) -> Tokenizer:
         backend = Tokenizer.from_str(self._json)
-        backend.encode_special_tokens = True
+        backend.encode_special_tokens = True  # "[MASK]" in a text is six characters
         return backend
 
     @cached_property
@@ -137,6 +138,7 @@ class WordPieceTokenizer:
         return WordIds(self._plain_backend, self.lowercase, self.dtype)
 
     def __getstate__(self) -> dict[str, Any]:
+        # workers make them from the JSON
         made_again = ("_backend", "_plain_backend", "_word_ids", "_ids")
         return {name: value for name, value in self.__dict__.items() if name not in made_again}
 

@@ -95,7 +95,7 @@ class Corpus:
         digest = hashlib.sha256()
 
         def add(*fields: str) -> None:
-            digest.update(json.dumps(fields).encode())
+            digest.update(json.dumps(fields).encode())  # keeps ("ab", "c") and ("a", "bc") apart
 
         add(str(READER_VERSION), importlib.metadata.version("sentencex"))
         add(self.format, self.text_column, self.errors, self.language)
@@ -137,7 +137,7 @@ def read_raw_documents(corpus: Corpus) -> Iterator[RawDocument]:
             there are no documents at all.
     """
     found = False
-    for entry in list(_entries(corpus)):
+    for entry in list(_entries(corpus)):  # all names are checked before any file is read
         found_here = False
         for raw in _read_entry(entry, corpus):
             found_here = True
@@ -223,6 +223,7 @@ def _folder(path: Path) -> Iterator[_File]:
 
     found = False
     for folder, folders, names in os.walk(path, onerror=fail):
+        # in place: os.walk goes on with what is left, in this order
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             if not name.startswith("."):
@@ -233,6 +234,7 @@ def _folder(path: Path) -> Iterator[_File]:
 
 
 def _matches(pattern: str) -> Iterator[_File]:
+    # Path.glob takes no absolute pattern
     names = sorted(glob.glob(str(Path(pattern).expanduser()), recursive=True))  # noqa: PTH207
     files = [Path(name) for name in names if Path(name).is_file()]
     if not files:

@@ -22,9 +22,11 @@ LONG_SENTENCE = 1000
 """Characters; ``sentencex`` never splits inside quotation marks, and an unbalanced one can make it
 return half a book, so what is longer is split again at every sentence end."""
 
+# He said "no."
 SENTENCE_END = re.compile(r"[.!?…。！？]['\"”’»)\]_*]*$")
+# "It ended.” Then": all of '.” '
 _INNER_SENTENCE_END = re.compile(r"[.!?…]['\"”’»)\]]*\s+|[。！？][”’」』）]*")
-_BROKEN_COMPOUND = re.compile(r"[^\W\d_]-$")
+_BROKEN_COMPOUND = re.compile(r"[^\W\d_]-$")  # "a well-", not "in 1990-"
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ def split_paragraphs(text: str) -> list[str]:
     lengths = sorted(len(line) for line in lines if line)
     if not lengths:
         return []
+    # a few lines may stick out, such as addresses of pages
     width = lengths[int(0.95 * (len(lengths) - 1))]
     if width > WRAP_WIDTH:
         return [line for line in lines if line]
@@ -96,9 +99,10 @@ def _join_wrapped(lines: list[str], width: int) -> Iterator[str]:
 
 
 def _breaks_early(line: str, following: str, width: int) -> bool:
+    # how long the line were with the next word, which an editor would have put there
     joined = len(line) + 1 + len(following.split(maxsplit=1)[0])
     if joined <= 0.8 * width:
-        return True
+        return True  # much room was left: the line ends on purpose
     return joined <= 0.95 * width and SENTENCE_END.search(line) is not None
 
 

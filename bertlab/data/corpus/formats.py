@@ -49,9 +49,11 @@ def detect_format(path: Path, errors: Errors, language: str) -> Format:
     text = [line for line in lines if line]
     if text and text[0].startswith("<doc "):
         return "wikiextractor"
+    # lines that follow a blank one: ["a", "", "b", "c"] -> 2 blocks
     blocks = sum(
         bool(line) and not before for before, line in zip(["", *lines], lines, strict=False)
     )
+    # in the format sentences a block is a document, of two lines or more on average
     if blocks < 2 or len(text) < 2 * blocks:
         return "document"
     ended = sum(SENTENCE_END.search(line) is not None for line in text)
@@ -163,6 +165,7 @@ def read_wikiextractor(path: Path, lines: Iterator[str]) -> Iterator[RawDocument
 def _unescape(line: str) -> str:
     if "&" not in line:
         return line
+    # &amp; comes last: "&amp;lt;" stands for the text "&lt;"
     return line.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 

@@ -33,8 +33,8 @@ from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 logger = logging.getLogger(__name__)
 
-_BATCH_CHARACTERS = 2**20
-_BATCH_DOCUMENTS = 4096
+_BATCH_CHARACTERS = 2**20  # at a time to a worker
+_BATCH_DOCUMENTS = 4096  # or so many, where they are short
 _UNKNOWN_KEPT = 10_000
 
 
@@ -73,6 +73,7 @@ def prepare(
                 show(writer.documents, totals.bytes_of_text)
         report = _report(writer, totals)
         with naming(corpus):
+            # in the block: a store that is refused is removed, not renamed
             check_store(report)
         write_json(writer.folder / "report.json", asdict(report))
     return TokenStore.open(output)
@@ -104,6 +105,7 @@ class _Totals:
 
 def _report(writer: TokenStoreWriter, totals: _Totals) -> StoreReport:
     tokenizer, counts = writer.tokenizer, writer.token_counts
+    # a word has one token that continues no other
     words = writer.tokens - int(counts[tokenizer.continuation_mask].sum())
     return StoreReport(
         documents=writer.documents,
@@ -243,19 +245,20 @@ def tokenizer_cached(
 
 
 def _key(*parts: str | int | bool) -> str:
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]  # 128 bits are enough
 
 
 @contextlib.contextmanager
 def _made_once(folder: Path) -> Iterator[bool]:
     """Hold the lock of ``folder``; yield whether the folder still has to be made."""
+    # before the lock, whose file needs the right to write: a shared cache may be read-only
     if folder.exists():
         yield False
         return
     lock = FileLock(folder.with_name(f"{folder.name}.lock"))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=0)  # does not wait: whoever waits is told so
     except Timeout:
         logger.warning("another process makes %s: waiting for it", folder)
         lock.acquire()
@@ -265,6 +268,7 @@ def _made_once(folder: Path) -> Iterator[bool]:
             "with the environment variable BERTLAB_CACHE"
         ) from error
     try:
+        # whoever held the lock before may have made it
         if not folder.exists():
             remove_abandoned(folder, sole_writer=True)  # by whoever holds the lock
         yield not folder.exists()

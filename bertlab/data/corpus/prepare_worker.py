@@ -18,7 +18,7 @@ from bertlab.data.corpus.documents import split_sentences
 from bertlab.errors import TokenStoreError
 from bertlab.tokenizer.wordpiece import TokenArray, WordPieceTokenizer
 
-_MAX_UNKNOWN_SENTENCES = 100
+_MAX_UNKNOWN_SENTENCES = 100  # of a batch: a sample, as it costs a second pass
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def encode_batch(
 ) -> EncodedBatch:
     """Split documents into sentences and tokenize them; what yields no token is left out."""
     sentences: list[str] = []
-    ends = np.empty(len(documents), np.int64)
+    ends = np.empty(len(documents), np.int64)  # (D,) sentences up to each document's end
     for number, document in enumerate(documents):
         sentences += split_sentences(document, language)
         ends[number] = len(sentences)
@@ -89,7 +89,7 @@ def encode_all(
     try:
         for batch in batches:
             pending.append(pool.submit(_encode_in_worker, batch))
-            if len(pending) > 2 * workers:
+            if len(pending) > 2 * workers:  # no more of them in memory
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
@@ -109,6 +109,7 @@ def _unknown_words(
     tokenizer: WordPieceTokenizer,
 ) -> Counter[str]:
     places = np.flatnonzero(tokens == tokenizer.unk_id)
+    # sentences of 3 and 2 tokens: cumsum [3, 5], so token 3 is of sentence 1
     numbers = np.unique(np.searchsorted(np.cumsum(lengths), places, side="right"))
     return Counter(
         word
@@ -118,9 +119,11 @@ def _unknown_words(
 
 
 def _utf8_length(text: str) -> int:
+    # isascii() looks at a flag, encode() copies
     return len(text) if text.isascii() else len(text.encode())
 
 
+# of a worker process: sent once, not with every batch
 _job: tuple[WordPieceTokenizer, str] | None = None
 
 
@@ -136,7 +139,7 @@ def _end_with_parent() -> None:
     parent = parent_process()
     if parent is not None:
         parent.join()
-        os._exit(1)
+        os._exit(1)  # sys.exit() would end this thread only
 
 
 def _encode_in_worker(documents: Sequence[RawDocument]) -> EncodedBatch:

@@ -76,6 +76,7 @@ def length_quantiles(lengths: Counter[int]) -> dict[str, int]:
     """Return exact quantiles of a histogram: the smallest length that reaches each share."""
     total = lengths.total()
     quantiles: dict[str, int] = {}
+    # {2: 8, 10: 2} -> 5 % to 75 %: 2, 95 % and 100 %: 10
     reached = 0
     for length in sorted(lengths):
         reached += lengths[length]

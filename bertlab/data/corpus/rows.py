@@ -12,7 +12,7 @@ from bertlab.data.reading.tables import json_values
 from bertlab.errors import CorpusError, DataError, nearest
 
 ROW_SUFFIXES = (".json", ".jsonl", ".csv", ".parquet")
-_BATCH = 1000
+_BATCH = 1000  # rows
 
 
 def is_row_file(path: Path) -> bool:
@@ -54,7 +54,7 @@ def _as_corpus_error() -> Iterator[None]:
 
 
 def _read_json(path: Path, column: str, errors: Errors) -> Iterator[tuple[str, str]]:
-    lines = read_long_lines(path, errors, max_line=None)
+    lines = read_long_lines(path, errors, max_line=None)  # half a line is no JSON
     expected = "one object a line, or one array of objects"
     for place, row in json_values(lines, str(path), expected=expected):
         if not isinstance(row, dict):
@@ -85,9 +85,10 @@ def _read_csv(path: Path, column: str, errors: Errors) -> Iterator[tuple[str, st
     """
     import datasets  # noqa: PLC0415
 
+    # pandas refuses a file without a line
     if not any(line.strip() for line in read_long_lines(path, errors)):
         return
-    settings = {"keep_default_na": False, "encoding_errors": errors}
+    settings = {"keep_default_na": False, "encoding_errors": errors}  # the text "NA" stays a text
     try:
         with _quiet_datasets():
             rows = datasets.load_dataset(
@@ -123,6 +124,7 @@ def load_hub_dataset(source: str) -> Any:  # noqa: ANN401
     Raises:
         CorpusError: unknown name, configuration or split, or no network.
     """
+    # hf:a:b -> ["a", "b", "", ""]: name a, config b, no split, and nothing too many
     name, config, split, *rest = [*source.removeprefix(HUB_PREFIX).split(":"), "", ""]
     if not name or any(rest):
         raise CorpusError(f"source {source!r}: expected hf:NAME[:CONFIG][:SPLIT]")
@@ -132,6 +134,7 @@ def load_hub_dataset(source: str) -> Any:  # noqa: ANN401
 
 def read_hub_dataset(source: str, column: str) -> Iterator[tuple[str, str]]:
     """Yield ``(source, text)`` for each row of a hub data set; arguments and errors as above."""
+    # Python's values, whatever format it was saved with
     dataset = load_hub_dataset(source).with_format(None)
     yield from _texts(dataset.iter(_BATCH), source, column)
 

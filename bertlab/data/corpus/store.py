@@ -25,7 +25,7 @@ from bertlab.tokenizer.wordpiece import TokenArray, WordPieceTokenizer
 
 FORMAT_VERSION = 1
 ARRAYS = ("tokens", "sentence_offsets", "document_offsets", "token_counts")
-_CHECKED_TOKENS = 2**16
+_CHECKED_TOKENS = 2**16  # at each end
 _CHECKED_OFFSETS = 1 << 20  # at a time
 
 IntArray = npt.NDArray[np.int64]
@@ -107,11 +107,12 @@ class TokenStore:
         return self.metadata.documents
 
     def __reduce__(self) -> tuple[type["TokenStore"], tuple[Path]]:
-        return TokenStore, (self.path,)
+        return TokenStore, (self.path,)  # a worker maps the files anew; arrays are not copied
 
     @cached_property
     def document_token_offsets(self) -> IntArray:
         """``(D + 1,)`` int64; document d is ``tokens[offsets[d]:offsets[d + 1]]``."""
+        # sentence_offsets [0, 3, 5, 9], document_offsets [0, 2, 3] -> [0, 5, 9]
         offsets: IntArray = self.sentence_offsets[self.document_offsets]
         return offsets
 
@@ -147,7 +148,7 @@ class TokenStore:
                 found = f"from {offsets[0]} to {offsets[-1]}, expected 0 to {end}"
                 raise _damaged(self.path, f"{name}.npy goes {found}")
             for start in range(0, len(offsets), _CHECKED_OFFSETS):
-                part = offsets[start : start + _CHECKED_OFFSETS + 1]
+                part = offsets[start : start + _CHECKED_OFFSETS + 1]  # and the next part's first
                 if not (part[1:] > part[:-1]).all():
                     raise _damaged(self.path, f"{name}.npy goes back from {start} on")
         if int(self.token_counts.sum()) != meta.tokens:

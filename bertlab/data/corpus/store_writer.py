@@ -18,7 +18,7 @@ from bertlab.errors import OutputError
 from bertlab.files import new_folder, write_json
 from bertlab.tokenizer.wordpiece import TokenArray, WordPieceTokenizer
 
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # disk, quota, limit of a file's size
 
 
 class TokenStoreWriter:
@@ -71,6 +71,7 @@ class TokenStoreWriter:
                 open_files.callback(self._columns[name].close)
             self._columns["sentence_offsets"].append(np.zeros(1, np.int64))
             self._columns["document_offsets"].append(np.zeros(1, np.int64))
+            # only here: an error above closes and removes all
             self._open_files = open_files.pop_all()
         return self
 
@@ -119,9 +120,10 @@ class TokenStoreWriter:
         traceback: TracebackType | None,
     ) -> None:
         # Whatever reads the corpus raises CorpusError, so an OSError comes from writing.
+        # left from the inside out: files are closed, the folder renamed, then an error is explained
         with self._explain_failed_write(), self._open_files:
             if error is not None:
-                raise error
+                raise error  # so that new_folder sees it and removes the folder
             self._finish()
 
     def _finish(self) -> None:
@@ -155,6 +157,7 @@ class TokenStoreWriter:
                 raise OutputError(
                     f"{self.path}: cannot write the token store: {reason}; nothing was left behind"
                 ) from error
+            # 8: an int64 offset for each sentence
             written = self.tokens * self.tokenizer.dtype.itemsize + 8 * self.sentences
             free = shutil.disk_usage(self.path.parent).free
             raise OutputError(
@@ -175,6 +178,7 @@ class _Column:
         self._write_header()
 
     def append(self, values: npt.NDArray[np.integer]) -> None:
+        # the buffer itself; tobytes() would copy
         self._file.write(np.ascontiguousarray(values, self._dtype).data)
         self._length += len(values)
 
@@ -194,6 +198,7 @@ class _Column:
             "fortran_order": False,
             "shape": (self._length,),
         }
+        # NumPy leaves room for the largest length: 128 bytes for 0 items as for 10**9
         np.lib.format.write_array_header_1_0(self._file, header)
 
 

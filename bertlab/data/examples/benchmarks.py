@@ -71,7 +71,7 @@ _MNLI = Benchmark(
     description="GLUE MNLI (submission: matched)",
     columns=_NLI_COLUMNS,
     label_names=_NLI,
-    no_label="-",
+    no_label="-",  # the annotators did not agree
     files={
         "train": ["multinli_1.0_train.txt"],
         "dev_matched": ["multinli_1.0_dev_matched.txt"],
@@ -160,7 +160,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         description="SNLI, TSV or JSON lines",
         columns=_NLI_COLUMNS,
         label_names=_NLI,
-        no_label="-",
+        no_label="-",  # the annotators did not agree
         files={split: [f"snli_1.0_{split}.txt"] for split in ("train", "dev", "test")},
         skips_broken=True,
     ),
@@ -175,6 +175,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         description="SQuAD 1.1 and 2.0 JSON",
         columns={name: (name,) for name in ("question", "context", "answers", "id")},
         table="squad",
+        # train-v1.1.json, dev-v2.0.json
         files={split: [f"{split}-v[12].[0-9].json"] for split in ("train", "dev")},
         submission="squad",
     ),

@@ -24,6 +24,7 @@ def names_by_raw(names: LabelNames) -> dict[str, str]:
     same = {name: name for name in ordered_names(names)}
     if isinstance(names, Mapping):
         return same | {str(raw): name for raw, name in names.items()}
+    # a name wins over a number: names ["1", "0"] -> {"0": "0", "1": "1"}
     return {str(number): name for number, name in enumerate(names)} | same
 
 
@@ -111,6 +112,7 @@ def _texts(value: object, place: str) -> list[str]:
 
 def _are_strings(values: list[Any]) -> bool:
     """Return whether all are plain texts; if not, :func:`_string` says what is wrong with which."""
+    # half a surrogate pair is not printable; one joined text is checked faster than each
     return all(type(value) is str for value in values) and "".join(values).isprintable()
 
 
@@ -129,7 +131,7 @@ def _label(
     if isinstance(value, float):
         if by_raw is None or not value.is_integer():
             return value if by_raw is None else _named(str(value), place, by_raw)
-        value = int(value)
+        value = int(value)  # pandas writes 2.0 where other rows have no number
     return _class_name(value, place, class_names, by_raw)
 
 
@@ -177,6 +179,7 @@ def _named(raw: str, place: str, by_raw: Mapping[str, str]) -> str:
 
 def _answers(value: object, place: str) -> dict[str, list[Any]]:
     if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
+        # SQuAD's [{"text": "a", …}, …] -> the hub's {"text": ["a", …], …}
         value = {key: [each.get(key) for each in value] for key in ("text", "answer_start")}
     texts, starts = None, None
     if isinstance(value, Mapping):

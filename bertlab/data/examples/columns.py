@@ -85,6 +85,7 @@ def read_mapping(
 def _as_source(name: str, given: object, where: str) -> Source:
     if isinstance(given, str | int) and not isinstance(given, bool):
         return str(given)
+    # type(): to isinstance(), True is an int
     if isinstance(given, list) and given and all(type(each) in (str, int) for each in given):
         return tuple(map(str, given))
     raise DataError(
@@ -142,7 +143,8 @@ def _resolve(source: Source, columns: Sequence[str], taken: set[str]) -> Source 
     if source in columns:
         return source
     if source.startswith("-") and is_place(source):
-        place = str(len(columns) + int(source))
+        place = str(len(columns) + int(source))  # "-1" of 4 columns -> "3"
+        # CoNLL's last column is its only one, which the words have taken: there are no tags
         return place if place in columns and place not in taken else None
     return None
 

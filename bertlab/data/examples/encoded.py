@@ -63,6 +63,7 @@ class EncodedExamples:
     @cached_property
     def unit_tokens(self) -> IntArray:
         """``(U,)`` tokens of each unit."""
+        # offsets [0, 3, 5, 9], unit_offsets [0, 2, 3] -> [5, 4]
         return np.diff(self.offsets[self.unit_offsets])
 
     def batch(self, units: IntArray, task: str) -> tuple[PackedBatch, dict[str, int]]:
@@ -73,22 +74,22 @@ class EncodedExamples:
             the number of predictions by task.
         """
         # units of 2, 1 and 3 sequences: unit_offsets [0, 2, 3, 6]; units [2, 0] -> 3 4 5 0 1
-        sequences = _ranges(self.unit_offsets[units], self.unit_offsets[units + 1])
-        starts, stops = self.offsets[sequences], self.offsets[sequences + 1]
-        tokens = _ranges(starts, stops)
+        sequences = _ranges(self.unit_offsets[units], self.unit_offsets[units + 1])  # (S,)
+        starts, stops = self.offsets[sequences], self.offsets[sequences + 1]  # (S,) each
+        tokens = _ranges(starts, stops)  # (T,) of the batch
         lengths = stops - starts
         cu_seqlens = _offsets(lengths)
         fields = {"row": self.row_numbers[sequences], "sequence": sequences}
         fields |= {name: values[sequences] for name, values in self.sequence_fields.items()}
         fields |= {name: values[tokens] for name, values in self.token_fields.items()}
         for name, (values, begins) in self.ragged_fields.items():
-            fields[name] = values[_ranges(begins[sequences], begins[sequences + 1])]
+            fields[name] = values[_ranges(begins[sequences], begins[sequences + 1])]  # (R,)
             fields[f"{name}_cu_seqlens"] = _offsets(np.diff(begins)[sequences])
         counts = {task: int(self.counts[sequences].sum())}
         batch = PackedBatch(
             input_ids=torch.from_numpy(self.input_ids[tokens].astype(np.int64)),
             token_type_ids=torch.from_numpy(self.token_type_ids[tokens].astype(np.int64)),
-            position_ids=torch.from_numpy(tokens - np.repeat(starts, lengths)),
+            position_ids=torch.from_numpy(tokens - np.repeat(starts, lengths)),  # from 0 in each
             cu_seqlens=torch.from_numpy(cu_seqlens.astype(np.int32)),
             max_seqlen=int(lengths.max()),
             fields={name: torch.from_numpy(values) for name, values in fields.items()},
@@ -165,6 +166,7 @@ class ExampleStream:
         batches = [grouped[i : i + batch_size] for i in range(0, len(grouped), batch_size)]
         places = np.arange(len(batches))
         rank = CounterRNG(self.seed, "batches of rows").permute(places, len(batches), epoch)
+        # rank is the place of each batch; its argsort, the inverse, is the batch at each place
         return np.concatenate([batches[place] for place in np.argsort(rank)])
 
 
@@ -221,7 +223,7 @@ def collate(
     names = set.intersection(*(set(each.fields) for each in features))
     for name in sorted(names):
         values = [each.fields[name] for each in features]
-        if np.ndim(values[0]):
+        if np.ndim(values[0]):  # a value for each token, not one for the sequence
             encoded.token_fields[name] = np.concatenate(values)
         else:
             encoded.sequence_fields[name] = _narrow(np.array(values))
@@ -238,6 +240,7 @@ def _offsets(lengths: Sequence[int] | IntArray) -> IntArray:
 
 
 def _flat(parts: Sequence[Sequence[int]], dtype: type[np.generic]) -> Array:
+    # np.concatenate refuses an empty list
     return np.concatenate([np.asarray(part, dtype) for part in parts] or [np.zeros(0, dtype)])
 
 

@@ -84,7 +84,7 @@ def _pick(folder: Path, split: str | None, benchmark: Benchmark | None) -> str:
     listed = ", ".join(name for name in there if not name.startswith(".")) or "nothing"
     if split is None:
         raise DataError(f"{folder}: a folder; give a split, or one of its files: {listed}")
-    first, under, rest = split.partition("_")
+    first, under, rest = split.partition("_")  # dev_matched -> dev, _, matched
     same = _DEV if first in _DEV else (first,)
     splits = [f"{each}{under}{rest}" for each in same]
     official = () if benchmark is None else benchmark.files.items()
@@ -116,7 +116,7 @@ def detect_format(path: str, wanted: Sequence[Column], needs_truth: bool) -> str
     """
     if path == STANDARD_INPUT:
         with explain_failed_read(name_of(path), DataError):
-            ahead = cast("io.BufferedReader", sys.stdin.buffer).peek(1)
+            ahead = cast("io.BufferedReader", sys.stdin.buffer).peek(1)  # leaves it to be read
         return "jsonl" if ahead.lstrip().startswith(b"{") else "txt"
     form = ending_format(path)
     if form is None:
@@ -126,7 +126,7 @@ def detect_format(path: str, wanted: Sequence[Column], needs_truth: bool) -> str
             f"{', '.join(name for name in FORMATS if name != 'auto')} as format"
         )
     if form == "json" and any(column.kind == "answers" for column in wanted):
-        return "squad" if _is_squad(path) else "json"
+        return "squad" if _is_squad(path) else "json"  # both end in .json
     return "tsv" if form == "txt" and needs_truth else form
 
 

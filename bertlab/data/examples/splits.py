@@ -107,9 +107,11 @@ def hold_out(
     """
     truth = {column.name for column in columns if column.is_truth}
     keys = [_group(row, splits_by, truth) for row in train.rows]
+    # a set's order would change from run to run
     groups = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     rng = CounterRNG(EVALUATION_SEED, "held-out rows")
-    places = rng.permute(np.arange(len(groups)), len(groups))
+    places = rng.permute(np.arange(len(groups)), len(groups))  # (G,) each group's in the order
+    # (G,) rows of the group at each place
     sizes = np.bincount(places[[groups[key] for key in keys]], minlength=len(groups))
     # sizes of groups in random order [2, 1, 4], of 7 rows 0.4: cumsum [2, 3, 7], 2.8 -> 2 groups
     held_groups = np.searchsorted(sizes.cumsum(), fraction * len(keys)) + 1

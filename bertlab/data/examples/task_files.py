@@ -42,13 +42,14 @@ def _sentences(path: str, name: str, raw: RawExamples) -> Iterator[tuple[str, Ma
     width = 0
     where = ""
     sentence: list[list[str]] = []
-    for number, line in enumerate(chain(read_lines(path), [""]), 1):
+    for number, line in enumerate(chain(read_lines(path), [""]), 1):  # ends the last sentence
         cells = _GAP.split(stripped) if (stripped := line.strip(_BLANK)) else []
         if cells and cells[0] == _DOCUMENT_START:
             raw.skipped[f"{_DOCUMENT_START} lines"] += 1
             cells = []
         if not cells:
             if sentence:
+                # [["EU", "B"], ["x", "O"]] -> {"0": ["EU", "x"], "1": ["B", "O"]}
                 yield where, {str(place): list(column) for place, column in _columns(sentence)}
             sentence = []
             continue
@@ -138,7 +139,7 @@ def _get(parent: dict[str, Any], key: str, kind: type, place: str) -> Any:  # no
         keys = ", ".join(map(repr, parent)) or "none"
         raise DataError(f"{place}{key}: is missing, expected {_TYPES[kind]}; there are {keys}")
     value = parent[key]
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):  # a bool is an int
         raise DataError(f"{place}{key}: found {_show(value)}, expected {_TYPES[kind]}")
     return value
 

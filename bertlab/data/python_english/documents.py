@@ -95,6 +95,7 @@ def _topics() -> dict[str, str]:
 def _modules(library: Path) -> Iterator[tuple[str, Path]]:
     """Yield name and file of the standard library's modules."""
     for folder, folders, names in os.walk(library):
+        # in place: os.walk does not go into the others
         folders[:] = [
             name for name in folders if name.isidentifier() and name not in _SKIPPED_FOLDERS
         ]
@@ -108,6 +109,7 @@ def _modules(library: Path) -> Iterator[tuple[str, Path]]:
 def _docstrings(path: Path) -> list[str]:
     """Return the docstrings of a file in source order."""
     source = path.read_bytes()
+    # a """b""" c """dd""" -> [b, dd] -> 3 characters
     quoted = sum(map(len, source.replace(b"'''", b'"""').split(b'"""')[1::2]))
     if quoted < max(100, 0.02 * len(source)):
         return []  # little to find, and parsing takes most of the time

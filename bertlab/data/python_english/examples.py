@@ -43,6 +43,7 @@ PACKAGES = (
     "unittest",
     "xml",
 )
+# tk.Button, not stack
 _PACKAGE_NAMED = re.compile(rf"{'|'.join(PACKAGES)}|idle|\btk", re.IGNORECASE)
 _HELD_OUT = 0.25
 _MAX_SENTENCES = {"train": 600, "validation": 150}  # of a package
@@ -153,7 +154,7 @@ def _pairs_of_page(sentences: Sequence[str], source: str) -> Iterator[Example]:
     """Pair the 1st sentence with the 3rd, the 2nd with the 4th, the 5th with the 7th, and so on."""
     for start in range(0, len(sentences), 2 * _APART):
         block = sentences[start : start + 2 * _APART]
-        for first, second in zip(block, block[_APART:], strict=False):
+        for first, second in zip(block, block[_APART:], strict=False):  # [1, 2, 3, 4] -> 1 3, 2 4
             yield Example({"text_a": first, "text_b": second, "label": "same_page"}, source)
 
 
@@ -177,6 +178,7 @@ _READERS: dict[str, Callable[[Split], LabelledExamples]] = {
 
 def _hash(text: str) -> float:
     """Return a number in [0, 1) that depends on nothing but the text."""
+    # 48 bits fit into a float's 53
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6]) / 2**48
 
 

@@ -6,40 +6,49 @@ Rules of thumb, each checked on what the standard library really holds. In doubt
 import re
 from collections.abc import Iterator
 
+# "-----", "=== ====="
 _RULE = re.compile(r"[^\w\s]{3,}$|={2,}(?: +={2,})+$|-{2,}(?: +-{2,})+$")
+# "| a | b |", "name   meaning"
 _TABLE_ROW = re.compile(r"[|+].*[|+]$|.*\s\|\s|\S.*?(?<![.:!?]) {3,}\S|\S+ {2,}-- ")
+# "$ ls", "(Pdb) n", "-v, --verbose"
 _PROMPT = re.compile(r"(?:\.\.\. |\$ |% |#|@\w|> |\(Pdb\)|-\w[\s,]|--\w)")
+# "* item", "1. item", "(a) item", ".. [1] text"
 _BULLET = re.compile(
     r"[*+•-](?:\s+|$)"
     r"|(?:o|--|\(?(?:\d{1,2}|[a-z])[.)]|(?:\.\. )?\[(?:\d+|#\w*|\*)\])\s+(?=\S)"
 )
+# "name: text", "f(x) -- text", not "two words: text"
 _DEFINITION = re.compile(r"['\"*]*\w[\w.'\"*]* ?(?:\([^)]*\) ?)?(?::|--?) +\S")
+# ".. note:: text" with group 1 "note", ".. a comment"
 _DIRECTIVE = re.compile(r"\.\.(?: +([\w-]+)::.*| .*)?$")
 _PROSE_DIRECTIVES = {"note", "warning", "seealso"}
+# ":param name: text", ":returns: text"
 _FIELD = re.compile(r":(?:param|type|returns?|rtype|raises?|arg|keyword)\b[^:]*:\s*")
 
 _BACKTICKS = (
     (re.compile(r":[\w:+-]+:`~?([^`<]*?)(?:\s*<[^`>]*>)?`"), r"\1"),  # :role:`text <target>`
-    (re.compile(r"``(.+?)``"), r"\1"),
+    (re.compile(r"``(.+?)``"), r"\1"),  # ``code``
     (re.compile(r"`([^`<']+?)\s*<[^`>]*>`__?"), r"\1"),  # `text <target>`_
-    (re.compile(r"`([^`']+)`_{0,2}(?!\w)"), r"\1"),
+    (re.compile(r"`([^`']+)`_{0,2}(?!\w)"), r"\1"),  # `text`, `text`_
     (re.compile(r"`+"), "'"),  # `old quotes'
 )
 _OTHER_MARKUP = (
     (re.compile(r"(?<![\w*])\*\*(?=\S)([^*]+)(?<=\S)\*\*(?![\w*])"), r"\1"),  # **text**
     (re.compile(r"(?<![\w*])\*(\w(?:[^*]*[\w).])?)\*(?![\w*])"), r"\1"),  # *text*
-    (re.compile(r"(?<![\w|])\|(\w+)\|(?![\w|])"), r"\1"),
+    (re.compile(r"(?<![\w|])\|(\w+)\|(?![\w|])"), r"\1"),  # |version|
     (re.compile(r"\s*\[(?:\d+|#\w*)\]_?(?=[\s.,;:)]|$)"), ""),  # [1]_
     (re.compile(r"::$"), ":"),
 )
 _MARKUP_CHARACTER = re.compile(r"[*|[]|::$")
-_BROKEN_WORD = re.compile(r"(?<=[a-z]-) (?=[a-z])")
+_BROKEN_WORD = re.compile(r"(?<=[a-z]-) (?=[a-z])")  # "well- known"
 
 _QUOTED = re.compile(r"\"[^\"]*\"|(?<!\w)'[^']*'(?!\w)")
+# "x = 1", "f(a=b)", "{}"
 _CODE_SIGN = re.compile(
     r"(?:^|\s)(?:=|[=!<>:+*/|&-]=|->|=>|::=|&&|\|\||<<|>>)(?:\s|$)"
     r"|::=|[{}\\|]|\w=[\w\"'(\[]|;$|>>>|@\w+\(|\)\)|\]\[|^\S+\(.*\)$"
 )
+# "(don't", 'word,"', not "x1", "f()"
 _PLAIN_WORD = re.compile(r"[(\"'“‘]*[A-Za-z]+(?:[-'’/][A-Za-z]+)*['’]?[)\"'”’]*[,.;:!?]*[)\"'”’]*$")
 _ENDED = re.compile(r"[.!?:][\"')”’]*$")
 _STATEMENT = re.compile(

@@ -27,7 +27,7 @@ def read_hub(location: str, split: str | None) -> RawExamples:
         DataError: unknown name, configuration or split, no network, or no rows.
     """
     name, _, config = location.removeprefix(HUB_PREFIX).partition(":")
-    if name.count("/") == 2 and not config:
+    if name.count("/") == 2 and not config:  # OWNER/NAME/CONFIG
         name, _, config = name.rpartition("/")
     if not name or name.count("/") > 1:
         raise DataError(f"{location}: expected hf:OWNER/NAME or hf:OWNER/NAME/CONFIG")
@@ -84,7 +84,7 @@ def read_saved(folder: Path, split: str | None) -> RawExamples:
 def _raw_rows(dataset: Any, name: str) -> RawExamples:  # noqa: ANN401
     if not len(dataset):
         raise holds_no_examples(name)
-    dataset = dataset.with_format(None)
+    dataset = dataset.with_format(None)  # Python's values, not tensors
     batches = (dict(batch) for batch in dataset.iter(batch_size=_BATCH))
     columns = tuple(dataset.column_names)
     return RawExamples(
@@ -167,6 +167,7 @@ def _class_names(features: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Return the names of the classes of columns that hold class ids, or lists of them."""
     names = {}
     for column, feature in features.items():
+        # a list of classes has its ClassLabel in .feature
         declared = getattr(getattr(feature, "feature", feature), "names", None)
         if declared:
             names[column] = tuple(declared)

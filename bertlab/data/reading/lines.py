@@ -130,7 +130,7 @@ def _decode_line(line: bytes, name: str, number: int, offset: int) -> str:
         )
     if number == 1:
         text = text.removeprefix("\ufeff")
-    return text.removesuffix("\n").removesuffix("\r")
+    return text.removesuffix("\n").removesuffix("\r")  # "\r\n": first one, then the other
 
 
 def numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
@@ -140,6 +140,7 @@ def numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
         if not line:
             empty += 1
             continue
+        # ["a", "", "", "b", ""] -> (1, "a"), (2, ""), (3, ""), (4, "b")
         yield from zip(range(number - empty, number), repeat(""))
         empty = 0
         yield number, line
@@ -162,7 +163,7 @@ def read_long_lines(path: Path, errors: Errors, max_line: int | None = MAX_LINE)
     pending: list[str] = []
     size = 0
     for text in _decoded_blocks(path, errors):
-        first, *rest = text.split("\n")
+        first, *rest = text.split("\n")  # "b\nc\nd" after "a" -> lines "ab" and "c"; "d" waits
         pending.append(first)
         size += len(first)
         if rest:
@@ -171,6 +172,7 @@ def read_long_lines(path: Path, errors: Errors, max_line: int | None = MAX_LINE)
             pending, size = [rest[-1]], len(rest[-1])
         if max_line is not None and size > max_line:
             line = "".join(pending)
+            # from 1 on, as what is left of the last cut begins with a space
             cut = line.rfind(" ", 1) if " " in line[1:] else len(line)
             yield line[:cut]
             pending, size = [line[cut:]], len(line) - cut
@@ -185,7 +187,7 @@ def _decoded_blocks(path: Path, errors: Errors) -> Iterator[str]:
     offset = 0
     with explain_failed_read(str(path), CorpusError), open_unpacked(path) as file:
         while block := file.read(BLOCK):
-            held = len(utf8.getstate()[0])
+            held = len(utf8.getstate()[0])  # bytes of a character that goes on in this block
             text = _decode_block(decoder, block, path, offset - held)
             yield text.removeprefix("\ufeff") if offset == 0 else text
             offset += len(block)

@@ -40,6 +40,7 @@ def read_csv(path: str, has_header: HasHeader) -> RawExamples:
 
 
 def _csv_cells(path: str) -> Cells:
+    # a cell may hold line breaks
     reader = csv.reader((f"{line}\n" for line in read_lines(path)), strict=True)
     start = 1
     try:
@@ -75,7 +76,7 @@ def _table(
         columns = tuple(map(str, range(width)))
         first_row = first
     cells = chain([first_row], cells)
-    raw = RawExamples(name, columns, iter(()))
+    raw = RawExamples(name, columns, iter(()))  # before rows(), which counts in it
 
     def rows() -> Iterator[tuple[str, Mapping[str, Any]]]:
         for number, row in cells:
@@ -85,6 +86,7 @@ def _table(
                 raw.skipped["another number of columns than the header"] += 1
             else:
                 raise DataError(
+                    # 's'[:False] is ''
                     f"{name}:{number}: found {len(row)} {separated} column{'s'[: len(row) != 1]}, "
                     f"expected {width} as in line {first[0]}; mend the row"
                 )

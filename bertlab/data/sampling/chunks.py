@@ -39,15 +39,16 @@ class ChunkGrid:
 
     def locate(self, epochs: IntArray, chunks: IntArray) -> tuple[IntArray, IntArray]:
         """Return each chunk's text ``(B,)`` and its unsnapped start within the text ``(B,)``."""
-        texts = np.searchsorted(self.first_chunks, chunks, side="right") - 1
-        number = chunks - self.first_chunks[texts]
+        texts = np.searchsorted(self.first_chunks, chunks, side="right") - 1  # (B,)
+        number = chunks - self.first_chunks[texts]  # chunk 3: text 1, number 0 in it
         length, size = self.lengths[texts], self.chunk_length
         slack = -length % size  # length 10, size 4: chunks cover 12, slack 2
         margin = np.maximum(0, 3 * size // 4 - slack + 1) // 2
+        # size 4, slack 2 -> margin 1 -> shifts -1 to 3: slack + 2 * margin is 3/4 of size or more
         shift = self._rng.integers(slack + 2 * margin + 1, epochs, texts) - margin
         latest = np.maximum(0, length - size // 2)  # pull a short last chunk back
         starts = np.clip(number * size - shift, 0, latest)
-        return texts, np.where(number == 0, 0, starts)
+        return texts, np.where(number == 0, 0, starts)  # a text's first chunk begins with it
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class TextPlaces:
         """
         window = places[:, None] + np.arange(self.reach + 1)  # (B, reach + 1)
         tokens = np.asarray(self.store.tokens)
+        # (B, reach + 1); past the end of the store stands its last token again
         starts_word = ~self.continuation_mask[tokens[np.minimum(window, len(tokens) - 1)]]
         starts_word &= window < ends[:, None]
         return np.asarray(places + starts_word.argmax(axis=1))  # argmax of no True is 0
@@ -84,8 +86,9 @@ class TextPlaces:
         offsets = np.asarray(self.store.sentence_offsets)
         # offsets [0, 7, 12], place 9 -> before 7 (2 back), after 12 (3 ahead): 7
         following = np.searchsorted(offsets, places, side="right")
-        before, after = offsets[following - 1], offsets[following]
+        before, after = offsets[following - 1], offsets[following]  # (B,) each
         back = places - before
+        # a start past the end is out of reach
         ahead = np.where(after < ends, after - places, self.reach + 1)
         snapped = np.where(back <= ahead, before, after)
         far = np.flatnonzero(np.minimum(back, ahead) > self.reach)
@@ -104,9 +107,11 @@ class TextPlaces:
         first = np.searchsorted(offsets, starts, side="right")
         inside = np.searchsorted(offsets, ends, side="left") - first
         chosen = first + rng.integers(np.maximum(inside, 1), *key)
+        # a span without a start may point past the end here; it is replaced below
         splits: IntArray = offsets[np.minimum(chosen, len(offsets) - 1)]
         none = np.flatnonzero(inside == 0)
         if none.size:
+            # integers() is below ends - starts - 1, so places are in [start + 1, end)
             places = starts + 1 + rng.child("word").integers(ends - starts - 1, *key)
             splits[none] = self.word_start(places[none], ends[none])
         return splits

@@ -77,7 +77,7 @@ class SegmentPairsSampler(PairSampler):
     """
 
     def _index(self, documents: IntArray) -> int:
-        lengths = np.diff(self.store.document_token_offsets)[documents]
+        lengths = np.diff(self.store.document_token_offsets)[documents]  # (D,)
         usable = lengths >= MIN_DOCUMENT_LENGTH
         self._documents = documents[usable]
         if len(self._documents) < 2:
@@ -86,8 +86,9 @@ class SegmentPairsSampler(PairSampler):
                 f"that a random B can come from another document; found {len(self._documents)} "
                 f"among {len(documents)}: mark where documents end, with a blank line in plain text"
             )
-        text_length = self.max_seq_length - 3
+        text_length = self.max_seq_length - 3  # [CLS] and two [SEP]
         self._grid = ChunkGrid(lengths[usable], text_length, self.rng)
+        # places move by a quarter of a chunk at most: ChunkGrid's shift makes up for that
         self._places = TextPlaces(self.store, self.tokenizer.continuation_mask, text_length // 4)
         self.first_units = self._grid.first_chunks
         return len(self._documents)
@@ -101,9 +102,10 @@ class SegmentPairsSampler(PairSampler):
         texts, places = self._grid.locate(key[0], np.append(units, partners))
         documents = self._documents[texts]
         offsets = self.store.document_token_offsets
-        limits = offsets[documents + 1]
+        limits = offsets[documents + 1]  # (B + R,)
+        # before limits - 1: two tokens are left at least, one for A and one for B
         starts = self._places.sentence_start(offsets[documents] + places, limits - 1)
-        targets = self._target_lengths(self._grid.chunk_length, *key)
+        targets = self._target_lengths(self._grid.chunk_length, *key)  # (B + R,)
         ends = np.minimum(starts + targets, limits)
         splits = self._places.split(starts, ends, self.rng.child("split"), *key)
 
@@ -111,6 +113,7 @@ class SegmentPairsSampler(PairSampler):
         a_lengths = splits[:size] - starts[:size]
         b_starts, b_lengths = splits[:size].copy(), ends[:size] - splits[:size]
         b_starts[random] = splits[size:]
+        # what the sequence has room for, or what the random document still holds
         b_lengths[random] = np.minimum(
             targets[random] - a_lengths[random], limits[size:] - splits[size:]
         )
@@ -126,6 +129,7 @@ class SentencePairsSampler(PairSampler):
     """
 
     def _index(self, documents: IntArray) -> int:
+        # sentences [5, 1, 4] -> pairs [2, 0, 2]
         pairs = np.diff(self.store.document_offsets)[documents] // 2
         self._documents = documents[pairs > 0]
         if len(self._documents) < 2:
@@ -140,12 +144,14 @@ class SentencePairsSampler(PairSampler):
     def _first_sentences(self, epochs: IntArray, units: IntArray) -> IntArray:
         """Return the store's number of each pair's first sentence, ``(B,)``."""
         number = np.searchsorted(self.first_units, units, side="right") - 1  # of the document
+        # sentences 0 1, 2 3, … or 1 2, 3 4, …: drawn for each document and epoch
         parity = self.rng.child("parity").integers(2, epochs, number)
         document = self._documents[number]
         begin, end = (
             self.store.document_offsets[document],
             self.store.document_offsets[document + 1],
         )
+        # 4 sentences, parity 1: pairs 1 2 and 2 3, as there is no 3 4
         return np.minimum(begin + 2 * (units - self.first_units[number]) + parity, end - 2)
 
     def _pieces(self, epochs: IntArray, units: IntArray) -> tuple[Pieces, Fields]:
@@ -157,7 +163,8 @@ class SentencePairsSampler(PairSampler):
         a_starts, b_starts = offsets[a_sentences], offsets[b_sentences]
         a_lengths = offsets[a_sentences + 1] - a_starts
         b_lengths = offsets[b_sentences + 1] - b_starts
-        room = self.max_seq_length - 3
+        room = self.max_seq_length - 3  # [CLS] and two [SEP]
+        # room 10: 8 and 9 tokens -> 5 and 5; 3 and 9 -> 3 and 7; 9 and 2 -> 8 and 2
         b_lengths = np.minimum(b_lengths, np.maximum(room - a_lengths, room // 2))
         a_lengths = np.minimum(a_lengths, room - b_lengths)
         return _pair_pieces(a_starts, a_lengths, b_starts, b_lengths), _labels(len(units), random)
@@ -174,7 +181,7 @@ class SingleSegmentSampler(SequenceSampler):
 
     def _cut(self, lengths: IntArray) -> None:
         """Lay the grid over texts of the given lengths in tokens."""
-        text_length = self.max_seq_length - 2
+        text_length = self.max_seq_length - 2  # [CLS] and [SEP]
         self._grid = ChunkGrid(lengths, text_length, self.rng)
         self._places = TextPlaces(self.store, self.tokenizer.continuation_mask, text_length // 4)
 
@@ -202,6 +209,7 @@ class DocSentencesSampler(SingleSegmentSampler):
         offsets = self.store.document_token_offsets
         documents = self._documents[texts]
         ends = offsets[documents + 1]
+        # before ends - 1: two tokens are left at least
         starts = self._places.sentence_start(offsets[documents] + places, ends - 1)
         targets = self._target_lengths(self._grid.chunk_length, epochs, units)
         lengths = np.minimum(targets, ends - starts)
@@ -235,7 +243,9 @@ class FullSentencesSampler(SingleSegmentSampler):
         number = np.searchsorted(stream, places + 1, side="right") - 1  # of the document; on a
         text = offsets[self._documents[number]]  # separator that of the next one
         ends = offsets[self._documents[number] + 1]
+        # a place on a separator stands for the next document's first token
         in_text = text + np.maximum(places - stream[number], 0)
+        # from places in the store back to places in the stream
         starts = stream[number] - text + self._places.sentence_start(in_text, ends)
         targets = self._target_lengths(self._grid.chunk_length, epochs, units)
         stops = np.minimum(starts + targets, self._grid.lengths[0])
@@ -245,7 +255,7 @@ class FullSentencesSampler(SingleSegmentSampler):
         owner = np.repeat(np.arange(len(units)), counts)
         number = np.arange(len(owner)) + np.repeat(number - np.cumsum(counts) + counts, counts)
         first = np.maximum(starts[owner], stream[number])
-        last = np.minimum(stops[owner], stream[number + 1] - 1)
+        last = np.minimum(stops[owner], stream[number + 1] - 1)  # without the document's [SEP]
         text = offsets[self._documents[number]]
         return Pieces(counts, text + first - stream[number], last - first, np.zeros_like(owner)), {}
 

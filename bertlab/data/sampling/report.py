@@ -99,7 +99,7 @@ def paper_sampler(store: TokenStore, max_seq_length: int, seed: int) -> Sequence
         tokenizer=store.tokenizer,
         documents=np.arange(len(store)),
         max_seq_length=max_seq_length,
-        short_sequence_probability=0.1,
+        short_sequence_probability=0.1,  # create_pretraining_data.py of google-research/bert
         rng=CounterRNG(seed, "sampler"),
     )
 
@@ -164,8 +164,10 @@ def _masking_shares(
         return {}
     before, after = selected.labels, sequences.input_ids[selected.positions]
     masked = float((after == mask_id).mean())
+    # a random token that happens to be the original counts as kept
     kept = float((after == before).mean())
     return {
+        # special tokens have the offset -1
         "selected_share": len(selected.positions) / int((sequences.corpus_offsets >= 0).sum()),
         "masked_share": masked,
         "random_share": 1 - masked - kept,

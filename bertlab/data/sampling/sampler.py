@@ -16,7 +16,7 @@ from bertlab.api.rng import CounterRNG
 from bertlab.errors import CorpusError, TokenStoreError, check_at_least, check_share
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
-MIN_SEQUENCE_LENGTH = 8
+MIN_SEQUENCE_LENGTH = 8  # 3 special tokens, and the 5 of text that ChunkGrid needs
 
 Fields = dict[str, npt.NDArray[np.generic]]
 
@@ -140,6 +140,7 @@ class SequenceSampler(ABC):
         """
         if indices.size and not 0 <= indices.min() <= indices.max() < len(self):
             raise IndexError(f"sequence index outside [0, {len(self)})")
+        # (B,); a keyed permutation needs no list of N numbers, and any place of it can be had alone
         units = self.rng.child("order").permute(indices, len(self), epochs)
         try:
             pieces, fields = self._pieces(epochs, units)
@@ -159,12 +160,14 @@ class SequenceSampler(ABC):
         offsets = place + np.repeat(pieces.starts - piece_first - (ends - widths), widths)
         offsets[cu_seqlens[:-1]] = -1
         offsets[ends - 1] = -1
+        # the offset -1 reads the last token, which [CLS] and [SEP] replace below
         input_ids = np.asarray(self.store.tokens)[offsets].astype(np.int64)
         self._check_ids(input_ids, offsets)
         input_ids[cu_seqlens[:-1]] = self.tokenizer.cls_id
         input_ids[ends - 1] = self.tokenizer.sep_id
         return PackedSequences(
             input_ids=input_ids,
+            # special tokens belong to a piece
             token_type_ids=np.repeat(pieces.token_types, widths),
             position_ids=place - np.repeat(cu_seqlens[:-1], np.diff(cu_seqlens)),
             cu_seqlens=cu_seqlens,
@@ -232,7 +235,8 @@ def split_documents(
     candidates = by_length[:small]
     candidates = candidates[np.argsort(rng.bits(candidates), kind="stable")]
     totals = np.cumsum(document_lengths[candidates])
-    most = min(small, len(with_text) - 2)
+    most = min(small, len(with_text) - 2)  # two documents stay in training
+    # totals[1] is that of two documents
     held_out = 2 + int(np.argmin(np.abs(totals[1:most] - budget)))
     validation = np.sort(candidates[:held_out])
     return np.setdiff1d(with_text, validation), validation
