@@ -54,7 +54,7 @@ class SequenceStream:
 
     def batch(self, positions: IntArray) -> tuple[PackedBatch, dict[str, int]]:
         """Return the sequences at stream ``positions`` ``(B,)``, and the predictions by task."""
-        # position 250 of 100 -> epoch 2, index 50
+        # of 100 sequences, position 250 -> epoch 2, index 50
         epochs, indices = np.divmod(positions, len(self.sampler))
         sequences = self.sampler.sample(epochs, indices)
         prepare_sequences(sequences, self.objectives, self.seed, self.training)
@@ -169,7 +169,7 @@ def outlive_sigterm(worker: int) -> None:
     del worker
     if hasattr(signal, "alarm"):
         signal.signal(signal.SIGTERM, _die_later)
-        # _sigterm_held blocked it before the fork
+        # _sigterm_held blocked it before this worker started
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 
 

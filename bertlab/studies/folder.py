@@ -52,7 +52,7 @@ def read_study(
             if settings or evaluate_settings:
                 raise StudyError(f"--set: {path} was begun without it; give the study's file")
             return read_config(path / STUDY_FILE), path / STUDY_FILE, path
-        content = {"name": path.stem, **read_config(path)}
+        content = {"name": path.stem, **read_config(path)}  # a name in the file wins
     own = as_overrides(settings, "--set")
     budget = {key: own.pop(key) for key in list(own) if key.startswith(_BUDGET)}
     if budget:
@@ -70,7 +70,7 @@ def _set_evaluations(content: Config, given: Overrides, where: str) -> Overrides
     if isinstance(evaluate, list):
         evaluate = content["evaluate"] = {Path(str(each)).stem: each for each in evaluate}
     for key in list(given):
-        name, _, setting = key.partition(".")
+        name, _, setting = key.partition(".")  # "mrpc.model.lr" -> mrpc, model.lr
         if isinstance(evaluate, dict) and name in evaluate and setting:
             entry = evaluate[name]
             fields = entry if isinstance(entry, dict) else {"config": entry}

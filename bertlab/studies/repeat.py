@@ -70,6 +70,7 @@ class Repetition:
 
     def run(self, seed: int | None, scratch: bool) -> PlannedRun:
         """Return one run."""
+        # a list times True or False: once or not at all
         names = [FROM_SCRATCH] * scratch + ([] if seed is None else [f"seed-{seed}"])
         more = [] if seed is None else [f"--seed_everything={seed}"]
         more += ["--model.from_scratch=true"] * scratch
@@ -102,7 +103,7 @@ def find_repetition(argv: Sequence[str], request: Request) -> Repetition | None:
         if key not in (*OPTIONS, "--run_dir"):
             rest += tokens
             asked |= {} if key in ("--config", "-c") else {key: value}
-    wanted = [key for key in OPTIONS[:2] if values.get(key) not in _OFF]
+    wanted = [key for key in OPTIONS[:2] if values.get(key) not in _OFF]  # those that ask for runs
     if wanted and "--ckpt_path" in values:
         raise ConfigError(f"{wanted[0]} and --ckpt_path: give one of them, not both")
     if "--ckpt_path" in values or "-h" in argv or "--help" in argv:
@@ -124,7 +125,7 @@ def find_repetition(argv: Sequence[str], request: Request) -> Repetition | None:
     if request.init_from is None:  # which would bring sizes; then the first run tells
         composition, config = resolve_arguments(rest)
         check_config(composition, config, known_encoder(config))
-    asked = json.loads(json.dumps(asked, default=str))
+    asked = json.loads(json.dumps(asked, default=str))  # as it is read back, to be compared
     study_dir = _choose_directory(values.get("--run_dir"), request.run_name, asked)
     study_dir.mkdir(parents=True, exist_ok=True)
     write_json(study_dir / PLAN, asked)
@@ -180,7 +181,7 @@ def _echo(runs: Sequence[PlannedRun], study_dir: Path) -> Iterator[OnChange]:
     one_at_a_time, over = threading.Lock(), threading.Event()
 
     def show_new() -> None:
-        with one_at_a_time:
+        with one_at_a_time:  # two threads would print the same
             for log in logs:
                 if log.is_file():
                     with log.open("rb") as file:
@@ -199,14 +200,14 @@ def _echo(runs: Sequence[PlannedRun], study_dir: Path) -> Iterator[OnChange]:
         if change.state is not State.FAILED:  # the summary says so
             sys.stdout.write(event_line(change, study_dir) + "\n")
 
-    follower = threading.Thread(target=follow, daemon=True)
+    follower = threading.Thread(target=follow, daemon=True)  # does not outlive an error
     follower.start()
     try:
         yield on_change
     finally:
         over.set()
         follower.join()
-        show_new()
+        show_new()  # what came after its last look
 
 
 def _choose_directory(requested: str | None, name: str, asked: Config) -> Path:
@@ -295,7 +296,7 @@ def spread(results: Sequence[Results]) -> Spread:
     return {
         name: {
             "mean": statistics.fmean(each),
-            "deviation": statistics.stdev(each) if len(each) > 1 else None,
+            "deviation": statistics.stdev(each) if len(each) > 1 else None,  # divides by n - 1
         }
         for name, each in values.items()
     }

@@ -71,6 +71,7 @@ class Work:
         if code is None:
             return None
         signal_group(self.process.pid, signal.SIGKILL)  # data workers hold the lock as well
+        # results decide, not the exit code: a process may fail after them, or end without them
         if is_done(self.run.directory(self.study_dir)):
             outcome, code = Outcome.DONE, 0
         else:
@@ -79,11 +80,12 @@ class Work:
         attempt.outcome, attempt.exit_code = outcome, code
         attempt.seconds = round(time.time() - attempt.started, 3)
         write_attempts(self.run, self.study_dir, self.attempts)
-        os.close(self.lock)
+        os.close(self.lock)  # last: whoever takes it finds how this ended
         return code
 
     def tell(self, number: int) -> None:
         """Send a signal to the process, whose children are its own to stop."""
+        # SIGHUP is passed on as SIGTERM
         self.process.send_signal(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
 
 
@@ -152,6 +154,7 @@ def start(
     if lock is None:
         return State.RUNNING
     try:
+        # only now that the lock is ours: before, another runner may change what is found
         attempts = _settle(run, study_dir)
         if is_done(run.directory(study_dir)):
             os.close(lock)
@@ -160,7 +163,7 @@ def start(
         attempts.append(Attempt(round(time.time(), 3), resumed=is_resumable(run, study_dir)))
         if not attempts[-1].resumed and run.directory(study_dir).exists():
             _clear(run.directory(study_dir), study_dir)
-        write_attempts(run, study_dir, attempts)
+        write_attempts(run, study_dir, attempts)  # OPEN, even if we are killed next
         command = [*program, *arguments]
         process = _start_process(run.log(study_dir), command, environment, working_directory, lock)
     except BaseException:
@@ -198,7 +201,7 @@ def _clear(directory: Path, study_dir: Path) -> None:
         shutil.rmtree(directory)
         return
     for path in directory.iterdir():
-        if path.name in STATE_ENTRIES or (path / MANIFEST).is_file():
+        if path.name in STATE_ENTRIES or (path / MANIFEST).is_file():  # another run
             continue
         if path.is_dir():
             shutil.rmtree(path)
@@ -211,6 +214,7 @@ def _take_lock(path: Path) -> int | None:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
+        # of the open file, not of the process as lockf() is: children that inherit it hold it too
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
@@ -264,14 +268,15 @@ def _start_process(
     with log.open("ab") as output:
         now = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
         output.write(f"{LOG_HEAD}{now}: {shlex.join(command)}\n".encode())
-        output.flush()
+        output.flush()  # before the process writes
         return subprocess.Popen(  # noqa: S603
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
+            # unbuffered: the log has what a killed process printed
             env={**inherited, "PYTHONUNBUFFERED": "1", **environment},
             cwd=working_directory,
-            pass_fds=(lock,),
+            pass_fds=(lock,),  # free when its last holder ends
             process_group=0,
         )

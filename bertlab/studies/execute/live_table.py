@@ -69,7 +69,7 @@ class LiveTable:
         """Take over a change."""
         self.states[change.run.id] = change.state
         self.texts[change.run.id] = change.text
-        self._ended.pop(change.run.id, None)
+        self._ended.pop(change.run.id, None)  # so that it goes to the end
         if change.state in (State.DONE, State.FAILED):
             self._ended[change.run.id] = None
 

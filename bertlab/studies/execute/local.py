@@ -91,7 +91,7 @@ class LocalWorkers:
 
     def ended(self) -> list[tuple[PlannedRun, str]]:
         """Return the runs whose processes have ended; wait a moment if there are none."""
-        for slot, present in list(self._slots.items()):
+        for slot, present in list(self._slots.items()):  # a copy: it changes
             if isinstance(present, PlannedRun):
                 self._begin(slot, present)
             elif present.poll() is not None:
@@ -156,12 +156,13 @@ def worker_environments(
     share = devices or max(1, len(visible) // workers)
     for number, environment in enumerate(environments):
         if visible:
-            first = number * share % len(visible)
+            first = number * share % len(visible)  # 3 workers on 2 devices -> 0, 1, 0
             environment[DEVICES] = ",".join(visible[first : first + share])
     return environments
 
 
 def _cores() -> int:
+    # SLURM and taskset give fewer cores than cpu_count() says
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

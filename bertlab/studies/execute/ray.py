@@ -60,6 +60,7 @@ def run_on_ray(
     study_dir = study_dir.resolve()
     with connection(address) as ray:
         check_resources(ray.nodes(), cpus, gpus)
+        # Ray starts again what a lost node had; what fails is Schedule's to try again
         task = ray.remote(_attempt).options(
             num_cpus=cpus, num_gpus=gpus, max_retries=LOST_NODES, retry_exceptions=False
         )

@@ -114,6 +114,7 @@ def read_states(plan: Sequence[PlannedRun], study_dir: Path) -> dict[str, State]
 
 def own_state(run: PlannedRun, study_dir: Path) -> State:
     """Return the state of a run, whatever that of the run before it is."""
+    # before the lock, which a process still holds while it ends
     if is_done(run.directory(study_dir)):
         return State.DONE
     if is_locked(run, study_dir):
@@ -165,6 +166,7 @@ def is_resumable(run: PlannedRun, study_dir: Path) -> bool:
     """
     directory = run.directory(study_dir)
     last = directory / "checkpoints" / "last.ckpt"
+    # a checkpoint is a zip file, whose index is at its end: half of one is none
     return (directory / MANIFEST).is_file() and last.is_file() and zipfile.is_zipfile(last)
 
 
@@ -180,6 +182,7 @@ def is_locked(run: PlannedRun, study_dir: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
+        # shared: two that ask at once do not take each other for a worker
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -239,6 +242,7 @@ def last_step(directory: Path) -> int | None:
     logs = _logs(directory)
     if not logs:
         return None
+    # by number: version_10 comes after version_9
     for log in sorted(logs, key=lambda each: int(each.parent.name[8:]), reverse=True):
         with contextlib.suppress(OSError, ValueError, IndexError):
             with log.open(encoding="utf-8") as file:
@@ -255,6 +259,7 @@ def _logs(directory: Path) -> list[Path]:
 def _tail(path: Path) -> str:
     try:
         with path.open("rb") as file:
+            # seek() returns where it is: the size
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
             return file.read().decode("utf-8", errors="replace")
     except FileNotFoundError:

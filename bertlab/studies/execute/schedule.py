@@ -119,11 +119,13 @@ class Schedule:
                 self.summary.done.append(run.id)
         # a run that is at work already takes part of the machine: it comes first
         left = [run for run in plan if states[run.id] is not State.DONE]
+        # False comes first
         left.sort(key=lambda run: (states[run.id] is not State.RUNNING, -self._chain(run)))
         self._open = {run.id: run for run in left}
         self._rank = {run.id: rank for rank, run in enumerate(left)}
         self._ready: list[str] = []
         self._graph = TopologicalSorter(
+            # a parent that is done is waited for no more
             {run.id: [run.parent] if run.parent in self._open else [] for run in left}
         )
         self._graph.prepare()
@@ -179,6 +181,7 @@ class Schedule:
     def _block(self, run: PlannedRun, failed: PlannedRun) -> None:
         for child in self._children.get(run.id, []):
             if self._open.pop(child.id, None) is not None:
+                # the run that failed, not the parent
                 self.summary.blocked[child.id] = failed.id
                 self.on_change(Change(child, State.BLOCKED, f"blocked: needs {failed.id}"))
             self._block(child, failed)
@@ -196,7 +199,7 @@ class Schedule:
     def _chain(self, run: PlannedRun) -> int:
         """Return the optimiser steps of a run and the longest chain of runs that need it."""
         after = [self._chain(child) for child in self._children.get(run.id, [])]
-        return (run.steps or 1) + max(after, default=0)
+        return (run.steps or 1) + max(after, default=0)  # unknown steps count as 1
 
 
 class Workers(Protocol):

@@ -72,6 +72,7 @@ def write_slurm(
             study_dir=shlex.quote(str(study_dir)),
         )
         write_text(path, content)
+        # not afterok: one run that fails would keep back all, also those that do not need it
         waits = ' --dependency=afterany:"$job"' if paths else ""
         submit += f"job=$(sbatch --parsable{waits} {path.name})\n"
         submit += f'job="${{job%%;*}}"  # the cluster stands behind it\necho "{path.name}: $job"\n'
@@ -89,7 +90,7 @@ def _levels(plan: Sequence[PlannedRun], study_dir: Path) -> dict[int, list[int]]
     Runs that are done do not count: what they left is there.
     """
     states = read_states(plan, study_dir)
-    level: dict[str | None, int] = {None: 0}
+    level: dict[str | None, int] = {None: 0}  # no parent
     found: dict[int, list[int]] = {}
     for number, run in enumerate(plan):
         if states[run.id] is State.DONE:
@@ -107,5 +108,5 @@ def _ranges(numbers: Sequence[int]) -> str:
         if spans and number == spans[-1][1] + 1:
             spans[-1][1] = number
         else:
-            spans.append([number, number])
+            spans.append([number, number])  # [0, 1, 2, 3, 7] -> [0, 3], [7, 7]
     return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in spans)

@@ -50,7 +50,7 @@ class StopSignals:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self.number = self.number or number
+        self.number = self.number or number  # the first one decides the exit code
         self.count += 1
 
 
@@ -59,7 +59,7 @@ def stop_all(works: Iterable["Work"], stop: StopSignals) -> None:
     left = list(works)
     for work in left:
         work.tell(stop.number or signal.SIGTERM)
-    told, deadline = stop.count, time.monotonic() + GRACE
+    told, deadline = stop.count, time.monotonic() + GRACE  # signals from now on mean: at once
     while left:
         if stop.count > told or time.monotonic() > deadline:
             for work in left:

@@ -26,7 +26,7 @@ _NO_END: Overrides = {
     "max_tokens": None,
     "trainer.max_time": None,
 }
-_CLOCK = re.compile(r"(\d+):(\d\d):(\d\d):(\d\d)")
+_CLOCK = re.compile(r"(\d+):(\d\d):(\d\d):(\d\d)")  # 00:02:30:00
 
 
 def budget_settings(given: object, where: str) -> Overrides:
@@ -115,6 +115,7 @@ def pretraining_cost(config: dict[str, Any]) -> Cost | None:
         tokens = float(config["max_tokens"])
     elif steps is not None and steps > 0:
         length = data["max_seq_length"]
+        # 256: data's own default
         tokens = float(steps) * (data["batch_tokens"] or (data["batch_size"] or 256) * length)
     else:
         return None
@@ -144,14 +145,16 @@ def meta_encoder(config: dict[str, Any], vocab_size: int = _VOCABULARY) -> Encod
 
 def encoder_flops(encoder: Encoder, sequence_length: float) -> float:
     """Return the operations of a forward pass for one of the tokens of a sequence."""
+    # scores and weighted sums: 2 * length * hidden_size operations each, in each layer
     attention = 4 * sequence_length * encoder.hidden_size * encoder.num_hidden_layers
+    # a multiplication and an addition for each weight; the pooler sees one token of a sequence
     return 2 * (_weights(encoder) - _weights(encoder.pooler)) + attention
 
 
 def _language_model_flops(encoder: Encoder) -> float:
     """Of the transform and the projection on the vocabulary, for one predicted token."""
     width = encoder.hidden_size
-    return 2.0 * width * (width + encoder.vocab_size)
+    return 2.0 * width * (width + encoder.vocab_size)  # weights (H, H) and (H, V)
 
 
 def _predicted_share(name: str, objective: dict[str, Any]) -> float:
@@ -167,5 +170,5 @@ def _weights(module: nn.Module) -> int:
         for layer in module.modules()
         if isinstance(layer, nn.Linear | nn.RNNBase)
         for parameter in layer.parameters(recurse=False)
-        if parameter.dim() > 1
+        if parameter.dim() > 1  # no biases, no norms
     )

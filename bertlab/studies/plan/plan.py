@@ -53,7 +53,7 @@ class PlannedRun:
         return study_dir / "logs" / f"{self.id}.log"
 
 
-_HASH = 8
+_HASH = 8  # hexadecimal digits
 # keys of data and trainer that change neither what a run computes nor what it leaves
 _FREE = ("num_workers", "prepare_workers", "cache_dir", "log_every_n_steps", "enable_progress_bar")
 _LONGEST = 60  # characters of a name in an id
@@ -97,7 +97,7 @@ def make_plan(study: StudyConfig, begun: Iterable[str] = ()) -> Plan:
         StudyError: if an override names no key, a variant's parts do not go together, or two
             variants are the same.
     """
-    plan = Plan(begun={run[-_HASH:]: run for run in sorted(begun)})
+    plan = Plan(begun={run[-_HASH:]: run for run in sorted(begun)})  # by the hash that ends the id
     for variant in study.variants:
         if not study.evaluations and (variant.evaluate or variant.from_step is not None):
             raise StudyError(
@@ -145,6 +145,7 @@ def _add(
         else found
         for section, found in config.items()
     }
+    # the parent's id ends in its own hash: what changes there changes this one
     key = [{**content, "seed_everything": seed}, None if parent is None else parent.id, from_step]
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:_HASH]
     same = [run for run in plan.runs.values() if run.id.endswith(digest)]
@@ -214,7 +215,7 @@ def _check_checkpoint(config: Config, step: int) -> None:
         )
     trainer = config["trainer"]
     interval, accumulate = trainer["val_check_interval"], trainer["accumulate_grad_batches"]
-    every = interval // accumulate if isinstance(interval, int) else 1
+    every = interval // accumulate if isinstance(interval, int) else 1  # batches -> optimiser steps
     if step % every:
         raise StudyError(
             f"evaluate.from_step: found {step}, expected a multiple of {every}, the steps from a "
@@ -273,10 +274,11 @@ def variant_settings(plan: Plan, study: StudyConfig) -> dict[str, dict[str, Any]
         | ({} if variant.from_step is None else {"evaluate.from_step": variant.from_step})
         for variant in study.variants
     }
-    keys = {key: None for each in flat.values() for key in each}
+    keys = {key: None for each in flat.values() for key in each}  # a set that keeps its order
     differing = [
         key
         for key in keys
+        # lists have no hash
         if len({json.dumps(each.get(key), sort_keys=True) for each in flat.values()}) > 1
     ]
     return {name: {key: each.get(key) for key in differing} for name, each in flat.items()}
@@ -293,4 +295,5 @@ def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _slug(name: str) -> str:
+    # "lr=1e-4, deep!" -> "lr=1e-4-deep"
     return re.sub(r"[^A-Za-z0-9.+=]+", "-", name)[:_LONGEST].strip("-.") or "variant"

@@ -163,7 +163,7 @@ def _variants(content: Config, where: str) -> list[Variant]:
     points = [_axis(name, values, f"{where}: axes.{name}") for name, values in axes.items()]
     variants = []
     for name, overrides in named.items():
-        for combination in product(*points):
+        for combination in product(*points):  # without axes once, with ()
             labels = [label for label, _ in combination]
             merged = as_overrides(overrides, f"{where}: variants.{name}")
             for _, more in combination:
@@ -184,6 +184,7 @@ def _variant(name: str, overrides: Overrides, where: str) -> Variant:
         if key.startswith(_EVALUATE)
     }
     step = evaluate.pop(_FROM_STEP, None)
+    # type(): to isinstance(), True is an int
     if step is not None and (type(step) is not int or step < 1):
         raise StudyError(
             f"{where}: {name}: evaluate.from_step: found {step!r}, expected a number of steps"
@@ -196,7 +197,7 @@ def _axis(name: str, values: object, where: str) -> list[tuple[str, Overrides]]:
     if isinstance(values, Mapping) and values:
         return [(str(label), as_overrides(each, where)) for label, each in values.items()]
     if isinstance(values, list) and values:
-        short = name.rsplit(".", 1)[-1]
+        short = name.rsplit(".", 1)[-1]  # model.encoder.layers -> layers
         return [
             (f"{short}={_label(value)}", as_overrides({name: value}, where)) for value in values
         ]

@@ -95,7 +95,7 @@ def _descriptive(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
     names: dict[str, None] = {}
     for variant in study.variants:
         for results in _base_results(study, plan, folder, variant.name).values():
-            names |= dict.fromkeys(results)
+            names |= dict.fromkeys(results)  # a set that keeps its order
     evaluations = [evaluation.name for evaluation in study.evaluations]
     measures = []
     for name in names:
@@ -208,6 +208,7 @@ def _base_results(
 def _results(directory: Path, evaluation: Evaluation | None) -> dict[str, float]:
     """Return the metrics of the step that counts."""
     wants_best = evaluation is not None and evaluation.step == "best"
+    # a run that kept no best step has its last one
     return (wants_best and read_results(directory, best=True)) or read_results(directory)
 
 
@@ -227,6 +228,7 @@ def _curves(directory: Path) -> dict[str, Curve]:
     for name, (steps, values) in read_curves(directory).items():
         task, _, metric = name.removeprefix("val/").rpartition("/")
         if name.startswith("val/") and task and metric in ("accuracy", "loss"):
+            # logs count from 0
             curves[f"{task} {metric}"] = Curve([step + 1 for step in steps], values)
     return curves
 

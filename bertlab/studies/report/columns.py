@@ -57,5 +57,5 @@ def _digits(measure: Measure, summaries: Iterable[Summary]) -> int:
     if not deviations:
         return 1 if measure.is_share else 3
     middle = deviations[len(deviations) // 2] * (100 if measure.is_share else 1)
-    wanted = 1 - math.floor(math.log10(middle))
+    wanted = 1 - math.floor(math.log10(middle))  # 0.4 points -> 2, 0.04 -> 3
     return min(max(wanted, 1), 2) if measure.is_share else min(max(wanted, 0), 4)

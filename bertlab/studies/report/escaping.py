@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from bertlab.config.yaml_files import yaml_inline
 
+# a_b stays as it is, _b and a_ would begin or end emphasis
 _MARKDOWN_SPECIAL = re.compile(r"[\\`*{}\[\]<>|~$&#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _LATEX_TEXTS = {
     "\\": r"\textbackslash{}",
@@ -35,6 +36,7 @@ _LATEX_TEXTS = {
     **{char: f"\\{char}" for char in "{}$&#%_"},
 }
 # the first of two characters that LaTeX would draw as one: "--" is a dash, "''" a quotation mark
+# "--" -> "-{}-"
 _LATEX_SPECIAL = re.compile(f"[{re.escape(''.join(_LATEX_TEXTS))}]|([-',])(?=\\1)")
 
 
@@ -56,6 +58,7 @@ def _heading_lines(headings: Sequence[Sequence[str]]) -> list[list[str]]:
     ``(("variant",), ("qnli", "accuracy"))`` -> ``[["", "qnli"], ["variant", "accuracy"]]``
     """
     depth = max(map(len, headings))
+    # ("a",), ("b", "c") -> ["", "b"], ["a", "c"]
     padded = [(*[""] * (depth - len(heading)), *heading) for heading in headings]
     return [list(line) for line in zip(*padded, strict=True)]
 

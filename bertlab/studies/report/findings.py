@@ -116,6 +116,7 @@ def decimals(interval: Comparison | ExampleComparison, measure: Measure) -> int:
         size = (interval.high - interval.low) / 2
     if size == 0:
         return 1
+    # half width 0.62 points -> 1, 0.062 -> 2
     digits = -math.floor(math.log10(size * (100 if measure.is_share else 1)))
     return max(1, min(6, digits if measure.is_share else digits + 1))
 
@@ -124,7 +125,7 @@ def signed(value: float, measure: Measure, digits: int) -> str:
     """Return a difference as ``−0.6`` or ``+0.9``; 0.0 has no sign. Shares in percentage points."""
     scaled = value * 100 if measure.is_share else value
     text = f"{scaled:+.{digits}f}".replace("-", "−")
-    return text if text.strip("+−0.") else text[1:]
+    return text if text.strip("+−0.") else text[1:]  # "+0.0" -> "0.0"
 
 
 def format_p(p: float) -> str:

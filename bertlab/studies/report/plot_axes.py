@@ -20,7 +20,7 @@ GRAY = "#8c959f"
 _PANELS = 3  # beside each other, at most
 _LABEL = 28  # characters in a line of a row's name
 SETTINGS: Any = {
-    "svg.hashsalt": "bertlab",
+    "svg.hashsalt": "bertlab",  # else its ids are random
     "svg.fonttype": "none",  # text stays text: it can be searched, and read aloud
     "text.parse_math": False,  # a dollar in a name is a dollar
     "font.size": 9,
@@ -45,7 +45,7 @@ def panels_of(number: int, height: float, shared_y: bool = False) -> tuple[Figur
         shared_y: whether those of a row have the y axis in common.
     """
     columns = min(number, _PANELS)
-    rows = -(-number // columns)
+    rows = -(-number // columns)  # rounded up
     width = 1.2 + 2.4 * max(columns, 2)
     figure = Figure(figsize=(width, height * rows + 0.3), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False, sharey=shared_y)
@@ -69,7 +69,7 @@ def style_of(scores: StudyScores, variant: str) -> dict[str, Any]:
 def log_axis(axes: Axes, low: float, high: float) -> None:
     """Make the x axis logarithmic, with room beside the lowest and the highest value."""
     axes.set_xscale("log")
-    margin = (high / low) ** 0.15
+    margin = (high / low) ** 0.15  # a factor, as the axis is logarithmic
     axes.set_xlim(low / margin, high * margin)
     if high / low < 20:  # too few powers of ten to read the axis by
         axes.xaxis.set_major_locator(MaxNLocator(3))

@@ -144,6 +144,7 @@ def score_against_compute(scores: StudyScores) -> Figure | None:
     There is nothing to draw where the cost is the same for all variants, within 1 %.
     """
     label, costs = _costs(scores)
+    # about the same: nothing to see
     if len(costs) < 2 or max(costs.values()) < 1.01 * min(costs.values()):
         return None
     summaries = {
@@ -206,8 +207,9 @@ def _view(found: Sequence[Comparison], scale: int) -> tuple[float, float]:
     reach = max(c.minimum_detectable_effect_adjusted or 0.0 for c in found)
     low, high = min(ends), max(ends)
     room = high - low
+    # what is detectable widens each side by the intervals' width at most
     low, high = min(low, max(-reach, low - room)), max(high, min(reach, high + room))
-    margin = 0.06 * (high - low) or 0.5 / scale
+    margin = 0.06 * (high - low) or 0.5 / scale  # all ends are 0
     return scale * (low - margin), scale * (high + margin)
 
 

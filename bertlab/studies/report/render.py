@@ -95,9 +95,11 @@ def _inline_svg(picture: Picture) -> Markup:
     """Return a picture in the page's own ink, with names that no other picture of it has."""
 
     def adapt(tag: re.Match[str]) -> str:
+        # id="a" -> id="NAME-a", url(#a) -> url(#NAME-a)
         text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{picture.name}-", tag[0])
         return text.replace(INK, "currentColor")
 
+    # tags only; texts stay
     svg = re.sub(r"<[^>]+>", adapt, picture.svg[picture.svg.index("<svg") :])
     attributes = f'<svg role="img" aria-label="{escape(picture.caption)}"'
     return Markup(svg.replace("<svg", attributes, 1))  # noqa: S704  matplotlib escaped its names

@@ -123,9 +123,11 @@ def compare_examples(
     )
     if not seeds or lengths.pop() < 2:
         return None
+    # (rows,): over seeds first, as the models are fixed and only rows are drawn
     rows = np.mean([variant[number] - baseline[number] for number in seeds], axis=0)
     means = _resampled_means(rows, draws, np.random.default_rng(seed))
-    zero = _ROUNDING * np.abs(rows).max()
+    zero = _ROUNDING * np.abs(rows).max()  # sums of rows that cancel may miss 0
+    # (b + 1) / (B + 1), never 0 (Davison and Hinkley 1997, chapter 4), of the smaller tail, doubled
     tail = 1 + min(int((means <= zero).sum()), int((means >= -zero).sum()))
     low, high = np.quantile(means, _TAILS)
     return ExampleComparison(
@@ -147,7 +149,7 @@ def _resampled_means(
     if len(distinct) <= 100:  # right or wrong: how often each value is drawn is all that matters
         # rows [0, 0, 1, 1] -> distinct [0, 1], counts [2, 2]; drawn (draws, 2): [3, 1] -> 0.25
         drawn = rng.multinomial(len(rows), counts / len(rows), size=draws)
-        return np.asarray(drawn @ distinct / len(rows))
+        return np.asarray(drawn @ distinct / len(rows))  # (draws,)
     batch = max(1, 2_000_000 // len(rows))  # 16 MB of row numbers at a time
     result = stats.bootstrap(
         (rows,), np.mean, n_resamples=draws, batch=batch, method="percentile", rng=rng

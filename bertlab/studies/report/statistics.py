@@ -127,6 +127,7 @@ def summarize(values: Iterable[float], confidence: float = 1 - LEVEL) -> Summary
     deviation = _deviation(finite, scale=np.abs(finite).max()) if n > 1 else None
     low = high = None
     if deviation:
+        # Student's t with n - 1 degrees of freedom; scale is the standard error of the mean
         low, high = stats.t.interval(confidence, n - 1, loc=mean, scale=deviation / n**0.5)
         low, high = float(low), float(high)
     return Summary(n, mean, deviation, low, high, unusable)
@@ -147,7 +148,7 @@ def compare(baseline: Mapping[int, float], variant: Mapping[int, float]) -> Comp
     seeds = tuple(seed for seed in both if finite[seed])
     found = Comparison(
         seeds,
-        unpaired=tuple(sorted(baseline.keys() ^ variant.keys())),
+        unpaired=tuple(sorted(baseline.keys() ^ variant.keys())),  # ^: keys of one side
         unusable=tuple(seed for seed in both if not finite[seed]),
     )
     if not seeds:
@@ -162,9 +163,10 @@ def compare(baseline: Mapping[int, float], variant: Mapping[int, float]) -> Comp
     if not deviation:
         if abs(difference) <= ROUNDING * scale:
             difference = 0.0
+        # sign test: n differences of one sign; two-sided 2 * (1/2)^n
         p = 2.0 ** (1 - len(seeds)) if difference else 1.0
         return replace(found, difference=difference, deviation=0.0, p=p, p_adjusted=p, family=1)
-    test = stats.ttest_rel(after, before)
+    test = stats.ttest_rel(after, before)  # n - 1 degrees of freedom
     low, high = test.confidence_interval(1 - LEVEL)
     detectable = minimum_detectable_effect(len(seeds), deviation)
     return replace(
@@ -214,10 +216,11 @@ def compare_study(scores: StudyScores) -> dict[tuple[str, str], Comparison]:
                     comparison, p_adjusted=None, family=0, minimum_detectable_effect_adjusted=None
                 )
             found[key] = comparison
-    adjusted = holm([found[key].p or 0.0 for key in primary])
+    adjusted = holm([found[key].p or 0.0 for key in primary])  # none is None: for mypy
     for key, p in zip(primary, adjusted, strict=True):
         one = found[key]
         detectable = (
+            # Holm's first step: the smallest of m p-values has to be below level / m
             minimum_detectable_effect(one.pairs, one.deviation, LEVEL / len(primary))
             if one.deviation
             else None
@@ -257,6 +260,7 @@ def _noncentrality(freedom: int, level: float) -> float:
     critical = stats.t.isf(level / 2, freedom)
 
     def missing(noncentrality: float) -> float:
+        # the upper tail only: a rejection with the wrong sign shows nothing
         return float(stats.nct.sf(critical, freedom, noncentrality)) - POWER
 
     # above it both the deviation's and the mean's share of a miss are below (1 − power) / 2
@@ -267,12 +271,14 @@ def _noncentrality(freedom: int, level: float) -> float:
 
 def _deviation(values: NDArray[np.float64], scale: float) -> float:
     """Return the sample deviation; exactly 0 if the spread is rounding of numbers of this scale."""
+    # ddof=1: n - 1 degrees of freedom
     return 0.0 if np.ptp(values) <= ROUNDING * scale else float(values.std(ddof=1))
 
 
 def _corrected_effect_size(d_z: float, pairs: int) -> float | None:
     """Return d_z times Hedges' J = Γ(m / 2) / (√(m / 2) Γ((m − 1) / 2)), m = pairs − 1."""
     freedom = pairs - 1
-    if freedom < 2:
+    if freedom < 2:  # J has Γ(0) there
         return None
+    # poch(a, 1/2) = Γ(a + 1/2) / Γ(a) without overflow; J is 0.56 for 3 pairs, 0.80 for 5
     return float(d_z * special.poch((freedom - 1) / 2, 0.5) / (freedom / 2) ** 0.5)
