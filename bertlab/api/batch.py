@@ -103,6 +103,7 @@ class PackedSequences:
     @property
     def sequence_of_token(self) -> IntArray:
         """``(T,)`` number of the sequence that each token belongs to."""
+        # lengths [2, 3] -> [0, 0, 1, 1, 1]
         return np.repeat(np.arange(len(self.cu_seqlens) - 1), self.lengths)
 
     def to_batch(self, window_counts: dict[str, int] | None = None) -> "PackedBatch":
@@ -111,7 +112,7 @@ class PackedSequences:
             input_ids=torch.from_numpy(self.input_ids),
             token_type_ids=torch.from_numpy(self.token_type_ids),
             position_ids=torch.from_numpy(self.position_ids),
-            cu_seqlens=torch.from_numpy(self.cu_seqlens.astype(np.int32)),
+            cu_seqlens=torch.from_numpy(self.cu_seqlens.astype(np.int32)),  # for flash kernels
             max_seqlen=int(self.lengths.max()),
             fields={name: torch.from_numpy(array) for name, array in self.fields.items()},
             counts=dict(self.counts),
@@ -182,6 +183,7 @@ class PackedBatch:
     @cached_property
     def attention_mask(self) -> Tensor:
         """``(B, max_seqlen)`` bool, True where the padded layout holds a token."""
+        # lengths [2, 3]: [[True, True, False], [True, True, True]]
         return torch.arange(self.max_seqlen, device=self.cu_seqlens.device) < self.lengths[:, None]
 
     @cached_property
@@ -190,7 +192,7 @@ class PackedBatch:
         # lengths [2, 3]: [[0, 1, 2], [2, 3, 4]]; the first row's 2 stands for padding
         places = torch.arange(self.max_seqlen, device=self.cu_seqlens.device)
         starts = self.cu_seqlens[:-1, None].long()
-        return (starts + places).clamp(max=len(self.input_ids) - 1)
+        return (starts + places).clamp(max=len(self.input_ids) - 1)  # the last sequence's padding
 
     def rows_of_heads(self, num_heads: int) -> Tensor:
         """Return ``(T, A)`` int64 positions of the tokens in a ``(B * A * max_seqlen)`` layout.
@@ -201,7 +203,7 @@ class PackedBatch:
         # sequence 1 has 6-8 and 9-11: [[0, 3], [1, 4], [6, 9], [7, 10], [8, 11]]
         if num_heads not in self._rows_of_heads:
             index, longest = self.padded_index, self.max_seqlen
-            first = index + index // longest * ((num_heads - 1) * longest)
+            first = index + index // longest * ((num_heads - 1) * longest)  # (T,), in head 0
             heads = torch.arange(num_heads, device=index.device) * longest
             self._rows_of_heads[num_heads] = first[:, None] + heads
         return self._rows_of_heads[num_heads]
@@ -261,7 +263,7 @@ def pack(
         input_ids=flat,
         token_type_ids=types,
         position_ids=torch.cat([torch.arange(length) for length in lengths]),
-        cu_seqlens=torch.tensor([0, *np.cumsum(lengths).tolist()], dtype=torch.int32),
+        cu_seqlens=torch.tensor([0, *np.cumsum(lengths).tolist()], dtype=torch.int32),  # [0, 2, 5]
         max_seqlen=max(lengths),
     )
 
@@ -290,7 +292,8 @@ def pad_to_multiple_of(values: Tensor, multiple: int | None = None) -> Tensor:
     its own, a CPU's memory fragments: after 200 steps BERT-tiny held 0.75 GB more than at its start
     and kept growing, against 0.33 GB.
     """
-    rows = -len(values) % (FILL if multiple is None else multiple)
+    rows = -len(values) % (FILL if multiple is None else multiple)  # 70 -> 58, which makes 128
+    # F.pad counts dimensions from the last: (T, A, H) takes (0, 0, 0, 0, 0, rows)
     return F.pad(values, (0, 0) * (values.dim() - 1) + (0, rows)) if rows else values
 
 

@@ -145,6 +145,7 @@ class Features:
 
 def _label_order(name: str) -> tuple[float, str]:
     try:
+        # 10, no, 2, 1.5 -> 1.5, 2, 10, no
         return float(name), name
     except ValueError:
         return float("inf"), name

@@ -26,7 +26,7 @@ def _uint64(value: int) -> Bits:
     return np.array(value, dtype=np.uint64)
 
 
-_GAMMA = _uint64(0x9E3779B97F4A7C15)
+_GAMMA = _uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio, an odd number
 _MIXER = (
     (_uint64(30), _uint64(0xBF58476D1CE4E5B9)),
     (_uint64(27), _uint64(0x94D049BB133111EB)),
@@ -39,6 +39,7 @@ _SMALL_DOMAIN, _SMALL_DOMAIN_ROUNDS = 256, 12  # 6 rounds measurably favour some
 def _absorb(state: Bits, counter: Integers) -> Bits:
     """Return output ``counter + 1`` of SplitMix64 seeded with ``state``, broadcast."""
     # np.add and np.multiply, as + and * of two scalars warn when they wrap around
+    # SplitMix64 adds _GAMMA before each output: the n-th reads state + n * _GAMMA, without a loop
     steps = np.multiply(np.asarray(counter).astype(np.uint64), _GAMMA)
     mixed: Bits = np.add(steps, np.add(state, _GAMMA))
     for shift, multiplier in _MIXER:
@@ -82,6 +83,7 @@ class CounterRNG:
         state = self._key
         for number, counter in enumerate(counters, 1):
             if rows is not None and number == len(counters):
+                # (B,) -> (n,): all but the last counter were mixed once for each of their B values
                 state = state[rows]
             state = _absorb(state, counter)
         return state
@@ -118,6 +120,7 @@ class CounterRNG:
             size: length of the permutation, 1 to 2**40.
             key: counters that choose the permutation (the epoch, say); broadcast with ``index``.
         """
+        # size 10: residues modulo 4 and 3 make 12 values, of which 10 and 11 walk on
         left_size = math.isqrt(size - 1) + 1
         right_size = -(-size // left_size)
         state = self._key ^ _GAMMA  # apart from the draws of bits()
@@ -126,6 +129,7 @@ class CounterRNG:
         start, states = np.broadcast_arrays(np.asarray(index).astype(np.uint64), state)
         value, states = start.ravel(), states.ravel()
         value = _feistel(value, states, left_size, right_size)
+        # ends, as every cycle comes back to where it began, which is inside
         outside = np.flatnonzero(value >= size)
         while outside.size:
             value[outside] = _feistel(value[outside], states[outside], left_size, right_size)
@@ -142,5 +146,6 @@ def _feistel(value: Bits, state: Bits, left_size: int, right_size: int) -> Bits:
     for number in range(_SMALL_DOMAIN_ROUNDS if small else _FEISTEL_ROUNDS):
         side = number % 2
         key = _absorb(_absorb(state, number), halves[1 - side])
+        # adding modulo the half's own size can be undone, whatever the key: so it is a bijection
         halves[side] = (halves[side] + key % moduli[side]) % moduli[side]
     return np.asarray(halves[0] * moduli[1] + halves[1])

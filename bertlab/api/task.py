@@ -102,6 +102,7 @@ class TaskLoss:
 @cache
 def _names_after_target(metric: "type[Metric]") -> tuple[str, ...]:
     """Return the names of a metric's arguments behind ``self``, ``preds`` and ``target``."""
+    # update(self, preds, target, selected) -> ("selected",)
     parameters = list(inspect.signature(metric.update).parameters.values())[3:]
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return tuple(each.name for each in parameters if each.kind in named)

@@ -69,6 +69,8 @@ def places_of_rows(rows: Tensor, batch: PackedBatch) -> PlacesOfRows | None:
         rows: ``(N,)`` int64 tokens in ascending order.
         batch: gives the borders of the sequences.
     """
+    # lengths [5, 6], rows [0, 2, 7]: sequence [0, 0, 1], counts [2, 1], most 2 ->
+    # positions [[0, 2], [2, 0]], places [0, 1, 2]; the fourth place is padding
     starts = batch.cu_seqlens.long()
     sequence = torch.searchsorted(starts, rows, right=True) - 1
     counts = sequence.bincount(minlength=len(batch))
@@ -90,20 +92,24 @@ class _ToHeads(torch.autograd.Function):
         sequences, heads, longest = size
         ctx.save_for_backward(rows)
         ctx.given = len(qkv)
+        # head a of query, key, value (p 0, 1, 2) of token t is row t * 3A + p * A + a of qkv:
+        # token 3, A = 2 -> queries in rows 18 and 19, keys in 20 and 21, values in 22 and 23
         parts = torch.arange(3 * heads, device=qkv.device).view(3, 1, heads, 1)
-        places = (tokens[None, :, None, :] * (3 * heads) + parts).flatten()
+        places = (tokens[None, :, None, :] * (3 * heads) + parts).flatten()  # (3 * B * A * S,)
         gathered = qkv.reshape(len(qkv) * 3 * heads, -1).index_select(0, places)
         return gathered.view(3, sequences, heads, longest, -1).unbind()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Context, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        # Nobody reads what padding attends to, and nobody attends to it: its gradient is 0. So each
+        # token gathers from its one place, where autograd would add up all places by index_add.
         (rows,) = ctx.saved_tensors
         tokens, heads = rows.shape
         size = gradients[0].shape[-1]
         gradient = gradients[0].new_empty(ctx.given, 3, heads, size)
         for part, each in enumerate(gradients):
-            gathered = each.reshape(-1, size).index_select(0, rows.flatten())
+            gathered = each.reshape(-1, size).index_select(0, rows.flatten())  # (T * A, d)
             gradient[:tokens, part] = gathered.view(tokens, heads, size)
         gradient[tokens:] = 0
         return gradient.view(ctx.given, -1), None, None, None
@@ -121,6 +127,7 @@ class _FromHeads(torch.autograd.Function):
             padded.reshape(-1, size), 0, rows.flatten(),
             out=packed[:tokens].view(tokens * heads, size),
         )  # fmt: skip
+        # not left empty: in the weights' gradient, 0 times a NaN that lay there would be NaN
         packed[tokens:] = packed[0]
         return packed
 
@@ -130,13 +137,13 @@ class _FromHeads(torch.autograd.Function):
         (rows,) = ctx.saved_tensors
         tokens, heads = rows.shape
         size = ctx.shape[-1]
-        padded = gradient.new_zeros(ctx.shape)
+        padded = gradient.new_zeros(ctx.shape)  # (B, A, S, d)
         kept = gradient[:tokens].reshape(tokens * heads, size)
         padded.view(-1, size).index_copy_(0, rows.flatten(), kept)
         return padded, None, None
 
 
-_LARGEST_FLASH_HEAD = 256
+_LARGEST_FLASH_HEAD = 256  # FlashAttention 2 has kernels up to this, for multiples of 8
 
 
 def packed_attention(
@@ -208,14 +215,15 @@ def _padded_attention(
         query, key, value = padded.permute(2, 0, 3, 1, 4).unbind()
     else:
         query, key, value = to_heads(qkv, batch, num_heads)
+    # a causal mask has a row for each of the S positions, so all queries stay
     looking = None if rows is None or causal else places_of_rows(rows, batch)
     if looking is not None:
-        query = query.take_along_dim(looking.positions[:, None, :, None], 2)
-    mask = None if equal_lengths else batch.attention_mask[:, None, None, :]
+        query = query.take_along_dim(looking.positions[:, None, :, None], 2)  # (B, A, M, d)
+    mask = None if equal_lengths else batch.attention_mask[:, None, None, :]  # (B, 1, 1, S)
     by_products = qkv.device.type == "cpu" and (dropout > 0.0 or _is_slow_backward(qkv))
     if causal and (by_products or mask is not None):
         left = torch.ones(longest, longest, dtype=torch.bool, device=qkv.device).tril()
-        mask = left if mask is None else mask & left
+        mask = left if mask is None else mask & left  # (S, S) or (B, 1, S, S)
     if by_products:
         attended = _matmul_attention(query, key, value, mask, dropout)
     else:
@@ -223,11 +231,12 @@ def _padded_attention(
             query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal and mask is None
         )
     if looking is not None:
+        # (B, A, M, d) -> (B * M, A * d) -> (N, H)
         return attended.transpose(1, 2).flatten(0, 1).flatten(1).index_select(0, looking.places)
     if not equal_lengths:
         attended = from_heads(attended, batch, len(qkv))
     else:
-        attended = attended.transpose(1, 2).reshape(tokens, -1)
+        attended = attended.transpose(1, 2).reshape(tokens, -1)  # (B, S, A, d) -> (T, H)
         if len(qkv) > tokens:
             attended = F.pad(attended, (0, 0, 0, len(qkv) - tokens))
     return attended if rows is None else attended.index_select(0, rows)
@@ -242,7 +251,8 @@ def _matmul_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float
 ) -> Tensor:
     # torch's kernel for CPUs has no dropout, and what it does instead takes 1.6 times as long
+    # scaled before the product: S * d values of each head, not S * S
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
     if mask is not None:
         scores = scores + torch.zeros_like(mask, dtype=scores.dtype).masked_fill(~mask, -torch.inf)
-    return drop(scores.softmax(-1), dropout) @ value
+    return drop(scores.softmax(-1), dropout) @ value  # (B, A, S, d)

@@ -170,7 +170,7 @@ class BertEncoder(Encoder):
         type_vocab_size: int = 2,
         hidden_dropout_prob: float = 0.1,
         attention_probs_dropout_prob: float = 0.1,
-        layer_norm_eps: float = 1e-12,
+        layer_norm_eps: float = 1e-12,  # BERT's code; torch has 1e-5
         initializer_range: float = 0.02,
         causal: bool = False,
         position_embedding: Literal["learned", "sinusoidal"] = "learned",
@@ -253,6 +253,7 @@ class BertEncoder(Encoder):
             hidden = hidden[:tokens]
         else:
             states = hidden[: len(read)]
+            # back to (T, H), with zeros where nobody reads
             hidden = states.new_zeros(tokens, self.hidden_size).index_copy(0, read, states)
         if self.bilstm_layers:
             hidden = packed_lstm(self.bilstm, hidden, batch.lengths)
@@ -268,8 +269,10 @@ class BertEncoder(Encoder):
         """Return the rows that the last layer has to compute; None for all."""
         if batch.tokens_read is None:
             return None
+        # the summary of the tokens' numbers, instead of their states, is the rows that it reads
         places = torch.arange(len(batch.input_ids), device=batch.input_ids.device)
         summaries = self._summary(places[:, None], batch).squeeze(1)
+        # unique also sorts them, as attention asks of rows
         rows: Tensor = torch.cat([summaries, batch.tokens_read]).unique()  # type: ignore[no-untyped-call]
         return rows
 
@@ -326,8 +329,10 @@ def sinusoidal_positions(length: int, width: int) -> Tensor:
     """
     position = torch.arange(length, dtype=torch.float32)[:, None]
     even = torch.arange(0, width, 2, dtype=torch.float32)
+    # position / 10000 ** (even / width)
     angle = position * torch.exp(even * (-math.log(10000.0) / width))
+    # length 2, width 4: [[0, 1, 0, 1], [0.8415, 0.5403, 0.0100, 0.9999]]
     table = torch.zeros(length, width)
     table[:, 0::2] = torch.sin(angle)
-    table[:, 1::2] = torch.cos(angle[:, : width // 2])
+    table[:, 1::2] = torch.cos(angle[:, : width // 2])  # an odd width has a cosine less
     return table

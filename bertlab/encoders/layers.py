@@ -42,12 +42,15 @@ def dropout(values: Tensor, probability: float) -> Tensor:
 @torch.compiler.disable  # type: ignore[untyped-decorator]  # NumPy draws the bits
 def dropout_noise(values: Tensor, probability: float) -> Tensor:
     """Return what dropout multiplies CPU ``values`` by: 0, or 1 over the share that is kept."""
+    # 0.1 -> 6,554 of 65,536 levels, so the others are scaled by 65,536 / 58,982
     dropped = min(max(round(probability * LEVELS), 1), LEVELS - 1)
     seed = int(torch.randint(np.iinfo(np.int64).max, ()))
-    words = np.random.SFC64(seed).random_raw(-(-values.numel() // 4))
+    words = np.random.SFC64(seed).random_raw(-(-values.numel() // 4))  # 64 bits each: 4 elements
     bits = torch.from_numpy(words.view(np.int16))[: values.numel()].view(values.shape)
+    # as int16 the bits run from -32,768 to 32,767, so the lowest levels begin there
     threshold, scale = dropped - LEVELS // 2, LEVELS / (LEVELS - dropped)
     if values.element_size() == bits.element_size():  # comparing to other dtypes takes 4 times that
+        # 0 or 1 times the bits of the scale is 0 or the scale: 1.25 in bfloat16 is 0x3FA0
         pattern = int(torch.tensor(scale, dtype=values.dtype).view(torch.int16))
         return torch.ge(bits, threshold, out=bits).mul_(pattern).view(values.dtype)
     noise = torch.empty_like(values, memory_format=torch.contiguous_format)
@@ -85,6 +88,8 @@ def packed_lstm(lstm: nn.LSTM, values: Tensor, lengths: Tensor) -> Tensor:
     Returns:
         ``(T, D)`` outputs in the order of ``values``.
     """
+    # lengths [2, 3]: ranks [1, 0], step [0, 1, 0, 1, 2] -> order [2, 0, 3, 1, 4], and step has
+    # [2, 2, 1] tokens, which is the form of torch's PackedSequence: no padding to make and undo
     ranks = lengths.argsort(descending=True, stable=True).argsort()  # the longest first
     starts = lengths.cumsum(0) - lengths
     total = len(values)

@@ -245,7 +245,7 @@ def _score(example: Example) -> float:
         score = math.nan if isinstance(found, bool) else float(found)
     except (TypeError, ValueError):
         score = math.nan
-    if not abs(score) <= _LARGEST_SCORE:
+    if not abs(score) <= _LARGEST_SCORE:  # False of NaN; larger is inf in the batch's float32
         raise DataError(
             f"{example.where}: label: found {found!r}, expected a finite number "
             "(model.head.regression is true)"
@@ -286,6 +286,7 @@ def _weights(given: ClassWeights, labels: Labels) -> Tensor | None:
         weights = 1 / counts.clamp(min=1)
     else:
         weights = torch.tensor(_weight_list(given, labels.names), dtype=torch.float64)
+    # counts [30, 10], balanced: 30 * 0.667 + 10 * 2 = 40 -> [0.667, 2]
     rows = counts.sum().clamp(min=1)
     mean = (weights @ counts) / rows if counts.any() else weights.new_ones(())
     return (weights / mean).float()

@@ -32,6 +32,7 @@ class ConfusionMetric(Metric):
 
     def update(self, preds: Tensor, target: Tensor) -> None:
         """Count ``(B,)`` int64 predicted class ids against ``(B,)`` targets."""
+        # targets [0, 1, 1], predictions [1, 1, 0] -> [[0, 1], [1, 1]]
         cells = torch.bincount(target * self.num_classes + preds, minlength=self.num_classes**2)
         self.confusion += cells.view_as(self.confusion)
 
@@ -113,12 +114,13 @@ def _correlation(a: Tensor, b: Tensor) -> Tensor:
     if (a == a[0]).all() or (b == b[0]).all():  # the mean of equal values need not equal them
         return torch.tensor(math.nan)
     a, b = a - a.mean(), b - b.mean()
-    cosine: Tensor = (a / a.norm()) @ (b / b.norm())
-    return cosine.clamp(-1, 1)
+    cosine: Tensor = (a / a.norm()) @ (b / b.norm())  # no product of two large norms
+    return cosine.clamp(-1, 1)  # rounding
 
 
 def _ranks(values: Tensor) -> Tensor:
     """Return ``(N,)`` float64 ranks from 1."""
+    # [3, 1, 3, 2]: below [2, 0, 2, 1], not_above [4, 1, 4, 2] -> [3.5, 1, 3.5, 2]
     ascending = values.sort().values
     below = torch.searchsorted(ascending, values)
     not_above = torch.searchsorted(ascending, values, right=True)

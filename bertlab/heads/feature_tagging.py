@@ -164,10 +164,11 @@ class FeatureTagging(Tagging):
     def logits(self, output: EncoderOutput, batch: PackedBatch) -> Tensor:
         """Return ``(K, C)`` float32 scores of C tags for the K words predicted in the batch."""
         is_word = batch.fields["word"] >= 0
+        # the LSTM reads first pieces only: is_word [0, 1, 0, 1, 0] and [0, 1, 0] -> lengths [2, 1]
         ends = torch.cumsum(is_word, 0)[batch.cu_seqlens[1:].long() - 1]
         lengths = ends.diff(prepend=ends.new_zeros(1))
         features = self.dropout(self.features(output)[is_word])
-        states = packed_lstm(self.lstm, features, lengths)
+        states = packed_lstm(self.lstm, features, lengths)  # (words, 2 hidden_size)
         return self.classify(states[batch.fields["is_predicted"][is_word]])
 
     def features(self, output: EncoderOutput) -> Tensor:

@@ -79,12 +79,13 @@ class MultipleChoice(ClassifierHead):
     def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
         """Return cross-entropy in nats over each row's choices, summed in float32 over the rows."""
         choice = batch.fields["choice"]
+        # choice [0, 1, 2, 0, 1] -> row [0, 0, 0, 1, 1], and row 1 has -inf for the choice it lacks
         first = choice == 0
         row = first.cumsum(0) - 1
         labels = batch.fields["choice_label"][first]
         scores = self._scores(output)
         logits = scores.new_full((len(labels), int(choice.max()) + 1), -torch.inf)
-        logits = logits.index_put((row, choice), scores)
+        logits = logits.index_put((row, choice), scores)  # (rows, most choices)
         return classification_loss(logits, labels)
 
     def metrics(self) -> dict[str, Metric]:

@@ -41,13 +41,14 @@ def pair_features(
     Raises:
         ConfigError: if not even one token of each fits.
     """
-    room = max_seq_length - 3
+    room = max_seq_length - 3  # [CLS] and two [SEP]
     if room < 2:
         raise ConfigError(
             f"data.max_seq_length: found {max_seq_length}, expected 5 or more for pairs of texts"
         )
     excess = max(0, len(a) + len(b) - room)
     if excess:
+        # room 8: lengths 9 and 2 -> 6 and 2; 9 and 7 -> 4 and 4
         half = room // 2
         short = min(len(a), len(b), half)
         keep_a, keep_b = (room - short, short) if len(a) > len(b) else (short, room - short)

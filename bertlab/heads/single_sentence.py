@@ -21,7 +21,7 @@ class SingleSentence(SequenceClassifier):
             ConfigError: if not even one token fits.
         """
         ids = text_ids(example.values.get("text"), example, "text", tokenizer)
-        room = max_seq_length - 2
+        room = max_seq_length - 2  # [CLS] and [SEP]
         if room < 1:
             raise ConfigError(
                 f"data.max_seq_length: found {max_seq_length}, expected 3 or more for a text"

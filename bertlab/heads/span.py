@@ -141,7 +141,7 @@ class Span(Head):
                 )
         cut = max(0, len(question) - self.max_query_length)
         question = question[: self.max_query_length]
-        room = max_seq_length - len(question) - 3
+        room = max_seq_length - len(question) - 3  # [CLS] and two [SEP]
         if room < 1:
             raise DataError(
                 f"{example.where}: question: its {len(question)} tokens, [CLS] and two [SEP] leave "
@@ -174,7 +174,7 @@ class Span(Head):
         """
         hidden = self.dropout(output.tokens)
         with torch.autocast(hidden.device.type, enabled=False):
-            flat = self.qa_outputs(hidden.to(self.qa_outputs.weight.dtype)).float()
+            flat = self.qa_outputs(hidden.to(self.qa_outputs.weight.dtype)).float()  # (T, 2)
         return batch.pad(flat, -inf)
 
     def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
@@ -184,6 +184,7 @@ class Span(Head):
         """
         logits = self.logits(output, batch)
         target = torch.stack([batch.fields["start_position"], batch.fields["end_position"]], dim=1)
+        # (B, S, 2) -> (2 B, S): of each window a choice of the start, then one of the end
         total = F.cross_entropy(
             logits.transpose(1, 2).flatten(0, 1),
             target.flatten(),
@@ -210,11 +211,11 @@ class Span(Head):
         may_start = batch.pad(batch.fields["max_context"], False)
         first, last, scores = best_spans(
             start_logits.masked_fill(~may_start, -inf),
-            end_logits.masked_fill(char_start < 0, -inf),
+            end_logits.masked_fill(char_start < 0, -inf),  # outside the context
             self.max_answer_length,
             self.n_best_size,
         )
-        null_scores = (start_logits[:, 0] + end_logits[:, 0]).tolist()
+        null_scores = (start_logits[:, 0] + end_logits[:, 0]).tolist()  # of [CLS]
         columns = (char_start.gather(1, first), char_end.gather(1, last), scores)
         windows = zip(*(column.tolist() for column in columns), null_scores, strict=True)
         return [

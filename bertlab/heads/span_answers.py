@@ -39,16 +39,18 @@ def best_spans(
         score: ``(B, K)`` sums of the logits, descending; equals in order of start, then of end.
             -inf where a window has fewer spans (its positions are then any); NaN counts as -inf.
     """
+    # start logits [0, 1, 2], end logits [3, 0, 1], width 2 -> ends [[3, 0], [0, 1], [1, -inf]],
+    # best three: start 0 to end 0 with 3, start 2 to end 2 with 3, start 1 to end 2 with 2
     width = min(max_answer_length, start_logits.shape[1])
     ends = F.pad(end_logits, (0, width - 1), value=-inf).unfold(1, width, 1)  # (B, S, width)
-    scores = (start_logits[:, :, None] + ends).flatten(1)
+    scores = (start_logits[:, :, None] + ends).flatten(1)  # (B, S * width)
     scores = torch.where(scores.isnan(), -inf, scores)
     count = min(count, scores.shape[1])
     # topk leaves open which of several equal scores it takes: take the first ones
     least = scores.topk(count).values[:, -1:]
-    above, equal = scores > least, scores == least
+    above, equal = scores > least, scores == least  # [3, 5, 3, 3], best two: places 0, 1
     first_equal = equal.cumsum(1) <= count - above.sum(1, keepdim=True)
-    flat = (above | (equal & first_equal)).nonzero()[:, 1].view(-1, count)
+    flat = (above | (equal & first_equal)).nonzero()[:, 1].view(-1, count)  # (B, K)
     score, order = scores.gather(1, flat).sort(dim=1, descending=True, stable=True)
     flat = flat.gather(1, order)
     start = flat // width
@@ -85,6 +87,7 @@ def answer_of_windows(
         texts.setdefault(context[span[0] : span[1]], span)
     entries = [(text, start, end, score) for text, (start, end, score) in texts.items()]
     best = entries[0][3] if entries else -inf
+    # the best score is taken off all, as exp of a logit sum above 709 would overflow
     top = best if null_score is None else max(best, null_score)
     null_mass = 0.0 if null_score is None else exp(null_score - top)
     mass = fsum([null_mass, *(exp(score - top) for *_, score in entries)])
@@ -116,6 +119,7 @@ def choose_answer(prediction: dict[str, Any], null_threshold: float) -> dict[str
     return best_text(prediction)
 
 
+# "The U.S. Navy, a fleet" -> "us navy fleet"; "Theatre of an Era" -> "theatre of era"
 _PUNCTUATION = dict.fromkeys(map(ord, string.punctuation))
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 
@@ -142,7 +146,7 @@ def f1(answer: str, gold: str, unanswerable: bool) -> float:
     words, gold_words = normalize_answer(answer).split(), normalize_answer(gold).split()
     if unanswerable and not (words and gold_words):
         return float(words == gold_words)
-    same = (Counter(words) & Counter(gold_words)).total()
+    same = (Counter(words) & Counter(gold_words)).total()  # "red big cat", "red cat sat": 2
     if same == 0:
         return 0.0
     precision, recall = same / len(words), same / len(gold_words)
@@ -215,9 +219,11 @@ def best_null_threshold(
         The best mean score, and its threshold.
     """
     odds = np.asarray(null_odds, np.float32)
+    # just below the least odds, all questions are above it: no answer anywhere
     threshold = min(0.0, float(np.nextafter(odds.min(), np.float32("-inf"))))
     current = best = float(len(odds) - sum(has_answer))
     for question in np.argsort(odds, kind="stable").tolist():
+        # answering a question without an answer loses the point that it had
         current += scores[question] if has_answer[question] else -1.0
         if current > best:
             best, threshold = current, float(odds[question])

@@ -50,6 +50,7 @@ def context_tokens(tokenizer: WordPieceTokenizer, context: str) -> ContextTokens
         for token in range(len(ids)):
             while ends[token] < len(context) and _is_mark(context[ends[token]]):
                 ends[token] += 1
+        # a mark that a cased tokenizer keeps as a token of its own stays that token's
         ends[:-1] = np.minimum(ends[:-1], np.maximum(chars[1:, 0], chars[:-1, 1]))
     return ContextTokens(ids, chars[:, 0], ends)
 
@@ -62,8 +63,9 @@ def context_windows(tokens: int, room: int, doc_stride: int) -> list[tuple[int, 
         room: most tokens of the context in a window.
         doc_stride: tokens from the start of a window to that of the next; ``room`` if larger.
     """
+    # 10 tokens, room 4, stride 3 -> [(0, 4), (3, 7), (6, 10)]
     step = min(doc_stride, room)
-    last = max(0, -(-(tokens - room) // step))
+    last = max(0, -(-(tokens - room) // step))  # number of the last window, rounded up
     return [(start, min(start + room, tokens)) for start in range(0, last * step + 1, step)]
 
 
@@ -77,6 +79,8 @@ def most_context(windows: Sequence[tuple[int, int]]) -> IntArray:
     best = np.full(tokens, -1.0)
     chosen = np.zeros(tokens, np.int64)
     for number, (start, end) in enumerate(windows):
+        # windows (0, 4) and (3, 7): token 3 has no token to its right in one, none to its left
+        # in the other; of equals the first is chosen: [0, 0, 0, 0, 1, 1, 1]
         left = np.arange(end - start)
         shown = np.minimum(left, left[::-1]) + 0.01 * (end - start)
         better = shown > best[start:end]
@@ -87,6 +91,7 @@ def most_context(windows: Sequence[tuple[int, int]]) -> IntArray:
 
 def nearest_occurrence(context: str, text: str, start: int) -> int | None:
     """Return where ``text`` occurs in a context, nearest to ``start``; None if it does not."""
+    # "a" near 6 in "a cat, a dog, a cow": the last up to there is at 3, the next at 7 -> 7
     before = context.rfind(text, 0, max(0, start) + len(text))
     after = context.find(text, max(0, start))
     found = [place for place in (before, after) if place >= 0]
@@ -95,6 +100,7 @@ def nearest_occurrence(context: str, text: str, start: int) -> int | None:
 
 def answer_tokens(tokens: ContextTokens, start: int, end: int) -> TokenSpan | None:
     """Return the tokens that cover characters ``[start, end)``; None if there are none."""
+    # tokens at characters [0, 3), [4, 8), [9, 12): answer [5, 10) -> (1, 2); [3, 4) -> None
     first = int(np.searchsorted(tokens.char_end, start, side="right"))
     last = int(np.searchsorted(tokens.char_start, end, side="left")) - 1
     return (first, last) if first <= last else None
@@ -178,7 +184,7 @@ def window_features(
         tokenizer: ids of the special tokens.
     """
     chosen = most_context(windows)
-    offset = len(question) + 2
+    offset = len(question) + 2  # [CLS] question [SEP]
     features = []
     for number, (start, end) in enumerate(windows):
         input_ids, token_type_ids = tokenizer.build_inputs(question, tokens.ids[start:end])
@@ -205,6 +211,7 @@ def window_features(
 def _positions(answer: TokenSpan, start: int, end: int, offset: int) -> TokenSpan:
     """Return the place of the answer in window ``[start, end)``, or that of ``[CLS]``."""
     first, last = answer
+    # answer (5, 6), offset 12: in window [4, 9) at (13, 14); in [6, 9), which cuts it, at (0, 0)
     if start <= first and last < end:
         return first - start + offset, last - start + offset
     return 0, 0
@@ -216,6 +223,7 @@ def _place(
     """Return the first character of a gold answer, less the spaces around it."""
     context: str = example.values["context"]
     text = answer.strip()
+    # answer " cat" at 4 -> "cat" at 5
     start += len(answer) - len(answer.lstrip())
     if text and start >= 0 and context.startswith(text, start):
         return start

@@ -47,6 +47,7 @@ def entities(tags: Sequence[str]) -> list[Entity]:
     Args:
         tags: each ``O``, ``B-TYPE``, ``I-TYPE``, or ``B`` or ``I`` alone.
     """
+    # B-PER I-PER O I-LOC I-ORG -> PER of words 0 and 1, LOC of word 3, ORG of word 4
     found: list[Entity] = []
     previous = OUTSIDE
     for word, tag in enumerate(tags):
@@ -62,6 +63,7 @@ def entities(tags: Sequence[str]) -> list[Entity]:
 
 def to_bio(tags: Sequence[str]) -> list[str]:
     """Return the same entities in BIO: an ``I`` that begins an entity becomes ``B``."""
+    # I-PER I-PER B-PER O I-LOC -> B-PER I-PER B-PER O B-LOC
     bio = list(tags)
     for entity in entities(tags):
         bio[entity.start_word] = "B" + tags[entity.start_word][1:]
@@ -142,7 +144,7 @@ def entity_scores(
     scores = dict(zip(("precision", "recall", "f1"), map(float, overall[:3]), strict=True))
     by_type = precision_recall_fscore_support(truth, guess, average=None, zero_division=0)[2]
     tags = {tag for sentence in (*truth, *guess) for tag in sentence} - {OUTSIDE}
-    seen = sorted({split_tag(tag)[1] for tag in tags})
+    seen = sorted({split_tag(tag)[1] for tag in tags})  # the order in which seqeval gives types
     found = dict(zip(seen, map(float, by_type), strict=True))
     return scores | {f"f1/{kind}": found.get(kind, 0.0) for kind in types}
 

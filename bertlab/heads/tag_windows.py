@@ -52,7 +52,7 @@ def word_windows(
     Raises:
         ConfigError: if windows so far apart would leave words out, or have no room for a piece.
     """
-    room = max_seq_length - 2
+    room = max_seq_length - 2  # [CLS] and [SEP]
     if room < 1:
         raise ConfigError(f"data.max_seq_length: found {max_seq_length}, expected 3 or more")
     if stride is not None and not 1 <= stride <= room:
@@ -72,6 +72,7 @@ def word_windows(
         if not chosen.any():
             continue
         ids = [piece for word in pieces[start:end] for piece in word[:room]]
+        # behind [CLS]: words of 1, 2 and 1 pieces begin at [1, 2, 4]
         firsts = 1 + offsets[start:end] - offsets[start]
         word = np.full(len(ids) + 2, -1, np.int64)
         word[firsts] = np.arange(start, end)
@@ -94,6 +95,7 @@ def _pieces(words: Sequence[str], tokenizer: WordPieceTokenizer) -> list[list[in
 
 def _spans(offsets: IntArray, room: int, stride: int) -> list[tuple[int, int]]:
     """First and last word, the last excluded, of each window; ``offsets`` ``(N + 1,)``."""
+    # words of 2, 1, 2, 1 pieces: offsets [0, 2, 3, 5, 6], room 4, stride 2 -> [(0, 2), (1, 4)]
     spans, start = [], 0
     while True:
         end = int(np.searchsorted(offsets, offsets[start] + room, side="right")) - 1
@@ -109,6 +111,8 @@ def _most_context(offsets: IntArray, spans: Sequence[tuple[int, int]]) -> IntArr
     best = np.full(len(offsets) - 1, -1, np.int64)
     window_of_word = np.zeros_like(best)
     for number, (start, end) in enumerate(spans):
+        # of these spans: word 1 has no piece to its right in the first, none to its left in the
+        # second; of equals the first is chosen: [0, 0, 1, 1]
         left = offsets[start:end] - offsets[start]
         right = offsets[end] - offsets[start + 1 : end + 1]
         context = np.minimum(left, right)

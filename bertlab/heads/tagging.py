@@ -25,7 +25,7 @@ from bertlab.heads.tag_windows import WordWindow, word_windows
 from bertlab.objectives.classification import classification_loss
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
-_NOT_PREDICTED = -100
+_NOT_PREDICTED = -100  # any: loss and decode read the predicted places only
 
 
 class Tagging(ClassifierHead):
@@ -125,7 +125,7 @@ class Tagging(ClassifierHead):
 
     def logits(self, output: EncoderOutput, batch: PackedBatch) -> Tensor:
         """Return ``(K, C)`` float32 scores of C tags for the K words predicted in the batch."""
-        return self.classify(output.tokens[batch.fields["is_predicted"]])
+        return self.classify(output.tokens[batch.fields["is_predicted"]])  # (T, H) -> (K, C)
 
     def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
         """Return numbers, tags and probabilities of the words that each sequence predicts."""
@@ -134,6 +134,7 @@ class Tagging(ClassifierHead):
         words = batch.fields["word"][is_predicted].tolist()
         tags = [self._classes.names[number] for number in ids.tolist()]
         found = list(zip(words, tags, scores.tolist(), strict=True))
+        # is_predicted [0, 1, 1, 0] and [0, 1, 0] -> ends [2, 3]: the words of a sequence in found
         ends = torch.cumsum(is_predicted, 0)[batch.cu_seqlens[1:].long() - 1].tolist()
         parts = [found[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
         return [

@@ -34,8 +34,10 @@ class CausalLM(TokenPrediction):
         """
         del rng, training
         predicted = self.classes.countable(sequences)
+        # nothing stands before the first token to predict it from, even where it is no [CLS]
         predicted[sequences.cu_seqlens[:-1]] = False
         targets = np.flatnonzero(predicted)
+        # targets [1, 2, 5] are predicted at [0, 1, 4]
         return self.write_labels(sequences, targets - 1, sequences.input_ids[targets])
 
     def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
@@ -44,6 +46,7 @@ class CausalLM(TokenPrediction):
         The prediction follows the last token that is not special, or else the first token.
         """
         special = torch.from_numpy(self.classes.special).to(batch.input_ids.device)
+        # [CLS] a [SEP] [CLS] [SEP]: places [0, 1, 0, 0, 0], last of each sequence [1, 0]
         places = batch.position_ids.masked_fill(special[batch.input_ids], 0)
         starts = batch.cu_seqlens[:-1].long()
         sequence = torch.repeat_interleave(batch.lengths)

@@ -49,11 +49,12 @@ def sum_by_rows(
         bias_gradient: ``(C,)`` float32, to which the gradient's sum over the rows is added.
     """
     total = torch.zeros((), dtype=torch.float32)
-    height = max(1, min(len(labels), _SCORES // scores.shape[1]))
+    height = max(1, min(len(labels), _SCORES // scores.shape[1]))  # 34 of 30,522 scores
     numbers = torch.arange(height)
     cached, probabilities = scores.new_empty(2, height, scores.shape[1], dtype=torch.float32)
     rows = torch.split(scores[: len(labels)], height)
     for chunk, chosen in zip(rows, torch.split(labels, height), strict=True):
+        # (R, C) in float32, written over by the next rows
         part = cached[: len(chunk)].copy_(chunk)
         if bias is not None:
             part.add_(bias)
@@ -61,7 +62,7 @@ def sum_by_rows(
         shares = torch.softmax(part, 1, out=probabilities[: len(chunk)])
         total += _losses(part, shares[right], chosen).sum()
         if bias_gradient is not None:
-            shares[right] -= 1
+            shares[right] -= 1  # the gradient of the scores: softmax less one-hot labels
             bias_gradient += shares.sum(0)
             chunk.copy_(shares)
     if bias_gradient is not None:
@@ -71,6 +72,8 @@ def sum_by_rows(
 
 def _losses(scores: Tensor, probabilities: Tensor, labels: Tensor) -> Tensor:
     """Return ``(R,)`` cross-entropies, given ``(R,)`` probabilities of the labels."""
+    # a label whose score is 104 below the best has a share of 0 in float32, and log(0) is -inf;
+    # log-softmax of such rows stays exact
     losses = -probabilities.log()
     underflown = probabilities < torch.finfo(torch.float32).tiny
     if underflown.any():
@@ -109,6 +112,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         rows, matrix = hidden.to(dtype), weight.to(dtype)
         scores = rows @ matrix.T
         bias_gradient = torch.zeros_like(bias, dtype=torch.float32)
+        # the scores become their gradient: the one (K, V) tensor that backward keeps
         total = sum_by_rows(scores, labels, bias, bias_gradient)
         ctx.save_for_backward(rows, matrix, scores, bias_gradient)
         ctx.dtypes = hidden.dtype, weight.dtype, bias.dtype
@@ -120,8 +124,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
         rows, matrix, gradient, bias_gradient = ctx.saved_tensors
         needed, dtypes = ctx.needs_input_grad, ctx.dtypes
         return (
-            (gradient @ matrix).to(dtypes[0]).mul_(share) if needed[0] else None,
-            (gradient.T @ rows).to(dtypes[1]).mul_(share) if needed[1] else None,
+            (gradient @ matrix).to(dtypes[0]).mul_(share) if needed[0] else None,  # (K, H)
+            (gradient.T @ rows).to(dtypes[1]).mul_(share) if needed[1] else None,  # (V, H)
             (bias_gradient * share).to(dtypes[2]) if needed[2] else None,
             None,
         )

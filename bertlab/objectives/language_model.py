@@ -71,6 +71,7 @@ def unigram_baselines(token_counts: IntArray, classes: TokenClasses) -> dict[str
     """
     counts = torch.from_numpy(np.where(classes.special, 0, token_counts))
     smoothed = (counts + 1).double()
+    # counts [5, 3, 0] -> log of [11 / 6, 11 / 4, 11 / 1]
     surprise = smoothed.sum().log() - smoothed.log()
     commonest = torch.zeros(len(counts))
     commonest[counts.argmax()] = 1
@@ -149,6 +150,7 @@ class TokenPrediction(Objective):
             total = self.cross_entropy(scores, labels)
 
         def preds() -> Tensor:
+            # the loss wrote over its scores: they are made anew where a metric asks
             found = self._scores(transformed.detach()) if scores is None else scores
             return found[: len(labels)].detach().argmax(-1)
 
@@ -167,7 +169,7 @@ class TokenPrediction(Objective):
         weight: Tensor = self._tied[0].weight
         bias: Tensor = self.bias
         if transformed.is_cuda:
-            spare = -len(weight) % COLUMNS
+            spare = -len(weight) % COLUMNS  # 30,522 -> 6
             weight = F.pad(weight, (0, 0, 0, spare))
             bias = F.pad(bias, (0, spare), value=-torch.inf)
         return F.linear(transformed, weight, bias)

@@ -91,5 +91,6 @@ class MaskedLM(TokenPrediction):
         """
         positions = (batch.input_ids == self.classes.mask_id).nonzero().squeeze(-1)
         fillers = self.most_probable(output.tokens.index_select(0, positions))
+        # [MASK] at [1, 2, 6], cu_seqlens [0, 4, 6, 8] -> ends [0, 2, 2, 3]
         ends = torch.searchsorted(positions, batch.cu_seqlens.long()).tolist()
         return [{"fillers": fillers[start:end]} for start, end in pairwise(ends)]

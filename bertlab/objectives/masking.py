@@ -23,7 +23,7 @@ BoolArray = npt.NDArray[np.bool_]
 MaskingUnit = Literal["token", "whole_word", "span"]
 
 SPAN_START_PROBABILITY = 0.2  # SpanBERT (Joshi et al. 2020), sec. 3.1: lengths ~ Geometric(0.2)
-MAX_SPAN_WORDS = 10
+MAX_SPAN_WORDS = 10  # SpanBERT, sec. 3.1, too
 
 
 @dataclass(frozen=True)
@@ -195,6 +195,7 @@ def unit_starts(
     begins = draws.uniform("span", tokens[words]) < SPAN_START_PROBABILITY
     begins |= run_start[words]
     number = np.arange(len(words))
+    # begins [1, 0, 0, 1, 0] -> since_begin [0, 1, 2, 0, 1]; a longer run is cut every 10 words
     since_begin = number - np.maximum.accumulate(np.where(begins, number, 0))
     spans: IntArray = words[since_begin % MAX_SPAN_WORDS == 0]
     return spans
@@ -233,11 +234,13 @@ def select_units(
     group = np.repeat(np.arange(len(first), dtype=narrow), units)
     order = shuffled[np.argsort(group[shuffled], kind="stable")]
     sorted_lengths = lengths[order]
+    # what each unit finds left of its sequence's budget, were all before it selected
     rest = np.repeat(end, units) - (np.cumsum(sorted_lengths) - sorted_lengths)
     selected = np.zeros(len(sequence), dtype=bool)
     selected[order] = rest >= sorted_lengths
     crossing = np.flatnonzero((rest > 0) & (rest < sorted_lengths))
     unit = order[crossing]
+    # a word of 3 tokens that finds 1 left is taken in a third of the draws
     selected[unit] = draws.uniform("crossing", starts[unit]) * lengths[unit] < rest[crossing]
     return selected
 
@@ -268,9 +271,11 @@ def mask_tokens(
     positions = tokens[np.repeat(selected, lengths)]
     labels = sequences.input_ids[positions]
     if recipe.unit == "span":
+        # SpanBERT, sec. 3.1: all of a span becomes [MASK], or random, or none of it
         fate = np.repeat(draws.uniform("fate", starts[selected]), lengths[selected])
     else:
         fate = draws.uniform("fate", positions)
+    # fate below 0.8: [MASK]; below 0.9: random; the rest stays (of 80/10/10)
     sequences.input_ids[positions[fate < recipe.mask_share]] = classes.mask_id
     random = (fate >= recipe.mask_share) & (fate < recipe.mask_share + recipe.random_share)
     replaced = positions[random]

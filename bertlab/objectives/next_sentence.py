@@ -50,7 +50,7 @@ class NextSentencePrediction(Objective):
     def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
         """Return ``{"is_next_probability": p}`` of each pair, nothing of a single segment."""
         probabilities = self.classifier(output.pooled).float().softmax(-1)[:, 0].tolist()
-        last = batch.token_type_ids[batch.cu_seqlens[1:].long() - 1].tolist()
+        last = batch.token_type_ids[batch.cu_seqlens[1:].long() - 1].tolist()  # 1: has a B
         return [
             {"is_next_probability": p} if segment == 1 else {}
             for p, segment in zip(probabilities, last, strict=True)

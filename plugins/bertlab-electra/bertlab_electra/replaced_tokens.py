@@ -32,8 +32,8 @@ from bertlab import (
 from bertlab_electra.generator import Generator, sample
 from bertlab_electra.token_metrics import replacement_metrics
 
-EVALUATION_RATE = 0.15
-MASK_SHARE = 0.85
+EVALUATION_RATE = 0.15  # as BERT
+MASK_SHARE = 0.85  # ELECTRA's code; its paper says 1
 
 
 class ReplacedTokenDetection(Objective):
@@ -161,7 +161,7 @@ class ReplacedTokenDetection(Objective):
         return TaskLoss(
             sum=generation + self.discriminator_weight * detection,
             count=len(tokens),
-            preds=(logits.detach() > 0).long(),
+            preds=(logits.detach() > 0).long(),  # a probability above one half
             target=replaced,
             extras={"selected": selected},
         )

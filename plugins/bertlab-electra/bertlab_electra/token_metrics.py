@@ -14,6 +14,7 @@ class GeneratorAccuracy(Accuracy):
         """Count the ``(N,)`` targets that are not replaced among the ``selected`` ``(N,)`` bool."""
         del preds
         replaced = target[selected]
+        # 0 is "not replaced": equal to it is a sample that is the original
         super().update(replaced, replaced.new_zeros(len(replaced)))
 
 

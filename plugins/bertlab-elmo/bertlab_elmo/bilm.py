@@ -48,7 +48,7 @@ class BidirectionalLM(TokenPrediction):
                 "or choose clm for a left-to-right and mlm for a bidirectional encoder"
             )
         super().build(context)
-        self.dense = nn.Linear(encoder.hidden_size // 2, encoder.hidden_size)
+        self.dense = nn.Linear(encoder.hidden_size // 2, encoder.hidden_size)  # from one direction
         initialize(self, encoder.initializer_range)
 
     def prepare(self, sequences: PackedSequences, rng: "CounterRNG", training: bool) -> int:
@@ -98,6 +98,8 @@ class BidirectionalLM(TokenPrediction):
         is_special = special[batch.input_ids]
         starts, sequence = batch.cu_seqlens[:-1].long(), torch.repeat_interleave(batch.lengths)
         ends = (batch.lengths - 1)[sequence]
+        # a special token takes the place that loses: 0 where the last is sought, the end where the
+        # first is: [CLS] a b [SEP] has last [0, 1, 2, 0] -> 2 and first [3, 1, 2, 3] -> 1
         last = batch.position_ids.masked_fill(is_special, 0)
         first = torch.where(is_special, ends, batch.position_ids)
         final = starts.scatter_reduce(0, sequence, last, "amax", include_self=False)
@@ -123,4 +125,5 @@ def neighbors(tokens: Tensor, positions: Tensor) -> Tensor:
         behind.
     """
     forward, backward = tokens.chunk(2, dim=-1)
+    # the token at 1 is predicted from the forward state at 0 and from the backward state at 2
     return torch.cat([forward[positions - 1], backward[positions + 1]])

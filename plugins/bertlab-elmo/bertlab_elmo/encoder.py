@@ -104,9 +104,10 @@ class ElmoEncoder(Encoder):
 
     def _summarize(self, tokens: Tensor, batch: PackedBatch) -> Tensor:
         """Return ``(B, n H)`` of ``(T, n H)``: n layers may stand side by side, as features do."""
+        # (T, n, direction, H / 2): each layer has a forward half and a backward half
         layers = tokens.view(len(tokens), -1, 2, self.hidden_size // 2)
         ends = last_token(layers[:, :, 0], batch), first_token(layers[:, :, 1], batch)
-        return torch.stack(ends, dim=2).flatten(1)
+        return torch.stack(ends, dim=2).flatten(1)  # (B, n, 2, H / 2) -> (B, n H)
 
     def _pool(self, summary: Tensor) -> Tensor:
         return torch.tanh(self.pooler(summary))
@@ -161,5 +162,6 @@ def reversal_of(batch: PackedBatch) -> Tensor:
     """Return ``(T,)`` int64 order that reverses each sequence in its place; twice, it is undone."""
     first, last = batch.cu_seqlens[:-1].long(), batch.cu_seqlens[1:].long() - 1
     total = len(batch.input_ids)
+    # lengths [2, 3]: first + last [1, 6] -> [1, 0, 4, 3, 2], as place i goes to first + last - i
     mirror = torch.repeat_interleave(first + last, batch.lengths, output_size=total)
     return mirror - torch.arange(total, device=mirror.device)

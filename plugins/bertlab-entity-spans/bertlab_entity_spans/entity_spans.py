@@ -41,7 +41,7 @@ def entities_of(example: Example) -> list[Entity]:
     tags = example.values["tags"]
     if not isinstance(tags, Sequence) or isinstance(tags, str):
         raise DataError(f"{example.where}: column tags: found {tags!r}, expected a list of tags")
-    found: list[Entity] = []
+    found: list[Entity] = []  # I-PER I-PER B-PER -> (0, 2, "PER"), (2, 3, "PER")
     last = ""
     for place, tag in enumerate(tags):
         mark, _, kind = str(tag).partition("-")
@@ -68,7 +68,7 @@ def windows(lengths: IntArray, limit: int, max_words: int) -> Iterator[tuple[int
         limit: most pieces of a window.
         max_words: words of the longest span.
     """
-    ends = np.cumsum(lengths)
+    ends = np.cumsum(lengths)  # lengths [2, 1, 2, 1], limit 4, 2 words -> (0, 2), (1, 4)
     first = 0
     while True:
         before = ends[first] - lengths[first]
@@ -256,8 +256,8 @@ class EntitySpans(Head):
         lengths = np.minimum(sizes, limit)
 
         # all spans of the sentence, and the window that each is scored in
-        widths = np.tile(np.arange(self.max_words), len(words))
-        starts = np.repeat(np.arange(len(words)), self.max_words)
+        widths = np.tile(np.arange(self.max_words), len(words))  # 3 words, max_words 2: 0 1 0 1 0 1
+        starts = np.repeat(np.arange(len(words)), self.max_words)  # 0 0 1 1 2 2
         inside = starts + widths < len(words)
         starts, widths = starts[inside], widths[inside]
         parts = list(windows(lengths, limit, self.max_words))

@@ -44,11 +44,13 @@ def beam_search(
     ended = torch.zeros(texts * beam_size, dtype=torch.bool, device=device)
     for _ in range(max_length):
         following = advance(rows, tokens[:, -1])
+        # a hypothesis that has ended goes on with its end only, at no cost: its score stays
         following[ended] = float("-inf")
         following[ended, end_id] = 0.0
         vocab_size = following.shape[1]
-        totals = scores[:, :, None] + following.view(texts, beam_size, vocab_size)
+        totals = scores[:, :, None] + following.view(texts, beam_size, vocab_size)  # (B, beam, V)
         scores, places = totals.flatten(1).topk(beam_size)
+        # V = 5: places [1, 7] are token 1 of hypothesis 0 and token 2 of hypothesis 1
         rows = (firsts + places // vocab_size).flatten()
         chosen = (places % vocab_size).flatten()
         tokens = torch.cat([tokens[rows], chosen[:, None]], dim=1)
@@ -60,6 +62,6 @@ def beam_search(
     best = (scores / penalties.view(texts, beam_size)).argmax(1) + firsts[:, 0]
     written = lengths[best] - ended[best].long()
     return [
-        row[1 : 1 + length]
+        row[1 : 1 + length]  # without the start
         for row, length in zip(tokens[best].tolist(), written.tolist(), strict=True)
     ]

@@ -129,11 +129,12 @@ class DecoderLayer(nn.Module):
         self, hidden: Tensor, target: KeysValues, source: KeysValues, is_token: Tensor
     ) -> Tensor:
         """Map ``(R, U, H)`` to ``(R, U, H)``; the last of the target's keys are these U tokens'."""
+        # a new token sees all keys; is_causal counts queries from key 0 and would leave it that one
         attended = self.self_attention(hidden, *target, is_causal=hidden.shape[1] > 1)
         hidden = self.self_norm(hidden + self.dropout(attended))
         attended = self.source_attention(hidden, *source, mask=is_token)
         hidden = self.source_norm(hidden + self.dropout(attended))
-        expanded = F.relu(self.intermediate(hidden))
+        expanded = F.relu(self.intermediate(hidden))  # ReLU as in sec. 3.3, not BERT's GELU
         normed: Tensor = self.output_norm(hidden + self.dropout(self.output(expanded)))
         return normed
 
@@ -174,10 +175,12 @@ class Attention(nn.Module):
         attended = F.scaled_dot_product_attention(
             query, keys, values, attn_mask=mask, is_causal=is_causal
         )
+        # (R, A, U, H / A) -> (R, U, H)
         output: Tensor = self.output(attended.transpose(1, 2).flatten(2))
         return output
 
     def _heads(self, states: Tensor) -> Tensor:
         rows, length, width = states.shape
         heads = self.num_attention_heads
+        # (rows, N, H) -> (rows, A, N, H / A)
         return states.view(rows, length, heads, width // heads).transpose(1, 2)

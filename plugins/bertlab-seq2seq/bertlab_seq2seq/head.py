@@ -35,7 +35,7 @@ from bertlab import (
 from bertlab_seq2seq.beam_search import beam_search
 from bertlab_seq2seq.decoder import Decoder, DecoderState
 
-_HEAD_SIZE = 64
+_HEAD_SIZE = 64  # Vaswani et al. 2017, sec. 3.2.2
 
 
 class Seq2Seq(Head):
@@ -76,10 +76,10 @@ class Seq2Seq(Head):
         num_attention_heads: int | None = None,
         intermediate_size: int | None = None,
         max_target_length: int = 64,
-        label_smoothing: float = 0.1,
+        label_smoothing: float = 0.1,  # sec. 5.4
         dropout: float | None = None,
         beam_size: int = 1,
-        length_penalty: float = 0.6,
+        length_penalty: float = 0.6,  # sec. 6.1
     ) -> None:
         super().__init__()
         sizes = {
@@ -174,8 +174,9 @@ class Seq2Seq(Head):
         lengths = batch.fields["target_ids_cu_seqlens"].diff()
         targets = pad_sequence([*torch.split(labels, lengths.tolist())], batch_first=True)  # (B, U)
         is_token = torch.arange(targets.shape[1], device=targets.device) < lengths[:, None]
+        # to write [7, 8, 9], the decoder reads [CLS] 7 8
         shifted = F.pad(targets[:, :-1], (1, 0), value=self.tokenizer.cls_id)
-        logits = self.logits(shifted, self.begin(output))[is_token]
+        logits = self.logits(shifted, self.begin(output))[is_token]  # (B, U, V) -> (K, V)
         return TaskLoss(
             sum=F.cross_entropy(
                 logits,
@@ -222,7 +223,7 @@ class Seq2Seq(Head):
 
         def advance(rows: Tensor, tokens: Tensor) -> Tensor:
             state.reorder(rows)
-            scores = self.logits(tokens[:, None], state)[:, -1].log_softmax(-1)
+            scores = self.logits(tokens[:, None], state)[:, -1].log_softmax(-1)  # (R, V)
             return scores.index_fill(1, never, float("-inf"))
 
         found = beam_search(

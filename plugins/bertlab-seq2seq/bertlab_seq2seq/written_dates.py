@@ -16,15 +16,15 @@ _MONTHS = (
     *("July", "August", "September", "October", "November", "December"),
 )
 STYLES = (
-    "{day} {month} {year}",
-    "{month} {day}, {year}",
-    "{weekday}, {month} {day}, {year}",
-    "the {day}{suffix} of {month} {year}",
-    "{weekday} the {day}{suffix} of {month}, {year}",
-    "{month:.3} {day}{suffix} {year}",
-    "{day}-{month:.3}-{decade:02}",
-    "{day}. {number}. {year}",
-    "{number}/{day}/{decade:02}",
+    "{day} {month} {year}",  # 3 May 1996
+    "{month} {day}, {year}",  # May 3, 1996
+    "{weekday}, {month} {day}, {year}",  # Friday, May 3, 1996
+    "the {day}{suffix} of {month} {year}",  # the 3rd of May 1996
+    "{weekday} the {day}{suffix} of {month}, {year}",  # Friday the 3rd of May, 1996
+    "{month:.3} {day}{suffix} {year}",  # May 3rd 1996
+    "{day}-{month:.3}-{decade:02}",  # 3-May-96
+    "{day}. {number}. {year}",  # 3. 5. 1996
+    "{number}/{day}/{decade:02}",  # 5/3/96
 )
 
 
@@ -64,6 +64,7 @@ def written(day: date, style: str) -> str:
     """Return a date in one of :data:`STYLES`; not by strftime, whose names go with the locale."""
     return style.format(
         day=day.day,
+        # 11th, 12th and 13th, but 21st, 22nd and 23rd
         suffix="th" if 10 < day.day < 20 else {1: "st", 2: "nd", 3: "rd"}.get(day.day % 10, "th"),
         weekday=_WEEKDAYS[day.weekday()],
         month=_MONTHS[day.month - 1],
@@ -75,4 +76,4 @@ def written(day: date, style: str) -> str:
 
 def _hash(text: str) -> float:
     """Return a number in [0, 1) that depends on nothing but the text."""
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6]) / 2**48
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6]) / 2**48  # exact in 53 bits

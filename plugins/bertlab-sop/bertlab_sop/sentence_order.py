@@ -109,7 +109,7 @@ class SentenceOrder(Objective):
 
     def _rule(self, sequences: PackedSequences) -> IntArray:
         first_length, _ = text_lengths(sequences)
-        last_token = sequences.input_ids[sequences.cu_seqlens[:-1] + first_length]
+        last_token = sequences.input_ids[sequences.cu_seqlens[:-1] + first_length]  # [CLS] is at 0
         return np.where(self.ends_sentence[last_token], IN_ORDER, SWAPPED)
 
 

@@ -20,6 +20,7 @@ def swap_segments(sequences: PackedSequences, swapped: npt.NDArray[np.bool_]) ->
     place = sequences.position_ids
     first = np.where(swapped, b_lengths, a_lengths)  # text length of the segment that now leads
     a, b, lead = (np.repeat(each, sequences.lengths) for each in (a_lengths, b_lengths, first))
+    # A of 2 tokens, B of 1: [CLS] b [SEP] a1 a2 [SEP] takes places 0, 4, 3, 1, 2, 5
     source = np.select(
         [
             (place == 0) | (place == a + b + 2),
