@@ -200,7 +200,7 @@ def _echo(runs: Sequence[PlannedRun], study_dir: Path) -> Iterator[OnChange]:
         if change.state is not State.FAILED:  # the summary says so
             sys.stdout.write(event_line(change, study_dir) + "\n")
 
-    follower = threading.Thread(target=follow, daemon=True)  # does not outlive an error
+    follower = threading.Thread(target=follow, daemon=True)  # cannot keep the process alive
     follower.start()
     try:
         yield on_change

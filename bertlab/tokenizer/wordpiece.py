@@ -130,7 +130,7 @@ class WordPieceTokenizer:
     @cached_property
     def _plain_backend(self) -> Tokenizer:
         backend = Tokenizer.from_str(self._json)
-        backend.encode_special_tokens = True  # "[MASK]" in a text is six characters
+        backend.encode_special_tokens = True  # [MASK] in a text -> [ mask ]
         return backend
 
     @cached_property

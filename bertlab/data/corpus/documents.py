@@ -22,9 +22,9 @@ LONG_SENTENCE = 1000
 """Characters; ``sentencex`` never splits inside quotation marks, and an unbalanced one can make it
 return half a book, so what is longer is split again at every sentence end."""
 
-# He said "no."
+# matches the end of: He said "no."
 SENTENCE_END = re.compile(r"[.!?…。！？]['\"”’»)\]_*]*$")
-# "It ended.” Then": all of '.” '
+# “It ended.” Then … -> “It ended.” | Then …
 _INNER_SENTENCE_END = re.compile(r"[.!?…]['\"”’»)\]]*\s+|[。！？][”’」』）]*")
 _BROKEN_COMPOUND = re.compile(r"[^\W\d_]-$")  # "a well-", not "in 1990-"
 

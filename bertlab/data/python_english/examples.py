@@ -43,7 +43,7 @@ PACKAGES = (
     "unittest",
     "xml",
 )
-# tk.Button, not stack
+# matches Tkinter and tk.Button, not stack
 _PACKAGE_NAMED = re.compile(rf"{'|'.join(PACKAGES)}|idle|\btk", re.IGNORECASE)
 _HELD_OUT = 0.25
 _MAX_SENTENCES = {"train": 600, "validation": 150}  # of a package
