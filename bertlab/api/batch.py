@@ -216,11 +216,13 @@ class PackedBatch:
 
     def to(self, device: torch.device) -> "PackedBatch":
         """Return the batch on ``device``; a copy to a GPU may still be under way."""
+        # the CPU could read a copy to it before it is there; a GPU's kernels wait for theirs
         on_gpu = torch.device(device).type == "cuda"
 
         def move(tensor: Tensor) -> Tensor:
             return tensor.to(device, non_blocking=on_gpu)
 
+        # a new batch makes its cached indices anew, on its own device
         return replace(
             self,
             input_ids=move(self.input_ids),

@@ -39,8 +39,8 @@ _SMALL_DOMAIN, _SMALL_DOMAIN_ROUNDS = 256, 12  # 6 rounds measurably favour some
 def _absorb(state: Bits, counter: Integers) -> Bits:
     """Return output ``counter + 1`` of SplitMix64 seeded with ``state``, broadcast."""
     # np.add and np.multiply, as + and * of two scalars warn when they wrap around
-    # SplitMix64 adds _GAMMA before each output: the n-th reads state + n * _GAMMA, without a loop
     steps = np.multiply(np.asarray(counter).astype(np.uint64), _GAMMA)
+    # SplitMix64 adds _GAMMA before each output, so the n-th mixes state + n * _GAMMA
     mixed: Bits = np.add(steps, np.add(state, _GAMMA))
     for shift, multiplier in _MIXER:
         mixed = np.multiply(mixed ^ (mixed >> shift), multiplier)
@@ -129,8 +129,8 @@ class CounterRNG:
         start, states = np.broadcast_arrays(np.asarray(index).astype(np.uint64), state)
         value, states = start.ravel(), states.ravel()
         value = _feistel(value, states, left_size, right_size)
-        # ends, as every cycle comes back to where it began, which is inside
         outside = np.flatnonzero(value >= size)
+        # ends, as every cycle comes back to where it began, which is inside
         while outside.size:
             value[outside] = _feistel(value[outside], states[outside], left_size, right_size)
             outside = outside[value[outside] >= size]

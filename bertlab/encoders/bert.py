@@ -244,6 +244,7 @@ class BertEncoder(Encoder):
             hidden = pad_to_multiple_of(hidden)
         hidden = self.dropout(self.embedding_norm(hidden)).to(dtype_of_products(hidden))
         layers = [hidden[:tokens]]
+        # a BiLSTM reads the states of all tokens, and all_layers returns them
         read = None if all_layers or self.bilstm_layers else self._rows_read(batch)
         for number, layer in enumerate(self.layers, 1):
             hidden = layer(hidden, batch, read if number == len(self.layers) else None)

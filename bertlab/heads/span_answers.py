@@ -219,7 +219,7 @@ def best_null_threshold(
         The best mean score, and its threshold.
     """
     odds = np.asarray(null_odds, np.float32)
-    # just below the least odds, all questions are above it: no answer anywhere
+    # just below the least odds, all odds are above it: no answer anywhere, as at the start
     threshold = min(0.0, float(np.nextafter(odds.min(), np.float32("-inf"))))
     current = best = float(len(odds) - sum(has_answer))
     for question in np.argsort(odds, kind="stable").tolist():

@@ -23,7 +23,7 @@ BoolArray = npt.NDArray[np.bool_]
 MaskingUnit = Literal["token", "whole_word", "span"]
 
 SPAN_START_PROBABILITY = 0.2  # SpanBERT (Joshi et al. 2020), sec. 3.1: lengths ~ Geometric(0.2)
-MAX_SPAN_WORDS = 10  # SpanBERT, sec. 3.1, too
+MAX_SPAN_WORDS = 10  # SpanBERT, sec. 3.1
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,7 @@ def select_units(
     group = np.repeat(np.arange(len(first), dtype=narrow), units)
     order = shuffled[np.argsort(group[shuffled], kind="stable")]
     sorted_lengths = lengths[order]
-    # what each unit finds left of its sequence's budget, were all before it selected
+    # what is left of its sequence's budget for each unit, if all before it are selected
     rest = np.repeat(end, units) - (np.cumsum(sorted_lengths) - sorted_lengths)
     selected = np.zeros(len(sequence), dtype=bool)
     selected[order] = rest >= sorted_lengths
@@ -271,7 +271,7 @@ def mask_tokens(
     positions = tokens[np.repeat(selected, lengths)]
     labels = sequences.input_ids[positions]
     if recipe.unit == "span":
-        # SpanBERT, sec. 3.1: all of a span becomes [MASK], or random, or none of it
+        # SpanBERT, sec. 3.1: all of a span becomes [MASK], or random, or stays
         fate = np.repeat(draws.uniform("fate", starts[selected]), lengths[selected])
     else:
         fate = draws.uniform("fate", positions)
