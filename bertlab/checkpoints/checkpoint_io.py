@@ -53,6 +53,7 @@ class WholeCheckpointIO(TorchCheckpointIO):
 def _reason(error: BaseException) -> str:
     """Return what the system says; torch hides it behind its own error."""
     seen: BaseException | None = error
+    # torch's RuntimeError "PytorchStreamWriter failed" <- OSError "No space left on device"
     while seen is not None:
         if isinstance(seen, OSError):
             return seen.strerror or str(seen)

@@ -112,6 +112,7 @@ def _head_of_run(
     head.build(TaskContext(encoder, tokenizer, labels=start.labels))
     load_matching(head, start.task_states[name], start.source)
     names = HEAD_LAYOUTS[head.huggingface].names
+    # a subclass with a layer more than the class of transformers
     if {each for each, _ in head.named_parameters()} != set(names):
         return None
     state = {each: tensor for each, tensor in head.state_dict().items() if each in names}
@@ -170,6 +171,7 @@ def export_huggingface(
         for task in task_states
         if task not in exported
     ]
+    # BertModel has no prefix; every class around it calls it "bert"
     tensors = _encoder_tensors(encoder, prefix="bert." if exported or head else "")
     config = config_of(encoder, architecture)
     if head is not None:
@@ -179,11 +181,13 @@ def export_huggingface(
         config |= head_config(head)
     for task in exported:
         tensors |= _head_tensors(task, task_states[task], heads[task])
+    # last, so that an export that cannot be made leaves the old one as it is
     _check_output(output, overwrite)
     text = json.dumps(config, indent=2, sort_keys=True)
     try:
         with new_folder(output, overwrite=True) as folder:
             (folder / "config.json").write_text(text + "\n", encoding="utf-8")
+            # transformers asks for "format" and refuses a file without it
             save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
             tokenizer.save(folder)
     except (OSError, SafetensorError) as error:
@@ -221,6 +225,7 @@ def _encoder_tensors(encoder: BertEncoder, prefix: str) -> dict[str, Tensor]:
     return {
         prefix + name: _own_copy(part)
         for ours, theirs in encoder_names(encoder.num_hidden_layers).items()
+        # qkv (3H, H) -> query, key and value, each (H, H); all others are one chunk
         for name, part in zip(theirs, state[ours].chunk(len(theirs)), strict=True)
     }
 
@@ -236,6 +241,7 @@ def _head_tensors(
 
 
 def _own_copy(tensor: Tensor) -> Tensor:
+    # safetensors refuses tensors that share memory, as chunks and tied weights do
     return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
 
 

@@ -30,9 +30,11 @@ WEIGHT_FILES = (  # best first
     "pytorch_model.bin.index.json",
 )
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
+# bert-base-uncased, google-bert/bert-base-uncased; not ../x, not a/b/c
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
 _HUB_SAFETENSORS = ("*.json", "*.txt", "model*.safetensors")
 _HUB_BIN = ("*.json", "*.txt", "pytorch_model*.bin")
+# "", "bert." and "model.bert." before the word embedding; not "roberta."
 _ENCODER_ROOT = re.compile(rf"((?:.*\.)?bert\.|){re.escape(WORD_EMBEDDING)}")
 
 
@@ -113,7 +115,7 @@ def _first_file(folder: Path, names: tuple[str, ...]) -> Path | None:
 
 
 def _join(tensors: list[Tensor]) -> Tensor:
-    return tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+    return tensors[0] if len(tensors) == 1 else torch.cat(tensors)  # three (H, H) -> (3H, H)
 
 
 def _split(tensors: Mapping[str, Tensor], weights: Path) -> _Parts:
@@ -125,11 +127,12 @@ def _split(tensors: Mapping[str, Tensor], weights: Path) -> _Parts:
             f"the first tensors are {', '.join(list(tensors)[:3])}"
         )
     encoder_root = roots[0]
-    root = encoder_root.removesuffix("bert.")
+    root = encoder_root.removesuffix("bert.")  # model.bert. -> model.
     head_root = root + "cls."
     inside = tuple(encoder_root + part for part in ("embeddings.", "encoder.", "pooler."))
     parts = _Parts({}, {}, {}, root)
     for name, tensor in tensors.items():
+        # names of TensorFlow's checkpoints, which the first PyTorch conversions kept
         modern = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
         modern = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", modern)
         if name.startswith(head_root):
@@ -144,6 +147,7 @@ def _split(tensors: Mapping[str, Tensor], weights: Path) -> _Parts:
 def _check_shapes(parts: _Parts, config: Mapping[str, Any], weights: Path) -> None:
     """Compare the tensors with what config.json says of them."""
     layers = {int(m[1]) for n in parts.encoder if (m := re.match(r"encoder\.layer\.(\d+)\.", n))}
+    # {0, 1, 3} for num_hidden_layers 3: the count is right, but layer 2 lacks
     if len(layers) != config["num_hidden_layers"] or max(layers) != len(layers) - 1:
         raise CheckpointError(
             f"{weights}: holds {len(layers)} layers, but config.json beside it says "
@@ -177,6 +181,7 @@ def _drop_tied_decoder(parts: _Parts, weights: Path) -> None:
     bias = parts.heads.pop("predictions.decoder.bias", None)
     if bias is not None:
         parts.heads.setdefault("predictions.bias", bias)
+    # pytorch_model.bin has copies of tied tensors, model.safetensors leaves them out
     weight = parts.heads.pop("predictions.decoder.weight", None)
     tied = (
         ("weight", weight, parts.encoder[WORD_EMBEDDING]),
@@ -212,6 +217,7 @@ def _download(name: str, hint: str) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError  # noqa: PLC0415
 
     try:
+        # pytorch_model.bin, of the same size, is fetched only where there is nothing else
         folder = Path(snapshot_download(name, allow_patterns=list(_HUB_SAFETENSORS)))
         if _first_file(folder, WEIGHT_FILES) is None:
             folder = Path(snapshot_download(name, allow_patterns=list(_HUB_BIN)))

@@ -125,6 +125,7 @@ def _check_is_bert(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _integer(path: Path, key: str, found: object, minimum: int) -> int:
+    # isinstance would take JSON's true for 1
     if type(found) is not int or found < minimum:
         raise CheckpointError(
             f"{path}: found {key} {found!r}, expected a whole number of at least {minimum}"
@@ -133,6 +134,7 @@ def _integer(path: Path, key: str, found: object, minimum: int) -> int:
 
 
 def _real(path: Path, key: str, found: object) -> float:
+    # the comparison refuses NaN and Infinity, which Python's json reads
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= 1e9:
         raise CheckpointError(f"{path}: found {key} {found!r}, expected a number from 0")
     return float(found)

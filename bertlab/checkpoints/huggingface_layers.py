@@ -62,6 +62,7 @@ def encoder_names(num_hidden_layers: int) -> dict[str, tuple[str, ...]]:
     pairs: list[tuple[str, tuple[str, ...]]] = [("embedding_norm", ("embeddings.LayerNorm",))]
     for index in range(num_hidden_layers):
         theirs = f"encoder.layer.{index}"
+        # three (H, H) weights, one below the other, are the (3H, H) of qkv; biases likewise
         stacked = tuple(f"{theirs}.attention.self.{part}" for part in ("query", "key", "value"))
         pairs.append((f"layers.{index}.attention.qkv", stacked))
         for ours, name in _LAYER_NAMES.items():
@@ -77,7 +78,7 @@ def expected_shape(name: str, config: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the shape of a Hugging Face tensor (no prefix) for the sizes of a config."""
     hidden, intermediate = config["hidden_size"], config["intermediate_size"]
     special = {
-        WORD_EMBEDDING: (config["vocab_size"], hidden),
+        WORD_EMBEDDING: (config["vocab_size"], hidden),  # (V, H)
         "embeddings.position_embeddings.weight": (config["max_position_embeddings"], hidden),
         "embeddings.token_type_embeddings.weight": (config["type_vocab_size"], hidden),
         "predictions.bias": (config["vocab_size"],),
@@ -86,6 +87,7 @@ def expected_shape(name: str, config: Mapping[str, Any]) -> tuple[int, ...]:
     }
     if name in special:
         return special[name]
+    # encoder.layer.3.output.dense.weight -> output.dense.weight
     layer_part = name.split(".", 3)[-1] if name.startswith("encoder.layer.") else ""
     if layer_part.startswith("intermediate.dense"):
         return (intermediate, hidden) if name.endswith("weight") else (intermediate,)
@@ -93,7 +95,7 @@ def expected_shape(name: str, config: Mapping[str, Any]) -> tuple[int, ...]:
         return (hidden, intermediate)
     if name.endswith(".weight") and "LayerNorm" not in name:
         return (hidden, hidden)
-    return (hidden,)
+    return (hidden,)  # biases, and both tensors of a LayerNorm
 
 
 _UNNAMED = re.compile(r"LABEL_\d+")  # what transformers writes where nobody gave a name
@@ -183,6 +185,7 @@ def read_head(
         return None
     weight, bias = (tensors[name] for name in layout.names)
     names = _label_names(config, weights) if layout.rows is None else None
+    # 2 of a span, 1 of choices; else a row for each name, or as many as the bias has
     rows = layout.rows or (len(bias) if names is None and bias.dim() == 1 else len(names or ()))
     expected = {layout.names[0]: (rows, config["hidden_size"]), layout.names[1]: (rows,)}
     differing = [
@@ -195,6 +198,7 @@ def read_head(
             f"{weights}: the tensors of {named}'s head are not as config.json beside it says:\n"
             + list_limited(differing)
         )
+    # one row is a regression, though transformers names it LABEL_0; names may be there twice
     known = names is not None and rows > 1 and len(set(names)) == rows
     if names is None or not known or all(_UNNAMED.fullmatch(name) for name in names):
         labels = None
@@ -211,6 +215,7 @@ def head_config(head: HuggingFaceHead) -> dict[str, Any]:
         return content
     labels = head.labels
     names = [f"LABEL_{n}" for n in range(head.num_rows)] if labels is None else labels.names
+    # JSON has texts for keys: {"0": "no", "1": "yes"}
     content["id2label"] = {str(number): name for number, name in enumerate(names)}
     content["label2id"] = {name: number for number, name in enumerate(names)}
     if head.architecture == "BertForSequenceClassification":
@@ -237,6 +242,7 @@ def _label_names(config: Mapping[str, Any], weights: Path) -> tuple[str, ...] | 
 def _dropout(config: Mapping[str, Any], weights: Path) -> float | None:
     """Return ``classifier_dropout``; None if it lacks."""
     found = config.get("classifier_dropout")
+    # JSON's true is an int in Python
     is_number = isinstance(found, int | float) and not isinstance(found, bool)
     if found is not None and not (is_number and 0 <= found <= 1):
         raise CheckpointError(

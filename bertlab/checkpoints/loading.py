@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from bertlab.errors import CheckpointError
 
 _MAX_LISTED = 20
+# layers.0.x and encoder.layers.11.x, not sublayers.0.x
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 _SIZE_OF = (  # end of a tensor's name, the dimension, the config key that decides it
     ("token_embedding.weight", 0, "vocab_size"),
@@ -80,10 +81,11 @@ def load_matching(
             f"{source}: lacks {len(missing)} of the model's {len(own)} tensors:\n"
             + list_limited(missing)
         )
+    # only now that nothing can be refused any more: a module is never half old, half new
     with torch.no_grad():
         for name, tensor in own.items():  # these share memory with the module's
             if name in state:
-                tensor.copy_(state[name])
+                tensor.copy_(state[name])  # converts dtype and device
     return LoadReport(
         loaded=[name for name in own if name in state],
         newly_initialized=absent,
@@ -102,7 +104,7 @@ def list_limited(lines: Sequence[str], limit: int = _MAX_LISTED) -> str:
 def _kind(tensor: Tensor) -> str:
     """Describe what must be equal for a tensor to be copied: its shape, and float or not."""
     shape = str(tuple(tensor.shape))
-    return shape if tensor.is_floating_point() else f"{shape} {str(tensor.dtype)[6:]}"
+    return shape if tensor.is_floating_point() else f"{shape} {str(tensor.dtype)[6:]}"  # (3,) int64
 
 
 def _num_layers(state: Mapping[str, Tensor]) -> int | None:
@@ -133,6 +135,7 @@ def _sizes(state: Mapping[str, Tensor]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for ending, dimension, key in _SIZE_OF:
         for name, tensor in state.items():
+            # encoder.token_embedding.weight, not encoder.my_token_embedding.weight
             if ("." + name).endswith("." + ending) and tensor.dim() > dimension:
                 sizes.setdefault(key, tensor.shape[dimension])
     layers = _num_layers(state)

@@ -57,6 +57,7 @@ class Pretrained:
     @property
     def task_states(self) -> dict[str, dict[str, Tensor]]:
         """Tensors of each task, by the task's name and the name inside it."""
+        # tasks.mlm.dense.weight -> mlm
         names = {key.split(".")[1] for key in self.state if key.startswith("tasks.")}
         return {name: _below(self.state, f"tasks.{name}.") for name in sorted(names)}
 

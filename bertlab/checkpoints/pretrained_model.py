@@ -109,6 +109,7 @@ class PretrainedModel:
         """
         if not isinstance(self._module, BertModule):
             raise CheckpointError(f"{self.source}: has an encoder only, nothing to predict with")
+        # a text or a tuple is a sequence itself, but here it is one input
         inputs = [texts] if isinstance(texts, str | tuple | Mapping) else list(texts)
         return predict(self._module, self.tokenizer, inputs, self.max_seq_length)
 
@@ -143,6 +144,7 @@ class PretrainedModel:
         for numbers in batches_by_length([len(each) for each in sequences], batch_size):
             batch = pack([sequences[number] for number in numbers]).to(device)
             vectors = embed(self.encoder, batch, choice)
+            # batches come by length; found puts the vectors into the order of the texts again
             found |= dict(zip(numbers, vectors, strict=True))
         return torch.cat([found[n] for n in range(len(sequences))]).float().cpu().numpy()
 

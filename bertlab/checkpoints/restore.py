@@ -131,11 +131,12 @@ def last_run(request: Request) -> Path | None:
     if request.run_dir is not None:
         runs = [Path(request.run_dir)]
     else:
+        # quickstart and quickstart-2, not quickstart-large
         numbered = re.compile(rf"{re.escape(name)}(-\d+)?")
         runs = [each for each in Path("runs").glob(f"{name}*") if numbered.fullmatch(each.name)]
     files = [file for run in runs for file in (run / "checkpoints").glob("last.ckpt")]
     newest = max(files, key=lambda file: file.stat().st_mtime, default=None)
-    return None if newest is None else newest.parent.parent
+    return None if newest is None else newest.parent.parent  # RUN/checkpoints/last.ckpt -> RUN
 
 
 def choose_tokenizer(
@@ -216,6 +217,7 @@ def _read_or_offer(file: Path) -> Pretrained:
     except CheckpointError as error:
         others = [other for other in file.parent.glob("*.ckpt") if other != file]
         newest_first = sorted(others, key=lambda each: each.stat().st_mtime, reverse=True)
+        # lazily: each look reads a whole file
         whole = next(filter(_is_whole, newest_first), None)
         if whole is None:
             raise

@@ -41,6 +41,7 @@ def _best_checkpoint(run: Path) -> Path:
     """Return the checkpoint that ``best.json`` names."""
     try:
         name = json.loads((run / BEST).read_text("utf-8"))["checkpoint"]
+        # the run may have been moved; and a name such as ../../x leads nowhere
         file = run / "checkpoints" / Path(name).name
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamagedCheckpointError(

@@ -87,6 +87,7 @@ def claim(directory: Path, content: Mapping[str, Any]) -> None:
     """
     directory.mkdir(parents=True, exist_ok=True)
     try:
+        # it refuses a file that is there: only one process makes it
         create_json(directory / MANIFEST, content)
     except FileExistsError:
         raise OutputError(
@@ -98,7 +99,9 @@ def claim(directory: Path, content: Mapping[str, Any]) -> None:
 def _check_writable(directory: Path) -> None:
     """Write a file without a name where the directory is or will be made."""
     try:
+        # runs/quickstart -> runs, or the working directory where that is not there yet
         place = next(each for each in (directory, *directory.absolute().parents) if each.exists())
+        # it has no name, so that a kill in between leaves nothing behind
         with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:

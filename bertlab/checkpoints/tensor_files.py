@@ -17,7 +17,7 @@ from bertlab.errors import CheckpointError, DamagedCheckpointError
 
 TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
 INDEX_SUFFIX = ".index.json"
-_ZIP_MAGIC = b"PK\x03\x04"
+_ZIP_MAGIC = b"PK\x03\x04"  # torch.save writes zip archives since 1.6, pickles before
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -89,6 +89,7 @@ def load_torch_file(path: Path) -> object:
     Raises:
         CheckpointError: if the file is missing, empty, damaged, or holds pickled code.
     """
+    # torch cannot map the old format
     mmap = _first_bytes(path).startswith(_ZIP_MAGIC)
     if mmap:
         _check_sums(path)
@@ -129,7 +130,7 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
         )
     for name, value in content.items():
         _check_tensor(path, name, value)
-    return dict(content)
+    return dict(content)  # without the _metadata that torch hangs on its OrderedDict
 
 
 def _check_tensor(path: Path, name: object, value: object) -> None:
@@ -142,6 +143,7 @@ def _check_tensor(path: Path, name: object, value: object) -> None:
             f"{path}: {name!r} is a sparse, quantized or empty-device tensor, expected a dense one"
         )
     # a few bytes can declare a tensor of terabytes that fills the memory once it is copied
+    # zeros(1).expand(10**12): 4 bytes of storage, 4 TB when it is copied
     if value.numel() * value.element_size() > value.untyped_storage().nbytes():
         raise CheckpointError(
             f"{path}: {name!r} declares shape {tuple(value.shape)} but the file holds only "
@@ -152,6 +154,7 @@ def _check_tensor(path: Path, name: object, value: object) -> None:
 def _refusal(error: Exception) -> str:
     """Say in one line why torch did not load a file."""
     text = str(error)
+    # "Trying to load unsupported GLOBAL posix.system whose module posix is blocked"
     unsafe = re.search(r"GLOBAL ([\w.]+)", text)
     if unsafe:
         return (
@@ -186,6 +189,7 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
             f'{index}: expected JSON with "weight_map": {{tensor name: file name}}'
         )
     for shard in shards:
+        # "../secret.bin", "C:secret.bin"
         if shard in ("", ".", "..") or re.search(r"[/\\:\0]", shard) or _is_index(shard):
             raise CheckpointError(
                 f"{index}: names the file {shard!r}, expected the plain name of a tensor file in "

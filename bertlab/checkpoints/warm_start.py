@@ -62,6 +62,7 @@ def load_weights(start: Pretrained, module: BertModule) -> LoadReport:
         wanted = () if reason is not None else tuple(each for each, _ in head.named_parameters())
         state |= _below(name, {each: source[each] for each in wanted if each in source})
         left += [f"tasks.{name}.{each}" for each in source if each not in wanted]
+    # not encoder.layers: an encoder with some layers new would be a silent mistake
     may_lack = ("tasks.", "encoder.pooler.", "encoder.bilstm.")
     report = load_matching(module, state, start.source, may_lack)
     report.unused += left
@@ -70,6 +71,7 @@ def load_weights(start: Pretrained, module: BertModule) -> LoadReport:
 
 
 def _below(task: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    # mlm, dense.weight -> tasks.mlm.dense.weight
     return {f"tasks.{task}.{name}": tensor for name, tensor in tensors.items()}
 
 

@@ -71,6 +71,7 @@ def _study_content(
     """Return the content of the study file."""
     if len(config) != 1 or not vary:
         raise CommandError("ablate: expected one --config and --vary; see bertlab ablate --help")
+    # a study keeps its base by path and may go on from another directory
     base = Path(config[0]).resolve()
     axes: dict[str, list[Any]] = {}
     for name, values in map(_axis, vary):
@@ -93,6 +94,7 @@ def _study_content(
 def _axis(given: str) -> tuple[str, list[Any]]:
     """Return key and values of ``KEY=VALUE,VALUE``; each value is YAML."""
     name, equals, text = given.partition("=")
+    # objectives=[mlm],[mlm,nsp] -> "[[mlm],[mlm,nsp]]" -> [["mlm"], ["mlm", "nsp"]]
     values = parse_value(f"[{text}]", "--vary") if equals else []
     if not name or len(values) < 2:
         raise CommandError(

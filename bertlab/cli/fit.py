@@ -18,6 +18,7 @@ def main(command: str, argv: list[str]) -> int:
 
 def _may_repeat(request: Request) -> bool:
     """Whether an argument or a config file says something of repetitions."""
+    # a cheap look, so that a plain fit does not import bertlab.studies
     given = {key for _, content in request.files for key in content}
     given |= {argument.removeprefix("--").partition("=")[0] for argument in request.argv}
     return not given.isdisjoint(("seeds", "against_scratch"))

@@ -37,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     threads_hook, threading.excepthook = threading.excepthook, _say_of_thread
     try:
         exit_code = run(arguments)
+        # in here, so that a closed pipe shows itself below and not when Python ends
         sys.stdout.flush()
         return exit_code
     except KeyboardInterrupt:
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:  # as of `bertlab … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more
-        return 141
+        return 141  # 128 + SIGPIPE, as a shell reports it
     except Exception as error:
         if os.environ.get("BERTLAB_DEBUG") == "1":
             raise

@@ -168,6 +168,7 @@ def _all() -> list[Plugin]:
 
 
 def _base(kind: Kind) -> type:
+    # names and not classes, since `list` should not wait for torch
     module, _, name = _BASES[kind].partition(":")
     base: type = getattr(importlib.import_module(module), name)
     return base

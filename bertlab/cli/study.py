@@ -82,6 +82,7 @@ def _parser(action: str) -> ArgumentParser:
         "--study_dir", metavar="DIR", help="where it is kept; runs/studies/NAME if not given"
     )
     add_settings(parser)
+    # an action's signature and docstring are its options and their help
     parser.add_function_arguments(_ACTIONS[action], skip={"study", "studies"})
     return parser
 

@@ -55,6 +55,8 @@ def as_overrides(given: object, where: str) -> Overrides:
         name = key.removeprefix(prefix)
         if name.split(".")[0] in _OF_MODEL:
             name = f"model.{name}"
+        # {"encoder": {"causal": True}} -> {"model.encoder.causal": True};
+        # "evaluate.head.name" -> "evaluate.model.head.name"
         if name in _SECTIONS and isinstance(value, Mapping):
             below = {f"{prefix}{name}.{each}": more for each, more in value.items()}
             overrides |= as_overrides(below, where)
@@ -109,7 +111,7 @@ def choose_seed(given: int | bool, resumed: int | None = None) -> int:
     """
     if given is True:
         given = _fresh_seed() if resumed is None else resumed
-    if not 0 <= given < 2**32:
+    if not 0 <= given < 2**32:  # NumPy takes no others
         raise ConfigError(f"seed_everything: found {given}, expected 0 to 4294967295")
     return int(given)
 
@@ -120,7 +122,7 @@ def seed_list(given: object) -> list[int]:
     Raises:
         ConfigError: if it is neither, or a seed is given twice.
     """
-    seeds = list(range(1, given + 1)) if type(given) is int else given
+    seeds = list(range(1, given + 1)) if type(given) is int else given  # True is no number
     if (
         not isinstance(seeds, list)
         or not seeds
@@ -133,9 +135,10 @@ def seed_list(given: object) -> list[int]:
 
 def _fresh_seed() -> int:
     """Draw a seed; processes that Lightning starts inherit the first one's."""
+    # Lightning's seed_everything() leaves it there for the processes that it starts
     inherited = os.environ.get("PL_GLOBAL_SEED") if os.environ.get("LOCAL_RANK") else None
     if inherited:
         return int(inherited)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 or int(os.environ.get("SLURM_NTASKS", "1")) > 1:
         raise ConfigError("seed_everything: give one where torchrun or SLURM starts the processes")
-    return secrets.randbelow(2**31)
+    return secrets.randbelow(2**31)  # not random's, which the caller may have seeded

@@ -61,7 +61,7 @@ def explain(message: str, parser: ArgumentParser) -> str:
 
 
 def _explain_unrecognized(found: Match, parser: ArgumentParser) -> str:
-    token = found[1].split(maxsplit=1)[0]
+    token = found[1].split(maxsplit=1)[0]  # --trainer.max_step=3
     if not re.match(r"--\w", token):
         return f"found {token!r} on its own, expected --KEY VALUE (a list: --KEY '[a, b]')"
     return _unknown_key(token.removeprefix("--").split("=")[0], parser)
@@ -78,12 +78,15 @@ def _explain_value(found: Match, parser: ArgumentParser) -> str:
 
 
 def _explain_details(key: str, details: str, parser: ArgumentParser) -> str:
+    # --model.encoder=3: "\nUnable to load config '3'\n  - Parser key …"
     unreadable = re.match(r"\s*Unable to load config '(.*)'", details)
     if unreadable:
         return f"found {_show(unreadable[1])}, expected keys below it, or a file with them"
+    # --model.encoder.hidden_size.x=3: "… Given value: NestedArg(key='x', val='3')"
     below = re.search(r"NestedArg\(key='([^']*)'", details)
     if below:
         return f"found the key {below[1]!r} below it, expected {describe(_hint(key, parser))}"
+    # "Expected a <class 'int'>. Got value: x"; of a union "Given value: x" is the last line
     given = re.findall(r"(?:Got value|Given value): ?(.*)", details)
     hint = _hint(key, parser)
     if not given or hint is None:
@@ -99,6 +102,7 @@ def _show(text: str) -> str:
     if text == "None":
         return "null"
     shown = text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
+    # bare: -3.5, [1, 2], {a: 1}, True; in quotes: 'word'
     return shown if re.fullmatch(r"-?[\d.]+|[\[{].*|True|False", shown) else repr(shown)
 
 
@@ -126,6 +130,7 @@ def _check_keys(
 
 
 def _first_leaf(key: str, value: object) -> str:
+    # model, {"hed": {"name": "span"}} -> model.hed.name
     while isinstance(value, Mapping) and value:
         name, value = next(iter(value.items()))
         key = f"{key}.{name}"
@@ -171,6 +176,7 @@ def _unknown_key(key: str, parser: ArgumentParser) -> str:
 def _meant(key: str, known: set[str]) -> str:
     """Return the known key that ``key`` most likely stands for, or an empty string."""
     section, _, name = key.rpartition(".")
+    # trainer.max_step: misspelt; model.hidden_size and learning_rate: the section is left out
     names = {each.rpartition(".")[2] for each in known}
     near = _closest(name, _names_below(section, known), 0.5)
     if near:  # the name is misspelt
@@ -236,6 +242,7 @@ def describe(hint: TypeForm) -> str:
     """Return what values a type takes, for example ``a whole number or null``."""
     members = list(_members(hint))
     literals = [repr(choice) for member in members for choice in _choices(member)]
+    # int | list[int] | None -> "a whole number or a list of whole numbers or null"
     words = [f"one of {', '.join(literals)}"] if literals else []
     words += [_word(member) for member in members if _origin(member) is not Literal]
     return " or ".join(dict.fromkeys(words))

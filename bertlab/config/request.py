@@ -83,7 +83,7 @@ def read_request(
     """
     request = Request(tuple(argv))
     if base is not None:
-        _add_content(request, Path(base_name), deepcopy(base))
+        _add_content(request, Path(base_name), deepcopy(base))  # it is changed there
     overrides = []
     for key, value, tokens in split_arguments(argv):
         if key in ("--config", "-c"):
@@ -91,6 +91,7 @@ def read_request(
             _add_content(request, path, read_config(path))
         else:
             overrides.append((key, value, tokens))
+    # after all files: an argument wins wherever it stands on the line
     for key, value, tokens in overrides:
         _add_argument(request, key, value, tokens)
     if request.head is not None:
@@ -137,6 +138,7 @@ def _named_plugin(path: Path, model: Config, key: str) -> str | None:
 
 
 def _add_argument(request: Request, key: str, value: str | None, tokens: list[str]) -> None:
+    # --model.objectives.nsp, not --model.objectives.mlm.rate
     one_objective = key.startswith("--model.objectives.") and key.count(".") == 2
     if key == "--model.objectives" or one_objective:
         _add_objectives(request, key if one_objective else None, needs_value(key, value))
@@ -152,7 +154,7 @@ def _add_argument(request: Request, key: str, value: str | None, tokens: list[st
         request.ckpt_path = needs_value(key, value)
     else:
         if key == "--model.init_from":
-            request.init_from = None if value == "null" else value
+            request.init_from = None if value == "null" else value  # takes a file's out
         elif key == "--model.init_optimizer":
             request.init_optimizer = (value or "").lower() == "true"
         elif key == "--run_dir":
@@ -206,6 +208,7 @@ def _name_objectives(request: Request, given: object, where: str) -> Config:
             pairs = list(entry.items()) if isinstance(entry, dict) else [(entry, {})]
             items += pairs
     elif isinstance(given, dict):
+        # {sop: {}} replaces the default mlm and nsp; {nsp: null} only takes one of them out
         if not request.objectives_named and any(each is not None for each in given.values()):
             request.objectives = []
         items = list(given.items())
@@ -238,6 +241,7 @@ def _keep(content: Config, key: str, names: list[str]) -> None:
     """Keep only arguments of named plugins, and no empty mapping, which jsonargparse rejects."""
     model = content.get("model") or {}
     given = model.pop(key, None) or {}
+    # names [mlm], {mlm: {rate: 0.2}, nsp: {}} -> {mlm: {rate: 0.2}}
     kept = {name: given[name] for name in names if given.get(name)}
     if kept:
         model[key] = kept

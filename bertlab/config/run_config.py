@@ -99,6 +99,7 @@ def _parse(parser: LightningArgumentParser, request: Request) -> Namespace:
     """Parse each config file over the one before, then the arguments that override them."""
     values = None
     for path, content in request.files:
+        # one file after the other over the values so far: the later one wins, key by key
         known = {key: value for key, value in content.items() if _belongs(key, parser)}
         values = parse_config(parser, known, str(path), values)
     return parse_arguments(parser, request.arguments, values)

@@ -54,6 +54,7 @@ def split_arguments(argv: Sequence[str]) -> Iterator[tuple[str, str | None, list
     while position < len(argv):
         token = argv[position]
         following = argv[position + 1] if position + 1 < len(argv) else None
+        # --a=1; --a 1 and --a -1, as a number may be negative; --flag --a has no value
         if token.startswith("--") and "=" in token:
             key, value = token.split("=", 1)
             yield key, value, [token]
@@ -109,7 +110,9 @@ def needs_value(key: str, value: str | None) -> str:
 
 def yaml_inline(value: object) -> str:
     """Return a value as one line of YAML, as the command line takes it."""
+    # PyYAML folds lines at 80 characters, even in flow style
     text: str = yaml.dump(value, Dumper=_OneLine, default_flow_style=True, width=1 << 20)
+    # PyYAML ends a document that is one bare word or number: "1\n...\n" -> "1"
     return text.removesuffix("\n").removesuffix("\n...")
 
 
@@ -118,6 +121,7 @@ class _OneLine(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    # a line break becomes "a\nb" in quotes
     style = '"' if len(text.splitlines()) > 1 or text != text.rstrip() else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style)
 

@@ -73,6 +73,7 @@ def compile_layers(encoder: nn.Module) -> None:
     a GPU's flash kernel, which is a part of it.
     """
     torch._dynamo.config.specialize_float = True  # dropout and epsilon stay as they are
+    # in place: torch.compile(layer) would put _orig_mod. into the names of checkpoints
     for layer in layers_of(encoder):
         layer.compile(dynamic=True)
 

@@ -135,7 +135,7 @@ def embed_file(
     """
     device = encoder.token_embedding.weight.device
     limit = _limit(max_seq_length, encoder)
-    bare = tokenizer.build_inputs([])[0]
+    bare = tokenizer.build_inputs([])[0]  # [CLS] [SEP]
     embed(encoder, pack([bare]).to(device), choice)  # refuses wrong layers before reading on
     sequences, cut = _encode_lines(text, tokenizer, limit, truncate)
     tokens = sum(map(len, sequences))
@@ -182,7 +182,7 @@ def _encode_lines(
     cut = 0
     for number, line in enumerate(read_lines(text), 1):
         ids = tokenizer.encode(line)
-        if len(ids) > limit - 2:
+        if len(ids) > limit - 2:  # room for [CLS] and [SEP]
             if not truncate:
                 raise DataError(
                     f"{name_of(text)}:{number}: {len(ids) + 2} tokens with [CLS] and [SEP], "
@@ -218,9 +218,10 @@ def embed(encoder: Encoder, batch: PackedBatch, choice: FeatureChoice) -> list[T
         tokens = combine_layers(layers, choice.layers, choice.combine, "--layers")
         if not tokens.isfinite().all():
             raise CheckpointError("--model: gives NaN or infinite values; its weights are damaged")
+        # cu_seqlens [0, 3, 5] -> tokens[0:3], tokens[3:5], each (tokens, D)
         sequences = [tokens[start:end] for start, end in pairwise(batch.cu_seqlens.tolist())]
     if choice.pool == "cls":
-        return list(output.summary(tokens, batch).split(1))
+        return list(output.summary(tokens, batch).split(1))  # (B, D) -> B times (1, D)
     if choice.pool == "mean":
         return [sequence.mean(0, keepdim=True) for sequence in sequences]
     return sequences
@@ -231,6 +232,7 @@ def batches_by_length(lengths: Sequence[int], batch_size: int) -> list[list[int]
 
     What does not fit into memory then fails at the start.
     """
+    # lengths [2, 5, 3], batch_size 2 -> [[1, 2], [0]]
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
 
@@ -265,10 +267,11 @@ def write_embeddings(
         ConfigError, CheckpointError: as :func:`embed`; or a value is too large for float16.
     """
     device = encoder.token_embedding.weight.device
-    shortest = min(sequences, key=len)
+    shortest = min(sequences, key=len)  # run once for D: concat of 4 layers of 768 has 3072
     width = embed(encoder, pack([shortest]).to(device), choice)[0].shape[1]
-    offsets = np.cumsum([0, *map(len, sequences)], dtype=np.int64)
+    offsets = np.cumsum([0, *map(len, sequences)], dtype=np.int64)  # lengths [3, 2] -> [0, 3, 5]
     rows = offsets if choice.pool == "none" else np.arange(len(sequences) + 1)
+    # safetensors are little-endian on every machine
     dtype = np.dtype(precision).newbyteorder("<")
     shape = int(rows[-1]), width
     file.write(_header(offsets, shape, dtype, metadata))
@@ -285,6 +288,7 @@ def write_embeddings(
                     f"--model: a value of {np.abs(array).max():g} does not fit into {precision}; "
                     "use --dtype float32"
                 )
+            # batches come by length, the file is in order; row 5 of width 4 in float32: byte 80
             file.seek(start + int(rows[number]) * width * dtype.itemsize)
             file.write(array.astype(dtype).tobytes())
     return shape
@@ -297,7 +301,7 @@ def _header(
     metadata: Mapping[str, str],
 ) -> bytes:
     """Return the start of a safetensors file; the library writes only what is whole in memory."""
-    code = f"F{8 * dtype.itemsize}"
+    code = f"F{8 * dtype.itemsize}"  # F32, F16
     layout = {  # in the order of the data
         "offsets": ("I64", [len(offsets)], 8 * len(offsets)),
         "input_ids": ("I64", [int(offsets[-1])], 8 * int(offsets[-1])),
@@ -309,5 +313,5 @@ def _header(
         content[name] = {"dtype": kind, "shape": sizes, "data_offsets": [place, place + length]}
         place += length
     text = json.dumps(content).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text
+    text += b" " * (-len(text) % 8)  # 13 bytes + 3 spaces: numbers begin at a multiple of 8
+    return len(text).to_bytes(8, "little") + text  # the format: length, JSON, tensors

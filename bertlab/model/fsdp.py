@@ -34,6 +34,7 @@ class FullyShardedStrategy(ModelParallelStrategy):
 
     def setup_environment(self) -> None:
         """Divide the data among all processes, whose number is known now."""
+        # Lightning's "auto" is the number of nodes, as if each node divided a layer's matrices
         self._data_parallel_size = self.num_nodes * self.num_processes
         super().setup_environment()
 
@@ -47,8 +48,9 @@ class FullyShardedStrategy(ModelParallelStrategy):
             optimizer = optimizer.optimizer
         options = StateDictOptions(full_state_dict=True, cpu_offload=True)
         named: dict[str, Any] = get_optimizer_state_dict(self.model, optimizer, options=options)
-        if not named:
+        if not named:  # torch gathers the whole state on rank 0 only
             return {}
+        # groups ["a", "c"] and ["b"] -> {"a": 0, "c": 1, "b": 2}
         names = [name for group in named["param_groups"] for name in group["params"]]
         return _renamed(named, {name: number for number, name in enumerate(names)})
 
@@ -75,6 +77,7 @@ def load_optimizer_state(module: nn.Module, optimizer: Optimizer, state: dict[st
     names = {parameter: name for name, parameter in module.named_parameters()}
     numbers = [number for group in state["param_groups"] for number in group["params"]]
     parameters = [each for group in optimizer.param_groups for each in group["params"]]
+    # the way back: the n-th parameter of all groups -> its name in the module
     name_of = {n: names[each] for n, each in zip(numbers, parameters, strict=True)}
     options = StateDictOptions(full_state_dict=True)
     set_optimizer_state_dict(module, optimizer, _renamed(state, name_of), options=options)
@@ -99,8 +102,10 @@ def shard(module: LightningModule, encoder: nn.Module, mesh: DeviceMesh) -> None
     """
     if isinstance(module, FSDPModule):
         return
+    # from the inside out: fully_shard(module) takes what no call before it has taken
     for layer in layers_of(encoder):
         fully_shard(layer, mesh=mesh)
     fully_shard(module, mesh=mesh)
+    # FSDP gathers weights around forward() only, and Lightning calls these instead
     for name in _STEPS:
         register_fsdp_forward_method(module, name)

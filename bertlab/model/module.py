@@ -73,7 +73,7 @@ class BertModule(LightningModule):
         self.continued: OptimizerState | None = None  # of an earlier phase
         self.evaluations = nn.ModuleList(
             EvaluationSet(tasks, name, rows, metrics or {})
-            for name, rows in (evaluation_rows or {"": ()}).items()
+            for name, rows in (evaluation_rows or {"": ()}).items()  # by dataloader_idx
         )
         self.numerical_guard = NumericalGuard()
         self.evaluated_step = -1  # optimiser step of the last evaluation
@@ -110,6 +110,7 @@ class BertModule(LightningModule):
         read = self._tokens_read(batch)
         if read is not None:
             batch = replace(batch, tokens_read=read)
+        # may only switch gradients off: evaluation runs under no_grad already
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.encoder_is_fixed):
             output: EncoderOutput = self.encoder(batch, all_layers=self.reads_all_layers)
         return output
@@ -126,16 +127,18 @@ class BertModule(LightningModule):
         batch = self._rewrite_input(batch)
         output = self(batch)
         names = list(self.named_tasks())
+        # 8 sequences, mlm and nsp: sums of 40 and 8 losses, divided by the counts of the whole step
+        # (120 and 24 in a window of three such batches): the three shares add up to the step's mean
         losses = [task.loss(output, batch) for task in self.named_tasks().values()]
         counts = self._global_counts(batch, names)
         shares = [
-            loss.sum.float() / count.clamp(min=1)
+            loss.sum.float() / count.clamp(min=1)  # nothing to predict: 0 / 1, not NaN
             for loss, count in zip(losses, counts, strict=True)
         ]
         self._track_training_loss(dict(zip(names, shares, strict=True)), batch, batch_idx)
         # Lightning divides by the number of accumulated batches, DDP by the number of devices
         scale = self.trainer.accumulate_grad_batches * self.trainer.world_size
-        total: Tensor = torch.stack(shares).sum() * scale
+        total: Tensor = torch.stack(shares).sum() * scale  # (tasks,) -> ()
         return total
 
     def validation_step(self, batch: PackedBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
@@ -179,7 +182,7 @@ class BertModule(LightningModule):
         rows: list[dict[str, Any]] = [{} for _ in range(len(batch))]
         for task in self.named_tasks().values():
             for row, prediction in zip(rows, task.decode(output, batch), strict=True):
-                row.update(prediction)
+                row.update(prediction)  # of mlm and nsp: one dict with the keys of both
         return rows
 
     def configure_optimizers(self) -> Any:  # noqa: ANN401  Lightning's type is a private union
@@ -192,6 +195,7 @@ class BertModule(LightningModule):
             done, self.continued = self.continued.steps, None  # twice the size of the weights
         config, timer = self.optimizer_config, run_timer(self.trainer)
         steps = self.trainer.estimated_stepping_batches
+        # Lightning's word for neither max_steps nor max_epochs
         if steps == float("inf") and timer is not None and config.schedule_steps is None:
             schedule = build_timed_schedule(config, optimizer, timer)
         else:
@@ -218,7 +222,7 @@ class BertModule(LightningModule):
             norm = nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
         else:
             gradients = [p.grad for p in self.parameters() if p.grad is not None]
-            norm = nn.utils.get_total_norm(gradients)
+            norm = nn.utils.get_total_norm(gradients)  # only to see whether it is finite
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
         describe = partial(self._describe_step, self.trainer.global_step, self._step_loss)
         self.numerical_guard.check(norm, optimizer, describe)
@@ -267,7 +271,7 @@ class BertModule(LightningModule):
         self.complaints = []
         for place, evaluation in enumerate(self._evaluation_sets()):
             for name, task in self.named_tasks().items():
-                tune = place == 0 and self.trainer.state.fn == TrainerFn.FITTING
+                tune = place == 0 and self.trainer.state.fn == TrainerFn.FITTING  # not on test
                 values = evaluation.compute(name, task, tune)
                 results |= {
                     metric_name(stage, name, evaluation.name, key): value
@@ -291,7 +295,7 @@ class BertModule(LightningModule):
             counts = counts.pin_memory()  # so that nothing waits for the copy
         counts = counts.to(self.device, non_blocking=True)
         if self.trainer.world_size > 1:
-            torch.distributed.all_reduce(counts)
+            torch.distributed.all_reduce(counts)  # here 40, there 44: 84 on both
         return counts
 
     def _track_training_loss(
@@ -303,7 +307,7 @@ class BertModule(LightningModule):
         for name, share in shares.items():
             self._step_loss[name] = self._step_loss.get(name, 0) + share.detach()
         if (batch_idx + 1) % accumulate == 0:
-            values = torch.stack(list(self._step_loss.values()))
+            values = torch.stack(list(self._step_loss.values()))  # (tasks,): one exchange for all
             if self.trainer.world_size > 1:
                 torch.distributed.all_reduce(values)
             # the bar reads it when it is drawn: prog_bar=True reads it, and waits, at each step
@@ -314,4 +318,5 @@ class BertModule(LightningModule):
 
 def metric_name(stage: str, task: str, evaluation: str, metric: str) -> str:
     """Return the name that a metric is logged under."""
+    # ("val", "mlm", "", "loss") -> "val/mlm/loss"
     return "/".join(part for part in (stage, task, evaluation, metric) if part)

@@ -36,12 +36,13 @@ class NumericalGuard:
         Raises:
             NumericalError: the gradient of this step, or of the one before, is not finite.
         """
-        self.finish()
+        self.finish()  # first the step before, whose norm has arrived by now
         if not _reads_later(norm, optimizer):
             if not norm.isfinite():
                 self._judge(float(norm), words)
-                optimizer.zero_grad(set_to_none=True)
+                optimizer.zero_grad(set_to_none=True)  # AdamW passes over what has no gradient
             return
+        # fused AdamW reads this on the GPU: 1.0 leaves weights, moments and step count as they are
         optimizer.found_inf = (~norm.isfinite()).float()  # type: ignore[attr-defined]  # AdamW's
         read = _read_later(norm)
         self._pending = lambda: self._judge(read(), words)
@@ -52,6 +53,7 @@ class NumericalGuard:
         Raises:
             NumericalError: as :meth:`check`.
         """
+        # taken out before it may raise: who asks again does not hear of it twice
         judge, self._pending = self._pending, None
         if judge is not None:
             judge()
@@ -71,10 +73,10 @@ def _reads_later(norm: Tensor, optimizer: Optimizer) -> bool:
 
 def _read_later(norm: Tensor) -> Callable[[], float]:
     """Start to copy a GPU's scalar; return what waits for that alone, and returns the number."""
-    copied = torch.empty_like(norm, device="cpu", pin_memory=True)
+    copied = torch.empty_like(norm, device="cpu", pin_memory=True)  # unpinned, the copy waits
     copied.copy_(norm, non_blocking=True)
     arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    arrived.record()
+    arrived.record()  # behind the copy in the GPU's queue
 
     def read() -> float:
         arrived.synchronize()

@@ -16,7 +16,7 @@ from torch.optim import AdamW, Optimizer
 from bertlab.errors import CheckpointError, ConfigError
 from bertlab.model.fsdp import load_optimizer_state
 
-_LAYER = re.compile(r"layers\.(\d+)\.")
+_LAYER = re.compile(r"layers\.(\d+)\.")  # layers.11.attention.qkv.weight -> 11
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def build_optimizer(config: AdamWConfig, module: nn.Module, fused: bool = True) 
         for trained, weight_decay in ((decayed, config.weight_decay), (plain, 0.0)):
             parameters = [p for p in trained if depths.get(p, 0) == depth]
             if parameters or depth == 0:
-                rate = config.learning_rate * config.layer_decay**depth
+                rate = config.learning_rate * config.layer_decay**depth  # 0.9, depth 2: 0.81
                 groups.append({"params": parameters, "weight_decay": weight_decay, "lr": rate})
     return AdamW(groups, lr=config.learning_rate, betas=config.betas, eps=config.eps, fused=fused)
 
@@ -133,6 +133,7 @@ def freeze_layers(config: AdamWConfig, module: nn.Module) -> None:
             f"model.optimizer.frozen_layers: found {config.frozen_layers}, expected 0 (embeddings) "
             f"to {embeddings - 2}, as the encoder has {embeddings - 1} layers, or all"
         )
+    # 12 layers: embeddings 13, layers.0 12, …; frozen_layers 2 -> depths 11 to 13
     for parameter, depth in depths.items():
         if depth >= embeddings - config.frozen_layers:
             parameter.requires_grad_(False)
@@ -159,6 +160,7 @@ def parameter_depths(encoder: nn.Module, option: str) -> dict[nn.Parameter, int]
             f"model.optimizer.{option}: the encoder {type(encoder).__name__} has no parameters "
             "called layers.0.*, layers.1.*, …, so its layers are not known; leave the option out"
         )
+    # of two layers: token_embedding 3, layers.0 2, layers.1 1, pooler 0
     top = max(numbers) + 1
     depths: dict[nn.Parameter, int] = {}
     reached_layers = False
@@ -183,6 +185,7 @@ def split_by_weight_decay(
         id(parameter)
         for layer in module.modules()
         for name, parameter in layer.named_parameters(recurse=False)
+        # bias, an LSTM's bias_ih_l0, attention_bias
         if isinstance(layer, nn.LayerNorm) or name.startswith("bias") or name.endswith("_bias")
     }
     trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
@@ -229,6 +232,7 @@ class OptimizerState:
         ours = [
             parameter.shape for group in optimizer.param_groups for parameter in group["params"]
         ]
+        # torch numbers parameters through all groups: of 2 and 3 -> [0, 1] and [2, 3, 4]
         numbers = [number for group in self.content["param_groups"] for number in group["params"]]
         moments = [self.content["state"].get(number) for number in numbers]
         theirs = [None if each is None else each["exp_avg"].shape for each in moments]
@@ -241,5 +245,5 @@ class OptimizerState:
 
     def load(self, module: nn.Module, optimizer: Optimizer) -> None:
         """Give an optimiser these moments; its own settings (``betas``, …) stay."""
-        groups = optimizer.state_dict()["param_groups"]
+        groups = optimizer.state_dict()["param_groups"]  # this run's learning rates
         load_optimizer_state(module, optimizer, {**self.content, "param_groups": groups})

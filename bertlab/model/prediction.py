@@ -40,12 +40,13 @@ def predict(
     if head is None:
         return _of_objectives(module, tokenizer, inputs, max_seq_length)
     examples = [_example(each, number, head) for number, each in enumerate(inputs)]
-    (name,) = module.named_tasks()
+    (name,) = module.named_tasks()  # a head is the only task
     batches = InputRows(iter(examples), head, name, tokenizer, max_seq_length)
     parts: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for step in batches:
         for batch in step:
             predicted = module.predict_step(batch.to(module.device), 0)
+            # rows [0, 0, 1]: a long text was cut in two, and row 0 has two parts to merge
             for number, part in zip(batch.fields["row"].tolist(), predicted, strict=True):
                 parts[number].append(part)
     return [head.merge(example, parts[number]) for number, example in enumerate(examples)]

@@ -93,7 +93,7 @@ def build_schedule(
     )
     for group in optimizer.param_groups:
         group["initial_lr"] = group["lr"]  # LambdaLR wants it where it does not begin at 0
-    return LambdaLR(optimizer, factor, last_epoch=steps_done - 1)
+    return LambdaLR(optimizer, factor, last_epoch=steps_done - 1)  # it counts one when it is made
 
 
 def build_timed_schedule(config: AdamWConfig, optimizer: AdamW, timer: Timer) -> LambdaLR:
@@ -111,13 +111,14 @@ def build_timed_schedule(config: AdamWConfig, optimizer: AdamW, timer: Timer) ->
         ConfigError: if the warm-up is a number of steps.
     """
     check_schedule(config, endless=True, timed=True)
+    # resumed after 40 of 60 minutes: the end stays 60, and warm-up is over
     end = timer.time_elapsed() + (timer.time_remaining() or 0.0)
     goes_on, begun = timer.time_elapsed() > 0, 0.0
 
     def factor(step: int) -> float:
         nonlocal begun
         now = timer.time_elapsed()
-        if step <= _STEPS_THAT_COMPILE and not goes_on:
+        if step <= _STEPS_THAT_COMPILE and not goes_on:  # the clock stands still
             begun = now
         return learning_rate_factor(
             now - begun,
@@ -142,10 +143,12 @@ def learning_rate_factor(
 
     Steps may also be seconds.
     """
+    # warm-up 10 of 100: step 5 -> 0.5, 10 -> 1.0, 55 -> 0.5, 100 -> 0.0
     if step < warmup_steps:
         return step / warmup_steps
     if not decay:
         return 1.0
+    # a run that is all warm-up: not 0/0
     return max(0.0, (total_steps - step) / max(1.0, total_steps - warmup_steps))
 
 

@@ -110,6 +110,7 @@ def hook_modules() -> HookModules:
         try:
             if entry.dist is not None:
                 check_contract(entry.dist.name)
+            # what it prints on import would stand among the predictions of `bertlab predict`
             with contextlib.redirect_stdout(sys.stderr):
                 module = entry.load()
             _check_names(module)
@@ -167,6 +168,7 @@ def _results(hook: str, **arguments: Any) -> Iterator[Any]:  # noqa: ANN401  a h
     for plugin in plugins:
         others = [other for other in plugins if other is not plugin]
         try:
+            # pluggy calls all and ends at the first error; without the others, each is called alone
             yield from manager.subset_hook_caller(hook, others)(**arguments)
         except BertlabError:
             raise

@@ -76,6 +76,7 @@ def listed(kind: Kind) -> tuple[Plugin, ...]:
     """Return all that is installed of a kind, by name, those that cannot be used as well."""
     found = [_plugin(kind, entry) for entry in entry_points_of(GROUPS[kind])]
     return tuple(
+        # False sorts before True: our own class of a name comes first
         sorted(found, key=lambda each: (each.name, each.package != OWN_PACKAGE, each.package))
     )
 
@@ -210,6 +211,7 @@ def contract_of(package: str) -> int:
         for entry in Distribution.from_name(package).entry_points
         if entry.group == CONTRACT_GROUP
     ]
+    # "v2" -> 2
     numbers = [re.fullmatch(r"v(\d+)", value) for value in stated]
     return max((int(number[1]) for number in numbers if number), default=1)
 

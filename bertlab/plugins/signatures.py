@@ -29,6 +29,7 @@ def broken_signature(plugin: type, base: type) -> str | None:
 def _settings(plugin: type) -> list[Parameter]:
     """Return the arguments of ``__init__``; none where it is that of ``nn.Module``."""
     definition = next(each for each in plugin.__mro__ if "__init__" in vars(each))
+    # nn.Module.__init__(*args, **kwargs) says nothing of settings
     if definition.__module__.split(".")[0] == "torch":
         return []
     return list(inspect.signature(plugin).parameters.values())
@@ -49,6 +50,8 @@ def _can_stand_for(own: object, expected: object) -> bool:
         return False
     wanted = list(inspect.signature(expected).parameters.values())
     signature = inspect.signature(own)
+    # contract f(self, a, b=1): the core calls f(x) and f(x, b=2). f(self, x, b=2) and
+    # f(self, a, *, b=2, c=3) stand for it, f(self, a) and f(self, a, c) do not
     required = [p for p in wanted if p.default is Parameter.empty]
     return _binds(signature, len(required), ()) and _binds(
         signature, len(required), [p.name for p in wanted[len(required) :]]

@@ -27,10 +27,10 @@ def keep_freed_memory() -> None:
     library = _glibc()
     if library is None or any(name.startswith("MALLOC_") for name in os.environ):
         return
-    library.mallopt(_ARENA_MAX, 1)
-    library.mallopt(_MMAP_MAX, 0)
-    library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
-    library.mallopt(_TOP_PAD, 2**26)
+    library.mallopt(_ARENA_MAX, 1)  # one for all threads
+    library.mallopt(_MMAP_MAX, 0)  # a large tensor's pages are no longer returned one by one
+    library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)  # never returns the end of the heap by itself
+    library.mallopt(_TOP_PAD, 2**26)  # grows by 64 MiB at a time
 
 
 def return_free_memory() -> None:
@@ -44,6 +44,7 @@ def resident_memory() -> int:
     """Return the resident memory of this process in bytes; 0 on systems other than Linux."""
     if sys.platform != "linux":
         return 0
+    # "5210 1432 877 1 0 612 0": all pages, resident ones, shared, …
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
@@ -52,7 +53,7 @@ def resident_memory() -> int:
 def _glibc() -> ctypes.CDLL | None:
     if sys.platform != "linux":
         return None
-    library = ctypes.CDLL(None)
+    library = ctypes.CDLL(None)  # this process itself; musl's C library has no malloc_trim
     return library if hasattr(library, "malloc_trim") else None
 
 

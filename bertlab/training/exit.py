@@ -21,6 +21,7 @@ from bertlab.errors import LostProcessError, NumericalError
 from bertlab.files import explain_vanished_folder
 
 # PyTorch reports killed processes as RuntimeErrors; only their words tell them apart
+# "DataLoader worker (pid 4711) is killed by signal: Killed."
 _LOST_WORKER = "DataLoader worker"
 _LOST_RANK = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "NCCL")
 
@@ -52,6 +53,7 @@ def train(fit: Callable[[], None], trainer: Trainer, run: Path, saved: Callable[
     except SystemExit:  # what Lightning makes of Ctrl-C
         if not trainer.interrupted:
             raise
+        # Lightning ignores SIGINT from the first Ctrl-C on, also after fit() in a notebook
         signal.signal(signal.SIGINT, signal.default_int_handler)
         none = "interrupted before the first checkpoint"
         sys.stdout.write(f"interrupted; {go_on}\n" if saved() else f"{none}\n")
@@ -105,7 +107,7 @@ def naming_losses(world_size: int, directory: Path, hint: Callable[[], str]) -> 
 
 def lost_process(error: RuntimeError, world_size: int) -> str | None:
     """Return which process died, if that is what an error means; else None."""
-    words = " ".join(str(error).split())
+    words = " ".join(str(error).split())  # gloo's messages have several lines
     if words.startswith(_LOST_WORKER):
         return f"a data worker is gone ({words.rstrip('.')})"
     if world_size > 1 and (
@@ -139,6 +141,7 @@ class StopOnSignal(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Take the signals over from Lightning, which gives them back when the run ends."""
+        # Python sets signal handlers in the main thread only
         if threading.current_thread() is not threading.main_thread():
             return
         signal.signal(signal.SIGTERM, self._note)
@@ -154,12 +157,13 @@ class StopOnSignal(Callback):
         batch_idx: int,
     ) -> None:
         """Save where a step ends, if any process was asked to."""
+        # accumulating 4: only behind batches 3, 7, 11, …, where an optimiser step has ended
         if (batch_idx + 1) % trainer.accumulate_grad_batches:
             return
         if not _any_device(trainer, self.number is not None):  # all stop at the same step
             return
         again = _any_device(trainer, self.number == REQUEUE)
-        self.number = REQUEUE if again else signal.SIGTERM
+        self.number = REQUEUE if again else signal.SIGTERM  # equal on all: so is the exit code
         self.is_stopping = True
         self._save(trainer)
 
@@ -177,6 +181,7 @@ class StopOnSignal(Callback):
             SIGTERMException: always, if a signal came.
         """
         if self.is_stopping:
+            # Lightning's own way out: it tears down as after a SIGTERM that it caught itself
             raise SIGTERMException
 
     def _save(self, trainer: Trainer) -> None:
@@ -196,7 +201,7 @@ def stopped_by(trainer: Trainer) -> StopOnSignal | None:
 
 def queue_again() -> str:
     """Ask SLURM to queue this job once more; return what came of it, in words."""
-    job = os.environ.get("SLURM_ARRAY_JOB_ID")
+    job = os.environ.get("SLURM_ARRAY_JOB_ID")  # task 3 of array job 71 is 71_3
     job = f"{job}_{os.environ.get('SLURM_ARRAY_TASK_ID')}" if job else os.environ["SLURM_JOB_ID"]
     try:
         done = subprocess.run(  # noqa: S603  SLURM's own number

@@ -21,6 +21,7 @@ def read_curves(directory: Path) -> dict[str, Curve]:
             for row in csv.DictReader(file):
                 if not (row["step"] or "").isdigit():  # a line that a kill cut short
                     continue
+                # a resumed run logs some steps again, in the next version_N: the later value counts
                 step = int(row["step"])
                 for name, value in row.items():
                     if name not in ("step", "epoch") and value:
@@ -71,4 +72,5 @@ def draw(curves: dict[str, Curve]) -> "Figure":
 
 
 def _version(log: Path) -> int:
+    # as numbers: version_10 comes after version_9
     return int(log.parent.name.removeprefix("version_"))

@@ -93,7 +93,7 @@ class PredictionWriter(Callback):
         self.next_row, self.done = 0, {}
         try:
             yield
-        except BaseException:
+        except BaseException:  # Ctrl-C too
             sink.discard()
             raise
         sink.close()
@@ -111,6 +111,7 @@ class PredictionWriter(Callback):
         del trainer, pl_module, batch_idx, dataloader_idx
         predicted: Sequence[dict[str, Any]] = outputs
         numbered = zip(batch.fields["row"].tolist(), predicted, strict=True)
+        # rows [4, 4, 7] -> done[4] of two parts, done[7] of one
         for number, group in groupby(numbered, key=lambda pair: pair[0]):
             self.done[number] = [part for _, part in group]
         self._write_next()
@@ -124,6 +125,7 @@ class PredictionWriter(Callback):
         """Write up to the first row that is still to be predicted; some rows gave no sequence."""
         assert self.sink is not None
         assert self.data is not None
+        # rows 0 and 2 are done, 1 is not: write 0, keep 2 until 1 is there
         while self.next_row < self.data.rows_taken_in():
             if self.next_row not in self.done and self.data.has_sequences(self.next_row):
                 return

@@ -37,6 +37,7 @@ def print_results(results: Results, title: str) -> None:
     """Print one row per task and metric, a baseline in the same row where there is one."""
     rows = []
     for name, value in results.items():
+        # "mlm/accuracy" -> "mlm", "accuracy"; the summed "loss" has no task
         task, _, metric = name.rpartition("/")
         if not task or metric.startswith(("unigram", "majority")):
             continue
@@ -61,4 +62,5 @@ def show(metric: str, value: float) -> str:
 
 def is_share(metric: str) -> bool:
     """Whether a metric's values are in 0 … 1 and are read in percent; ``f1/TYPE`` too."""
+    # accuracy, span/f1, f1/PER
     return metric.endswith(_SHARES) or "/f1/" in f"/{metric}"

@@ -87,7 +87,7 @@ def open_session(command: str, request: Request) -> "Session":
             "--model.init_from with a Hugging Face model"
         )
     checkpoint = read_checkpoint(request, command)
-    warm = read_warm_start(request) if checkpoint is None else None
+    warm = read_warm_start(request) if checkpoint is None else None  # else it is in that
     if checkpoint is not None and not request.files:
         request = read_request(request.argv, base=checkpoint.config)
     start = warm if checkpoint is None else checkpoint
@@ -125,7 +125,7 @@ class Session:
         self.fits = config.command == "fit"
         if self.fits and checkpoint is not None and checkpoint.config is not None:
             check_same_computation(config.plain, checkpoint.config)
-        seed_everything(config.seed, workers=True, verbose=False)
+        seed_everything(config.seed, workers=True, verbose=False)  # before weights are drawn
         self.directory, resumed = Path(), None
         if self.fits:
             given = config.values.run_dir
@@ -140,7 +140,7 @@ class Session:
         tokenizer = choose_tokenizer(checkpoint, warm, self.data)
         self.data.connect(tokenizer, tasks)
         self.model = self._build(tasks, tokenizer)
-        self.data.encode()
+        self.data.encode()  # by the head, whose labels are known now
         if self.fits:
             self._check_fit()
             self._describe(tokenizer)
@@ -170,7 +170,7 @@ class Session:
         own: list[Callback] = [*run_callbacks(self.directory)]
         place = Path(self.config.values.checkpoint.dirpath or self.directory / "checkpoints")
         saves = settings["enable_checkpointing"] is not False
-        own.append(StopOnSignal(place / "last.ckpt" if saves else None))
+        own.append(StopOnSignal(place / "last.ckpt" if saves else None))  # as save_last's
         if saves:
             chosen: dict[str, Any] = dict(self.config.values.checkpoint)
             own.append(BestCheckpoint(**{**chosen, "dirpath": place}))
@@ -231,7 +231,7 @@ class Session:
         values, model = self.config.values, self.model
         if values.max_tokens is not None:
             steps = steps_for_tokens(values.max_tokens, self.trainer, self.data)
-            self.trainer = self._make_trainer(steps)
+            self.trainer = self._make_trainer(steps)  # a new one: a Trainer's end stays as it is
         trainer = self.trainer
         endless = is_endless(trainer.max_steps, trainer.max_epochs)
         check_schedule(model.optimizer_config, endless, run_timer(trainer) is not None)
@@ -300,9 +300,9 @@ class Session:
         saved = step in (self.record.saved_step, resumed_step)
         if not saved and self.config.plain["trainer"]["enable_checkpointing"] is not False:
             trainer.save_checkpoint(self.directory / "checkpoints" / "last.ckpt")
-        if model.evaluated_step != step:
+        if model.evaluated_step != step:  # after saving: a kill loses no step
             trainer.validate(model, self.data, verbose=False)
-        results = held_out_results(trainer, "val")
+        results = held_out_results(trainer, "val")  # trainer.predict() forgets them
         if self.config.values.keep_predictions:
             self.data.predict_validation()
             self._predict(str(self.directory / PREDICTIONS), "jsonl")

@@ -47,6 +47,7 @@ def make_trainer(
         arguments["enable_progress_bar"] = False
         if shows_bar and in_notebook():
             arguments["callbacks"].append(NotebookProgress())
+    # Lightning: 500 is batches, 0.5 a share of an epoch, 1.0 a whole one
     if isinstance(arguments["val_check_interval"], int):
         arguments["check_val_every_n_epoch"] = None  # count batches across epochs
     if arguments["strategy"] == "fsdp":
@@ -70,7 +71,7 @@ def make_trainer(
 def _writes_itself(strategy: object) -> bool:
     """Whether a strategy writes checkpoints of its own form, one part a process."""
     name = strategy if isinstance(strategy, str) else type(strategy).__name__
-    return name.lower().startswith(("fsdp", "deepspeed", "modelparallel"))
+    return name.lower().startswith(("fsdp", "deepspeed", "modelparallel"))  # "deepspeed_stage_2"
 
 
 def _check_numbers(arguments: Mapping[str, Any]) -> None:

@@ -77,8 +77,10 @@ def plugin_names(kind: str, package: str) -> PluginNames:
 
 
 def _check_form(package: str) -> None:
+    # my-objective, bert2; not My, my--x, 2x
     if len(package) <= _LONGEST and re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", package):
         return
+    # MyObjective_2 -> my-objective_2 -> my-objective-2
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", package).lower()
     better = "-".join(re.findall(r"[a-z0-9]+", parted.lstrip("0123456789")))[:_LONGEST].rstrip("-")
     hint = f"; did you mean {better!r}?" if better else ""
@@ -97,6 +99,7 @@ def _taken(names: PluginNames) -> str | None:
     for word in (names.module, names.name, names.class_name):
         if not word.isidentifier() or keyword.iskeyword(word):
             return f"{word} cannot be a name in Python"
+    # YAML reads on, no and null as other things than names
     if not isinstance(yaml.safe_load(names.name), str):
         return f"{names.name} is no name in a YAML config"
     try:

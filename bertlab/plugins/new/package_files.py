@@ -53,6 +53,7 @@ def package_files(names: PluginNames) -> dict[str, str]:
     if names.kind == "hooks":
         paths[f"{names.module}/gradient_norm.py"] = "hooks/gradient_norm.py"
     templates = {path: _read(template) for path, template in paths.items()}
+    # "import torch", and "from a import (\n    b,\n    c,\n)" over its lines
     imports = re.findall(
         r"^(?:from|import) (?:[^\n(]*\([^)]*\)|.*)", "\n".join(templates.values()), re.MULTILINE
     )

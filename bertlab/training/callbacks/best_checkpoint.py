@@ -23,6 +23,7 @@ class BestCheckpoint(ModelCheckpoint):
     @property
     def state_key(self) -> str:
         """The parent's, so that checkpoints of it and of this class read each other's state."""
+        # "BestCheckpoint{'monitor': …}" -> "ModelCheckpoint{'monitor': …}"
         return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__, 1)
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -31,6 +32,7 @@ class BestCheckpoint(ModelCheckpoint):
         if isinstance(pl_module, BertModule) and isinstance(data, TaskData):
             self.monitor, mode = choose_monitor(self.monitor, pl_module, data.first_evaluation)
             self.mode = mode or self.mode
+            # Lightning set it in __init__, for a mode that was not known yet
             self.kth_value = torch.tensor(math.inf if self.mode == "min" else -math.inf)
         super().setup(trainer, pl_module, stage)
 
@@ -73,6 +75,7 @@ def record_best(trainer: Trainer, model: BertModule, run: Path) -> str | None:
     if not isinstance(chosen, ModelCheckpoint) or not chosen.best_model_path:
         return None
     monitor = chosen.monitor or ""
+    # {500: 0.81, 1000: 0.84}; a metric may be NaN, as a correlation of equal values is
     scores = {
         step: values[monitor]
         for step, values in model.history.items()

@@ -52,6 +52,7 @@ class TokenThroughput(Callback):
         """Count a batch."""
         self.timed_tokens += len(batch.input_ids)
         self.tokens += len(batch.input_ids)
+        # lengths [3, 2]: 5 tokens, 6 in a padded batch: 1/6 avoided
         self.padded += len(batch) * batch.max_seqlen
         seconds = time.perf_counter() - self.started
         # tensors: of numbers Lightning makes some on the GPU, which has to come to rest for that
@@ -144,9 +145,10 @@ class NotebookProgress(Callback):
     def _draw(self, trainer: Trainer, seconds: float) -> None:
         from IPython.display import HTML  # noqa: PLC0415
 
+        # end is -1 where epochs or a time limit end the run
         step, end = trainer.global_step, trainer.max_steps
         parts = [f"step {step:,}" + (f" of {end:,}" if end > 0 else ""), f"{_clock(seconds)} gone"]
-        done = step - self._first_step
+        done = step - self._first_step  # a resumed run's speed is that of its own steps
         if end > 0 and done:
             parts.append(f"{_clock(seconds / done * (end - step))} left")
         if "train/loss" in trainer.callback_metrics:
@@ -161,6 +163,7 @@ def in_notebook() -> bool:
 
 
 def _clock(seconds: float) -> str:
+    # 65 -> 1:05, 3725 -> 1:02:05
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

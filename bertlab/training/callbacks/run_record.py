@@ -88,6 +88,7 @@ class RunRecord(Callback):
         if self.goes_on:  # keeps the record of its start
             return
         assert self.tokenizer is not None, "describe() comes first"
+        # the first write: of two runs that chose this directory, one ends here, before any log
         claim(self.directory, self.facts)
         text = yaml.safe_dump(self.config, sort_keys=False, allow_unicode=True)
         write_text(self.directory / "config.yaml", text)
@@ -129,6 +130,7 @@ class RunRecord(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Set the random state that dropout goes on from; each process has its own."""
+        # as late as can be: what Lightning sets up before the first step may draw numbers
         rank = trainer.global_rank
         if rank < len(self._random_states):
             state = self._random_states[rank]
@@ -147,6 +149,7 @@ def gather_random_states(world_size: int) -> list[dict[str, Any]]:
     }
     if world_size == 1:
         return [here]
+    # all_gather_object overwrites each place
     states: list[dict[str, Any]] = [here] * world_size
     torch.distributed.all_gather_object(states, here)
     return states

@@ -54,12 +54,13 @@ class LossWatch(Callback):
             self._look_at(float(loss), trainer.global_step)
 
     def _look_at(self, loss: float, step: int) -> None:
+        # around 3.0 with differences of 0.1: above max(8 * 0.1, 0.2 * 3.0, 1.0), a loss from 4.0 on
         if len(self.losses) >= _RECENT:
             middle = statistics.median(list(self.losses)[-_RECENT:])
             noise = statistics.median(abs(one - next_) for one, next_ in pairwise(self.losses))
             was_high, above = self.is_high, loss - middle
             self.is_high = above > max(_SPIKE * noise, _SHARE * abs(middle), _NATS)
-            if self.is_high and not was_high:
+            if self.is_high and not was_high:  # once for each spike
                 warn(
                     f"step {step}: train loss {loss:.3f} jumped above {middle:.3f}, the median of "
                     f"the last {_RECENT} logged"
