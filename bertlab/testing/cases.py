@@ -92,7 +92,7 @@ class MetricCase(Case):
                 for row in self.options.rows
             ]
         rng = np.random.default_rng(SEED)
-        sizes = (7, 1, 12)
+        sizes = (7, 1, 12)  # unequal: a mean of the batches' means is another number
         return [
             (torch.from_numpy(rng.integers(0, 3, n)), torch.from_numpy(rng.integers(0, 3, n)))
             for n in sizes

@@ -113,7 +113,7 @@ class CheckRunner:
         Raises:
             ConformanceFailure: the plugin does not pass it.
         """
-        __tracebackhide__ = True
+        __tracebackhide__ = True  # pytest leaves this frame out
         outcome = self.outcome(name)
         if isinstance(outcome, NotApplicable):
             pytest.skip(str(outcome))
@@ -159,7 +159,7 @@ def _outcome(check: Check, case: "Case") -> Outcome:
             f"make this hold: {check.summary} BERTLAB_DEBUG=1 shows the traceback",
         )
         crash.check = check.name
-        crash.__cause__ = error
+        crash.__cause__ = error  # the traceback of BERTLAB_DEBUG=1
         return crash
     return None
 
@@ -169,6 +169,8 @@ def _place(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     installed = [frame for frame in frames if Path(frame.filename).parent != _KIT]
     outside = [frame for frame in installed if "site-packages" not in frame.filename]
+    # from outside in: neither the kit, nor installed packages, nor the rest of bertlab:
+    # an IndexError that torch raises in the author's loss() is reported at that line of loss()
     own = [frame for frame in outside if _KIT.parent not in Path(frame.filename).parents]
     frame = (own or outside or installed or list(frames))[-1]
     return f"{Path(frame.filename).name}, line {frame.lineno}, in {frame.name}"

@@ -30,6 +30,7 @@ class DeviceWatch(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
+        # by id(), as == of tensors is elementwise; the tensor is kept, so that its id stays taken
         self._made: dict[int, tuple[Tensor, str]] = {}  # what is on the CPU, and what made it
 
     def __torch_function__(
@@ -45,9 +46,11 @@ class DeviceWatch(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         inputs = [each for each in tree_leaves((args, named)) if isinstance(each, Tensor)]
         found = func(*args, **named)
+        # torch.tensor(5), not torch.as_tensor(a_tensor)
         if name in _FACTORIES and not inputs:
             if named.get("device") is None:
                 self._remember(found, f"torch.{name}(…)")
+        # loss.cpu() + hidden: works here, fails on a GPU
         elif name in ("cpu", "numpy"):
             found = self._on_the_cpu(found)
         elif name in ("to", "cuda", "type_as"):
@@ -61,6 +64,7 @@ class DeviceWatch(TorchFunctionMode):
         if not here:
             return
         if len(here) == len(inputs):
+            # torch.arange(3) * 2 is as much on the CPU as torch.arange(3)
             self._remember(found, here[0][1])
             return
         large = [made for tensor, made in here if tensor.dim()]  # a GPU takes single numbers
@@ -84,6 +88,7 @@ class DeviceWatch(TorchFunctionMode):
         if made is None:
             return found
         if to_device:
+            # x.to(batch.input_ids.device) is x itself here; a view is an object of its own
             return found.view(found.shape) if found is args[0] else found
         self._remember(found, made[1])
         return found

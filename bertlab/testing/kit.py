@@ -125,6 +125,7 @@ def conformance(
         for name in known
     ]
 
+    # pytest reports where a test stands: the author's line, not this file
     caller = sys._getframe(1)
     test = _test_at(caller.f_code.co_filename, caller.f_lineno, runner.run)
     test.__doc__ = f"{found.__name__} keeps the contract of its kind ({kind})."
@@ -135,6 +136,7 @@ def _test_at(file: str, line: int, run: Callable[[str], None]) -> Callable[[str]
     """Return a test function that pytest takes to stand in the author's file."""
     test_conformance = lambda check: run(check)  # noqa: E731, PLW0108  one line, like its caller
     test_conformance.__name__ = "test_conformance"
+    # pytest takes file and line of a test from its code object
     test_conformance.__code__ = test_conformance.__code__.replace(
         co_name="test_conformance", co_filename=file, co_firstlineno=line
     )
@@ -165,6 +167,7 @@ def batch_of(features: Sequence[Features]) -> PackedBatch:
 def checks_of(kind: Kind) -> list[Check]:
     """Return the checks of a kind, in the order in which they are run."""
     found = [value for module in _MODULES for value in vars(module).values()]
+    # vars() keeps the order of the source, so a module's checks run as they stand there
     return [check for check in found if isinstance(check, Check) and kind in check.kinds]
 
 

@@ -70,7 +70,7 @@ class SampleLanguage:
         """Return a text of as many words, some of them inflected; every seed has its own."""
         rng = np.random.default_rng([words, *seed])
         rank = rng.zipf(1.3, words) % len(self.words)  # few words are common, as in real text
-        endings = rng.integers(0, 8 * len(_ENDINGS), words)
+        endings = rng.integers(0, 8 * len(_ENDINGS), words)  # one word in eight has one
         return " ".join(
             self.words[place] + (_ENDINGS[ending] if ending < len(_ENDINGS) else "")
             for place, ending in zip(rank, endings, strict=True)
@@ -148,13 +148,14 @@ def short_sequences(
     lengths = np.array([len(ids) for ids, _ in made])
     # sequences laid end to end: lengths [3, 2] -> cu_seqlens [0, 3, 5], positions [0, 1, 2, 0, 1]
     input_ids = np.concatenate([ids for ids, _ in made]).astype(np.int64)
-    special = np.isin(input_ids, [language.tokenizer.cls_id, language.tokenizer.sep_id])
+    special = np.isin(input_ids, [language.tokenizer.cls_id, language.tokenizer.sep_id])  # (T,)
     labels = {"next_sentence_label": np.arange(len(made)) % 2} if pairs else {}
     return PackedSequences(
         input_ids=input_ids,
         token_type_ids=np.concatenate([types for _, types in made]).astype(np.int64),
         position_ids=np.concatenate([np.arange(length) for length in lengths]),
         cu_seqlens=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        # [CLS] a b [SEP] [CLS] c [SEP] -> [-1, 0, 1, -1, -1, 2, -1]
         corpus_offsets=np.where(special, -1, np.cumsum(~special) - 1).astype(np.int64),
         epochs=np.zeros(len(made), np.int64),
         indices=np.arange(len(made), dtype=np.int64),
@@ -215,6 +216,7 @@ def _row(
     for place, column in enumerate(columns):
         seed = (number, place)
         longest = words if isinstance(words, int) else words.get(column.name, WORDS)
+        # texts of 8 words at most: rows of 2, 4, 6, 8, 2, … words
         length = 1 + (longest - 1) * (1 + number % 4) // 4
         match column.kind:
             case "text":
@@ -234,6 +236,7 @@ def _row(
 
 def _choices(text: str) -> list[str]:
     words = text.split()
+    # seven words -> three choices of two words each
     size = max(1, len(words) // _CHOICES)
     return [
         " ".join(words[place * size : (place + 1) * size] or words) for place in range(_CHOICES)
@@ -256,11 +259,13 @@ def _tags(words: Sequence[str], number: int, classes: int) -> list[str]:
     if classes > len(_TAGS):
         return [f"B-{kind}" for kind in rng.integers(0, classes, len(words))]
     tags = [_TAGS[(number + place) % len(_TAGS)] for place in range(len(words))]
+    # a text cannot begin inside a name
     return ["B-PER" if tag == "I-PER" and place == 0 else tag for place, tag in enumerate(tags)]
 
 
 def _answers(context: str, number: int) -> dict[str, list[Any]]:
     words = context.split()
     first = number % len(words)
+    # "the old house is big", number 2: "house is" at character 8
     start = len(" ".join(words[:first])) + (first > 0)
     return {"text": [" ".join(words[first : first + 2])], "answer_start": [start]}

@@ -118,6 +118,7 @@ def disturb(module: nn.Module) -> None:
     """
     for parameter in module.parameters():
         if parameter.is_floating_point():
+            # an output is a sum over N columns: N times 1/N of the input's variance
             std = parameter.shape[-1] ** -0.5 if parameter.dim() > 1 else 0.2
             parameter.add_(torch.randn_like(parameter) * std)
 

@@ -111,11 +111,13 @@ class ObjectiveCase(TaskCase):
         """Return the sampler's sequences, as no objective has seen them."""
         key = (tuple(units), input_format, max_seq_length)
         if key not in self._sampled:
+            # moving text needs the true next segment, which random pairs do not have
             share = 0.0 if self.plugin.rearranges_input else 0.5
             sampler = self.corpus.sampler(input_format, max_seq_length, share)
             indices = np.asarray(units, np.int64) % len(sampler)
+            # epochs 0 and 1 in one batch, as at the border of two epochs
             self._sampled[key] = sampler.sample(indices % 2, indices)
-        return copy.deepcopy(self._sampled[key])
+        return copy.deepcopy(self._sampled[key])  # prepare() writes into them
 
     def prepare(
         self, task: Task, sequences: PackedSequences, training: bool = True
@@ -246,6 +248,7 @@ class EncoderCase(Case):
 
     def batch(self, lengths: Sequence[int] = (9, 1, 16, 5, 12, 3)) -> PackedBatch:
         """Return sequences of words, none special, of the given lengths in tokens."""
+        # unequal, with a single token in between: an offset that is wrong by one shows
         words = self.language.ids_of_words
         rng = np.random.default_rng(SEED)
         return pack([rng.choice(words, length).tolist() for length in lengths])

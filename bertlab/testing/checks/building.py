@@ -42,6 +42,7 @@ def builds_without_the_data(case: TaskCase) -> None:
     """It is built without counts of tokens or labels too, as for prediction and export."""
     encoder = case.encoder()
     context = case.context(encoder)
+    # a restored checkpoint knows the names, not how often each was seen
     labels = context.labels and Labels(context.labels.names, (0,) * len(context.labels))
     case.new().build(dataclasses.replace(context, token_counts=None, labels=labels))
 
@@ -82,6 +83,7 @@ def build_leaves_the_encoder_alone(case: TaskCase) -> None:
 def does_not_own_the_encoder(case: TaskCase) -> None:
     """No parameter of the encoder is registered as the task's own."""
     stack = case.stack()
+    # caught: self.decoder = encoder.token_embedding
     encoders = {id(parameter): name for name, parameter in stack.encoder.named_parameters()}
     for name, parameter in stack.task.named_parameters():
         if id(parameter) in encoders:
@@ -112,6 +114,7 @@ def layers_are_registered(case: TaskCase) -> None:
     """No layer or parameter hides in a list or dict, where the optimiser does not find it."""
     task = case.stack().task
     for name, value in vars(task).items():
+        # names with _ are torch's own dicts: _parameters, _modules
         if name.startswith("_") or not isinstance(value, list | dict):
             continue
         for each in value.values() if isinstance(value, dict) else value:
@@ -139,7 +142,7 @@ def tensors_are_buffers(case: TaskCase) -> None:
 def state_is_complete_after_build(case: TaskCase) -> None:
     """Using a task adds nothing to its ``state_dict``: all layers are there from ``build`` on."""
     stack = case.stack()
-    before = set(stack.task.state_dict())
+    before = set(stack.task.state_dict())  # caught: a layer made at the first loss()
     stack.loss(case.all(stack))
     stack.decode(case.all(stack))
     after = set(stack.task.state_dict())
@@ -165,9 +168,11 @@ def saved_and_restored_is_the_same(case: TaskCase) -> None:
     """A new task that loads the ``state_dict`` of another has the same loss and predictions."""
     stack = case.stack()
     optimizer = stack.optimizer()
+    # trained first, since initial values may hide what the state lacks
     for _ in range(2):
         with seeded(SEED):
             stack.step(optimizer, case.all(stack))
+    # of another seed: a weight that is not loaded differs
     restored = case.stack(seed=SEED + 1)
     restored.load(_through_a_file(stack.state()))
     one, other = (each.loss(case.all(each)).sum.item() for each in (stack, restored))
@@ -195,6 +200,7 @@ def resumes_exactly(case: TaskCase) -> None:
     resumed.load(saved["model"])
     optimizer = resumed.optimizer()
     optimizer.load_state_dict(saved["optimizer"])
+    # caught: a running mean in self.mean, an np.random.Generator in the task
     _steps(case, resumed, optimizer, range(2, 4))
     for part in ("task", "encoder"):
         changed = changed_tensor(through.state()[part], resumed.state()[part])
@@ -231,6 +237,7 @@ def prepares_the_same_in_a_worker(case: ObjectiveCase) -> None:
     task = case.stack().task
     ours = case.prepare(task, case.sequences(case.units))
     theirs = case.prepare(_pickled(task), case.sequences(case.units))
+    # caught: a cache that prepare() fills in the first process only
     ids = (ours.input_ids == theirs.input_ids).all()
     fields = difference(_lists(ours.fields), _lists(theirs.fields))
     if not ids or fields:

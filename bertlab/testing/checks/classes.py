@@ -59,6 +59,7 @@ def can_be_imported_by_name(case: Case) -> None:
     """An entry point and a data worker can find the class by its module and name."""
     plugin = case.plugin
     module = importlib.import_module(plugin.__module__)
+    # caught: a class that a function or a decorator makes; its qualname has <locals> in it
     if getattr(module, plugin.__qualname__, None) is not plugin:
         raise ConformanceFailure(
             f"{plugin.__module__} has no {plugin.__qualname__} that is this class",
@@ -77,6 +78,7 @@ def names_are_those_of_the_contract(case: Case) -> None:
         alike = [
             other for other in known if callable(getattr(base, other, None)) == callable(value)
         ]
+        # use_pooled -> uses_pooled, derive_metrics -> derived_metrics
         meant = get_close_matches(name, alike, n=1, cutoff=0.85)
         if meant:
             raise ConformanceFailure(
@@ -93,6 +95,7 @@ def class_attributes_have_their_types(case: TaskCase) -> None:
             continue
         hints = get_type_hints(base, localns={"Labels": object})
         for name in base.__annotations__:
+            # uses_pooled: ClassVar[bool], not the annotations of instances
             if str(hints[name]).startswith("typing.ClassVar"):
                 _check_attribute(case.plugin, name, get_args(hints[name])[0])
 
@@ -148,6 +151,7 @@ def _is_of(value: object, kind: Any) -> bool:  # noqa: ANN401  a type form
         return fits and all(_is_of(v, m) for v, m in zip(value, members, strict=True))  # type: ignore[call-overload]
     if isinstance(kind, type) and not origin:
         return isinstance(value, kind)
+    # Literal["min", "max"]: the members are the values; else a union, whose members are types
     if all(isinstance(member, str) for member in members):
         return value in members
     return any(_is_of(value, member) for member in members)
@@ -284,6 +288,7 @@ def _plain(parsed: Namespace) -> dict[str, Any]:
 
 
 def _parameters(plugin: type[Any]) -> Iterator[inspect.Parameter]:
+    # nn.Module.__init__ has *args and **kwargs, which are no settings
     if plugin.__init__ is not nn.Module.__init__:
         yield from inspect.signature(plugin).parameters.values()
 

@@ -143,6 +143,7 @@ def tokens_read_are_enough(case: TaskCase) -> None:
     ``loss`` is asked about a labelled batch, ``decode`` about one to predict.
     """
     stack = case.stack()
+    # places may differ: mlm reads the masked ones of a labelled batch, all [MASK] of another
     labelled, unlabelled = stack.rewritten(case.all(stack)), case.unlabelled(stack)
     places = [_places(stack, batch) for batch in (labelled, unlabelled)]
     if places == [None, None]:
@@ -166,7 +167,7 @@ def states_that_are_read_are_right(case: EncoderCase) -> None:
     So are their gradients.
     """
     encoder, batch = case.encoder(), case.batch()
-    places = torch.arange(2, len(batch.input_ids), 3)
+    places = torch.arange(2, len(batch.input_ids), 3)  # 2, 5, 8, …
     results = []
     for read in (None, places):
         encoder.zero_grad()
@@ -214,6 +215,7 @@ def _compare(
         return
     whole = stack.output(batch)
     summary = whole.cls
+    # all other states are 0, as an encoder may leave them: a loss that reads one changes
     tokens = torch.zeros_like(whole.tokens)
     tokens[places] = whole.tokens[places]
     bare = replace(whole, tokens=tokens, summary=lambda *_: summary)

@@ -84,6 +84,7 @@ def initial_weights_follow_the_seed(case: EncoderCase) -> None:
             f"{changed} differs between two encoders of the same seed",
             "draw initial weights with torch's own functions",
         )
+    # caught: torch.manual_seed(0) in __init__, so that all seeds of a study begin alike
     if changed_tensor(one.state_dict(), third.state_dict()) is None:
         raise ConformanceFailure(
             "another seed gives the same initial weights", "do not seed torch in __init__"
@@ -137,6 +138,7 @@ def gradient_reaches_every_parameter(case: EncoderCase) -> None:
     encoder = case.encoder()
     with seeded(SEED):
         output = encoder.train()(case.batch())
+        # a plain sum would not do: LayerNorm's output sums up to the same whatever is below it
         weights = torch.randn(encoder.hidden_size)
         torch.autograd.backward((output.tokens @ weights).sum() + (output.pooled @ weights).sum())
     missing = without_gradient(encoder.named_parameters())
@@ -151,7 +153,7 @@ def gradient_reaches_every_parameter(case: EncoderCase) -> None:
 def pooler_is_apart(case: EncoderCase) -> None:
     """``tokens`` does not depend on the pooler, which is frozen where no task reads ``pooled``."""
     encoder = case.encoder()
-    weights = torch.linspace(-1, 1, encoder.hidden_size)
+    weights = torch.linspace(-1, 1, encoder.hidden_size)  # (H,), no two equal
     torch.autograd.backward((encoder(case.batch()).tokens @ weights).sum())
     reached = [name for name, value in encoder.pooler.named_parameters() if value.grad is not None]
     if reached:
@@ -192,6 +194,7 @@ def bfloat16_is_close(case: EncoderCase) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         half = encoder(batch).tokens.detach().float()
     error = float((half - full).norm() / full.norm())
+    # NaN is not below either
     if not error < 0.1:
         raise ConformanceFailure(
             f"the states are off by {error:.1%} under bf16 autocast",
@@ -204,6 +207,7 @@ def every_length_works(case: EncoderCase) -> None:
     """One token, one sequence, 100 short ones, and ``max_position_embeddings`` tokens work."""
     encoder = case.encoder()
     longest = min(encoder.max_position_embeddings, 512)
+    # caught: squeeze() of one token, a position table that is one row short
     for lengths in ([1], [longest], [longest, 1, 3], [1 + n % 5 for n in range(100)]):
         batch = case.batch(lengths)
         output = encoder(batch)
@@ -236,6 +240,7 @@ def states_do_not_leak(case: EncoderCase) -> None:
     """The states of a packed batch are those of its sequences, each encoded alone."""
     encoder, batch = case.encoder(), case.batch()
     output = encoder(batch, all_layers=True)
+    # caught: attention over the whole batch, a convolution or LSTM across the borders
     alone = [encoder(each, all_layers=True) for each in _each(batch)]
     _same("tokens", output.tokens, torch.cat([each.tokens for each in alone]))
     _same("cls", output.cls, torch.cat([each.cls for each in alone]))
@@ -259,6 +264,7 @@ def neighbours_do_not_matter(case: EncoderCase) -> None:
 def causal_is_true(case: EncoderCase) -> None:
     """``causal`` says whether what is to the right of a position can change its state."""
     encoder, batch = case.encoder(), case.batch([12])
+    # words 6 to 11 change; states 0 to 5 may only notice if the encoder is not causal
     right = encoder(_changed(batch, slice(6, 12))).tokens
     change = tensor_difference(encoder(batch).tokens[:6], right[:6])
     if encoder.causal and change > SAME_STATE:
@@ -284,8 +290,9 @@ def words_matter(case: EncoderCase) -> None:
             "another id at a position does not change its state", "embed batch.input_ids"
         )
     ids = batch.input_ids.clone()
-    ids[1:11] = ids[1:11].flip(0)
+    ids[1:11] = ids[1:11].flip(0)  # a b c … j -> j … c b a
     backwards = encoder(replace(batch, input_ids=ids)).tokens
+    # a bag of words would give each word the state that it had before, only elsewhere
     moved = tensor_difference(before[1:11], backwards[1:11].flip(0))
     if moved < SAME_STATE:
         raise ConformanceFailure(
@@ -299,6 +306,7 @@ def summary_has_seen_the_text(case: EncoderCase) -> None:
     """``cls`` depends on the first words of a sequence and on the last."""
     encoder, batch = case.encoder(), case.batch([12])
     before = encoder(batch).cls
+    # caught: summary = first_token in a left-to-right encoder, which has seen one word
     for name, place in (("first", slice(0, 2)), ("last", slice(10, 12))):
         if tensor_difference(before, encoder(_changed(batch, place)).cls) < SAME_STATE:
             raise ConformanceFailure(
@@ -313,6 +321,7 @@ def order_does_not_matter(case: EncoderCase) -> None:
     """The sequences of a batch in another order have the same states."""
     encoder, batch = case.encoder(), case.batch()
     parts = _each(batch)
+    # caught: a state that goes on from one sequence to the next, as of an LSTM
     backwards = encoder(pack([part.input_ids.tolist() for part in reversed(parts)])).tokens
     pieces = backwards.split([len(part.input_ids) for part in reversed(parts)])
     _same("tokens in reverse order", encoder(batch).tokens, torch.cat(pieces[::-1]))
@@ -325,6 +334,7 @@ def _each(batch: PackedBatch) -> list[PackedBatch]:
 def _changed(batch: PackedBatch, place: slice) -> PackedBatch:
     """Return the batch with other words in one place."""
     ids = batch.input_ids.clone()
+    # ids [5, 0, 9] -> [4, 1, 8]: all differ, and none is out of range
     ids[place] = torch.where(ids[place] > 0, ids[place] - 1, 1)
     return replace(batch, input_ids=ids)
 

@@ -49,6 +49,7 @@ def count_is_as_announced(case: TaskCase) -> None:
     """``count`` of the loss is what ``prepare`` returned, or the ``Features.count`` of its rows."""
     stack = case.stack()
     batch = case.all(stack)
+    # caught: padding (-100) counted by one of the two only
     announced, count = batch.counts[TASK], stack.loss(batch).count
     if announced != count:
         is_objective = issubclass(case.plugin, Objective)
@@ -94,6 +95,7 @@ def predictions_have_targets(case: TaskCase) -> None:
 def loss_is_a_sum(case: TaskCase) -> None:
     """A batch that has every sequence twice has twice the loss and twice the count."""
     stack = case.stack()
+    # caught: reduction="mean", which weighs a batch of few predictions like one of many
     once, twice = stack.loss(case.all(stack)), stack.loss(case.twice(stack))
     if twice.count != 2 * once.count:
         raise ConformanceFailure(
@@ -116,6 +118,7 @@ def evaluation_repeats(case: TaskCase) -> None:
     stack = case.stack()
     batch = case.all(stack)
     one, other = stack.loss(batch), stack.loss(batch)
+    # to the last bit, as nothing may be drawn here; F.dropout(x) drops even in evaluation
     if not torch.equal(one.sum, other.sum) or not torch.equal(one.preds, other.preds):
         raise ConformanceFailure(
             f"two losses of one batch are {one.sum.item():.8g} and {other.sum.item():.8g}",
@@ -189,6 +192,7 @@ def uses_pooled_is_true(case: TaskCase) -> None:
     pooler = list(stack.encoder.pooler.named_parameters())
     if not pooler:
         raise NotApplicable("the encoder's pooler has no parameters")
+    # the pooler's weight has a gradient just if the loss reads pooled
     reads = len(without_gradient(pooler)) < len(pooler)
     if reads != stack.task.uses_pooled:
         does = "reads" if reads else "does not read"
@@ -213,6 +217,7 @@ def without_gradient(named: Named) -> list[str]:
             missing.append(name)
         elif not gradient.isfinite().all():
             missing.append(f"{name} (not finite)")
+        # caught: a layer behind relu of negative values, a product with a constant 0
         elif gradient.dim() > 1 and not gradient.any():
             missing.append(f"{name} (all zeros)")
     return missing

@@ -44,6 +44,7 @@ def adds_up(case: MetricCase) -> None:
     preds = torch.cat([preds for preds, _ in case.samples])
     target = torch.cat([target for _, target in case.samples])
     whole = metric_values({_NAME: case.new()}, [(preds, target)])
+    # caught: batches of 7, 1 and 12 predictions whose three means are averaged
     parts = metric_values({_NAME: case.new()}, case.samples)
     found = difference(whole, parts)
     if found:
@@ -73,12 +74,14 @@ def several_devices_agree(case: MetricCase) -> None:
     one.update(*case.samples[0])
     for preds, target in case.samples[1:]:
         other.update(preds, target)
+    # what torchmetrics does when it gathers: lists are joined, tensors stacked and reduced
     for name, reduction in one._reductions.items():
         states = [getattr(each, name) for each in (one, other)]
         joined = (
             states[0] + states[1] if isinstance(states[0], list) else _reduce(states, reduction)
         )
         setattr(one, name, joined)
+    # torchmetrics keeps the value of compute() until the next update
     one._computed = None
     found = difference(
         metric_values({_NAME: case.new()}, case.samples), {_NAME: float(one.compute())}

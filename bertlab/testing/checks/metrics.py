@@ -59,6 +59,7 @@ def metrics_add_up(case: TaskCase) -> None:
     loss = _loss(case, stack)
     rows = len(loss.preds)
     whole = metric_values(stack.task.metrics(), [loss])
+    # of 9 predictions 1 + 8, 4 + 5, 8 + 1: a mean of two means is right for equal parts only
     for first in (1, rows // 2, rows - 1):
         parts = [_part(loss, slice(first)), _part(loss, slice(first, rows))]
         found = difference(whole, metric_values(stack.task.metrics(), parts))
@@ -77,6 +78,7 @@ def metrics_begin_anew(case: TaskCase) -> None:
     stack = case.stack()
     loss = _loss(case, stack)
     metrics = stack.task.metrics()
+    # caught: self.seen = [] in __init__ without add_state, which reset() leaves as it is
     metric_values(metrics, [_part(loss, slice(1))])
     for metric in metrics.values():
         metric.reset()
@@ -98,6 +100,7 @@ def accuracy_counts_right(case: TaskCase) -> None:
     if "accuracy" not in metrics:
         raise NotApplicable("no metric is called accuracy")
     pairs = zip(loss.preds.tolist(), loss.target.tolist(), strict=True)
+    # in plain Python, so that a mistake in torchmetrics' arguments shows
     right = [one == other for one, other in pairs]
     value = metric_values({"accuracy": metrics["accuracy"]}, [loss])
     expected = sum(right) / len(right)
@@ -113,6 +116,7 @@ def accuracy_counts_right(case: TaskCase) -> None:
 def derived_metrics_are_numbers(case: TaskCase) -> None:
     """``derived_metrics`` returns numbers, under names that no metric has."""
     task = case.stack().task
+    # any number does, as only the names are looked at
     values = dict.fromkeys(["loss", *task.metrics()], 1.0)
     derived = task.derived_metrics(dict(values))
     if not isinstance(derived, dict):
@@ -145,6 +149,7 @@ def evaluates(case: TaskCase) -> None:
     stack = case.stack()
     rows = case.rows if isinstance(case, HeadCase) else ()
     evaluation = EvaluationSet({TASK: stack.task}, "", rows, {})
+    # caught: predictions that score() collects in self and never empties
     first, second = (_evaluate(case, stack, evaluation) for _ in range(2))
     names = evaluation.names(TASK, stack.task)
     if sorted(names) != sorted(first):
@@ -201,6 +206,7 @@ def _loss(case: TaskCase, stack: Stack) -> TaskLoss:
 
 def _evaluate(case: TaskCase, stack: Stack, evaluation: EvaluationSet) -> dict[str, float]:
     task: Task = stack.task
+    # in two batches, so that metrics have to add up
     middle = len(case.units) // 2
     with torch.no_grad():
         for units in (case.units[:middle], case.units[middle:]):

@@ -12,6 +12,7 @@ from bertlab.testing.samples import changed, sample_rows, without_truth
 from bertlab.testing.stack import MAX_LENGTH, Stack
 from bertlab.testing.task_cases import TASK, HeadCase
 
+# where characters, code points and tokens are not one to one, or a text is far too long
 _ODD_TEXTS = {
     "an emoji": "\U0001f600",
     "Chinese characters": "\u6211\u559c\u6b22",
@@ -37,6 +38,7 @@ def unknown_label_is_an_error(case: HeadCase) -> None:
     for column in columns:
         wrong: object = "no such label"
         if column.kind == "tags":
+            # one for each word: their number is right, only the names are not
             wrong = [wrong] * len(row.values[column.name])
         try:
             _encode(case, stack, changed(row, column, wrong))
@@ -69,6 +71,7 @@ def empty_text_is_no_traceback(case: HeadCase) -> None:
     for column in case.plugin.columns:
         if column.is_truth or column.kind not in ("text", "texts"):
             continue
+        # a zero-width space is no whitespace for str.strip(), but the tokenizer drops it
         for value in ("", "   ", "\u200b") if column.kind == "text" else ([], [""]):
             row = changed(_unlabelled(case), column, value)
             _predict_or_refuse(case, stack, row, f"{column.name} = {value!r}")
@@ -146,10 +149,12 @@ def messages_name_the_row(case: HeadCase) -> None:
 def _wrong_values(column: Column) -> Sequence[object]:
     match column.kind:
         case "label":
+            # 1e400 is a number that becomes infinity, nan one that passes most comparisons
             return ["", " ", "-1", "1e400", "nan"]
         case "tags":
             return [[], ["O"] * 500, [""]]
         case "answers":
+            # an answer that is not there, one behind the end, and fewer starts than texts
             nowhere = {"text": ["is nowhere in the text"], "answer_start": [0]}
             far = {"text": ["the"], "answer_start": [10_000]}
             uneven = {"text": ["the"], "answer_start": []}

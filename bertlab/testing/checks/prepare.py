@@ -68,7 +68,7 @@ def prepare_leaves_the_layout_alone(case: ObjectiveCase) -> None:
                 "rearranges_input = True",
             )
     tokenizer = case.language.tokenizer
-    ends = np.isin(fresh.input_ids, [tokenizer.cls_id, tokenizer.sep_id])
+    ends = np.isin(fresh.input_ids, [tokenizer.cls_id, tokenizer.sep_id])  # (T,) bool
     moved = fresh.input_ids[ends] != prepared.input_ids[ends]
     if moved.any() and not case.plugin.rearranges_input:
         raise ConformanceFailure(
@@ -113,6 +113,7 @@ def rearranged_text_is_the_same_text(case: ObjectiveCase) -> None:
     for number, (start, stop) in enumerate(
         zip(fresh.cu_seqlens[:-1], fresh.cu_seqlens[1:], strict=True)
     ):
+        # sorted: [7, 3, 3] and [3, 7, 3] are the same tokens, [7, 7, 3] are not
         before, after = (np.sort(each.input_ids[start:stop]) for each in (fresh, prepared))
         if not np.array_equal(before, after):
             raise ConformanceFailure(
@@ -125,6 +126,7 @@ def rearranged_text_is_the_same_text(case: ObjectiveCase) -> None:
 def prepare_leaves_other_fields_alone(case: ObjectiveCase) -> None:
     """``prepare`` keeps the fields that the sampler and other objectives wrote."""
     fresh = case.sequences(case.units)
+    # caught: sequences.fields = {"mine": …}, which throws the others' fields away
     theirs = {"other_labels": np.arange(len(fresh.indices)), **copy.deepcopy(fresh.fields)}
     fresh.fields |= copy.deepcopy(theirs)
     prepared = case.prepare(case.stack().task, fresh)
@@ -179,6 +181,7 @@ def prepare_does_not_depend_on_the_batch(case: ObjectiveCase) -> None:
 
 def _compare_with_parts(case: ObjectiveCase, stack: Stack, training: bool) -> None:
     whole = case.prepare(stack.task, case.sequences(case.units), training)
+    # caught: rng drawn once for the whole batch, so that a label depends on its neighbours
     parts = [case.prepare(stack.task, case.sequences([u]), training) for u in case.units]
     words = f"(training={training}) packed against one by one"
     ids = np.concatenate([part.input_ids for part in parts])
@@ -210,6 +213,7 @@ def _first_difference(one: PackedSequences, other: PackedSequences) -> str | Non
         return f"counts ({one.counts[TASK]}, {other.counts[TASK]})"
     for name, values in one.fields.items():
         theirs = other.fields.get(name)
+        # bytes: NaN equals NaN
         if theirs is None or values.tobytes() != theirs.tobytes():
             return f"fields[{name!r}]"
     return None
@@ -233,6 +237,7 @@ _ADVICE = (
 def loss_does_not_leak(case: TaskCase) -> None:
     """The loss of a batch is the sum of the losses of its sequences, each alone."""
     stack = case.stack()
+    # caught: the first token of a sequence, predicted from the last one of its neighbour
     packed = stack.loss(case.all(stack))
     alone = [stack.loss(batch) for batch in case.each(stack)]
     total = sum(loss.sum.item() for loss in alone)
@@ -263,9 +268,11 @@ def neighbours_do_not_matter(case: TaskCase) -> None:
     batch = case.all(stack)
     before = stack.decode(batch)
     units = _sequences_of_first_unit(case, stack)
+    # cu_seqlens [0, 9, 14], one sequence of the first row: tokens 1 to 7, not [CLS] and [SEP]
     changed = slice(1, int(batch.cu_seqlens[units]) - 1)
     special = torch.from_numpy(case.language.tokenizer.special_mask)
     ids = batch.input_ids.clone()
+    # places in the batch; + 1 as the slice begins there
     words = (~special[ids[changed]]).nonzero().squeeze(-1) + 1
     ids[words] = ids[words].flip(0)
     after = stack.decode(replace(batch, input_ids=ids))
@@ -276,6 +283,7 @@ def neighbours_do_not_matter(case: TaskCase) -> None:
 def order_does_not_matter(case: TaskCase) -> None:
     """The sequences of a batch in another order have the same loss and predictions."""
     stack = case.stack()
+    # caught: a softmax over the batch, the first sequence taken for a special one
     backwards = list(reversed(case.units))
     one, other = case.all(stack), case.batch(stack, backwards)
     losses = [stack.loss(batch).sum.item() for batch in (one, other)]

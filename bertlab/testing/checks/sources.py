@@ -57,6 +57,7 @@ def documents_have_text(case: SourceCase) -> None:
             raise ConformanceFailure(
                 f"document {number} ({document.source}) is empty", "leave empty documents out"
             )
+        # character offsets and hashes would depend on the system where the text was written
         if "\r" in document.text:
             raise ConformanceFailure(
                 f"document {number} ({document.source}) has a carriage return",
@@ -75,9 +76,11 @@ def documents_repeat(case: SourceCase) -> None:
     _documents(case)
     source = case.new()
     first = _read(source)
+    # caught: a generator that is used up, the order of a set, glob() without sorted()
     for words, again in (("again", source), ("from another object", case.new())):
         second = _read(again)
         if first != second:
+            # first [a, b], second [a, c] -> 2; [a, b] and [a] -> 2
             place = next(
                 (
                     n
@@ -142,7 +145,7 @@ def unknown_split_is_an_error(case: SourceCase) -> None:
     _rows(case)
     name = "no_such_split"
     try:
-        found = next(iter(case.new().raw_examples(name).rows), None)
+        found = next(iter(case.new().raw_examples(name).rows), None)  # rows are lazy: ask for one
     except DataError as error:
         if name not in str(error):
             raise ConformanceFailure(
@@ -158,6 +161,7 @@ def unknown_split_is_an_error(case: SourceCase) -> None:
 @check("source", after=("gives_documents_or_rows",))
 def wrong_argument_is_no_traceback(case: SourceCase) -> None:
     """An argument that means nothing is a BertlabError, or plays no part."""
+    # caught: FileNotFoundError or KeyError, which would be a traceback for a typing error
     source = case.plugin("conformance:no such/argument", "no such/argument")
     for words, read in (
         ("documents()", lambda: list(islice(source.documents(), 1))),
@@ -216,6 +220,7 @@ def _rows(case: SourceCase, source: DataSource | None = None) -> list[Mapping[st
 
 def _check_unicode(text: str, place: str) -> None:
     try:
+        # Python holds "\ud800", half a character, but UTF-8 has no bytes for it
         text.encode()
     except UnicodeEncodeError as error:
         raise ConformanceFailure(

@@ -36,6 +36,7 @@ def prepare_is_fast(case: ObjectiveCase) -> None:
     stack = case.stack()
     mlm = MaskedLM()
     mlm.build(case.context(stack.encoder))
+    # made before the clock runs, and one for each call, as prepare() writes into them
     fresh = [case.sequences(range(_SEQUENCES)) for _ in range(2 * _REPETITIONS)]
     tokens = len(fresh[0].input_ids)
     theirs = _best(lambda: case.prepare(mlm, fresh.pop()))
@@ -57,7 +58,7 @@ def encode_is_fast(case: HeadCase) -> None:
     texts = sample_rows(simple.columns, case.language, _ROWS)
     rows = list(islice(cycle(case.rows), _ROWS))
     head = stack.head
-    limit = (
+    limit = (  # seconds for a token
         _ENCODE_LIMIT * _best(lambda: _encode(simple, texts, case)) / _encode(simple, texts, case)
     )
     tokens = _encode(head, rows, case)
@@ -80,6 +81,7 @@ def loss_has_no_loop(case: TaskCase) -> None:
         for times in (1, _LARGER)
     )
     outputs = stack.output(small), stack.output(large)
+    # calls and not seconds: the same on every machine, however busy it is
     few = _operations(lambda: stack.task.loss(outputs[0], small))
     many = _operations(lambda: stack.task.loss(outputs[1], large))
     _refuse_loop("loss()", few, many, len(large) - len(small))
@@ -120,6 +122,7 @@ def forward_is_fast(case: EncoderCase) -> None:
 
 
 def _refuse_loop(words: str, few: int, many: int, added: int) -> None:
+    # 8 and 64 sequences: 50 + 4 * 56 calls more are fine, ten for each sequence are a loop
     if many - few > 50 + _CALLS_OF_A_SEQUENCE * added:
         raise ConformanceFailure(
             f"{words} makes {few} calls to torch for a batch, and {many} for one that is "

@@ -40,6 +40,7 @@ def shortest_sequences_work(case: ObjectiveCase) -> None:
     """Sequences with a single word have a loss and predictions, alone and 100 of them."""
     stack = case.stack()
     for count in (1, 100):
+        # caught: a shift by one token that leaves nothing, a mask over which max() is taken
         texts = [case.ids(1, number) for number in range(count)]
         _works(stack, _by_hand(case, stack, texts), f"{count} sequences of one word")
 
@@ -84,9 +85,11 @@ def longest_rows_work(case: HeadCase) -> None:
 def nothing_to_predict_is_zero(case: ObjectiveCase) -> None:
     """A batch without predictions has a loss of 0 that can be differentiated, never NaN."""
     stack = case.stack()
+    # [CLS] [UNK] [SEP] twice: most objectives have nothing to predict there
     batch = _by_hand(case, stack, [[case.language.tokenizer.unk_id]] * 2)
     loss = stack.loss(batch)
     value = loss.sum.item()
+    # caught: cross_entropy of nothing with reduction="mean", which is NaN
     if not np.isfinite(value) or (loss.count == 0 and value != 0):
         raise ConformanceFailure(
             f"sum is {value} and count {loss.count} for text of unknown words only",
@@ -115,6 +118,7 @@ def every_input_format_works(case: ObjectiveCase) -> None:
 def _need_labels_of(case: HeadCase, rows: Sequence[Example]) -> None:
     known = case.labels(case.rows)
     found = case.labels(rows)
+    # rows of the author with labels "yes" and "no": made rows have "0", "1", "2"
     if known and found and not set(found.names) <= set(known.names):
         raise NotApplicable("the given rows have labels of their own")
 
@@ -167,11 +171,13 @@ def learns(case: TaskCase) -> None:
     stack = case.stack(disturbed=False)
     batch = case.all(stack)
     before = _mean_loss(stack, batch)
+    # caught: a loss of the wrong sign, or whose target does not follow from the input's states
     optimizer = stack.optimizer()
     after = before
     for step in range(_STEPS):
         with seeded(SEED + step):
             stack.step(optimizer, batch)
+        # after 10, 20, … steps; most tasks are done after the first ten
         if step % _EVERY == _EVERY - 1:
             after = _mean_loss(stack, batch)
             if after < _LEARNED * before:
@@ -201,6 +207,7 @@ def works_beside_other_objectives(case: ObjectiveCase) -> None:
         other.build(case.context(stack.encoder))
     assert isinstance(stack.task, Objective)
     sequences = case.sequences(case.units)
+    # the sampler's field, which nsp reads: no other objective may write it
     labels = sequences.fields["next_sentence_label"].copy()
     prepare_sequences(sequences, {**others, TASK: stack.task}, SEED, True)
     found = difference(labels.tolist(), sequences.fields["next_sentence_label"].tolist())
@@ -214,6 +221,7 @@ def works_beside_other_objectives(case: ObjectiveCase) -> None:
             raise ConformanceFailure(
                 f"the loss of {name} beside it is not finite", "write fields of its own"
             )
+    # caught: loss() that finds its places by input_ids == mask_id and finds mlm's as well
     if stack.loss(batch).count != batch.counts[TASK]:
         raise ConformanceFailure(
             f"beside {' and '.join(others)}, count is {stack.loss(batch).count} and prepare() "
@@ -237,6 +245,7 @@ def prints_nothing(case: TaskCase) -> None:
 def keeps_to_the_device(case: TaskCase) -> None:
     """No tensor that is made without ``device`` meets the batch, which a GPU would refuse."""
     stack = case.stack()
+    # caught: torch.arange(len(batch)) added to positions of the batch
     for step, batch in ((stack.loss, case.all(stack)), (stack.decode, case.unlabelled(stack))):
         with DeviceWatch():
             step(batch)
@@ -249,7 +258,7 @@ def runs_on_a_gpu(case: TaskCase) -> None:
         raise NotApplicable("there is no GPU")
     stack = case.stack()
     batch = case.all(stack)
-    here = stack.loss(batch).sum.item()
+    here = stack.loss(batch).sum.item()  # before the modules move
     device = torch.device("cuda")
     for module in stack.modules():
         module.to(device)
