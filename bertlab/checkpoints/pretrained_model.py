@@ -146,6 +146,7 @@ class PretrainedModel:
             vectors = embed(self.encoder, batch, choice)
             # batches come by length; found puts the vectors into the order of the texts again
             found |= dict(zip(numbers, vectors, strict=True))
+        # (N, D), or (T, D) without pooling; float(), as NumPy has no bfloat16
         return torch.cat([found[n] for n in range(len(sequences))]).float().cpu().numpy()
 
     def _ids(self, text: str, number: int) -> list[int]:

@@ -238,6 +238,6 @@ def _structure(config: Config) -> Config:
     head = model.get("head") or {}
     return {
         "encoder": model["encoder"],
-        "objectives": dict.fromkeys(model.get("objectives") or {}, "on"),
+        "objectives": dict.fromkeys(model.get("objectives") or {}, "on"),  # their rates may differ
         "head": head.get("name"),
     }

@@ -79,6 +79,7 @@ def _study_content(
             raise CommandError(f"--vary: {name} is there twice; give its values in one --vary")
         axes[name] = values
     content: Config = {
+        # ablate-quickstart-causal, of quickstart.yaml and encoder.causal
         "name": "-".join(["ablate", base.stem, *(name.rpartition(".")[2] for name in axes)]),
         "base": str(base),
         "axes": axes,

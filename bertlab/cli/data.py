@@ -27,6 +27,7 @@ def main(command: str, argv: list[str]) -> int:
     }
     function = functions[command]
     parser = ArgumentParser(prog=f"bertlab {command}", exit_on_error=False)
+    # the corpus's options stand beside the command's own, and become its argument `source`
     parser.add_function_arguments(name_corpus)
     parser.add_function_arguments(function, skip={"source"})
     options = vars(parse_arguments(parser, argv))

@@ -76,7 +76,7 @@ def write_crash_report(error: BaseException, arguments: Sequence[str]) -> Path:
     text = "\n".join(
         [
             f"bertlab {__version__}, {seen['started']}",
-            f"command: bertlab {shlex.join(arguments)}",
+            f"command: bertlab {shlex.join(arguments)}",  # in quotes, to be pasted
             f"python {seen['python']} on {seen['platform']}",
             *(f"{name} {version}" for name, version in seen["packages"].items()),
             *(f"plugins of {name} {version}" for name, version in seen["plugins"].items()),
@@ -104,6 +104,7 @@ def explain_bug(error: BaseException, arguments: Sequence[str]) -> str:
 
 
 def _write(text: str, prefix: str, folder: Path | None) -> Path:
+    # a name of its own: several processes of one run may crash in the same second
     with tempfile.NamedTemporaryFile(
         "w", encoding="utf-8", prefix=prefix, suffix=".txt", dir=folder, delete=False
     ) as file:

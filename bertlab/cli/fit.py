@@ -20,5 +20,6 @@ def _may_repeat(request: Request) -> bool:
     """Whether an argument or a config file says something of repetitions."""
     # a cheap look, so that a plain fit does not import bertlab.studies
     given = {key for _, content in request.files for key in content}
+    # --seeds=3 -> seeds
     given |= {argument.removeprefix("--").partition("=")[0] for argument in request.argv}
     return not given.isdisjoint(("seeds", "against_scratch"))

@@ -34,6 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 2 for the user's mistakes, 1 for a bug, 130 for Ctrl-C, 143 for SIGTERM.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    # for the thread that writes TensorBoard's files, whose traceback would hide our message
     threads_hook, threading.excepthook = threading.excepthook, _say_of_thread
     try:
         exit_code = run(arguments)

@@ -182,6 +182,7 @@ def _check(plugin: Plugin) -> Finding:
         loaded, printed = import_class(plugin, _base(plugin.kind))
         arguments_of(plugin, loaded)
     except PluginError as error:
+        # the message begins with the plugin's name, as the line that is printed does
         return Finding(str(plugin), str(error).removeprefix(f"{plugin}").lstrip(": "), True)
     except Exception as error:  # jsonargparse, on what it cannot make an argument of
         return Finding(str(plugin), f"its arguments cannot be config keys: {error}", True)
@@ -193,6 +194,7 @@ def _show(plugin: Plugin) -> None:
     text = inspect.getdoc(loaded) or ""
     out = [f"{plugin.name}: {plugin.kind} of {plugin.package} {plugin.version}"]
     out += [f"  {plugin.target}, {KEYS[plugin.kind]}, contract version {plugin.contract}", ""]
+    # the sections of the docstring come as tables below
     out += [f"  {line}" for line in text.split("\nArgs:")[0].split("\nAttributes:")[0].splitlines()]
     sys.stdout.write("\n".join(out).rstrip() + "\n\n")
     for name in _DECLARED:
@@ -205,5 +207,5 @@ def _show(plugin: Plugin) -> None:
 
 def _said(value: object) -> str:
     if isinstance(value, tuple):
-        return ", ".join(getattr(each, "name", str(each)) for each in value)
+        return ", ".join(getattr(each, "name", str(each)) for each in value)  # columns by name
     return str(value)

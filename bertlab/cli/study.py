@@ -67,6 +67,7 @@ def _usage() -> str:
 
 
 def _first_line(act: Callable[..., int]) -> str:
+    # "Print how far each run is." -> "print how far each run is"
     text = (act.__doc__ or "").partition("\n")[0].rstrip(".")
     return text[0].lower() + text[1:]
 

@@ -17,7 +17,7 @@ class _StrictLoader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         for (key_node, _), key in zip(node.value, keys, strict=True):
-            if keys.count(key) > 1:
+            if keys.count(key) > 1:  # not a set: keys may be unhashable
                 raise yaml.constructor.ConstructorError(
                     None, None, f"key {key!r} is given twice", key_node.start_mark
                 )
@@ -88,6 +88,7 @@ def take_options(
 def differences(found: Config, expected: Config, prefix: str = "") -> list[str]:
     """Return a line for each key whose values differ: ``key: found x, expected y``."""
     lines = []
+    # {"a": {"b": 1}} and {"a": {"b": 2}} -> ["a.b: 1 here, 2 there"]
     for key in sorted(found.keys() | expected.keys()):
         mine, theirs = found.get(key), expected.get(key)
         if isinstance(mine, dict) or isinstance(theirs, dict):

@@ -58,8 +58,10 @@ class EvaluationSet(nn.Module):
         self, name: str, task: Task, output: EncoderOutput, batch: PackedBatch, loss: TaskLoss
     ) -> None:
         """Take in a batch."""
+        # copy_state is for compute groups, which _collection() leaves out
         for key, metric in self._of(name).items(keep_base=True, copy_state=False):
             if key == "loss":
+                # means 2.0 of 3 and 1.0 of 1 -> 1.75, as if all four came in one batch
                 metric.update(loss.sum.float() / max(1, loss.count), weight=loss.count)
             elif loss.count and key in self.further:
                 _update_further(key, metric, name, loss)
@@ -101,6 +103,7 @@ class EvaluationSet(nn.Module):
         self._parts = []
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             gathered: list[list[Part]] = [[] for _ in range(torch.distributed.get_world_size())]
+            # dicts of texts and numbers, which no tensor's reduction could join
             torch.distributed.all_gather_object(gathered, parts)
             parts = [part for each in gathered for part in each]
         by_row: dict[int, dict[int, dict[str, Any]]] = {}
@@ -124,7 +127,8 @@ def _collection(name: str, task: Task, further: Mapping[str, Metric]) -> MetricC
         if key in metrics:
             raise ConfigError(f"model.metrics: {name} has a metric {key} of its own; rename yours")
         if name in (getattr(metric, "tasks", ()) or (name,)):
-            metrics[key] = deepcopy(metric)
+            metrics[key] = deepcopy(metric)  # each task, and each set, adds up its own
+    # torchmetrics would join metrics whose states are equal after the first batch, for good
     return MetricCollection(metrics, compute_groups=False)
 
 

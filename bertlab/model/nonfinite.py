@@ -68,6 +68,7 @@ class NumericalGuard:
 
 def _reads_later(norm: Tensor, optimizer: Optimizer) -> bool:
     """Whether an optimiser can leave a step out by itself, and reading its norm would wait."""
+    # under FSDP it is a DTensor: its value is spread over the processes and has to be gathered
     return type(norm) is Tensor and norm.is_cuda and bool(optimizer.defaults.get("fused"))
 
 

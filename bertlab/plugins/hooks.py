@@ -152,6 +152,7 @@ def inspects_batches() -> bool:
 
 def inspect_batch(batch: "PackedBatch", stage: str, step: int) -> None:
     """Show a batch to all plugins that want to see it."""
+    # a generator calls nobody until it is asked
     for _ in _results("bertlab_inspect_batch", batch=batch, stage=stage, step=step):
         pass
 
@@ -174,12 +175,13 @@ def _results(hook: str, **arguments: Any) -> Iterator[Any]:  # noqa: ANN401  a h
             raise
         except Exception as error:
             name = manager.get_name(plugin) or str(plugin)
-            manager.unregister(plugin)
+            manager.unregister(plugin)  # fails once, and warns once
             _leave_out(f"{name}: {hook}", error)
 
 
 def _check_names(module: object) -> None:
     """Raise PluginError if a function is named as a hook, but there is no such one."""
+    # pluggy takes bertlab_callback without a word, and never calls it
     known = [name for name in globals() if name.startswith("bertlab_")]
     for name in dir(module):
         if name.startswith("bertlab_") and name not in known:

@@ -102,6 +102,7 @@ def forget_installed() -> None:
 def why_unusable(plugin: Plugin) -> str | None:
     """Return why a plugin cannot be used, as far as that is known without importing it."""
     others = [each for each in listed(plugin.kind) if each.name == plugin.name]
+    # sorted in listed(): ours is the first of its name
     if plugin.package != OWN_PACKAGE and others[0].package == OWN_PACKAGE:
         return f"bertlab has {_a(plugin.kind)} of that name, which is used; rename the entry point"
     if plugin.package != OWN_PACKAGE and len(others) > 1:
@@ -209,7 +210,7 @@ def contract_of(package: str) -> int:
     stated = [
         entry.value
         for entry in Distribution.from_name(package).entry_points
-        if entry.group == CONTRACT_GROUP
+        if entry.group == CONTRACT_GROUP  # the value is no module, and never loaded
     ]
     # "v2" -> 2
     numbers = [re.fullmatch(r"v(\d+)", value) for value in stated]

@@ -18,6 +18,7 @@ def broken_signature(plugin: type, base: type) -> str | None:
         return f"it does not define {missing}, see {base.__module__}.{base.__name__}"
     for name, expected in _methods(base):
         own = getattr(plugin, name)
+        # inherited methods fit by themselves
         if own is not getattr(base, name) and not _can_stand_for(own, expected):
             return f"found {name}{_short(own)}, expected {name}{_short(expected)}"
     for parameter in _settings(plugin):

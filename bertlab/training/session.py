@@ -87,7 +87,7 @@ def open_session(command: str, request: Request) -> "Session":
             "--model.init_from with a Hugging Face model"
         )
     checkpoint = read_checkpoint(request, command)
-    warm = read_warm_start(request) if checkpoint is None else None  # else it is in that
+    warm = read_warm_start(request) if checkpoint is None else None  # else all is in there
     if checkpoint is not None and not request.files:
         request = read_request(request.argv, base=checkpoint.config)
     start = warm if checkpoint is None else checkpoint
@@ -170,7 +170,7 @@ class Session:
         own: list[Callback] = [*run_callbacks(self.directory)]
         place = Path(self.config.values.checkpoint.dirpath or self.directory / "checkpoints")
         saves = settings["enable_checkpointing"] is not False
-        own.append(StopOnSignal(place / "last.ckpt" if saves else None))  # as save_last's
+        own.append(StopOnSignal(place / "last.ckpt" if saves else None))  # save_last's file
         if saves:
             chosen: dict[str, Any] = dict(self.config.values.checkpoint)
             own.append(BestCheckpoint(**{**chosen, "dirpath": place}))

@@ -93,7 +93,7 @@ def _check_form(package: str) -> None:
 def _taken(names: PluginNames) -> str | None:
     """Return why the names cannot be used; nothing is imported."""
     for entry in entry_points(group=GROUP_OF_KIND[names.kind]):
-        if entry.name in (names.name, names.name.replace("_", "-")):
+        if entry.name in (names.name, names.name.replace("_", "-")):  # my_task, my-task
             package, version = entry_package(entry)
             return f"{package} {version} has a plugin {entry.name!r} of the kind {names.kind}"
     for word in (names.module, names.name, names.class_name):

@@ -33,6 +33,7 @@ def demonstration(names: PluginNames, config: str) -> list[str]:
         config: path of its config.
     """
     needs_vocabulary = names.kind in ("head", "metric")  # their encoder is new, without a corpus
+    # [] * False is []
     return [_VOCABULARY] * needs_vocabulary + [f"bertlab fit --config {config}"]
 
 
@@ -57,6 +58,7 @@ def package_files(names: PluginNames) -> dict[str, str]:
     imports = re.findall(
         r"^(?:from|import) (?:[^\n(]*\([^)]*\)|.*)", "\n".join(templates.values()), re.MULTILINE
     )
+    # head head: class Head beside "from bertlab.api.head import Head"
     if any(re.search(rf"\b{names.class_name}\b", each) for each in imports):
         raise CommandError(
             f"NAME: found {names.package!r}: its class would be called {names.class_name}, as "
