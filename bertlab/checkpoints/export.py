@@ -171,7 +171,7 @@ def export_huggingface(
         for task in task_states
         if task not in exported
     ]
-    # BertModel has no prefix; every class around it calls it "bert"
+    # names in a BertModel have no prefix; a class with a head puts "bert." before them
     tensors = _encoder_tensors(encoder, prefix="bert." if exported or head else "")
     config = config_of(encoder, architecture)
     if head is not None:

@@ -147,7 +147,7 @@ def _split(tensors: Mapping[str, Tensor], weights: Path) -> _Parts:
 def _check_shapes(parts: _Parts, config: Mapping[str, Any], weights: Path) -> None:
     """Compare the tensors with what config.json says of them."""
     layers = {int(m[1]) for n in parts.encoder if (m := re.match(r"encoder\.layer\.(\d+)\.", n))}
-    # {0, 1, 3} for num_hidden_layers 3: the count is right, but layer 2 lacks
+    # {0, 1, 3} for num_hidden_layers 3: the count is right, but layer 2 is missing
     if len(layers) != config["num_hidden_layers"] or max(layers) != len(layers) - 1:
         raise CheckpointError(
             f"{weights}: holds {len(layers)} layers, but config.json beside it says "

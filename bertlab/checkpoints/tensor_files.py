@@ -143,7 +143,7 @@ def _check_tensor(path: Path, name: object, value: object) -> None:
             f"{path}: {name!r} is a sparse, quantized or empty-device tensor, expected a dense one"
         )
     # a few bytes can declare a tensor of terabytes that fills the memory once it is copied
-    # zeros(1).expand(10**12): 4 bytes of storage, 4 TB when it is copied
+    # zeros(1).expand(10**12): 4 bytes of storage for 4 TB
     if value.numel() * value.element_size() > value.untyped_storage().nbytes():
         raise CheckpointError(
             f"{path}: {name!r} declares shape {tuple(value.shape)} but the file holds only "

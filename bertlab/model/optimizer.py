@@ -185,7 +185,7 @@ def split_by_weight_decay(
         id(parameter)
         for layer in module.modules()
         for name, parameter in layer.named_parameters(recurse=False)
-        # bias, an LSTM's bias_ih_l0, attention_bias
+        # without decay: bias, an LSTM's bias_ih_l0, attention_bias
         if isinstance(layer, nn.LayerNorm) or name.startswith("bias") or name.endswith("_bias")
     }
     trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]

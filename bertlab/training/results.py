@@ -62,5 +62,5 @@ def show(metric: str, value: float) -> str:
 
 def is_share(metric: str) -> bool:
     """Whether a metric's values are in 0 … 1 and are read in percent; ``f1/TYPE`` too."""
-    # accuracy, span/f1, f1/PER
+    # in percent: accuracy, span/f1, f1/PER
     return metric.endswith(_SHARES) or "/f1/" in f"/{metric}"
