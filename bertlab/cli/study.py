@@ -216,7 +216,7 @@ def run_one(study: Study, number: int, threads: int | None = None) -> int:
 
 def _print(found: "Report") -> None:
     """Print a report and where its files are."""
-    from bertlab.studies.report.terminal import print_report  # noqa: PLC0415
+    from bertlab.studies.report.render import print_report  # noqa: PLC0415
 
     print_report(found)
     page, *others = found.files

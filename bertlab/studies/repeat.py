@@ -123,8 +123,8 @@ def find_repetition(argv: Sequence[str], request: Request) -> Repetition | None:
     keeps = given["--keep_predictions"] or "false"
     rest += ["--seeds=null", "--against_scratch=false", f"--keep_predictions={keeps}"]
     if request.init_from is None:  # which would bring sizes; then the first run tells
-        composition, config = resolve_arguments(rest)
-        check_config(composition, config, known_encoder(config))
+        named, config = resolve_arguments(rest)
+        check_config(named, config, known_encoder(config))
     asked = json.loads(json.dumps(asked, default=str))  # as it is read back, to be compared
     study_dir = _choose_directory(values.get("--run_dir"), request.run_name, asked)
     study_dir.mkdir(parents=True, exist_ok=True)

@@ -12,9 +12,8 @@ from bertlab.cli.main import main
 from bertlab.errors import ConfigError
 from bertlab.plugins import hooks
 from bertlab.plugins import index as plugins
-from bertlab.studies.report.render import html, latex, markdown
+from bertlab.studies.report.render import html, latex, markdown, print_report
 from bertlab.studies.report.report import report_of
-from bertlab.studies.report.terminal import print_report
 from tests.plugins.strange_packages import install
 from tests.studies.made_up_scores import made_up_study
 

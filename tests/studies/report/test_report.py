@@ -23,12 +23,12 @@ from bertlab.studies.report.render import (
     html,
     latex,
     markdown,
+    print_report,
     table_html,
     table_markdown,
     write_report,
 )
 from bertlab.studies.report.report import Grid, Report, report_of, runs_of, settings_of
-from bertlab.studies.report.terminal import print_report
 from tests.studies.made_up_scores import MEASURES, made_up_study
 
 # of the template language, in the delimiters of each format
