@@ -8,10 +8,13 @@ import sys
 import time
 from pathlib import Path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+import torch
 
 from bertlab.cli.main import main as bertlab
 from bertlab.training.session import Session  # noqa: F401  imported once, before the forks
+
+# OpenMP's threads do not survive a fork: the children of a parent that has some would wait for ever
+torch.set_num_threads(1)
 
 
 def start(arguments: list[str], log: Path) -> int:
