@@ -15,7 +15,7 @@ from bertlab.files import create_json
 RUN_ENVIRONMENT = "BERTLAB_RUN_DIR"  # rank 0 tells the ranks that it starts
 MANIFEST = "manifest.json"
 RESULTS = "results.json"  # metrics of the last step; written last, when a run is whole
-COMPLAINTS = "complaints.json"  # of a degenerate run only
+DEGENERATE = "complaints.json"  # warnings about a degenerate run; the name is an older one
 PREDICTIONS = "predictions.jsonl"
 PACKAGES = (
     "bertlab",

@@ -78,7 +78,7 @@ class BertModule(LightningModule):
         self.numerical_guard = NumericalGuard()
         self.evaluated_step = -1  # optimiser step of the last evaluation
         self.history: dict[int, dict[str, float]] = {}  # evaluations of training, by step
-        self.complaints: list[str] = []  # of the last evaluation
+        self.warnings: list[str] = []  # of the last evaluation
         self._step_loss: dict[str, Tensor] = {}  # by task, summed over the accumulation window
 
     def named_tasks(self) -> dict[str, Task]:
@@ -268,7 +268,7 @@ class BertModule(LightningModule):
     def _log_evaluations(self, stage: str) -> None:
         losses: list[float] = []
         results: dict[str, float] = {}
-        self.complaints = []
+        self.warnings = []
         for place, evaluation in enumerate(self._evaluation_sets()):
             for name, task in self.named_tasks().items():
                 tune = place == 0 and self.trainer.state.fn == TrainerFn.FITTING  # not on test
@@ -278,8 +278,8 @@ class BertModule(LightningModule):
                     for key, value in values.items()
                 }
                 losses += [values["loss"]] if place == 0 else []
-                complaint = task.warning(values) if isinstance(task, Head) else None
-                self.complaints += [complaint] if complaint else []
+                warning = task.warning(values) if isinstance(task, Head) else None
+                self.warnings += [warning] if warning else []
         # a resumed run may score a step again whose evaluation it has logged
         logger = False if self.trainer.global_step in self.history else None
         # equal on all devices; sync_dist tells Lightning so

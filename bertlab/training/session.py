@@ -18,7 +18,7 @@ from bertlab.checkpoints.restore import (
     restore_module,
 )
 from bertlab.checkpoints.run_directory import (
-    COMPLAINTS,
+    DEGENERATE,
     PREDICTIONS,
     RESULTS,
     choose_run_directory,
@@ -314,8 +314,8 @@ class Session:
             if best is not None:
                 sys.stdout.write(f"{best}\n")
         self._warn_of_degeneration()
-        if model.complaints:
-            write_json(self.directory / COMPLAINTS, model.complaints)
+        if model.warnings:
+            write_json(self.directory / DEGENERATE, model.warnings)
         write_json(self.directory / RESULTS, results)  # the last: the run is whole
 
     def _score(self) -> None:
@@ -336,7 +336,7 @@ class Session:
             self.trainer.predict(self.model, self.data, return_predictions=False)
 
     def _warn_of_degeneration(self) -> None:
-        for warning in self.model.complaints:
+        for warning in self.model.warnings:
             sys.stderr.write(f"warning: {warning}\n")
 
     def _how_to_go_on(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from bertlab.api.head import Head
 from bertlab.api.study_scores import Cell, Curve, Measure, StudyScores, VariantScores
-from bertlab.checkpoints.run_directory import COMPLAINTS, MANIFEST, PREDICTIONS
+from bertlab.checkpoints.run_directory import DEGENERATE, MANIFEST, PREDICTIONS
 from bertlab.config.yaml_files import Config, read_config
 from bertlab.errors import StudyError, nearest
 from bertlab.model.build import build_tasks
@@ -124,9 +124,9 @@ def _cell(study: StudyConfig, plan: Plan, folder: Path, variant: Variant, measur
                 _refuse_metric(measure, results, study)
             continue
         cell.values[seed] = value
-        if measure.is_primary and (directory / COMPLAINTS).is_file():
-            complaints = json.loads((directory / COMPLAINTS).read_text("utf-8"))
-            cell.degenerate[seed] = "; ".join(complaints)
+        if measure.is_primary and (directory / DEGENERATE).is_file():
+            warnings = json.loads((directory / DEGENERATE).read_text("utf-8"))
+            cell.degenerate[seed] = "; ".join(warnings)
         if measure.is_primary and step == "last":
             scores = row_scores(directory / PREDICTIONS, measure.metric, value)
             if scores is not None:

@@ -175,15 +175,15 @@ def _suspect(scores: StudyScores, variant: str, measure: Measure) -> list[str]:
     """Return a line for each kind of degenerate run, and for values that are not finite."""
     cell = scores.cell(variant, measure)
     kinds: dict[tuple[str, bool], list[int]] = {}
-    for seed, complaint in sorted(cell.degenerate.items()):
+    for seed, warning in sorted(cell.degenerate.items()):
         counted = math.isfinite(cell.values.get(seed, math.nan))
-        kinds.setdefault((complaint, counted), []).append(seed)
+        kinds.setdefault((warning, counted), []).append(seed)
     lines = []
-    for (complaint, counted), seeds in kinds.items():
+    for (warning, counted), seeds in kinds.items():
         verb, them = ("is", "it is") if len(seeds) == 1 else ("are", "they are")
         place = "in the mean" if counted else "not in the mean"
         lines.append(
-            f"{variant}, {measure.name}: {_seeds(seeds)} {verb} degenerate: {complaint};"
+            f"{variant}, {measure.name}: {_seeds(seeds)} {verb} degenerate: {warning};"
             f" {them} {place}"
         )
     broken = [seed for seed, value in sorted(cell.values.items()) if not math.isfinite(value)]
