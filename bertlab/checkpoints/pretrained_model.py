@@ -15,7 +15,12 @@ from bertlab.api.examples import Labels
 from bertlab.api.task import Task, TaskContext
 from bertlab.checkpoints.loading import load_matching
 from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.restore import read_pretrained, restore_module
+from bertlab.checkpoints.restore import (
+    inference_device,
+    known_tokenizer,
+    read_pretrained,
+    restore_module,
+)
 from bertlab.checkpoints.warm_start import load_weights
 from bertlab.errors import CheckpointError, DataError
 from bertlab.heads.feature_tagging import Combination
@@ -45,23 +50,23 @@ def load(source: str | Path, head: str | None = None) -> "PretrainedModel":
             and ``single_sentence`` for ``BertForSequenceClassification``.
 
     Raises:
-        CheckpointError: if it is none of these, damaged or hostile, or has no tokenizer.
+        CheckpointError: if it is none of these, damaged or hostile, or has no tokenizer
+            whose ids its encoder knows.
     """
     found = read_pretrained(str(source))
-    if found.tokenizer is None:
-        raise CheckpointError(f"{source}: has no tokenizer (vocab.txt or tokenizer.json)")
+    tokenizer = known_tokenizer(found)
     module: BertModule | Encoder
     if found.config is not None:
         tasks = build_tasks(found.config["model"])
         module = restore_module(found, found.config, tasks)
         longest = int(found.config["data"]["max_seq_length"])
     else:
-        module = _huggingface_module(found, found.tokenizer, head)
+        module = _huggingface_module(found, tokenizer, head)
         encoder = module.encoder if isinstance(module, BertModule) else module
         longest = encoder.max_position_embeddings
     found.release_weights()
-    module.to(torch.device("cuda" if torch.cuda.is_available() else "cpu")).eval()
-    return PretrainedModel(found.source, module, found.tokenizer, longest)
+    module.to(inference_device()).eval()
+    return PretrainedModel(found.source, module, tokenizer, longest)
 
 
 class PretrainedModel:

@@ -49,14 +49,8 @@ def read_pretrained(source: str, with_optimizer: bool = False) -> Pretrained:
     return read_huggingface(source)
 
 
-def load_encoder(start: Pretrained) -> tuple[Encoder, WordPieceTokenizer, str]:
-    """Make the encoder of an earlier model, in evaluation mode, on the GPU if there is one.
-
-    Args:
-        start: the model; its tensors are released.
-
-    Returns:
-        The encoder, its tokenizer, and where they come from.
+def known_tokenizer(start: Pretrained) -> WordPieceTokenizer:
+    """Return the tokenizer of an earlier model, all of whose ids the encoder knows.
 
     Raises:
         CheckpointError: if it has no tokenizer, or one with more ids than the encoder knows.
@@ -69,11 +63,31 @@ def load_encoder(start: Pretrained) -> tuple[Encoder, WordPieceTokenizer, str]:
             f"{start.source}: its tokenizer has {tokenizer.vocab_size} ids, but its token "
             f"embedding only {start.vocab_size} rows"
         )
+    return tokenizer
+
+
+def inference_device() -> torch.device:
+    """Return the GPU if there is one, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def load_encoder(start: Pretrained) -> tuple[Encoder, WordPieceTokenizer, str]:
+    """Make the encoder of an earlier model, in evaluation mode, on the GPU if there is one.
+
+    Args:
+        start: the model; its tensors are released.
+
+    Returns:
+        The encoder, its tokenizer, and where they come from.
+
+    Raises:
+        CheckpointError: as :func:`known_tokenizer`.
+    """
+    tokenizer = known_tokenizer(start)
     encoder = build_encoder(start.encoder_config, start.vocab_size)
     load_matching(encoder, start.encoder_state, start.source, ("pooler.",))
     start.release_weights()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    return encoder.to(device).eval(), tokenizer, start.source
+    return encoder.to(inference_device()).eval(), tokenizer, start.source
 
 
 def read_checkpoint(request: Request, command: str) -> Pretrained | None:

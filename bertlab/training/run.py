@@ -12,8 +12,8 @@ import yaml
 from bertlab.checkpoints.export import ExportReport, export_model
 from bertlab.checkpoints.pretrained_model import PretrainedModel, load
 from bertlab.checkpoints.run_directory import MANIFEST, RESULTS
+from bertlab.config.overrides import to_arguments
 from bertlab.config.request import Request, read_request
-from bertlab.config.yaml_files import yaml_inline
 from bertlab.console import as_table
 from bertlab.errors import CheckpointError, ConfigError, as_mistakes
 from bertlab.model.prediction import Input
@@ -59,7 +59,7 @@ def fit(
 def _request(
     config: ConfigSource | Sequence[str | Path] | None, overrides: Mapping[str, Any]
 ) -> Request:
-    arguments = [f"--{key}={yaml_inline(value)}" for key, value in overrides.items()]
+    arguments = to_arguments(overrides)
     if isinstance(config, Mapping):
         return read_request(arguments, base=dict(config), base_name="run")
     files = [config] if isinstance(config, str | Path) else list(config or ())

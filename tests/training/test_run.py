@@ -14,6 +14,7 @@ from lightning.pytorch import Callback
 from bertlab.checkpoints.pretrained_model import load
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
 from bertlab.errors import CheckpointError, ConfigError, DataError, OutputError
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from bertlab.training import session
 from bertlab.training.run import Run, fit
 from tests.conftest import Command
@@ -81,6 +82,17 @@ def test_an_export_is_loaded_as_the_run_is(tiny_run: Path, tmp_path: Path) -> No
     torch.testing.assert_close(back.embed(texts), run.model.embed(texts))
     alone = torch.cat([torch.from_numpy(back.embed(text)) for text in texts])
     torch.testing.assert_close(torch.from_numpy(back.embed(texts)), alone, atol=1e-5, rtol=1e-4)
+
+
+def test_a_tokenizer_that_knows_more_than_the_encoder_is_refused(
+    tiny_run: Path, tmp_path: Path
+) -> None:
+    Run(tiny_run).export(tmp_path / "out")
+    tokenizer = load(tmp_path / "out").tokenizer
+    tokens = [tokenizer.token(number) for number in range(tokenizer.vocab_size)]
+    WordPieceTokenizer.from_vocabulary([*tokens, "onemore"]).save(tmp_path / "out")
+    with pytest.raises(CheckpointError, match=r"its tokenizer has 301 ids, .* only 300 rows"):
+        load(tmp_path / "out")
 
 
 def test_embedding_is_the_mean_of_the_last_layer(tiny_run: Path) -> None:
