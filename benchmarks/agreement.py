@@ -22,7 +22,7 @@ import torch
 from compared_outputs import log_lines
 from fault_jobs import FINETUNE, PRETRAIN
 
-from bertlab.console import print_table
+from bertlab.training.console import print_table
 
 CONFIGS = {"pretrain": PRETRAIN, "finetune": FINETUNE}
 NO_DROPOUT = [

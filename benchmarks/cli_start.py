@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from bertlab.console import print_table
+from bertlab.training.console import print_table
 
 PYTHON = [sys.executable, "-c"]
 COMMANDS = {

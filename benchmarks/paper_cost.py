@@ -21,8 +21,8 @@ from typing import Any
 
 import yaml
 
-from bertlab.console import print_table
 from bertlab.studies.plan.budget import cost_of, meta_encoder
+from bertlab.training.console import print_table
 
 CONFIGS = Path(__file__).parents[1] / "configs" / "pretrain"
 NODE = 8  # GPUs

@@ -16,6 +16,7 @@ _MODULES = {
         "EncoderOutput IntArray PackedBatch PackedSequences TokenLabels first_token last_token pack"
     ),
     "bertlab.api.encoder": "Encoder",
+    "bertlab.api.evaluation": "EvaluatedModel Evaluation EvaluationResult ScoreGrid",
     "bertlab.api.examples": "Column Features Labels Example",
     "bertlab.api.head": "Head",
     "bertlab.api.rng": "CounterRNG",
@@ -23,8 +24,8 @@ _MODULES = {
     "bertlab.api.study_scores": "StudyScores",
     "bertlab.api.task": "Objective Task TaskContext TaskLoss",
     "bertlab.errors": (
-        "BertlabError CheckpointError ConfigError CorpusError DataError PluginError "
-        "check_at_least check_share nearest"
+        "BertlabError CheckpointError ConfigError CorpusError DataError EvaluationError "
+        "PluginError check_at_least check_share nearest"
     ),
     "bertlab.plugins.hooks": "ReportSection Subcommand hookimpl",
     "bertlab.tokenizer.wordpiece": "WordPieceTokenizer",
@@ -79,6 +80,10 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.api.batch import last_token as last_token
     from bertlab.api.batch import pack as pack
     from bertlab.api.encoder import Encoder as Encoder
+    from bertlab.api.evaluation import EvaluatedModel as EvaluatedModel
+    from bertlab.api.evaluation import Evaluation as Evaluation
+    from bertlab.api.evaluation import EvaluationResult as EvaluationResult
+    from bertlab.api.evaluation import ScoreGrid as ScoreGrid
     from bertlab.api.examples import Column as Column
     from bertlab.api.examples import Example as Example
     from bertlab.api.examples import Features as Features
@@ -109,6 +114,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.errors import ConfigError as ConfigError
     from bertlab.errors import CorpusError as CorpusError
     from bertlab.errors import DataError as DataError
+    from bertlab.errors import EvaluationError as EvaluationError
     from bertlab.errors import PluginError as PluginError
     from bertlab.errors import check_at_least as check_at_least
     from bertlab.errors import check_share as check_share

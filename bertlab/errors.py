@@ -193,6 +193,20 @@ class ResumeError(CheckpointError):
     )
 
 
+class EvaluationError(CheckpointError):
+    """An evaluation cannot score this model: it lacks what is scored.
+
+    `minimal_pairs` needs a language model (`mlm` or `clm`), and `probing` an encoder that returns
+    its layers; a fine-tuned model has its head only.
+    """
+
+    code = "E404"
+    remedy = (
+        "Evaluate the pre-training that the model was fine-tuned from, or choose an evaluation "
+        "that reads hidden states. `bertlab plugins list` prints the installed ones."
+    )
+
+
 class PluginError(BertlabError):
     """A plugin is broken, or does not keep its contract."""
 

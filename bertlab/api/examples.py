@@ -24,6 +24,7 @@ class Column:
             texts; ``answers``, ``{"text": [...], "answer_start": [...]}`` in characters.
         is_truth: what is to be predicted; absent from new text.
         required: False if examples may lack it.
+        aliases: other names that it has in published files; tried after ``name``.
 
     Raises:
         PluginError: there is no such kind.
@@ -33,6 +34,7 @@ class Column:
     kind: ColumnKind = "text"
     is_truth: bool = False
     required: bool = True
+    aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         known = get_args(ColumnKind)

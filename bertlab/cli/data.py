@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 from jsonargparse import ArgumentParser
 
 from bertlab.config.parse import parse_arguments
-from bertlab.console import print_table
 from bertlab.errors import OutputError
+from bertlab.training.console import print_table
 
 if TYPE_CHECKING:
     from bertlab.data.corpus.corpus import Corpus

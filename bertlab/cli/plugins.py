@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from bertlab.api import CONTRACT
-from bertlab.console import print_table
 from bertlab.errors import CommandError, PluginError, nearest
 from bertlab.plugins import hooks
 from bertlab.plugins.index import (
@@ -21,6 +20,7 @@ from bertlab.plugins.index import (
     listed,
     why_unusable,
 )
+from bertlab.training.console import print_table
 
 _BASES: dict[Kind, str] = {
     "encoder": "bertlab.api.encoder:Encoder",
@@ -28,6 +28,7 @@ _BASES: dict[Kind, str] = {
     "head": "bertlab.api.head:Head",
     "source": "bertlab.api.source:DataSource",
     "metric": "torchmetrics:Metric",
+    "evaluation": "bertlab.api.evaluation:Evaluation",
 }
 # what a class says of itself, beside its arguments
 _DECLARED = (

@@ -16,13 +16,14 @@ from typing import Any, Literal
 from bertlab.api import CONTRACT
 from bertlab.errors import PluginError, UnknownPluginError, nearest
 
-Kind = Literal["encoder", "objective", "head", "source", "metric"]
+Kind = Literal["encoder", "objective", "head", "source", "metric", "evaluation"]
 GROUPS: dict[Kind, str] = {
     "encoder": "bertlab.encoders",
     "objective": "bertlab.objectives",
     "head": "bertlab.heads",
     "source": "bertlab.sources",
     "metric": "bertlab.metrics",
+    "evaluation": "bertlab.evaluations",
 }
 KEYS: dict[Kind, str] = {
     "encoder": "model.encoder",
@@ -30,6 +31,7 @@ KEYS: dict[Kind, str] = {
     "head": "model.head",
     "source": "data.corpus, data.source",
     "metric": "model.metrics",
+    "evaluation": "--evaluation, evaluations",
 }
 OWN_PACKAGE = "bertlab"
 

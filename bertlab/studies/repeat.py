@@ -22,7 +22,6 @@ from bertlab.config.overrides import seed_list
 from bertlab.config.request import Request
 from bertlab.config.run_config import resolve_arguments
 from bertlab.config.yaml_files import Config, differences, split_arguments
-from bertlab.console import print_table
 from bertlab.errors import ConfigError, StudyChangedError
 from bertlab.files import write_json
 from bertlab.studies.execute.execution import FIT
@@ -33,6 +32,7 @@ from bertlab.studies.execute.schedule import Change, OnChange, Schedule, Summary
 from bertlab.studies.plan.checks import check_config, known_encoder
 from bertlab.studies.plan.plan import PlannedRun
 from bertlab.studies.plan.study_file import BASE
+from bertlab.training.console import print_table
 from bertlab.training.results import Results, read_results, show
 
 FROM_SCRATCH = "from-scratch"

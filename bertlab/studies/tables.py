@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertlab.config.yaml_files import yaml_inline
-from bertlab.console import print_table
 from bertlab.studies.execute.live_table import HEADINGS, status_row
 from bertlab.studies.execute.run_state import read_states
 from bertlab.studies.plan.budget import pretraining_cost
 from bertlab.studies.plan.plan import Plan, PlannedRun, variant_settings
 from bertlab.studies.plan.study_file import StudyConfig
+from bertlab.training.console import print_table
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from lightning.pytorch import Trainer
 
 from bertlab.checkpoints.run_checkpoint import BEST
 from bertlab.checkpoints.run_directory import RESULTS
-from bertlab.console import print_table
+from bertlab.training.console import print_table
 
 Results = dict[str, float]
 _SHARES = ("accuracy", "f1", "exact_match", "precision", "recall")

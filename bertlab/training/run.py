@@ -14,9 +14,9 @@ from bertlab.checkpoints.pretrained_model import PretrainedModel, load
 from bertlab.checkpoints.run_directory import MANIFEST, RESULTS
 from bertlab.config.overrides import to_arguments
 from bertlab.config.request import Request, read_request
-from bertlab.console import as_table
 from bertlab.errors import CheckpointError, ConfigError, as_mistakes
 from bertlab.model.prediction import Input
+from bertlab.training.console import as_table
 from bertlab.training.history import draw, history_rows, read_curves
 from bertlab.training.results import Results, read_results, show
 from bertlab.training.session import open_session

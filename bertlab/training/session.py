@@ -29,7 +29,6 @@ from bertlab.checkpoints.warm_start import warm_start
 from bertlab.config.parser import data_class
 from bertlab.config.request import Request, read_request
 from bertlab.config.run_config import RunConfig, parse_request
-from bertlab.console import print_table
 from bertlab.data.module import TaskData
 from bertlab.errors import CommandError
 from bertlab.files import write_json
@@ -61,6 +60,7 @@ from bertlab.training.callbacks.best_checkpoint import (
     record_best,
 )
 from bertlab.training.callbacks.run_record import RunRecord, check_same_computation
+from bertlab.training.console import print_table
 from bertlab.training.exit import StopOnSignal, how_to_resume, naming_losses, train
 from bertlab.training.predictions import PredictionWriter, open_sink
 from bertlab.training.results import held_out_results, print_results

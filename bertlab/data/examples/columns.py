@@ -58,8 +58,8 @@ def _names(candidates: Candidates) -> list[str]:
 
 def read_mapping(
     given: Mapping[str, object], wanted: Sequence[Column], where: str
-) -> dict[str, tuple[Source]]:
-    """Return the user's ``columns`` as candidates; columns that are not in it keep their names.
+) -> dict[str, tuple[Source, ...]]:
+    """Return the user's ``columns`` as candidates; others keep their names or aliases.
 
     Args:
         given: name or place (from 0, where there is no header) in the source, or a list of these,
@@ -71,7 +71,9 @@ def read_mapping(
         DataError: the head has no such column, or a value is of another form.
     """
     names = [column.name for column in wanted]
-    candidates: dict[str, tuple[Source]] = {name: (name,) for name in names}
+    candidates: dict[str, tuple[Source, ...]] = {
+        column.name: (column.name, *column.aliases) for column in wanted
+    }
     for name, value in given.items():
         if name not in candidates:
             raise DataError(

@@ -207,7 +207,7 @@ def _own_columns(
     given = {name: mapping[name] for name in columns}
     if benchmark.table == "conll":
         return {**benchmark.columns, **given}
-    for name, (source,) in given.items():
+    for name, (source, *_) in given.items():
         if source not in benchmark.columns.get(name, ()):
             raise ConfigError(
                 f"data.columns: found {name}: {columns[name]}, but format {form} has columns of "

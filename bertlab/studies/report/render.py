@@ -9,12 +9,12 @@ from textwrap import fill
 from markupsafe import Markup, escape
 from rich.console import Console
 
-from bertlab.console import print_table
 from bertlab.files import explain_failed_write, write_text
 from bertlab.studies.report.escaping import HTML, LATEX, MARKDOWN
 from bertlab.studies.report.plot_axes import INK
 from bertlab.studies.report.plots import Picture, pictures
 from bertlab.studies.report.report import Grid, Report
+from bertlab.training.console import print_table
 
 
 def write_report(report: Report, folder: Path) -> list[Path]:

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertlab.console import print_table
 from bertlab.data.corpus import corpus as corpus_module
 from bertlab.data.corpus.corpus import Corpus, read_documents
 from bertlab.data.corpus.prepare import (
@@ -29,6 +28,7 @@ from bertlab.data.corpus.store import TokenStore
 from bertlab.errors import BertlabError, ConfigError, CorpusError, OutputError, TokenStoreError
 from bertlab.tokenizer.files import SPECIAL_TOKENS
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.training.console import print_table
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,"
 TOKENIZER = WordPieceTokenizer.from_vocabulary(

@@ -1,0 +1,116 @@
+"""The contract of an evaluation: it scores a model without training it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from bertlab.api.encoder import Encoder
+from bertlab.api.examples import Column, Example
+from bertlab.api.task import Task
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class EvaluatedModel:
+    """What an evaluation scores: an earlier model, in evaluation mode.
+
+    Attributes:
+        source: where it comes from, for messages: a file, a folder or a hub name.
+        encoder: with its weights; :attr:`device` is where it is.
+        tokenizer: that the weights were trained with.
+        tasks: the objectives or the head that it was trained with, by config name; none if it is an
+            encoder alone. ``tasks["mlm"]`` has the masked-LM head.
+        max_seq_length: longest sequence that the encoder reads, in tokens, special tokens included.
+    """
+
+    source: str
+    encoder: Encoder
+    tokenizer: WordPieceTokenizer
+    tasks: Mapping[str, Task]
+    max_seq_length: int
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.encoder.token_embedding.weight.device
+
+
+@dataclass(frozen=True)
+class ScoreGrid:
+    """Scores by two things, such as layers and tasks; shown as a table and drawn as a heat map.
+
+    Attributes:
+        title: what is scored.
+        rows: names of the R rows.
+        columns: names of the C columns.
+        values: ``(R, C)`` float64; NaN where there is no score.
+        share: the values are shares in 0 … 1, which are shown in percent.
+    """
+
+    title: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    values: FloatArray
+    share: bool = True
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """What an evaluation found.
+
+    Attributes:
+        metrics: figures over all rows by name, that of ``monitor`` among them.
+        scores: ``(N,)`` float64, one for each of the rows, in their order; NaN where a row could
+            not be scored. Their mean is the metric of ``monitor``, so that a study can test
+            differences over rows.
+        groups: for each kind of group, such as ``phenomenon``, the group of each of the N rows. The
+            framework makes a table of means and intervals of each kind.
+        details: further values of each of the N rows by name, written beside its score.
+        grids: further scores that are no means over rows: layers × tasks.
+        pages: HTML pages by file name, each of which needs no other file.
+        notes: what happened, a line each: how many rows were not scored and why.
+    """
+
+    metrics: Mapping[str, float]
+    scores: FloatArray
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    details: Mapping[str, Sequence[float | int | str]] = field(default_factory=dict)
+    grids: Sequence[ScoreGrid] = ()
+    pages: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+
+class Evaluation(ABC):
+    """Scores a model without training it: zero-shot tasks, probes, analyses.
+
+    The arguments of ``__init__`` are the user's settings and become config keys. An evaluation is
+    deterministic: the same model and rows give the same result, in any process.
+
+    Attributes:
+        columns: what it reads of each row. A column without which it can do is not ``required``.
+        monitor: the metric that decides, and which end of it is better.
+    """
+
+    columns: ClassVar[tuple[Column, ...]]
+    monitor: ClassVar[tuple[str, Literal["min", "max"]]] = ("accuracy", "max")
+
+    @abstractmethod
+    def evaluate(self, model: EvaluatedModel, rows: Sequence[Example]) -> EvaluationResult:
+        """Score a model; the weights stay as they are. Called under ``torch.no_grad()``.
+
+        Args:
+            model: in evaluation mode, its tasks built.
+            rows: N rows with the values of :attr:`columns`; at least one. A row's value of a column
+                that is not required may be missing.
+
+        Raises:
+            EvaluationError: the model has not what is scored (no language model, no layers).
+            DataError: a row is not usable; names ``row.where`` and the column.
+        """

@@ -1,0 +1,1 @@
+"""Evaluations: what scores a model without training it."""
