@@ -11,6 +11,7 @@ import torch
 
 from bertlab.api.batch import pack
 from bertlab.api.encoder import Encoder
+from bertlab.api.evaluation import EvaluatedModel
 from bertlab.api.examples import Labels
 from bertlab.api.task import Task, TaskContext
 from bertlab.checkpoints.loading import load_matching
@@ -66,7 +67,7 @@ def load(source: str | Path, head: str | None = None) -> "PretrainedModel":
         longest = encoder.max_position_embeddings
     found.release_weights()
     module.to(inference_device()).eval()
-    return PretrainedModel(found.source, module, tokenizer, longest)
+    return PretrainedModel(found.source, module, tokenizer, longest, found.path, found.global_step)
 
 
 class PretrainedModel:
@@ -77,6 +78,8 @@ class PretrainedModel:
         module: the LightningModule; an encoder alone if the source has no task.
         tokenizer: that the weights were trained with.
         max_seq_length: most tokens of a sequence, special tokens included.
+        path: the file of a run's checkpoint.
+        global_step: optimiser steps that the run had done.
 
     Attributes:
         encoder: maps a :class:`bertlab.PackedBatch` to hidden states.
@@ -90,15 +93,24 @@ class PretrainedModel:
         module: BertModule | Encoder,
         tokenizer: WordPieceTokenizer,
         max_seq_length: int,
+        path: Path | None = None,
+        global_step: int = 0,
     ) -> None:
         self.source = source
         self.tokenizer = tokenizer
         self.max_seq_length = max_seq_length
+        self.path = path
+        self.global_step = global_step
         self._module = module
         self.encoder: Encoder = module.encoder if isinstance(module, BertModule) else module
         self.tasks: Mapping[str, Task] = (
             module.named_tasks() if isinstance(module, BertModule) else {}
         )
+
+    def evaluated(self) -> EvaluatedModel:
+        """Return the model in the form that evaluations read."""
+        longest = self.encoder.max_position_embeddings
+        return EvaluatedModel(self.source, self.encoder, self.tokenizer, self.tasks, longest)
 
     def predict(self, texts: Input | Sequence[Input]) -> list[dict[str, Any]]:
         """Return a prediction for each text, as ``bertlab predict`` writes them.

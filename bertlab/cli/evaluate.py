@@ -1,0 +1,77 @@
+"""``bertlab evaluate``: score a model without training it, such as on BLiMP."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bertlab.config.yaml_files import read_config, take_options
+from bertlab.errors import CommandError, ConfigError, nearest
+
+if TYPE_CHECKING:
+    from bertlab.config.evaluations import EvaluationEntry
+
+_USAGE = """usage: bertlab evaluate --ckpt_path MODEL --evaluation NAME --data PATH [options]
+       bertlab evaluate --ckpt_path MODEL --config FILE [--output FOLDER]
+
+Score a model without training it. Results are printed and written: results.json, and of each
+evaluation NAME.rows.jsonl (a score for each row) and NAME.groups.csv (means and 95 % intervals).
+
+  --ckpt_path MODEL   run directory, checkpoint, Hugging Face folder or hub name
+  --evaluation NAME   {names}
+  --config FILE       several at once, as configs/evaluations/all.yaml
+  --name NAME         what the figures are called; the evaluation's name if not given
+  --output FOLDER     RUN/evaluations/step-N if not given; evaluations/MODEL of what is no run
+
+Options of an evaluation:  bertlab evaluate --evaluation NAME --help
+"""
+_OPTIONS = ("--ckpt_path", "--evaluation", "--config", "--name", "--output")
+
+
+def main(command: str, argv: list[str]) -> int:
+    """Run ``evaluate``; return the exit code."""
+    taken, rest = take_options(argv, _OPTIONS)
+    given = {key: values[-1] for key, values in taken.items() if values}
+    helping = "-h" in rest or "--help" in rest
+    if not argv or (helping and "--evaluation" not in given):
+        from bertlab.plugins.index import installed  # noqa: PLC0415  reads the entry points
+
+        sys.stdout.write(_USAGE.format(names=", ".join(installed("evaluation"))))
+        return 0
+    if ("--evaluation" in given) == ("--config" in given):
+        raise CommandError(f"{command}: expected --evaluation NAME or --config FILE, one of them")
+    entries = _entries(given, rest)
+    if "--ckpt_path" not in given:
+        raise CommandError(
+            f"{command}: expected --ckpt_path with a run, checkpoint or model folder"
+        )
+    from bertlab.training.evaluate import evaluate_source  # noqa: PLC0415  torch, not for --help
+
+    evaluate_source(given["--ckpt_path"], entries, given.get("--output"), [command, *argv])
+    return 0
+
+
+def _entries(given: dict[str, str], rest: list[str]) -> "list[EvaluationEntry]":
+    from bertlab.config.evaluations import (  # noqa: PLC0415  torch, not for --help
+        entry_parser,
+        make_entry,
+        read_entries,
+    )
+    from bertlab.config.parse import parse_arguments  # noqa: PLC0415
+
+    if "--config" not in given:
+        plugin = given["--evaluation"]
+        parser = entry_parser(plugin)
+        return [make_entry(given.get("--name", plugin), parse_arguments(parser, rest))]
+    if rest or "--name" in given:
+        raise CommandError(
+            f"evaluate: found {shlex.join(rest) or '--name'} beside --config, expected it in the "
+            "file, below the evaluation's name"
+        )
+    path = Path(given["--config"])
+    content = read_config(path)
+    for key in content:
+        if key != "evaluations":
+            hint = nearest(str(key), ["evaluations"])
+            raise ConfigError(f"{path}: no key is called {key!r}{hint} (there is: evaluations)")
+    return read_entries(content.get("evaluations"), f"{path}: evaluations")

@@ -1,0 +1,128 @@
+"""What is asked to be evaluated, from a config file or the command line: ``EvaluationEntry``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jsonargparse import ArgumentParser, Namespace
+
+from bertlab.api.evaluation import Evaluation
+from bertlab.config.parse import parse_config
+from bertlab.errors import ConfigError
+from bertlab.plugins.index import installed, load_class
+
+Columns = Mapping[str, str | list[str]]
+
+
+@dataclass(frozen=True)
+class EvaluationEntry:
+    """One evaluation that is asked for.
+
+    Attributes:
+        name: of its figures: ``blimp/accuracy``.
+        plugin: entry-point name of the evaluation.
+        evaluation: made with the user's settings.
+        data: where its rows are: a file, a folder of files, or as ``data.source`` of a fine-tuning.
+        format: of the files; ``auto`` goes by their endings.
+        split: of a folder or source; None of a folder: all its files.
+        columns: the source's column by the evaluation's column, where the names differ.
+        settings: all arguments of the evaluation, as plain data.
+    """
+
+    name: str
+    plugin: str
+    evaluation: Evaluation
+    data: str
+    format: str
+    split: str | None
+    columns: Columns
+    settings: Mapping[str, Any]
+
+
+def read_entries(content: object, where: str) -> list[EvaluationEntry]:
+    """Make the entries of a mapping from names to evaluations.
+
+    Args:
+        content: ``{blimp: {evaluation: minimal_pairs, data: PATH}, …}``.
+        where: the file and key, for messages.
+
+    Raises:
+        ConfigError: a key is unknown or missing, or a value is of another kind.
+        PluginError: an evaluation is not installed, or cannot be used.
+    """
+    if not isinstance(content, dict) or not content:
+        raise ConfigError(
+            f"{where}: found {content!r}, expected evaluations by name: {{blimp: {{evaluation: "
+            "minimal_pairs, data: PATH}}"
+        )
+    return [_entry(str(name), fields, f"{where}.{name}") for name, fields in content.items()]
+
+
+def _entry(name: str, fields: object, where: str) -> EvaluationEntry:
+    if not isinstance(fields, dict):
+        raise ConfigError(f"{where}: found {fields!r}, expected a mapping")
+    plugin = fields.get("evaluation")
+    names = installed("evaluation")
+    if not isinstance(plugin, str):
+        raise ConfigError(
+            f"{where}.evaluation: found {plugin!r}, expected one of {', '.join(names)}"
+        )
+    if not name or "/" in name or name in (".", ".."):
+        raise ConfigError(f"{where}: found {name!r}, expected a name without slashes")
+    values = parse_config(entry_parser(plugin), fields, where, None)
+    return make_entry(name, values)
+
+
+def entry_parser(plugin: str, program: str = "bertlab evaluate") -> ArgumentParser:
+    """Return a parser of the keys that an evaluation takes; its class is imported.
+
+    Raises:
+        PluginError: it is not installed, or cannot be used.
+    """
+    parser = ArgumentParser(prog=program, exit_on_error=False)
+    parser.add_argument("--evaluation", type=str, default=plugin, help="its entry-point name")
+    parser.add_argument(
+        "--data",
+        type=str,
+        required=True,
+        help="rows: a file, a folder of files, or a source such as hf:OWNER/NAME",
+    )
+    parser.add_argument(
+        "--format", type=str, default="auto", help="of the files; auto goes by their endings"
+    )
+    parser.add_argument(
+        "--split",
+        type=str | None,
+        default=None,
+        help="of a folder or source; of a folder all files if not given",
+    )
+    parser.add_argument(
+        "--columns",
+        type=dict[str, str | int | list[str | int]],
+        default={},
+        help="the file's column, by the evaluation's column, where the names differ",
+    )
+    parser.add_class_arguments(
+        load_class("evaluation", plugin, Evaluation), "settings", instantiate=False
+    )
+    return parser
+
+
+def make_entry(name: str, values: Namespace) -> EvaluationEntry:
+    """Return the entry of the values that :func:`entry_parser` parsed, its evaluation made."""
+    settings = values.get("settings")
+    plain = {} if settings is None else settings.as_dict()
+    columns = {
+        key: [str(each) for each in value] if isinstance(value, list) else str(value)
+        for key, value in (values.columns or {}).items()
+    }
+    return EvaluationEntry(
+        name=name,
+        plugin=values.evaluation,
+        evaluation=load_class("evaluation", values.evaluation, Evaluation)(**plain),
+        data=values.data,
+        format=values.format,
+        split=values.split,
+        columns=columns,
+        settings=plain,
+    )
