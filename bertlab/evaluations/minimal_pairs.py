@@ -243,14 +243,15 @@ def _log_probabilities(
 ) -> Tensor:
     """Return the log-probability of each label at its flat position, ``(K,)`` float32."""
     read = torch.from_numpy(positions).to(model.device)
-    states = model.encoder(replace(batch, tokens_read=read)).tokens[read]  # (K, H)
     height = max(1, _SCORES // model.encoder.vocab_size)
-    parts = [
-        -F.cross_entropy(objective.logits(rows), wanted, reduction="none")
-        for rows, wanted in zip(
-            torch.split(states, height), torch.split(labels, height), strict=True
-        )
-    ]
+    with torch.no_grad():
+        states = model.encoder(replace(batch, tokens_read=read)).tokens[read]  # (K, H)
+        parts = [
+            -F.cross_entropy(objective.logits(rows), wanted, reduction="none")
+            for rows, wanted in zip(
+                torch.split(states, height), torch.split(labels, height), strict=True
+            )
+        ]
     return torch.cat(parts)
 
 
