@@ -46,7 +46,9 @@ def main(command: str, argv: list[str]) -> int:
             f"{command}: expected --ckpt_path with a run, checkpoint or model folder"
         )
     from bertlab.training.evaluate import evaluate_source  # noqa: PLC0415  torch, not for --help
+    from bertlab.training.trainer import quiet_lightning  # noqa: PLC0415
 
+    quiet_lightning()
     evaluate_source(given["--ckpt_path"], entries, given.get("--output"), [command, *argv])
     return 0
 

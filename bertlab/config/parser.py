@@ -4,7 +4,7 @@ The arguments of a plugin's ``__init__`` become config keys here: of type, defau
 class has them.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import lightning
 from jsonargparse import ActionConfigFile  # type: ignore[attr-defined]  # Lightning's way
@@ -79,6 +79,7 @@ def build_parser(
     parser.add_class_arguments(data_class(request), "data", instantiate=False, skip={"seed"})
     if command == "fit":
         _add_fit(parser)
+        _add_evaluations(parser)
     parser.add_argument(
         "--ckpt_path",
         type=str | None,
@@ -181,6 +182,24 @@ def _add_fit(parser: LightningArgumentParser) -> None:
         type=bool,
         default=False,
         help="write what the last step predicts for the validation rows: predictions.jsonl",
+    )
+
+
+def _add_evaluations(parser: LightningArgumentParser) -> None:
+    """Add what a run is scored by along its way, besides its held-out text or rows."""
+    parser.add_argument(
+        "--evaluations",
+        type=dict[str, dict[str, Any]] | None,
+        default=None,
+        help="score the model without training it, by name: {blimp: {evaluation: minimal_pairs, "
+        "data: PATH}}",
+    )
+    parser.add_argument(
+        "--evaluate_every",
+        type=int | None,
+        default=None,
+        help="steps from one of these to the next, a multiple of trainer.val_check_interval; by "
+        "default they follow each look at the held-out text",
     )
 
 

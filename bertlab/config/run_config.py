@@ -21,7 +21,15 @@ from bertlab.config.yaml_files import Config
 # keys that do not change what a run computes
 _RUN_KEYS = ("run_dir", "seeds", "against_scratch", "keep_predictions")
 _NOT_RECORDED = (*_RUN_KEYS, "ckpt_path", "config", "output", "output_format")
-_FIT_ONLY = ("checkpoint", "max_tokens", "on_nonfinite", "compile", *_RUN_KEYS)
+_FIT_ONLY = (
+    "checkpoint",
+    "max_tokens",
+    "on_nonfinite",
+    "compile",
+    "evaluations",
+    "evaluate_every",
+    *_RUN_KEYS,
+)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import torch
 from scipy import stats
 
 from bertlab.api.evaluation import EvaluatedModel, EvaluationResult, FloatArray, ScoreGrid
+from bertlab.api.examples import Example
 from bertlab.checkpoints.pretrained_model import PretrainedModel, load
 from bertlab.checkpoints.run_directory import MANIFEST, RESULTS, manifest
 from bertlab.config.evaluations import EvaluationEntry
@@ -24,7 +25,6 @@ from bertlab.files import explain_failed_write, replacing, write_json, write_tex
 from bertlab.plugins.index import installed
 from bertlab.training.console import print_table
 from bertlab.training.results import Results, is_share, show
-from bertlab.training.trainer import quiet_lightning
 
 _LEVEL = 0.95
 _MOST_GROUPS = 20  # shown on the screen; the file has all
@@ -51,18 +51,28 @@ class GroupScore:
     high: float
 
 
-def evaluate(model: EvaluatedModel, entry: EvaluationEntry) -> EvaluationResult:
-    """Read an evaluation's rows and score a model by them; nothing is trained.
+def read_entry_rows(entry: EvaluationEntry) -> list[Example]:
+    """Return the rows that an evaluation asks for.
 
     Raises:
-        DataError: the rows cannot be read or used, or none could be scored.
+        DataError: they cannot be read, or a column is missing.
+    """
+    wanted = entry.evaluation.columns
+    return read_all_rows(entry.data, entry.columns, wanted, entry.format, entry.split)
+
+
+def evaluate(
+    model: EvaluatedModel, entry: EvaluationEntry, rows: Sequence[Example]
+) -> EvaluationResult:
+    """Score a model by the rows of an evaluation; nothing is trained.
+
+    Raises:
+        DataError: a row cannot be used, or none could be scored.
         EvaluationError: the model has not what is scored.
         PluginError: the result is not as the contract has it.
     """
-    rows = read_all_rows(
-        entry.data, entry.columns, entry.evaluation.columns, entry.format, entry.split
-    )
-    with torch.no_grad():
+    # what an evaluation draws must not change what a training run draws after it
+    with torch.no_grad(), torch.random.fork_rng(enabled=True):
         result = entry.evaluation.evaluate(model, rows)
     _check(result, entry, len(rows))
     if np.isnan(result.scores).all():
@@ -238,14 +248,13 @@ def evaluate_source(
     Raises:
         BertlabError: the model, the rows or an evaluation cannot be used, or files not be written.
     """
-    quiet_lightning()
     model = load(source)
     folder = Path(output) if output is not None else _default_folder(model)
     with explain_failed_write(f"output: {folder} cannot be written"):
         folder.mkdir(parents=True, exist_ok=True)
         results: Results = {}
         for entry in entries:
-            result = evaluate(model.evaluated(), entry)
+            result = evaluate(model.evaluated(), entry, read_entry_rows(entry))
             print_evaluation(entry.name, entry, result)
             write_evaluation(folder, entry.name, result)
             results |= named_metrics(entry.name, result)

@@ -26,6 +26,7 @@ from bertlab.checkpoints.run_directory import (
     resumed_run,
 )
 from bertlab.checkpoints.warm_start import warm_start
+from bertlab.config.evaluations import read_entries
 from bertlab.config.parser import data_class
 from bertlab.config.request import Request, read_request
 from bertlab.config.run_config import RunConfig, parse_request
@@ -59,6 +60,7 @@ from bertlab.training.callbacks.best_checkpoint import (
     choose_monitor,
     record_best,
 )
+from bertlab.training.callbacks.evaluations import EvaluationsAlong
 from bertlab.training.callbacks.run_record import RunRecord, check_same_computation
 from bertlab.training.console import print_table
 from bertlab.training.exit import StopOnSignal, how_to_resume, naming_losses, train
@@ -136,6 +138,7 @@ class Session:
         self.writers = [PredictionWriter()] if predicts else []
         self.data: TaskData = data_class(config.request)(**config.plain["data"], seed=config.seed)
         tasks = build_tasks(config.plain["model"])
+        self.along = self._evaluations_along()
         self.trainer = self._make_trainer()  # checks its settings before the data is read
         tokenizer = choose_tokenizer(checkpoint, warm, self.data)
         self.data.connect(tokenizer, tasks)
@@ -174,9 +177,18 @@ class Session:
         if saves:
             chosen: dict[str, Any] = dict(self.config.values.checkpoint)
             own.append(BestCheckpoint(**{**chosen, "dirpath": place}))
+        own += self.along
         given = settings["callbacks"] or []
         settings["callbacks"] = [self.record, *given]  # it claims the directory: before all others
         return make_trainer(settings, self.directory, [*own, *self.writers])
+
+    def _evaluations_along(self) -> list[EvaluationsAlong]:
+        """Return the callback that scores the model along training, if the config asks for it."""
+        values = self.config.values
+        if not self.fits or values.evaluations is None:
+            return []
+        entries = read_entries(values.evaluations, "evaluations")
+        return [EvaluationsAlong(self.directory, entries, values.evaluate_every)]
 
     def _build(self, tasks: dict[str, Task], tokenizer: WordPieceTokenizer) -> BertModule:
         """Return the checkpoint's module, or one with new or taken-over weights."""
@@ -240,6 +252,8 @@ class Session:
         self.data.check_division(trainer.world_size, trainer.accumulate_grad_batches)
         choose_monitor(values.checkpoint.monitor, model, self.data.first_evaluation)
         check_early_stopping(trainer, model)
+        for along in self.along:
+            along.prepare(trainer)
         model.numerical_guard.policy = values.on_nonfinite
         if values.compile:
             compile_layers(model.encoder)

@@ -1,0 +1,103 @@
+"""Evaluations along a run: same weights as without, curves, files, resumption, mistakes."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from bertlab.cli.main import main
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("pairs") / "order.tsv"
+    path.write_text("good\tbad\na statement is\tstatement is a\nthe name\tname the\n", "utf-8")
+    return path
+
+
+def fit(config: Path, run: Path, *arguments: str) -> int:
+    return main(["fit", "--config", str(config), "--run_dir", str(run), *arguments])
+
+
+def asked(data: Path) -> list[str]:
+    content = f"{{order: {{evaluation: minimal_pairs, data: {data}}}}}"
+    return ["--evaluations", content]
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    content = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
+    state: dict[str, torch.Tensor] = content["state_dict"]
+    return state
+
+
+def test_a_run_with_evaluations_has_the_weights_of_one_without(tiny_config, data, tmp_path):
+    dropout = ["--model.encoder.hidden_dropout_prob", "0.1"]  # draws random numbers at each step
+    assert fit(tiny_config, tmp_path / "without", *dropout) == 0
+    assert fit(tiny_config, tmp_path / "with", *dropout, *asked(data)) == 0
+    without, found = weights(tmp_path / "without"), weights(tmp_path / "with")
+    assert all(torch.equal(found[name], value) for name, value in without.items())
+
+
+def test_figures_are_in_results_logs_and_files(tiny_config, data, tmp_path):
+    run = tmp_path / "run"
+    assert fit(tiny_config, run, *asked(data)) == 0
+    results = json.loads((run / "results.json").read_text("utf-8"))
+    last = json.loads((run / "evaluations/step-6/results.json").read_text("utf-8"))
+    assert results["order/accuracy"] == pytest.approx(last["order/accuracy"])
+    assert sorted(each.name for each in (run / "evaluations").iterdir()) == ["step-3", "step-6"]
+    (log,) = run.glob("csv/**/metrics.csv")
+    with log.open(newline="") as file:
+        logged = [row for row in csv.DictReader(file) if row.get("val/order/accuracy")]
+    assert len(logged) == 2
+
+
+def test_the_command_gives_the_same_figures_for_the_same_checkpoint(tiny_config, data, tmp_path):
+    run = tmp_path / "run"
+    assert fit(tiny_config, run, *asked(data)) == 0
+    out = tmp_path / "out"
+    command = ["evaluate", "--ckpt_path", str(run), "--name", "order"]
+    command += ["--evaluation", "minimal_pairs", "--data", str(data), "--output", str(out)]
+    assert main(command) == 0
+    along = (run / "evaluations/step-6/order.rows.jsonl").read_text("utf-8")
+    assert (out / "order.rows.jsonl").read_text("utf-8") == along
+
+
+def test_evaluate_every_chooses_the_steps_and_always_has_the_last(tiny_config, data, tmp_path):
+    run = tmp_path / "run"
+    every = ["--evaluate_every", "6", "--trainer.max_steps", "9"]
+    assert fit(tiny_config, run, *asked(data), *every) == 0
+    assert sorted(each.name for each in (run / "evaluations").iterdir()) == ["step-6", "step-9"]
+
+
+def test_a_resumed_run_goes_on_with_its_evaluations(tiny_config, data, tmp_path):
+    run = tmp_path / "run"
+    assert fit(tiny_config, run, *asked(data), "--trainer.max_steps", "3") == 0
+    resumed = ["fit", "--ckpt_path", str(run), "--trainer.max_steps", "6"]
+    assert main(resumed) == 2  # another length is another computation
+    whole = tmp_path / "whole"
+    assert fit(tiny_config, whole, *asked(data)) == 0
+    step = whole / "checkpoints" / "step-3.ckpt"
+    again = tmp_path / "again"
+    assert main(["fit", "--ckpt_path", str(step), "--run_dir", str(again)]) == 0
+    expected = (whole / "evaluations/step-6/order.rows.jsonl").read_text("utf-8")
+    assert (again / "evaluations/step-6/order.rows.jsonl").read_text("utf-8") == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--evaluate_every", "4"], "evaluate_every: found 4, expected a multiple of"),
+        (
+            ["--evaluations", "{x: {evaluation: minimal_pears, data: y}}"],
+            "did you mean 'minimal_pairs'",
+        ),
+        (["--evaluations", "{x: {evaluation: minimal_pairs, data: /nowhere}}"], "/nowhere"),
+        (["--evaluations", "{x: {evaluation: minimal_pairs}}"], "evaluations.x"),
+    ],
+)
+def test_mistakes_leave_no_run(tiny_config, data, tmp_path, arguments, message, capsys):
+    assert fit(tiny_config, tmp_path / "run", *asked(data), *arguments) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
