@@ -76,7 +76,7 @@ class MinimalPairs(Evaluation):
 
         Raises:
             EvaluationError: the model has no ``mlm`` or ``clm``, or its scores are not finite.
-            DataError: both sentences of a pair are the same text.
+            DataError: there is no word in a sentence.
         """
         pairs = _encode(model, rows)
         log_probs = sentence_scores(model, pairs.sentences, self.method, self.batch_tokens)
@@ -123,11 +123,6 @@ def _encode(model: EvaluatedModel, rows: Sequence[Example]) -> _Pairs:
     numbers: dict[tuple[int, ...], int] = {}
     found: dict[str, list[int]] = {"good": [], "bad": []}
     for row in rows:
-        if row.values["good"] == row.values["bad"]:
-            raise DataError(
-                f"{row.where}: good and bad: found the same sentence twice, expected two that "
-                f"differ: {row.values['good']!r}"
-            )
         for side, chosen in found.items():
             ids = tuple(model.tokenizer.encode(row.values[side]))
             if not ids:
@@ -319,7 +314,7 @@ def _notes(
     equal = np.flatnonzero(pairs.good == pairs.bad)
     if len(equal):
         notes.append(
-            f"both sentences of {len(equal)} pairs have the same tokens, which makes them ties "
+            f"both sentences of {len(equal)} pairs are the same tokens, which makes them ties "
             f"(the first: {rows[equal[0]].where})"
         )
     ties = Counter(scores.tolist())[0.5]

@@ -10,6 +10,7 @@ import torch
 from torchmetrics import Metric
 
 from bertlab.api.encoder import Encoder
+from bertlab.api.evaluation import Evaluation
 from bertlab.api.head import Head
 from bertlab.api.source import DataSource
 from bertlab.api.task import Objective
@@ -23,6 +24,7 @@ BASES: dict[Kind, type[Any]] = {
     "head": Head,
     "metric": Metric,
     "source": DataSource,
+    "evaluation": Evaluation,
 }
 
 
@@ -32,7 +34,7 @@ class Options:
 
     Attributes:
         arguments: of ``__init__``.
-        rows: of a head or metric.
+        rows: of a head, metric or evaluation.
         vocabulary: tokens of the tokenizer; a small English one if None.
         encoder: makes the encoder that a task is checked with from the vocabulary's size.
     """

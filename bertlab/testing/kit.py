@@ -23,6 +23,7 @@ from bertlab.testing.checks import (
     classes,
     encoder_use,
     encoders,
+    evaluations,
     losses,
     metric_plugins,
     metrics,
@@ -35,7 +36,7 @@ from bertlab.testing.checks import (
 from bertlab.testing.checks import (
     rows as row_checks,
 )
-from bertlab.testing.task_cases import EncoderCase, HeadCase, ObjectiveCase
+from bertlab.testing.task_cases import EncoderCase, EvaluationCase, HeadCase, ObjectiveCase
 
 # in the order in which their checks run
 _MODULES: tuple[ModuleType, ...] = (
@@ -51,6 +52,7 @@ _MODULES: tuple[ModuleType, ...] = (
     odd_rows,
     training,
     sources,
+    evaluations,
     speed,
 )
 _CASES: dict[Kind, type[Case]] = {
@@ -59,11 +61,12 @@ _CASES: dict[Kind, type[Case]] = {
     "head": HeadCase,
     "metric": MetricCase,
     "source": SourceCase,
+    "evaluation": EvaluationCase,
 }
 _OPTIONS: dict[str, tuple[Kind, ...]] = {  # the kinds that an option is for
-    "rows": ("head", "metric"),
-    "vocabulary": ("encoder", "objective", "head"),
-    "encoder": ("objective", "head"),
+    "rows": ("head", "metric", "evaluation"),
+    "vocabulary": ("encoder", "objective", "head", "evaluation"),
+    "encoder": ("objective", "head", "evaluation"),
 }
 
 
@@ -90,12 +93,12 @@ def conformance(
         test_conformance = conformance(MyObjective)
 
     Args:
-        plugin: subclass of Encoder, Objective, Head, DataSource or torchmetrics' Metric, or the
-            entry-point name of an installed one.
+        plugin: subclass of Encoder, Objective, Head, DataSource, Evaluation or torchmetrics'
+            Metric, or the entry-point name of an installed one.
         arguments: of its ``__init__``; for an encoder, small sizes. The defaults if not given. Of
             a source: ``argument``, what stands behind the colon, and the ``split`` to read.
-        rows: labelled rows of a head, its columns by name; made for the declared columns if not
-            given. Of a metric: batches ``{"preds": …, "target": …}``; class ids if not given.
+        rows: rows of a head or an evaluation, its columns by name; made for the declared columns if
+            not given. Of a metric: batches ``{"preds": …, "target": …}``; class ids if not given.
         vocabulary: tokens of the tokenizer, BERT's special tokens among them; a small English
             vocabulary if not given.
         encoder: makes the encoder that a task needs from the vocabulary's size; a tiny BertEncoder
@@ -147,7 +150,7 @@ def list_checks(kind: Kind) -> list[tuple[str, str]]:
     """Return the name of each check of a kind and what it checks, in a line.
 
     Args:
-        kind: ``encoder``, ``objective``, ``head``, ``metric`` or ``source``.
+        kind: ``encoder``, ``objective``, ``head``, ``metric``, ``source`` or ``evaluation``.
     """
     return [(check.name, check.summary) for check in checks_of(kind)]
 

@@ -1,4 +1,4 @@
-"""The cases of objectives, heads and encoders: a class under test, its sequences or rows."""
+"""The cases of tasks, encoders and evaluations: a class under test, its sequences or rows."""
 
 import copy
 from abc import ABC, abstractmethod
@@ -10,6 +10,7 @@ import numpy as np
 
 from bertlab.api.batch import PackedBatch, PackedSequences, pack
 from bertlab.api.encoder import Encoder
+from bertlab.api.evaluation import EvaluatedModel, Evaluation
 from bertlab.api.examples import Example, Labels
 from bertlab.api.head import Head
 from bertlab.api.task import Objective, Task, TaskContext
@@ -221,6 +222,29 @@ def _copied(row: Example) -> dict[str, Any]:
         for name, value in row.values.items()
         if isinstance(value, list | dict)
     }
+
+
+class EvaluationCase(Case):
+    """An evaluation under test, with a small model and rows for its columns."""
+
+    plugin: type[Evaluation]
+
+    @property
+    def rows(self) -> list[Example]:
+        """Rows, new objects each time."""
+        if self.options.rows is None:
+            return sample_rows(self.plugin.columns, self.language, 12)
+        return [Example(row, f"rows:{number}") for number, row in enumerate(self.options.rows, 1)]
+
+    def model(self, task: type[Task] | None = MaskedLM, causal: bool = False) -> EvaluatedModel:
+        """Return a model with one task, or with none."""
+        given = self.options.encoder
+        maker = partial(tiny_encoder, causal=causal) if given is None else given
+        options = Options(vocabulary=self.options.vocabulary, encoder=maker)
+        stack = ObjectiveCase(task or MaskedLM, options).stack()
+        tasks = {"mlm" if task is MaskedLM else "clm": stack.task} if task else {}
+        longest = stack.encoder.max_position_embeddings
+        return EvaluatedModel("sample", stack.encoder, self.language.tokenizer, tasks, longest)
 
 
 class EncoderCase(Case):

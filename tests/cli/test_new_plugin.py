@@ -270,6 +270,7 @@ def test_their_configs_run(environment: PluginEnvironment) -> None:
         shown = {
             "hooks": "gradient_norm",
             "metric": "my_metric",
+            "evaluation": "val/my_evaluation/accuracy",
             "objective": "val/my_objective/loss",
         }
         assert shown.get(kind, "train/loss") in logged

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences, last_token
+from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences, last_token, pack
 from bertlab.api.encoder import Encoder
+from bertlab.api.evaluation import EvaluatedModel, Evaluation, EvaluationResult, ScoreGrid
 from bertlab.api.examples import Column, Example, Features, Labels
 from bertlab.api.head import Head
 from bertlab.api.rng import CounterRNG
@@ -17,8 +18,9 @@ from bertlab.api.source import DataSource, RawDocument
 from bertlab.api.task import Objective, TaskContext, TaskLoss
 from bertlab.encoders.attention import packed_attention
 from bertlab.encoders.layers import initialize
-from bertlab.errors import DataError
+from bertlab.errors import DataError, EvaluationError
 from bertlab.objectives.classification import Accuracy, classification_loss
+from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 
@@ -225,3 +227,41 @@ class GoodSource(DataSource):
             raise DataError(f"{self.name}: found split {split!r}, expected train")
         for number in range(3):
             yield {"text": f"This is row {number}.", "label": number % 2}
+
+
+class GoodEvaluation(Evaluation):
+    """Mean reciprocal rank of the last token of a text."""
+
+    columns = (Column("text"), Column("topic", required=False))
+    monitor = ("accuracy", "max")
+
+    def evaluate(self, model: EvaluatedModel, rows: Sequence[Example]) -> EvaluationResult:
+        scores = np.array([self.score(model, row) for row in rows], np.float64)
+        long = int(np.isnan(scores).sum())
+        return EvaluationResult(
+            {"accuracy": float(np.nanmean(scores))},
+            scores,
+            groups={"topic": [str(row.values.get("topic")) for row in rows]},
+            details={"length": [len(row.values["text"]) for row in rows]},
+            grids=[ScoreGrid("all", ["a"], ["b"], np.zeros((1, 1)))],
+            notes=[f"{long} texts are too long"] if long else [],
+        )
+
+    def score(self, model: EvaluatedModel, row: Example) -> float:
+        if "mlm" not in model.tasks:
+            raise EvaluationError(f"{model.source}: has no mlm")
+        ids = self.ids(model, row)
+        if len(ids) > model.max_seq_length:
+            return float("nan")
+        masked = [*ids[:-2], model.tokenizer.mask_id, ids[-1]]
+        states = model.encoder(pack([masked])).tokens
+        scores = self.logits(model, states[-2:-1])
+        return 1 / (1 + float((scores > scores[0, ids[-2]]).sum()))  # reciprocal rank
+
+    def logits(self, model: EvaluatedModel, states: Tensor) -> Tensor:
+        objective = model.tasks["mlm"]
+        assert isinstance(objective, MaskedLM)
+        return objective.logits(states)
+
+    def ids(self, model: EvaluatedModel, row: Example) -> list[int]:
+        return model.tokenizer.build_inputs(model.tokenizer.encode(row.values["text"]))[0]

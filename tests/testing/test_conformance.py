@@ -12,7 +12,14 @@ from bertlab.testing.kit import checks_of, make_case
 from tests.testing import broken_objectives
 from tests.testing.good_plugins import GoodEncoder, GoodHead, GoodMetric, GoodObjective
 
-EXPECTED = {"encoder": 35, "objective": 60, "head": 65, "metric": 15, "source": 12}
+EXPECTED = {
+    "encoder": 35,
+    "objective": 60,
+    "head": 65,
+    "metric": 15,
+    "source": 12,
+    "evaluation": 20,
+}
 
 
 def parameters(test):

@@ -7,7 +7,13 @@ import pytest
 from bertlab.plugins.index import GROUPS
 from bertlab.testing.check import CheckRunner, ConformanceFailure
 from bertlab.testing.kit import checks_of, find_plugin, make_case
-from tests.testing import broken_objectives, broken_others, good_plugins, small_bugs
+from tests.testing import (
+    broken_evaluations,
+    broken_objectives,
+    broken_others,
+    good_plugins,
+    small_bugs,
+)
 
 # of a second together, and of no bug but their own
 SLOW = {"learns", "resumes_exactly", "tasks_can_read_it", "every_input_format_works"}
@@ -18,7 +24,7 @@ def classes(*modules: object) -> list[type]:
     return [v for v in found if isinstance(v, type) and isinstance(vars(v).get("expects"), tuple)]
 
 
-BUGS = classes(broken_objectives, broken_others)
+BUGS = classes(broken_objectives, broken_others, broken_evaluations)
 SMALL_BUGS = [bug for bug in classes(small_bugs) if bug not in BUGS]
 GOOD = [v for name, v in vars(good_plugins).items() if name.startswith("Good")]
 
@@ -61,7 +67,7 @@ def test_the_same_plugins_without_a_bug_pass(plugin):
 
 def test_there_are_bugs_of_every_kind():
     kinds = [find_plugin(plugin)[0] for plugin in BUGS]
-    assert {"objective", "head", "encoder", "metric", "source"} == set(kinds)
+    assert {"objective", "head", "encoder", "metric", "source", "evaluation"} == set(kinds)
     assert len(kinds) >= 40
 
 

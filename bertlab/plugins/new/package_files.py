@@ -18,6 +18,7 @@ ARTICLES = {
     "head": "A head",
     "source": "A data source",
     "metric": "A metric",
+    "evaluation": "An evaluation",
     "hooks": "Hooks",
 }
 LINE_LENGTH = 100  # of the templates' pyproject.toml

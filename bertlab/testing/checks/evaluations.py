@@ -1,0 +1,226 @@
+"""Checks of evaluations: what they return, and what they leave alone."""
+
+import copy
+import json
+
+import numpy as np
+import torch
+
+from bertlab.api.evaluation import EvaluatedModel, EvaluationResult, FloatArray
+from bertlab.api.examples import Example
+from bertlab.errors import BertlabError, DataError, EvaluationError
+from bertlab.objectives.causal_lm import CausalLM
+from bertlab.testing.check import ConformanceFailure, NotApplicable, check
+from bertlab.testing.checks.training import refused_output
+from bertlab.testing.comparisons import changed_tensor
+from bertlab.testing.samples import changed
+from bertlab.testing.task_cases import EvaluationCase
+
+_USABLE = ("is_complete", "methods_take_what_they_are_given", "arguments_have_defaults")
+_SCORED = ("scores_every_row",)
+_LONG = 300  # words: far more than the encoder reads
+
+
+def _evaluate(case: EvaluationCase, model: EvaluatedModel, rows: list[Example]) -> EvaluationResult:
+    with torch.no_grad():
+        found: EvaluationResult = case.new().evaluate(model, rows)
+    return found
+
+
+def _differ(one: FloatArray, other: FloatArray) -> bool:
+    return not np.allclose(one, other, rtol=1e-4, atol=1e-6, equal_nan=True)
+
+
+@check("evaluation", after=_USABLE)
+def scores_every_row(case: EvaluationCase) -> None:
+    """``scores``, ``groups`` and ``details`` have an entry for each row."""
+    rows = case.rows
+    try:
+        result = _evaluate(case, case.model(), rows)
+    except BertlabError as error:
+        given = "the given rows" if case.options.rows else "rows made for the declared columns"
+        raise ConformanceFailure(
+            f"evaluate() refuses {given}: {error}",
+            "let it read them, or give the kit rows that suit it: rows=[{…}, …]",
+        ) from error
+    scores = result.scores
+    if not isinstance(scores, np.ndarray) or scores.dtype != np.float64:
+        kind = getattr(scores, "dtype", type(scores).__name__)
+        raise ConformanceFailure(f"scores are {kind}", "return a NumPy array of float64")
+    lengths = {"scores": len(scores)}
+    lengths |= {f"groups[{name!r}]": len(each) for name, each in result.groups.items()}
+    lengths |= {f"details[{name!r}]": len(each) for name, each in result.details.items()}
+    for name, length in lengths.items():
+        if length != len(rows):
+            raise ConformanceFailure(
+                f"{name} has {length} entries for {len(rows)} rows",
+                "keep the place of a row that cannot be scored: its score is NaN",
+            )
+
+
+@check("evaluation", after=_SCORED)
+def monitor_is_the_mean(case: EvaluationCase) -> None:
+    """``monitor`` names a metric, which is the mean of the scores."""
+    metric, _ = case.plugin.monitor
+    result = _evaluate(case, case.model(), case.rows)
+    if metric not in result.metrics:
+        raise ConformanceFailure(
+            f"monitor is {metric!r}, the metrics are {', '.join(result.metrics) or 'none'}",
+            "declare the metric that decides: monitor = (NAME, 'max')",
+        )
+    scored = result.scores[~np.isnan(result.scores)]
+    mean, value = (scored.mean() if len(scored) else np.nan), result.metrics[metric]
+    if _differ(np.array([mean]), np.array([value])):
+        raise ConformanceFailure(
+            f"{metric} is {value:.6g}, the mean of the scores {mean:.6g}",
+            "give each row its share of the metric, so that studies can test it over rows",
+        )
+
+
+@check("evaluation", after=_SCORED)
+def result_can_be_written(case: EvaluationCase) -> None:
+    """Metrics are numbers, details are JSON, and grids have as many values as names."""
+    result = _evaluate(case, case.model(), case.rows)
+    try:
+        json.dumps([dict(result.metrics), {key: list(v) for key, v in result.details.items()}])
+        json.dumps([{key: list(v) for key, v in result.groups.items()}, list(result.notes)])
+    except TypeError as error:
+        raise ConformanceFailure(
+            f"the result cannot be written: {error}",
+            "return Python's own numbers and texts: .tolist() of an array, float(value)",
+        ) from error
+    for grid in result.grids:
+        if grid.values.shape != (len(grid.rows), len(grid.columns)):
+            raise ConformanceFailure(
+                f"grid {grid.title!r}: values are {grid.values.shape} for {len(grid.rows)} rows "
+                f"and {len(grid.columns)} columns",
+                "name every row and column",
+            )
+
+
+@check("evaluation", after=_SCORED)
+def evaluation_repeats(case: EvaluationCase) -> None:
+    """The same model and rows give the same scores, whatever was drawn before."""
+    model = case.model()
+    torch.manual_seed(1)
+    one = _evaluate(case, model, case.rows).scores
+    torch.manual_seed(2)
+    if _differ(one, _evaluate(case, model, case.rows).scores):
+        raise ConformanceFailure(
+            "the second evaluation of the same model gives other scores",
+            "draw from a generator of your own with a fixed seed, or from bertlab.CounterRNG",
+        )
+
+
+@check("evaluation", after=("evaluation_repeats",))
+def rows_may_come_in_any_order(case: EvaluationCase) -> None:
+    """The rows in reverse get the same scores, in reverse."""
+    model, rows = case.model(), case.rows
+    forth = _evaluate(case, model, rows).scores
+    if _differ(forth, _evaluate(case, model, rows[::-1]).scores[::-1]):
+        raise ConformanceFailure(
+            "rows in reverse order get other scores",
+            "let a score depend on the row, not on its place or on the batch that it is in",
+        )
+
+
+@check("evaluation", after=_SCORED)
+def leaves_the_model_alone(case: EvaluationCase) -> None:
+    """Weights, evaluation mode and gradients' switches are as before."""
+    model = case.model()
+    modules = [model.encoder, *model.tasks.values()]
+    before = [copy.deepcopy(module.state_dict()) for module in modules]
+    _evaluate(case, model, case.rows)
+    for module, state in zip(modules, before, strict=True):
+        name = changed_tensor(state, module.state_dict())
+        if name:
+            raise ConformanceFailure(f"evaluate() changes {name}", "work on a copy")
+        if any(each.training for each in module.modules()):
+            raise ConformanceFailure(
+                "evaluate() leaves the model in training mode", "do not call model.encoder.train()"
+            )
+
+
+@check("evaluation", after=_SCORED)
+def leaves_the_rows_alone(case: EvaluationCase) -> None:
+    """The rows are as before: they are read once and scored many times along a run."""
+    rows = case.rows
+    before = copy.deepcopy([dict(row.values) for row in rows])
+    _evaluate(case, case.model(), rows)
+    if before != [dict(row.values) for row in rows]:
+        raise ConformanceFailure("evaluate() changes its rows", "copy what you change")
+
+
+@check("evaluation", after=_SCORED)
+def optional_columns_may_be_missing(case: EvaluationCase) -> None:
+    """Rows without the columns that are not required are scored too."""
+    optional = {column.name for column in case.plugin.columns if not column.required}
+    if not optional:
+        raise NotApplicable("all columns are required")
+    rows = [
+        Example({key: v for key, v in row.values.items() if key not in optional}, row.where)
+        for row in case.rows
+    ]
+    try:
+        _evaluate(case, case.model(), rows)
+    except KeyError as error:
+        raise ConformanceFailure(
+            f"without {', '.join(sorted(optional))} it raises KeyError: {error}",
+            "look whether the row has it, or declare the column required",
+        ) from error
+
+
+@check("evaluation", after=_SCORED)
+def refuses_other_models_in_words(case: EvaluationCase) -> None:
+    """An encoder without a task, and a left-to-right model, are scored or refused in words."""
+    models = {"an encoder alone": case.model(None)}
+    if case.options.encoder is None:
+        models["a left-to-right model"] = case.model(CausalLM, causal=True)
+    for words, model in models.items():
+        try:
+            _evaluate(case, model, case.rows)
+        except EvaluationError:
+            continue
+        except Exception as error:
+            raise ConformanceFailure(
+                f"{words} raises {type(error).__name__}: {error}",
+                "look at model.tasks and model.encoder first, and raise bertlab.EvaluationError "
+                "with what the evaluation needs",
+            ) from error
+
+
+@check("evaluation", after=_SCORED)
+def long_texts_are_not_cut(case: EvaluationCase) -> None:
+    """A text that the encoder cannot read whole gets NaN, or an error that names the row."""
+    columns = [each for each in case.plugin.columns if each.kind == "text" and each.required]
+    if not columns:
+        raise NotApplicable("it reads no column of texts")
+    rows = case.rows
+    rows[1] = changed(rows[1], columns[0], case.language.text(_LONG, 1))
+    try:
+        result = _evaluate(case, case.model(), rows)
+    except DataError as error:
+        if rows[1].where not in str(error):
+            raise ConformanceFailure(
+                f"the error does not name the row: {error}", "begin it with row.where"
+            ) from error
+        return
+    except Exception as error:
+        raise ConformanceFailure(
+            f"a text of {_LONG} words raises {type(error).__name__}: {error}",
+            "compare with model.max_seq_length; the score of such a row is NaN, and a note says "
+            "how many there are",
+        ) from error
+    if not np.isnan(result.scores[1]) or not result.notes:
+        raise ConformanceFailure(
+            f"a text of {_LONG} words gets the score {result.scores[1]}, and the notes are "
+            f"{list(result.notes)}",
+            "give it NaN and count it in notes: a score of a part is no score of the text",
+        )
+
+
+@check("evaluation", after=_SCORED)
+def evaluation_prints_nothing(case: EvaluationCase) -> None:
+    """Evaluating writes nothing to the terminal; remarks are ``notes``."""
+    with refused_output():
+        _evaluate(case, case.model(), case.rows)
