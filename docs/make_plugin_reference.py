@@ -25,7 +25,7 @@ OUTPUT = Path(__file__).parent / "plugin-reference.md"
 CONTRACTS = (
     *("Objective", "Head", "Task", "TaskContext", "TaskLoss", "Encoder", "DataSource"),
     *("PackedBatch", "PackedSequences", "EncoderOutput", "Column", "Example", "Labels", "Features"),
-    "TokenLabels",
+    *("TokenLabels", "Evaluation", "EvaluatedModel", "EvaluationResult", "ScoreGrid"),
     *(
         "RawDocument",
         "RawExamples",

@@ -19,7 +19,7 @@ from bertlab.api.examples import Example
 from bertlab.checkpoints.pretrained_model import PretrainedModel, load
 from bertlab.checkpoints.run_directory import MANIFEST, RESULTS, manifest
 from bertlab.config.evaluations import EvaluationEntry
-from bertlab.data.examples.folder import read_all_rows
+from bertlab.data.examples.source import read_all_rows
 from bertlab.errors import DataError, PluginError
 from bertlab.files import explain_failed_write, replacing, write_json, write_text
 from bertlab.plugins.index import installed

@@ -26,7 +26,6 @@ from bertlab.checkpoints.run_directory import (
     resumed_run,
 )
 from bertlab.checkpoints.warm_start import warm_start
-from bertlab.config.evaluations import read_entries
 from bertlab.config.parser import data_class
 from bertlab.config.request import Request, read_request
 from bertlab.config.run_config import RunConfig, parse_request
@@ -60,7 +59,7 @@ from bertlab.training.callbacks.best_checkpoint import (
     choose_monitor,
     record_best,
 )
-from bertlab.training.callbacks.evaluations import EvaluationsAlong
+from bertlab.training.callbacks.evaluations import along_training
 from bertlab.training.callbacks.run_record import RunRecord, check_same_computation
 from bertlab.training.console import print_table
 from bertlab.training.exit import StopOnSignal, how_to_resume, naming_losses, train
@@ -138,8 +137,8 @@ class Session:
         self.writers = [PredictionWriter()] if predicts else []
         self.data: TaskData = data_class(config.request)(**config.plain["data"], seed=config.seed)
         tasks = build_tasks(config.plain["model"])
-        self.along = self._evaluations_along()
-        self.trainer = self._make_trainer()  # checks its settings before the data is read
+        self.along = along_training(self.directory, config.values) if self.fits else []
+        self.trainer = self._make_trainer()  # checks its settings first
         tokenizer = choose_tokenizer(checkpoint, warm, self.data)
         self.data.connect(tokenizer, tasks)
         self.model = self._build(tasks, tokenizer)
@@ -181,14 +180,6 @@ class Session:
         given = settings["callbacks"] or []
         settings["callbacks"] = [self.record, *given]  # it claims the directory: before all others
         return make_trainer(settings, self.directory, [*own, *self.writers])
-
-    def _evaluations_along(self) -> list[EvaluationsAlong]:
-        """Return the callback that scores the model along training, if the config asks for it."""
-        values = self.config.values
-        if not self.fits or values.evaluations is None:
-            return []
-        entries = read_entries(values.evaluations, "evaluations")
-        return [EvaluationsAlong(self.directory, entries, values.evaluate_every)]
 
     def _build(self, tasks: dict[str, Task], tokenizer: WordPieceTokenizer) -> BertModule:
         """Return the checkpoint's module, or one with new or taken-over weights."""
@@ -355,8 +346,5 @@ class Session:
 
     def _how_to_go_on(self) -> str:
         """Return how to resume, for the message about a lost process or disk."""
-        if not self.fits:
-            return ""
-        if not self._is_saved():
-            return " before the first checkpoint"
-        return f"; {how_to_resume(self.directory)}"
+        saved = f"; {how_to_resume(self.directory)}" if self._is_saved() else ""
+        return saved or " before the first checkpoint" if self.fits else ""

@@ -104,7 +104,7 @@ def test_help_names_every_kind(bertlab: Command, tmp_path: Path, arguments: list
     ("arguments", "words"),
     [
         (["objectives", "a-task"], r"KIND: found 'objectives'; did you mean 'objective'\?"),
-        (["plugin", "a-task"], r"KIND: found 'plugin' \(there are: encoder, objective, head"),
+        (["thing", "a-task"], r"KIND: found 'thing' \(there are: encoder, objective, head"),
         (["objective"], "expected KIND NAME"),
         (["objective", "a", "b"], "expected KIND NAME"),
         (["objective", "a-task", "--outptu", "b"], "found 'objective a-task --outptu b'"),

@@ -48,7 +48,9 @@ def passed_checks(test: Callable[[str], None]) -> int:
     return passed
 
 
-@pytest.mark.parametrize("name", ["bertlab_digits.py", "bertlab_mean_pooling.py"])
+@pytest.mark.parametrize(
+    "name", ["bertlab_digits.py", "bertlab_mean_pooling.py", "bertlab_first_word.py"]
+)
 def test_a_whole_class_is_thirty_lines_or_less(name: str) -> None:
     after_imports = BLOCKS[name][BLOCKS[name].index("\nclass ") :]
     assert len([line for line in after_imports.splitlines() if line.strip()]) <= 30
@@ -63,7 +65,11 @@ def test_the_example_objective_conforms_as_written(examples: Path) -> None:
 
 @pytest.mark.parametrize(
     ("module", "name"),
-    [("bertlab_mean_pooling", "MeanPooling"), ("bertlab_balanced", "BalancedAccuracy")],
+    [
+        ("bertlab_mean_pooling", "MeanPooling"),
+        ("bertlab_balanced", "BalancedAccuracy"),
+        ("bertlab_first_word", "FirstWord"),
+    ],
 )
 def test_the_other_examples_conform(
     examples: Path, monkeypatch: pytest.MonkeyPatch, module: str, name: str

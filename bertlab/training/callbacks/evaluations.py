@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
+from jsonargparse import Namespace
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.trainer.states import TrainerFn
 
 from bertlab.api.evaluation import EvaluatedModel
 from bertlab.api.examples import Example
-from bertlab.config.evaluations import EvaluationEntry
+from bertlab.config.evaluations import EvaluationEntry, read_entries
 from bertlab.errors import ConfigError
 from bertlab.model.module import BertModule
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
@@ -21,6 +22,23 @@ from bertlab.training.evaluate import (
     write_results,
 )
 from bertlab.training.results import Results
+
+
+def along_training(directory: Path, values: Namespace) -> "list[EvaluationsAlong]":
+    """Return the callback that scores a run along its way, if its config asks for it.
+
+    Args:
+        directory: of the run.
+        values: of the config: ``evaluations`` and ``evaluate_every``.
+
+    Raises:
+        ConfigError: an evaluation's keys or values are wrong.
+        PluginError: it is not installed, or cannot be used.
+    """
+    if values.evaluations is None:
+        return []
+    entries = read_entries(values.evaluations, "evaluations")
+    return [EvaluationsAlong(directory, entries, values.evaluate_every)]
 
 
 class EvaluationsAlong(Callback):
