@@ -1,6 +1,7 @@
 """bertlab's own checkpoints: Lightning's file plus the resolved config and the tokenizer."""
 
 import json
+import re
 from pathlib import Path
 
 from bertlab.api.examples import Labels
@@ -12,6 +13,47 @@ from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 BEST = "best.json"
 RUN_KEY = "bertlab"  # where a checkpoint keeps what is ours
+
+
+_WORDS_CHECKPOINT = re.compile(r"words-(\d+)([KM]?)\.ckpt")
+_UNITS = {"": 1, "K": 10**3, "M": 10**6}
+
+
+def words_checkpoint_name(words: float) -> str:
+    """Return the name of a checkpoint after so many words: ``words-10M.ckpt``, ``words-250K.ckpt``.
+
+    A number that is no whole number of words is rounded.
+    """
+    whole = round(words)
+    # 2,500,000 is 2500K: a name holds no point
+    unit = next(name for name in ("M", "K", "") if whole % _UNITS[name] == 0)
+    return f"words-{whole // _UNITS[unit]}{unit}.ckpt"
+
+
+def words_checkpoints(run: str | Path) -> dict[str, Path]:
+    """Return the checkpoints after chosen numbers of words (``checkpoint_words``), fewest first.
+
+    Args:
+        run: run directory, or the folder of its checkpoints.
+
+    Returns:
+        Files by BabyLM's name of the revision: ``{"chck_1M": …/words-1M.ckpt}``.
+
+    Raises:
+        CheckpointError: if there are none.
+    """
+    folder = Path(run)
+    folder = folder / "checkpoints" if (folder / "checkpoints").is_dir() else folder
+    found: list[tuple[int, str, Path]] = []
+    for file in folder.glob("words-*.ckpt"):
+        if match := _WORDS_CHECKPOINT.fullmatch(file.name):
+            number, unit = match.groups()
+            found.append((int(number) * _UNITS[unit], f"chck_{number}{unit}", file))
+    if not found:
+        raise CheckpointError(
+            f"{run}: found no words-….ckpt in {folder}, expected a run with checkpoint_words"
+        )
+    return {name: file for _, name, file in sorted(found)}
 
 
 def find_checkpoint(path: str | Path, best: bool = True) -> Path | None:

@@ -1,7 +1,8 @@
-"""``bertlab tokenizer`` and ``bertlab prepare``: text to vocabulary, text to token store."""
+"""``bertlab tokenizer``, ``prepare``, ``take-words``: text to vocabulary, store or less text."""
 
+import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from jsonargparse import ArgumentParser
 
 from bertlab.config.parse import parse_arguments
-from bertlab.errors import OutputError
+from bertlab.errors import CommandError, OutputError
 from bertlab.training.console import print_table
 
 if TYPE_CHECKING:
@@ -20,18 +21,21 @@ Errors = Literal["strict", "replace"]
 
 
 def main(command: str, argv: list[str]) -> int:
-    """Run ``tokenizer`` or ``prepare``; return the exit code."""
+    """Run ``tokenizer``, ``prepare`` or ``take-words``; return the exit code."""
     functions: dict[str, Callable[..., None]] = {
         "tokenizer": make_tokenizer,
         "prepare": make_store,
+        "take-words": take_text,
     }
     function = functions[command]
     parser = ArgumentParser(prog=f"bertlab {command}", exit_on_error=False)
     # the corpus's options stand beside the command's own, and become its argument `source`
     parser.add_function_arguments(name_corpus)
-    parser.add_function_arguments(function, skip={"source"})
+    parser.add_function_arguments(function, skip={"source", "command"})
     options = vars(parse_arguments(parser, argv))
     source = name_corpus(**{name: options.pop(name) for name in signature(name_corpus).parameters})
+    if function is take_text:
+        options["command"] = ["bertlab", command, *argv]  # for its manifest
     function(source, **options)
     return 0
 
@@ -114,3 +118,51 @@ def make_store(
     else:
         sys.stdout.write(f"{folder}: holds this text already\n")
     print_table(output, report_store(store, max_seq_length))
+
+
+def take_text(
+    source: "Corpus",
+    words: str,
+    output: str,
+    shuffle: int | None = None,
+    command: Sequence[str] = (),
+) -> None:
+    """Write the first N words of a corpus, in whole documents, as a corpus of its own.
+
+    Args:
+        source: text to take from.
+        words: how many, as parted by white space: 10000000, 1e7 or 10M (K, M and B for thousands,
+            millions and billions). Never more are taken, and few less.
+        output: folder to write, which must not exist or be empty: ``text/``, for ``data.corpus``,
+            and ``manifest.json``.
+        shuffle: a seed: take documents in an order that mixes all sources. By default they are
+            taken in the order of ``--corpus``.
+        command: that was given, for the manifest.
+    """
+    from bertlab.data.corpus.take import TEXT, take_words  # noqa: PLC0415  datasets, not for --help
+
+    asked = _read_words(words)
+    found = take_words(source, asked, Path(output), shuffle, command)
+    rows = [
+        (each["source"], f"{each['words']:,} words, {each['documents']:,} documents")
+        for each in found["sources"]
+    ]
+    print_table(f"{Path(output) / TEXT}", rows)
+    sys.stdout.write(
+        f"{Path(output) / TEXT}: {found['words']:,} words of {asked:,} asked for, in "
+        f"{found['documents']:,} whole documents\n"
+    )
+
+
+def _read_words(text: str) -> int:
+    """Return the number that ``10M``, ``1e7`` or ``10000000`` stands for."""
+    factor = {"K": 10**3, "M": 10**6, "B": 10**9}.get(text[-1:].upper())
+    try:
+        words = float(text[:-1] if factor else text) * (factor or 1)
+    except ValueError:
+        words = 0.0
+    if not (1 <= words < math.inf and words == int(words)):
+        raise CommandError(
+            f"--words: found {text!r}, expected a whole number of words as in 10M, 1e7 or 10000000"
+        )
+    return int(words)

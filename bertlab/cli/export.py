@@ -16,12 +16,26 @@ def main(command: str, argv: list[str]) -> int:
     )
     parser.add_argument("output", type=str, help="folder to write")
     parser.add_argument(
+        "--words_checkpoints",
+        type=bool,
+        default=False,
+        help="export each words-….ckpt of a run, into a folder below output called as BabyLM's "
+        "revisions are: chck_1M, chck_2M, …",
+    )
+    parser.add_argument(
         "--overwrite", type=bool, default=False, help="replace what is in the output folder"
     )
     given = parse_arguments(parser, argv)
     from bertlab.checkpoints.export import export_model  # noqa: PLC0415  torch, not for --help
+    from bertlab.checkpoints.run_checkpoint import words_checkpoints  # noqa: PLC0415
 
-    report = export_model(given.source, Path(given.output), given.overwrite)
-    lines = [f"{report.output}: {report.architecture}", *(f"note: {n}" for n in report.notes)]
-    sys.stdout.write("\n".join(lines) + "\n")
+    output = Path(given.output)
+    sources = {output: given.source}
+    if given.words_checkpoints:
+        found = words_checkpoints(given.source)
+        sources = {output / name: str(file) for name, file in found.items()}
+    for folder, source in sources.items():
+        report = export_model(source, folder, given.overwrite)
+        lines = [f"{report.output}: {report.architecture}", *(f"note: {n}" for n in report.notes)]
+        sys.stdout.write("\n".join(lines) + "\n")
     return 0

@@ -21,6 +21,7 @@ COMMANDS = {
     "ablate": ("bertlab.cli.ablate", "an ablation in one line"),
     "tokenizer": ("bertlab.cli.data", "train a WordPiece vocabulary"),
     "prepare": ("bertlab.cli.data", "tokenise a corpus once and print its data report"),
+    "take-words": ("bertlab.cli.data", "the first N words of a corpus, as a corpus of its own"),
     "plugins": ("bertlab.cli.plugins", "what is installed, what it takes, and what is broken"),
     "new-plugin": ("bertlab.cli.new_plugin", "write a package with a plugin of your own"),
     "export": ("bertlab.cli.export", "write a Hugging Face folder"),

@@ -154,6 +154,19 @@ def _add_fit(parser: LightningArgumentParser) -> None:
         help="train on about so many tokens, instead of trainer.max_steps",
     )
     parser.add_argument(
+        "--max_words",
+        type=float | None,
+        default=None,
+        help="train on about so many words of the text, instead of trainer.max_steps; "
+        "trainer.max_epochs limits how often the corpus is read for them",
+    )
+    parser.add_argument(
+        "--checkpoint_words",
+        type=list[float] | None,
+        default=None,
+        help="numbers of words to write a checkpoint after: checkpoints/words-1M.ckpt",
+    )
+    parser.add_argument(
         "--on_nonfinite",
         type=Literal["stop", "skip"],
         default="stop",

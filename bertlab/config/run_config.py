@@ -23,7 +23,9 @@ _RUN_KEYS = ("run_dir", "seeds", "against_scratch", "keep_predictions")
 _NOT_RECORDED = (*_RUN_KEYS, "ckpt_path", "config", "output", "output_format")
 _FIT_ONLY = (
     "checkpoint",
+    "checkpoint_words",
     "max_tokens",
+    "max_words",
     "on_nonfinite",
     "compile",
     "evaluations",

@@ -83,6 +83,22 @@ class TaskData(LightningDataModule):
     def mean_lengths(self) -> tuple[float, float]:
         """Return the mean tokens of a training sequence, and of an optimiser step."""
 
+    def corpus_words(self, key: str) -> int:
+        """Return the words of the text, held-out text included, as white space parts them.
+
+        Args:
+            key: of the config, that needs them; for messages.
+
+        Raises:
+            ConfigError: rows are not counted in words.
+            TokenStoreError: the text was prepared before words were counted.
+        """
+        raise ConfigError(f"{key}: words are counted in pre-training; with a head, give steps")
+
+    def words_per_step(self, key: str) -> float:
+        """Return the mean words in an optimiser step; argument and errors as above."""
+        return self.corpus_words(key)
+
     @abstractmethod
     def steps_per_epoch(self) -> int:
         """Return the optimiser steps in which training sees each chunk of text or row once."""

@@ -27,7 +27,12 @@ from bertlab.data.loader import SequenceStream, StepLoader
 from bertlab.data.module import EVALUATION_SEED, ReportRow, TaskData
 from bertlab.data.sampling.formats import SAMPLERS, InputFormat, build_sampler
 from bertlab.data.sampling.report import SamplingReport, report_sampling
-from bertlab.data.sampling.sampler import SequenceSampler, mean_sequence_length, split_documents
+from bertlab.data.sampling.sampler import (
+    SequenceSampler,
+    mean_sequence_length,
+    mean_text_length,
+    split_documents,
+)
 from bertlab.errors import ConfigError, TokenizerError, check_at_least, check_share
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
@@ -220,6 +225,22 @@ class PretrainingData(TaskData):
         assert self.train_sampler is not None
         length = mean_sequence_length(self.train_sampler)
         return length, length * self.sequences_per_step()
+
+    def corpus_words(self, key: str) -> int:
+        """Return the words of the text, held-out text included, as white space parts them."""
+        assert self.store is not None
+        return self.store.counted_words(key)
+
+    def words_per_step(self, key: str) -> float:
+        """Return the mean words in a step: its tokens of text by the corpus' tokens a word."""
+        assert self.store is not None
+        words_per_token = self.corpus_words(key) / self.store.metadata.tokens
+        return words_per_token * self._mean_text_length * self.sequences_per_step()
+
+    @cached_property
+    def _mean_text_length(self) -> float:
+        assert self.train_sampler is not None
+        return mean_text_length(self.train_sampler)
 
     def steps_per_epoch(self) -> int:
         """Return the optimiser steps in which each chunk of text is seen once."""

@@ -1,7 +1,7 @@
-"""The learning rate over a run, and how long the run is: in steps, time or tokens."""
+"""The learning rate over a run, and how long the run is: in steps, time, tokens or words."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -61,6 +61,19 @@ def check_schedule_steps(config: AdamWConfig, done: int, steps: int) -> None:
             f"model.optimizer.schedule_steps: found {config.schedule_steps}, expected at least "
             f"{last}, where this run ends; the learning rate would be 0 before"
         )
+
+
+def check_end(config: AdamWConfig, trainer: Trainer, done: int) -> None:
+    """Raise ConfigError if the schedule does not fit the end of a run.
+
+    Args:
+        config: of the schedule.
+        trainer: knows what ends the run.
+        done: steps of the schedule in an earlier run.
+    """
+    endless = is_endless(trainer.max_steps, trainer.max_epochs)
+    check_schedule(config, endless, run_timer(trainer) is not None)
+    check_schedule_steps(config, done, trainer.max_steps)
 
 
 def build_schedule(
@@ -157,34 +170,118 @@ def is_endless(max_steps: int, max_epochs: int | None) -> bool:
     return max_steps == -1 and max_epochs in (None, -1)
 
 
-def check_only_end(endless: bool) -> None:
-    """Raise ConfigError if a run that ``max_tokens`` ends has another end as well."""
-    if not endless:
+def check_budget(
+    max_tokens: float | None, max_words: float | None, max_steps: int, max_epochs: int | None
+) -> None:
+    """Raise ConfigError if a run that tokens or words end has another end as well.
+
+    ``trainer.max_epochs`` beside ``max_words`` is no end but a limit, see :func:`steps_for_words`.
+    """
+    if max_tokens is not None and max_words is not None:
+        raise ConfigError("max_words: found max_tokens beside it; give one of them")
+    if max_tokens is not None and not is_endless(max_steps, max_epochs):
         raise ConfigError(
             "max_tokens: found trainer.max_steps or trainer.max_epochs beside it; give one of them"
         )
+    if max_words is not None and max_steps != -1:
+        raise ConfigError("max_words: found trainer.max_steps beside it; give one of them")
+    for key, amount in (("max_tokens", max_tokens), ("max_words", max_words)):
+        if amount is not None and not amount > 0:  # NaN is not either
+            raise ConfigError(f"{key}: found {amount:g}, expected above 0")
 
 
-def steps_for_tokens(max_tokens: float, trainer: Trainer, data: TaskData) -> int:
+def asked_steps(
+    max_tokens: float | None, max_words: float | None, trainer: Trainer, data: TaskData
+) -> int | None:
+    """Return the optimiser steps of a run that tokens or words end; None if neither does.
+
+    Raises:
+        ConfigError: if the run has another end as well, or they make no run.
+        TokenStoreError: if the words of the text were not counted.
+    """
+    check_budget(max_tokens, max_words, trainer.max_steps, trainer.max_epochs)
+    if max_words is not None:
+        return steps_for_words(max_words, trainer.max_epochs, data)
+    return None if max_tokens is None else steps_for_tokens(max_tokens, data)
+
+
+def steps_for_tokens(max_tokens: float, data: TaskData) -> int:
     """Return the optimiser steps that read about ``max_tokens``.
 
     Raises:
-        ConfigError: if it is less than a step's, or the run has another end as well.
+        ConfigError: if it is less than a step's.
     """
-    check_only_end(is_endless(trainer.max_steps, trainer.max_epochs))
     _, a_step = data.mean_lengths()
-    if not max_tokens >= a_step:  # NaN is not either
+    return _steps("max_tokens", max_tokens, a_step)
+
+
+def steps_for_words(max_words: float, max_epochs: int | None, data: TaskData) -> int:
+    """Return the optimiser steps that read about ``max_words``.
+
+    Args:
+        max_words: of the text, as white space parts them, each time that one is read.
+        max_epochs: how often the corpus may be read at most; None or -1 for no limit.
+        data: knows its words.
+
+    Raises:
+        ConfigError: if they are less than a step's, or over ``max_epochs`` times the corpus.
+        TokenStoreError: if its words were not counted.
+    """
+    corpus = data.corpus_words("max_words")
+    # a hundredth: a corpus of whole documents has a little less than its ten million
+    if max_epochs not in (None, -1) and max_words > 1.01 * max_epochs * corpus:
         raise ConfigError(
-            f"max_tokens: found {max_tokens:g}, expected at least a step's, about {a_step:,.0f}"
+            f"max_words: found {max_words:,.0f}, expected at most {max_epochs * corpus:,}: "
+            f"trainer.max_epochs is {max_epochs} and the corpus has {corpus:,} words; give more "
+            "text or fewer words"
         )
-    return round(max_tokens / a_step)
+    return _steps("max_words", max_words, data.words_per_step("max_words"))
 
 
-def training_size(trainer: Trainer, data: TaskData) -> dict[str, Any]:
-    """Return mean sequence length and, unless a time limit ends the run, training tokens."""
+def _steps(key: str, amount: float, a_step: float) -> int:
+    if not amount >= a_step:
+        raise ConfigError(
+            f"{key}: found {amount:g}, expected at least a step's, about {a_step:,.0f}"
+        )
+    return round(amount / a_step)
+
+
+def steps_at_words(words: Sequence[float], data: TaskData) -> dict[int, list[float]]:
+    """Return the optimiser steps after which so many words have been seen, with these words.
+
+    Raises:
+        ConfigError: if one is not above 0, or the data has no words.
+        TokenStoreError: if its words were not counted.
+    """
+    found: dict[int, list[float]] = {}
+    if not words:
+        return found
+    a_step = data.words_per_step("checkpoint_words")
+    for each in words:
+        if not 0 < each < math.inf:
+            raise ConfigError(f"checkpoint_words: found {each:g}, expected numbers above 0")
+        # rounded as the end of a run is, so that its last words are those of the last step
+        found.setdefault(max(1, round(each / a_step)), []).append(each)
+    return found
+
+
+def training_size(trainer: Trainer, data: TaskData, in_words: bool = False) -> dict[str, Any]:
+    """Return mean sequence length and, unless a time limit ends the run, training tokens.
+
+    Args:
+        trainer: knows the end of the run.
+        data: knows how long sequences are.
+        in_words: also return the words in a step, and those of training.
+    """
     length, a_step = data.mean_lengths()
     steps = math.inf if trainer.max_steps == -1 else trainer.max_steps
     if trainer.max_epochs not in (None, -1):
         steps = min(steps, trainer.max_epochs * data.steps_per_epoch())
-    size = {"mean_sequence_length": length}
-    return size if steps == math.inf else {**size, "training_tokens": steps * a_step}
+    sizes = {"mean_sequence_length": length}
+    if steps != math.inf:
+        sizes["training_tokens"] = steps * a_step
+    if in_words:
+        sizes["words_per_step"] = data.words_per_step("checkpoint_words")
+        if steps != math.inf:
+            sizes["training_words"] = steps * sizes["words_per_step"]
+    return sizes

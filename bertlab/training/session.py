@@ -42,14 +42,7 @@ from bertlab.model.build import (
 )
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer import AdamWConfig
-from bertlab.model.schedule import (
-    check_schedule,
-    check_schedule_steps,
-    is_endless,
-    run_timer,
-    steps_for_tokens,
-    training_size,
-)
+from bertlab.model.schedule import asked_steps, check_end, steps_at_words, training_size
 from bertlab.plugins.hooks import run_callbacks
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from bertlab.training.allocator import keep_freed_memory
@@ -61,6 +54,7 @@ from bertlab.training.callbacks.best_checkpoint import (
 )
 from bertlab.training.callbacks.evaluations import along_training
 from bertlab.training.callbacks.run_record import RunRecord, check_same_computation
+from bertlab.training.callbacks.word_checkpoints import WordCheckpoints
 from bertlab.training.console import print_table
 from bertlab.training.exit import StopOnSignal, how_to_resume, naming_losses, train
 from bertlab.training.predictions import PredictionWriter, open_sink
@@ -166,7 +160,7 @@ class Session:
     def _make_trainer(self, max_steps: int | None = None) -> Trainer:
         settings = self.config.trainer_arguments()
         if max_steps is not None:
-            settings["max_steps"] = max_steps
+            settings |= {"max_steps": max_steps, "max_epochs": -1}
         if not self.fits:
             return make_trainer(settings, callbacks=self.writers)
         own: list[Callback] = [*run_callbacks(self.directory)]
@@ -177,6 +171,8 @@ class Session:
             chosen: dict[str, Any] = dict(self.config.values.checkpoint)
             own.append(BestCheckpoint(**{**chosen, "dirpath": place}))
         own += self.along
+        if words := self.config.values.checkpoint_words:
+            own.append(WordCheckpoints(place, words, self.record))
         given = settings["callbacks"] or []
         settings["callbacks"] = [self.record, *given]  # it claims the directory: before all others
         return make_trainer(settings, self.directory, [*own, *self.writers])
@@ -232,14 +228,13 @@ class Session:
     def _check_fit(self) -> None:
         """Raise what would stop the run later, before its directory is made."""
         values, model = self.config.values, self.model
-        if values.max_tokens is not None:
-            steps = steps_for_tokens(values.max_tokens, self.trainer, self.data)
+        steps_at_words(values.checkpoint_words or [], self.data)
+        steps = asked_steps(values.max_tokens, values.max_words, self.trainer, self.data)
+        if steps is not None:
             self.trainer = self._make_trainer(steps)  # a new one: a Trainer's end stays as it is
         trainer = self.trainer
-        endless = is_endless(trainer.max_steps, trainer.max_epochs)
-        check_schedule(model.optimizer_config, endless, run_timer(trainer) is not None)
         done = 0 if model.continued is None else model.continued.steps
-        check_schedule_steps(model.optimizer_config, done, trainer.max_steps)
+        check_end(model.optimizer_config, trainer, done)
         self.data.check_division(trainer.world_size, trainer.accumulate_grad_batches)
         choose_monitor(values.checkpoint.monitor, model, self.data.first_evaluation)
         check_early_stopping(trainer, model)
@@ -252,7 +247,7 @@ class Session:
 
     def _describe(self, tokenizer: WordPieceTokenizer) -> None:
         """Give the run's record its content."""
-        data, request = self.data, self.config.request
+        data, request, values = self.data, self.config.request, self.config.values
         facts = {
             "command": ["bertlab", "fit", *request.argv],
             "seed": self.config.seed,
@@ -260,7 +255,7 @@ class Session:
             "tokenizer": tokenizer.fingerprint,
             "parameters": self.parameters,
             **data.facts(),
-            **training_size(self.trainer, data),
+            **training_size(self.trainer, data, bool(values.max_words or values.checkpoint_words)),
         }
         counts = None if data.token_counts is None else torch.from_numpy(data.token_counts)
         record = manifest(request.packages(), facts)

@@ -32,7 +32,7 @@ BELOW_NOUGHT = tuple(
             "accumulate_grad_batches gradient_clip_val limit_train_batches "
             "limit_val_batches log_every_n_steps val_check_interval"
         ),
-        "": "max_tokens",
+        "": "max_tokens max_words",
     }.items()
     for name in names.split()
 )

@@ -154,6 +154,20 @@ def read_raw_documents(corpus: Corpus) -> Iterator[RawDocument]:
         raise CorpusError(f"corpus {corpus.name}: no file in it holds any text")
 
 
+def input_digests(corpus: Corpus) -> dict[str, str]:
+    """Return the SHA-256 (hex) of each file by path; of other sources their own fingerprint.
+
+    Raises:
+        CorpusError: a source is missing or cannot be read.
+    """
+    return {
+        str(entry.path) if isinstance(entry, _File) else entry.name: (
+            _file_digest(entry.path) if isinstance(entry, _File) else entry.fingerprint()
+        )
+        for entry in _entries(corpus)
+    }
+
+
 @contextlib.contextmanager
 def naming(corpus: Corpus) -> Iterator[None]:
     """Prefix the message of a CorpusError raised inside the block with the name of the corpus.

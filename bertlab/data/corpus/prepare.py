@@ -71,6 +71,7 @@ def prepare(
                 writer.add_documents(batch.tokens, batch.sentence_lengths, batch.document_sentences)
                 totals.add(batch)
                 show(writer.documents, totals.bytes_of_text)
+        writer.words = totals.words
         report = _report(writer, totals)
         with naming(corpus):
             # in the block: a store that is refused is removed, not renamed
@@ -93,11 +94,13 @@ def open_prepared_before(
 @dataclass
 class _Totals:
     bytes_of_text: int = 0
+    words: int = 0
     dropped: int = 0
     unknown: Counter[str] = field(default_factory=Counter)
 
     def add(self, batch: EncodedBatch) -> None:
         self.bytes_of_text += batch.bytes_of_text
+        self.words += batch.words
         self.dropped += batch.dropped
         if len(self.unknown) < _UNKNOWN_KEPT:
             self.unknown.update(batch.unknown)
@@ -106,7 +109,7 @@ class _Totals:
 def _report(writer: TokenStoreWriter, totals: _Totals) -> StoreReport:
     tokenizer, counts = writer.tokenizer, writer.token_counts
     # a word has one token that continues no other
-    words = writer.tokens - int(counts[tokenizer.continuation_mask].sum())
+    unsplit = writer.tokens - int(counts[tokenizer.continuation_mask].sum())
     return StoreReport(
         documents=writer.documents,
         documents_dropped=totals.dropped,
@@ -117,13 +120,14 @@ def _report(writer: TokenStoreWriter, totals: _Totals) -> StoreReport:
         document_length_quantiles=length_quantiles(writer.document_lengths),
         bytes_of_text=totals.bytes_of_text,
         tokens_per_byte=writer.tokens / max(totals.bytes_of_text, 1),
-        tokens_per_word=writer.tokens / max(words, 1),
+        tokens_per_word=writer.tokens / max(unsplit, 1),
         unk_share=int(counts[tokenizer.unk_id]) / max(writer.tokens, 1),
         vocab_size=tokenizer.vocab_size,
         vocabulary_used=int(np.count_nonzero(counts)),
         commonest_unknown=[
             word for word, _ in sorted(totals.unknown.items(), key=lambda item: (-item[1], item[0]))
         ][:10],
+        words=totals.words,
     )
 
 

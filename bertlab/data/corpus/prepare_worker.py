@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bertlab.api.source import RawDocument
-from bertlab.data.corpus.documents import split_sentences
+from bertlab.data.corpus.documents import count_words, split_sentences
 from bertlab.errors import TokenStoreError
 from bertlab.tokenizer.wordpiece import TokenArray, WordPieceTokenizer
 
@@ -30,6 +30,7 @@ class EncodedBatch:
         sentence_lengths: int64 number of tokens of each sentence, none zero.
         document_sentences: int64 number of sentences of each document, none zero.
         bytes_of_text: UTF-8 bytes of the documents.
+        words: words of the documents, as white space parts them.
         dropped: documents that were left out because they yield no token.
         unknown: words that became ``[UNK]``, of at most 100 sentences.
     """
@@ -38,6 +39,7 @@ class EncodedBatch:
     sentence_lengths: npt.NDArray[np.int64]
     document_sentences: npt.NDArray[np.int64]
     bytes_of_text: int
+    words: int
     dropped: int
     unknown: Counter[str]
 
@@ -61,6 +63,7 @@ def encode_batch(
         sentence_lengths=lengths[lengths > 0],
         document_sentences=document_sentences[document_sentences > 0],
         bytes_of_text=sum(_utf8_length(document.text) for document in documents),
+        words=sum(count_words(document.text) for document in documents),
         dropped=int(np.count_nonzero(document_sentences == 0)),
         unknown=_unknown_words(sentences, tokens, lengths, tokenizer),
     )

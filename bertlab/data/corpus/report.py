@@ -30,6 +30,8 @@ class StoreReport:
         commonest_unknown: most frequent words that became ``[UNK]``, from a sample.
         vocab_size: ids of the tokenizer.
         vocabulary_used: ids that occur in the store.
+        words: words of the text, as white space parts them before tokenising; None in a report of
+            an older bertlab.
     """
 
     documents: int
@@ -46,6 +48,7 @@ class StoreReport:
     vocab_size: int
     vocabulary_used: int
     commonest_unknown: list[str] = field(default_factory=list)
+    words: int | None = None
 
     @classmethod
     def from_json(cls, text: str) -> "StoreReport":
@@ -61,6 +64,7 @@ class StoreReport:
             ("documents without tokens, left out", f"{self.documents_dropped:,}"),
             ("documents of one sentence", f"{self.single_sentence_documents:,}"),
             ("sentences", f"{self.sentences:,}"),
+            *([] if self.words is None else [("words of the text", f"{self.words:,}")]),
             ("tokens", f"{self.tokens:,}"),
             ("tokens per sentence, mean", f"{self.mean_sentence_length:.1f}"),
             ("tokens per document", ", ".join(f"{name}: {count:,}" for name, count in quantiles)),

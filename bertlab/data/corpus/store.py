@@ -46,6 +46,8 @@ class StoreMetadata:
         documents: number of documents D.
         dtype: of the tokens, ``uint16`` or ``uint32``.
         bytes: size of each ``.npy`` file by name.
+        words: words of the text, as white space parts them before tokenising; None in a store of an
+            older bertlab, which did not count them.
     """
 
     format_version: int
@@ -58,6 +60,7 @@ class StoreMetadata:
     documents: int
     dtype: str
     bytes: dict[str, int]
+    words: int | None = None
 
 
 class TokenStore:
@@ -128,6 +131,19 @@ class TokenStore:
             raise _damaged(self.path, f"tokens.npy holds id {len(counts) - 1} in {start}:{end}")
         return counts
 
+    def counted_words(self, key: str) -> int:
+        """Return the number of words of the text, for a config key that needs it.
+
+        Raises:
+            TokenStoreError: the store was made before words were counted.
+        """
+        if self.metadata.words is None:
+            raise TokenStoreError(
+                f"{key}: found a token store without a count of words, {self.path}, made by "
+                f"bertlab {self.metadata.bertlab_version}; delete it and prepare the text again"
+            )
+        return self.metadata.words
+
     def _check_arrays(self) -> None:
         # Of the tokens only the edges: a start would read all of them. The sampler looks on.
         meta = self.metadata
@@ -188,8 +204,8 @@ def _metadata(path: Path, content: dict[str, Any]) -> StoreMetadata:
     fields: dict[str, Any] = {}
     for name, kind in StoreMetadata.__annotations__.items():
         value = content.get(name)
-        expected = dict if name == "bytes" else kind
-        if type(value) is not expected:
+        expected = {"bytes": (dict,), "words": (int, type(None))}.get(name, (kind,))
+        if type(value) not in expected:
             raise _damaged(path, f"{name} of store.json is {value!r}")
         fields[name] = value
     if fields["dtype"] not in ("uint16", "uint32"):

@@ -43,6 +43,7 @@ class TokenStoreWriter:
         token_counts: ``(V,)`` int64 occurrences so far.
         document_lengths: number of documents of each length in tokens.
         single_sentence_documents: number of documents of one sentence.
+        words: number of words of the text, which whoever has the text sets; None if not counted.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class TokenStoreWriter:
         self.token_counts = np.zeros(tokenizer.vocab_size, np.int64)
         self.document_lengths: Counter[int] = Counter()
         self.single_sentence_documents = 0
+        self.words: int | None = None
 
     def __enter__(self) -> "TokenStoreWriter":
         check_free(self.path)
@@ -143,6 +145,7 @@ class TokenStoreWriter:
             documents=self.documents,
             dtype=self.tokenizer.dtype.name,
             bytes={name: (self.folder / f"{name}.npy").stat().st_size for name in ARRAYS},
+            words=self.words,
         )
         write_json(self.folder / "store.json", asdict(metadata))
 

@@ -18,6 +18,8 @@ from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 MIN_SEQUENCE_LENGTH = 8  # 3 special tokens, and the 5 of text that ChunkGrid needs
 
+_SAMPLED_AT_A_TIME = 4096
+
 Fields = dict[str, npt.NDArray[np.generic]]
 
 
@@ -198,6 +200,22 @@ def mean_sequence_length(sampler: SequenceSampler, sample_size: int = 4096) -> f
     """Return the mean length in tokens of the first ``sample_size`` sequences of epoch 0."""
     indices = np.arange(min(sample_size, len(sampler)))
     return float(sampler.sample(np.zeros_like(indices), indices).lengths.mean())
+
+
+def mean_text_length(sampler: SequenceSampler, sample_size: int = 2**16) -> float:
+    """Return the mean tokens of text, without ``[CLS]`` and ``[SEP]``, of sequences of epoch 0.
+
+    Args:
+        sampler: of the sequences.
+        sample_size: number of sequences to look at, the first ones; all if there are fewer. The
+            many make the mean exact to about a thousandth.
+    """
+    count, tokens = min(sample_size, len(sampler)), 0
+    for start in range(0, count, _SAMPLED_AT_A_TIME):
+        indices = np.arange(start, min(start + _SAMPLED_AT_A_TIME, count))
+        sequences = sampler.sample(np.zeros_like(indices), indices)
+        tokens += int(np.count_nonzero(sequences.corpus_offsets >= 0))
+    return tokens / count
 
 
 def split_documents(

@@ -18,12 +18,18 @@ from bertlab.config.overrides import Overrides
 from bertlab.errors import StudyError
 from bertlab.model.build import build_encoder
 
-_KEYS = {"steps": "trainer.max_steps", "tokens": "max_tokens", "time": "trainer.max_time"}
+_KEYS = {
+    "steps": "trainer.max_steps",
+    "tokens": "max_tokens",
+    "words": "max_words",
+    "time": "trainer.max_time",
+}
 # what would also end a run is taken out, in the base config too
 _NO_END: Overrides = {
     "trainer.max_steps": -1,
     "trainer.max_epochs": -1,
     "max_tokens": None,
+    "max_words": None,
     "trainer.max_time": None,
 }
 _CLOCK = re.compile(r"(\d+):(\d\d):(\d\d):(\d\d)")  # 00:02:30:00
@@ -33,7 +39,8 @@ def budget_settings(given: object, where: str) -> Overrides:
     """Return the overrides of the base config that a budget stands for.
 
     Args:
-        given: one of ``steps``, ``tokens`` and ``time``, and how much; none of it if None.
+        given: one of ``steps``, ``tokens``, ``words`` and ``time``, and how much; none of it if
+            None.
         where: file and key, for messages.
 
     Raises:
@@ -42,10 +49,13 @@ def budget_settings(given: object, where: str) -> Overrides:
     if given is None:
         return {}
     if not isinstance(given, dict) or len(given) != 1 or next(iter(given)) not in _KEYS:
-        raise StudyError(f"{where}: found {given!r}, expected one of steps, tokens, time")
+        raise StudyError(f"{where}: found {given!r}, expected one of steps, tokens, words, time")
     ((kind, amount),) = given.items()
-    read = {"steps": _steps, "tokens": _tokens, "time": _time}[kind]
-    return {**_NO_END, _KEYS[kind]: read(amount, f"{where}.{kind}")}
+    read = {"steps": _steps, "tokens": _amount, "words": _amount, "time": _time}[kind]
+    settings = {**_NO_END, _KEYS[kind]: read(amount, f"{where}.{kind}")}
+    if kind == "words":
+        del settings["trainer.max_epochs"]  # no end there but a limit, as BabyLM's ten epochs
+    return settings
 
 
 def _steps(given: object, where: str) -> int:
@@ -54,14 +64,15 @@ def _steps(given: object, where: str) -> int:
     return given
 
 
-def _tokens(given: object, where: str) -> float:
+def _amount(given: object, where: str) -> float:
     try:
-        tokens = float(given) if isinstance(given, int | float | str) else 0.0  # 1e9 is a text
+        amount = float(given) if isinstance(given, int | float | str) else 0.0  # 1e9 is a text
     except ValueError:
-        tokens = 0.0
-    if isinstance(given, bool) or not (isfinite(tokens) and tokens > 0):
-        raise StudyError(f"{where}: found {given!r}, expected a number of tokens above 0")
-    return tokens
+        amount = 0.0
+    if isinstance(given, bool) or not (isfinite(amount) and amount > 0):
+        what = where.rpartition(".")[2]  # tokens, words
+        raise StudyError(f"{where}: found {given!r}, expected a number of {what} above 0")
+    return amount
 
 
 def _time(given: object, where: str) -> str:

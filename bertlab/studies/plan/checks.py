@@ -11,7 +11,7 @@ from bertlab.config.yaml_files import Config
 from bertlab.errors import ConfigError
 from bertlab.model.build import build_tasks, check_lengths
 from bertlab.model.optimizer import AdamWConfig
-from bertlab.model.schedule import check_only_end, check_schedule, is_endless
+from bertlab.model.schedule import check_budget, check_schedule, is_endless
 from bertlab.studies.plan.budget import meta_encoder
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
@@ -42,15 +42,12 @@ def check_config(plan: Request, config: Config, encoder: Encoder | None) -> None
 
 
 def _check_length_of_run(config: Config) -> None:
-    trainer, tokens = config["trainer"], config["max_tokens"]
+    trainer, tokens, words = config["trainer"], config["max_tokens"], config["max_words"]
     for key in ("max_steps", "max_epochs"):
         if trainer[key] is not None and (trainer[key] == 0 or trainer[key] < -1):
             raise ConfigError(f"trainer.{key}: found {trainer[key]}, expected 1 or more, or -1")
     endless = is_endless(trainer["max_steps"], trainer["max_epochs"])
-    if tokens is not None:
-        check_only_end(endless)
-        if not tokens > 0:
-            raise ConfigError(f"max_tokens: found {tokens:g}, expected above 0")
+    check_budget(tokens, words, trainer["max_steps"], trainer["max_epochs"])
     timed = trainer["max_time"] is not None
     if timed:
         try:
@@ -58,4 +55,4 @@ def _check_length_of_run(config: Config) -> None:
         except (MisconfigurationException, ValueError, TypeError) as error:
             raise ConfigError(f"trainer.max_time: {' '.join(str(error).split())}") from None
     optimizer = AdamWConfig(**config["model"]["optimizer"])
-    check_schedule(optimizer, endless and tokens is None, timed)
+    check_schedule(optimizer, endless and tokens is None and words is None, timed)
