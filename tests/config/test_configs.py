@@ -6,11 +6,13 @@ import pytest
 import torch
 
 from bertlab.config.run_config import resolve_arguments
+from bertlab.config.yaml_files import Config
 from bertlab.model.build import build_encoder
 from bertlab.plugins.index import installed
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 FILES = sorted(path for path in CONFIGS.rglob("*.yaml") if path.parent.name != "studies")
+OBJECTIVES = {"strict-small": ["mlm"], "strict-small-clm": ["clm"]}
 SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "medium": (8, 512)}
 SIZES |= {"base": (12, 768), "large": (24, 1024)}
 
@@ -22,13 +24,27 @@ def test_a_config_is_valid(path: Path) -> None:
         assert config["model"]["head"]["name"] in installed("head")
         assert config["trainer"]["max_epochs"] > 0
         return
-    assert list(config["model"]["objectives"]) == ["mlm", "nsp"]
+    assert list(config["model"]["objectives"]) == OBJECTIVES.get(path.stem, ["mlm", "nsp"])
     with torch.device("meta"):
         encoder = build_encoder(config["model"]["encoder"], vocab_size=30522)
     size = path.stem.split("-")[1] if path.stem.startswith("bert-") else "tiny"
+    size = "mini" if path.parent.name == "babylm" else size
     assert (encoder.num_hidden_layers, encoder.hidden_size) == SIZES[size]
     assert config["data"]["max_seq_length"] <= encoder.max_position_embeddings
-    assert config["trainer"]["max_steps"] > 0
+    if path.parent.name == "babylm":
+        check_babylm(config)
+    else:
+        assert config["trainer"]["max_steps"] > 0
+
+
+def check_babylm(config: Config) -> None:
+    """Ten epochs of ten million words, and a checkpoint at each number that BabyLM asks for."""
+    assert config["trainer"]["max_epochs"] == 10
+    assert config["trainer"]["max_steps"] == -1
+    assert config["max_words"] == 10 * 10**7
+    million = 10**6
+    small, large = range(million, 10 * million, million), range(10**7, 10**8 + 1, 10**7)
+    assert config["checkpoint_words"] == [*small, *large]
 
 
 def test_there_is_a_config_for_every_size() -> None:

@@ -42,7 +42,9 @@ def check_config(plan: Request, config: Config, encoder: Encoder | None) -> None
 
 
 def _check_length_of_run(config: Config) -> None:
-    trainer, tokens, words = config["trainer"], config["max_tokens"], config["max_words"]
+    """Raise ConfigError for a number that is none, several ends, or a schedule without one."""
+    trainer = config["trainer"]
+    tokens, words = config["max_tokens"], config["max_words"]
     for key in ("max_steps", "max_epochs"):
         if trainer[key] is not None and (trainer[key] == 0 or trainer[key] < -1):
             raise ConfigError(f"trainer.{key}: found {trainer[key]}, expected 1 or more, or -1")

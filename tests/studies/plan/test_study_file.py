@@ -152,9 +152,9 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"name": ".."}, ["name: found '..'"]),
     ({"name": "/abs"}, ["name: found '/abs'"]),
     ({"name": 3}, ["name: found 3"]),
-    ({"budget": 5}, ["budget: found 5, expected one of steps, tokens, time"]),
+    ({"budget": 5}, ["budget: found 5, expected one of steps, tokens, words, time"]),
     ({"budget": {"steps": 5, "tokens": 9}}, ["budget: found", "expected one of"]),
-    ({"budget": {"epochs": 5}}, ["expected one of steps, tokens, time"]),
+    ({"budget": {"epochs": 5}}, ["expected one of steps, tokens, words, time"]),
 ]
 
 
@@ -177,6 +177,7 @@ def test_a_wrong_study_gets_one_line(
         ({"steps": 10}, "trainer.max_steps", 10),
         ({"tokens": 1_000_000}, "max_tokens", 1e6),
         ({"tokens": "1e6"}, "max_tokens", 1e6),  # what YAML makes of it
+        ({"words": "1e6"}, "max_words", 1e6),
         ({"time": "00:01:30:00"}, "trainer.max_time", "00:01:30:00"),
         ({"time": {"hours": 25, "seconds": 1}}, "trainer.max_time", "01:01:00:01"),
     ],
@@ -187,7 +188,8 @@ def test_a_budget_leaves_no_other_end(
     found = budget_settings(given_budget, "b")
     assert found.pop(key) == value
     assert all(each in (None, -1) for each in found.values())
-    assert len(found) == 3
+    # beside words, max_epochs is no end but a limit
+    assert len(found) == (3 if key == "max_words" else 4)
 
 
 @pytest.mark.parametrize(
@@ -198,6 +200,7 @@ def test_a_budget_leaves_no_other_end(
         {"steps": True},
         {"steps": None},
         {"tokens": -1},
+        {"words": -1},
         {"tokens": float("nan")},
         {"tokens": float("inf")},
         {"tokens": "many"},
