@@ -11,7 +11,8 @@ from bertlab.model.build import build_encoder
 from bertlab.plugins.index import installed
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-FILES = sorted(path for path in CONFIGS.rglob("*.yaml") if path.parent.name != "studies")
+NO_RUNS = ("studies", "evaluations")
+FILES = sorted(path for path in CONFIGS.rglob("*.yaml") if path.parent.name not in NO_RUNS)
 OBJECTIVES = {"strict-small": ["mlm"], "strict-small-clm": ["clm"]}
 SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "medium": (8, 512)}
 SIZES |= {"base": (12, 768), "large": (24, 1024)}
