@@ -12,32 +12,12 @@ from torch import Tensor, nn
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.task import TaskContext
 from bertlab.encoders.layers import Dropout, initialize, packed_lstm
-from bertlab.errors import ConfigError, check_at_least, check_share
+from bertlab.encoders.states import check_layers
+from bertlab.errors import check_at_least, check_share
 from bertlab.heads.tag_schemes import Scheme
 from bertlab.heads.tagging import Tagging
 
 Combination = Literal["concat", "sum", "mean"]
-
-
-def check_layers(indices: Sequence[int], count: int, key: str) -> None:
-    """Refuse layers that an encoder does not have.
-
-    Args:
-        indices: into L + 1 layers; 0 is the embeddings, -1 the last layer.
-        count: L + 1.
-        key: the config key to name in errors.
-
-    Raises:
-        ConfigError: if there is no index, or one is out of range.
-    """
-    if not indices:
-        raise ConfigError(f"{key}: found no layer, expected at least one, for example [-1]")
-    for index in indices:
-        if not -count <= index < count:
-            raise ConfigError(
-                f"{key}: found {index}, but the encoder has {count - 1} layers; expected 0 "
-                f"(embeddings) to {count - 1} (last), or -1 (last) to {-count} (embeddings)"
-            )
 
 
 def combine_layers(

@@ -1,0 +1,125 @@
+"""Hidden states of a fixed encoder, of all its layers: what evaluations read of a model."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from bertlab.api.batch import EncoderOutput, PackedBatch, pack
+from bertlab.api.evaluation import EvaluatedModel
+from bertlab.errors import ConfigError, EvaluationError
+
+Layers = Literal["all"] | list[int]
+
+
+def check_layers(indices: Sequence[int], count: int, key: str) -> None:
+    """Refuse layers that an encoder does not have.
+
+    Args:
+        indices: into L + 1 layers; 0 is the embeddings, -1 the last layer.
+        count: L + 1.
+        key: the config key to name in errors.
+
+    Raises:
+        ConfigError: if there is no index, or one is out of range.
+    """
+    if not indices:
+        raise ConfigError(f"{key}: found no layer, expected at least one, for example [-1]")
+    for index in indices:
+        if not -count <= index < count:
+            raise ConfigError(
+                f"{key}: found {index}, but the encoder has {count - 1} layers; expected 0 "
+                f"(embeddings) to {count - 1} (last), or -1 (last) to {-count} (embeddings)"
+            )
+
+
+def chosen_layers(layers: str | list[int], count: int, key: str = "settings.layers") -> list[int]:
+    """Return the places of the layers that a user asks for, each once.
+
+    Args:
+        layers: ``all``, or indices; negative ones count from the last.
+        count: L + 1, the layers that the encoder gives, embeddings included.
+        key: the config key to name in errors.
+
+    Raises:
+        ConfigError: there is none, one is out of range, or it is another word than ``all``.
+    """
+    if layers == "all":
+        return list(range(count))
+    if isinstance(layers, str):
+        raise ConfigError(f"{key}: found {layers!r}, expected all or a list such as [0, -1]")
+    check_layers(layers, count, key)
+    return list(dict.fromkeys(index % count for index in layers))  # 13 layers: -1 -> 12
+
+
+@dataclass(frozen=True)
+class LayerStates:
+    """The states of some sequences.
+
+    Attributes:
+        numbers: which of the sequences they are, in the order of the batch.
+        batch: the sequences as they were encoded, on the encoder's device.
+        layers: L + 1 tensors ``(T, H)``, embeddings first.
+        output: of the encoder, whose ``summary`` picks what stands for a sequence.
+    """
+
+    numbers: list[int]
+    batch: PackedBatch
+    layers: list[Tensor]
+    output: EncoderOutput
+
+
+def layer_states(
+    model: EvaluatedModel, sequences: Sequence[Sequence[int]], batch_tokens: int
+) -> Iterator[LayerStates]:
+    """Yield the states of all layers of N sequences, longest first, a batch at a time.
+
+    Args:
+        model: its encoder reads; in evaluation mode.
+        sequences: ids of each, special tokens included; none may be empty or too long.
+        batch_tokens: tokens that are encoded at a time; at least one sequence is.
+
+    Raises:
+        EvaluationError: the encoder gives no layers, or values that are not finite.
+    """
+    for numbers in _batches([len(ids) for ids in sequences], batch_tokens):
+        batch = pack([sequences[number] for number in numbers]).to(model.device)
+        with torch.no_grad():
+            output = model.encoder(batch, all_layers=True)
+        if output.all_layers is None:
+            raise EvaluationError(
+                f"{model.source}: its {type(model.encoder).__name__} does not return its layers, "
+                "which this evaluation reads"
+            )
+        if not all(bool(layer.isfinite().all()) for layer in output.all_layers):
+            raise EvaluationError(
+                f"{model.source}: gives NaN or infinite states; its weights are damaged"
+            )
+        yield LayerStates(numbers, batch, output.all_layers, output)
+
+
+def _batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+    """Yield the numbers of sequences, longest first, so that none waits for padding."""
+    # lengths [2, 5, 3], batch_tokens 5 -> [1], [2, 0]
+    chosen: list[int] = []
+    tokens = 0
+    for number in sorted(range(len(lengths)), key=lambda each: -lengths[each]):
+        if chosen and tokens + lengths[number] > batch_tokens:
+            yield chosen
+            chosen, tokens = [], 0
+        chosen.append(number)
+        tokens += lengths[number]
+    if chosen:
+        yield chosen
+
+
+def mean_by_sequence(tokens: Tensor, batch: PackedBatch) -> Tensor:
+    """Return the ``(B, H)`` means over the tokens of each sequence, special tokens included."""
+    # lengths [2, 3] -> sequence [0, 0, 1, 1, 1]
+    sequence = torch.repeat_interleave(
+        torch.arange(len(batch), device=tokens.device), batch.lengths
+    )
+    total = tokens.new_zeros(len(batch), tokens.shape[1]).index_add_(0, sequence, tokens)
+    return total / batch.lengths[:, None]
