@@ -37,6 +37,7 @@ from bertlab.studies.execute.stopping import POLL, StopSignals, signal_group, st
 from bertlab.studies.plan.plan import WEIGHTS, PlannedRun
 
 FIT = (sys.executable, "-m", "bertlab", "fit")
+EVALUATE = (sys.executable, "-m", "bertlab", "evaluate")
 _STOPPED = 128  # a shell's exit code of a signal is above it
 
 
@@ -164,7 +165,7 @@ def start(
         if not attempts[-1].resumed and run.directory(study_dir).exists():
             _clear(run.directory(study_dir), study_dir)
         write_attempts(run, study_dir, attempts)  # OPEN, even if we are killed next
-        command = [*program, *arguments]
+        command = [*(program if run.trains else EVALUATE), *arguments]
         process = _start_process(run.log(study_dir), command, environment, working_directory, lock)
     except BaseException:
         os.close(lock)
@@ -192,7 +193,8 @@ def fit_arguments(run: PlannedRun, study_dir: Path) -> list[str]:
                 "first"
             )
         weights = str(before)
-    return [*(each.replace(WEIGHTS, weights) for each in run.arguments), "--run_dir", directory]
+    place = "--run_dir" if run.trains else "--output"
+    return [*(each.replace(WEIGHTS, weights) for each in run.arguments), place, directory]
 
 
 def _clear(directory: Path, study_dir: Path) -> None:

@@ -119,6 +119,8 @@ def pretraining_cost(config: dict[str, Any]) -> Cost | None:
 
     That of a fine-tuning does not: its model is another run's.
     """
+    if "model" not in config:  # an evaluation that trains nothing
+        return Cost(0, 0)
     if config["model"].get("head") or config["model"].get("init_from"):
         return None
     steps, data = config["trainer"]["max_steps"], config["data"]

@@ -15,24 +15,26 @@ from bertlab.config.yaml_files import Config
 from bertlab.errors import BertlabError, StudyError
 from bertlab.studies.plan.checks import check_config, known_encoder
 from bertlab.studies.plan.study_file import BASE, Evaluation, StudyConfig, Variant
+from bertlab.studies.plan.zero_shot import is_zero_shot, zero_shot_arguments
 
 WEIGHTS = "{weights}"  # in the arguments of a run: where its parent's weights are
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One ``bertlab fit``.
+    """One ``bertlab fit``, or ``bertlab evaluate``.
 
     Attributes:
         id: its directory below ``runs`` of the study; readable, ends in a hash of what it computes.
         stage: ``base``, or the name of an evaluation.
         variant: the first variant that needs it; others may share it.
         seed: of the run.
-        arguments: of ``bertlab fit``, without the run directory; ``{weights}`` stands for the
+        arguments: of the command, without the run directory; ``{weights}`` stands for the
             directory that its parent leaves.
         parent: id of the run whose weights it starts from, or None.
         steps: optimiser steps, if the config says how many.
         place: its directory in that of the study; ``runs/ID`` if None.
+        trains: it is a ``bertlab fit``.
     """
 
     id: str
@@ -43,6 +45,7 @@ class PlannedRun:
     parent: str | None = None
     steps: int | None = None
     place: str | None = None
+    trains: bool = True
 
     def directory(self, study_dir: Path) -> Path:
         """Return where ``bertlab fit`` keeps the run."""
@@ -123,8 +126,11 @@ def _add_variant(plan: Plan, study: StudyConfig, variant: Variant, seed: int) ->
         weights = WEIGHTS
         if variant.from_step is not None:
             weights += f"/checkpoints/step-{variant.from_step}.ckpt"
-        arguments = [*_evaluation_arguments(evaluation, variant), f"--{_INIT_FROM}={weights}"]
         own = plan.configs[variant.name, evaluation.name]
+        if is_zero_shot(own):
+            arguments = zero_shot_arguments(evaluation.name, own, weights)
+        else:
+            arguments = [*_evaluation_arguments(evaluation, variant), f"--{_INIT_FROM}={weights}"]
         _add(plan, variant, evaluation.name, seed, arguments, own, base, variant.from_step)
 
 
@@ -152,26 +158,37 @@ def _add(
     if same:
         run = same[0]
     else:
-        steps, seeded = config["trainer"]["max_steps"], f"seed-{seed}"
-        keeps = "true" if config["model"].get("head") else "false"  # there are labelled rows
+        named = f"{_slug(variant.name)}-{_slug(stage)}-seed-{seed}-{digest}"
+        trains = not is_zero_shot(config)
         run = PlannedRun(
-            id=plan.begun.get(digest, f"{_slug(variant.name)}-{_slug(stage)}-{seeded}-{digest}"),
+            id=plan.begun.get(digest, named),
             stage=stage,
             variant=variant.name,
             seed=seed,
-            arguments=(
-                *arguments,
-                "--seeds=null",  # whatever the config files say
-                "--against_scratch=false",
-                f"--keep_predictions={keeps}",
-                f"--seed_everything={seed}",
-            ),
+            arguments=(*arguments, *(_arguments_of_run(config, seed) if trains else ())),
             parent=None if parent is None else parent.id,
-            steps=steps if steps and steps > 0 else None,
+            steps=_steps(config) if trains else None,
+            trains=trains,
         )
         plan.runs[run.id] = run
     plan.cells[variant.name, stage, seed] = run.id
     return run
+
+
+def _arguments_of_run(config: Config, seed: int) -> tuple[str, ...]:
+    """Return the arguments that every training run of a study has."""
+    keeps = "true" if config["model"].get("head") else "false"  # there are labelled rows
+    return (
+        "--seeds=null",  # whatever the config files say
+        "--against_scratch=false",
+        f"--keep_predictions={keeps}",
+        f"--seed_everything={seed}",
+    )
+
+
+def _steps(config: Config) -> int | None:
+    steps = config["trainer"]["max_steps"]
+    return steps if steps and steps > 0 else None
 
 
 def _base_arguments(study: StudyConfig, variant: Variant) -> list[str]:
@@ -232,6 +249,8 @@ def _resolve_evaluation(
     study: StudyConfig, evaluation: Evaluation, variant: Variant, encoder: Encoder | None
 ) -> Config:
     """Return the config of an evaluation, checked as far as it can be before it is run."""
+    if evaluation.zero_shot is not None:
+        return evaluation.zero_shot
     try:
         if _INIT_FROM in evaluation.settings | variant.evaluate:
             raise StudyError(f"{_INIT_FROM}: cannot be set here; it is the variant's pre-training")

@@ -10,6 +10,7 @@ from bertlab.config.overrides import Overrides, as_overrides, choose_seed, seed_
 from bertlab.config.yaml_files import Config
 from bertlab.errors import ConfigError, StudyError, nearest
 from bertlab.studies.plan.budget import budget_settings
+from bertlab.studies.plan.zero_shot import ZERO_SHOT_KEYS, zero_shot_config
 
 KEYS = (
     "name",
@@ -31,21 +32,23 @@ BASE = "base"  # the stage that evaluations start from
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A fine-tuning run that each pre-trained variant is scored by.
+    """What each pre-trained variant is scored by: a fine-tuning, or an evaluation without training.
 
     Attributes:
         name: of the task in tables.
-        config: file of ``bertlab fit``.
+        config: file of ``bertlab fit``; None of an evaluation that trains nothing.
         settings: overrides of it.
         metric: that variants are compared by; the head's own if None.
         step: ``last`` or ``best``: which of its evaluations counts.
+        zero_shot: resolved config of an evaluation that trains nothing; None of a fine-tuning.
     """
 
     name: str
-    config: Path
+    config: Path | None
     settings: Overrides = field(default_factory=dict)
     metric: str | None = None
     step: str = "last"
+    zero_shot: Config | None = None
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,9 @@ def with_absolute_paths(content: Config, study: StudyConfig) -> Config:
     found: Config = {**content, "name": study.name, "base": str(study.base.resolve())}
     if evaluate:
         found["evaluate"] = {
-            evaluation.name: {
+            evaluation.name: fields
+            if evaluation.config is None
+            else {
                 **(fields if isinstance(fields, dict) else {}),
                 "config": str(evaluation.config.resolve()),
             }
@@ -227,11 +232,17 @@ def _evaluation(
     name: str, entry: object, common: Overrides, where: str, folder: Path
 ) -> Evaluation:
     fields = {"config": entry} if isinstance(entry, str) else _mapping(entry, where)
-    _check_keys(fields, _EVALUATION_KEYS, where)
-    config = _text(fields.get("config"), f"{where}.config", "a config file of bertlab fit")
     metric, step = fields.get("metric"), fields.get("step", "last")
     if metric is not None:
         metric = _text(metric, f"{where}.metric", "the name of a metric")
+    if "evaluation" in fields:
+        _check_keys(fields, ZERO_SHOT_KEYS, where)
+        zero_shot = zero_shot_config(name, fields, where)
+        return Evaluation(name, None, metric=metric, zero_shot=zero_shot)
+    _check_keys(fields, _EVALUATION_KEYS, where)
+    config = _text(
+        fields.get("config"), f"{where}.config", "a config file of bertlab fit, or evaluation: NAME"
+    )
     if step not in ("last", "best"):
         raise StudyError(f"{where}.step: found {step!r}, expected last or best")
     settings = common | as_overrides(fields.get("settings"), f"{where}.settings")

@@ -15,7 +15,8 @@ from bertlab.studies.execute.run_state import State, is_done, read_states, read_
 from bertlab.studies.plan.budget import Cost, measured_cost, pretraining_cost
 from bertlab.studies.plan.plan import Plan, variant_settings
 from bertlab.studies.plan.study_file import BASE, Evaluation, StudyConfig, Variant
-from bertlab.studies.report.row_scores import row_scores
+from bertlab.studies.plan.zero_shot import is_zero_shot, own_monitor
+from bertlab.studies.report.row_scores import evaluated_rows, keep_common_rows, row_scores
 from bertlab.training.history import read_curves
 from bertlab.training.results import is_share, read_results
 
@@ -39,6 +40,9 @@ def collect(study: StudyConfig, plan: Plan, folder: Path) -> StudyScores:
         _add_runs(found, study, plan, folder, variant)
         found.failures = _failures(study, plan, folder, variant.name, states)
         variants[variant.name] = found
+    untrained = [each.name for each in study.evaluations if each.zero_shot is not None]
+    for measure in [each for each in measures if each.task in untrained]:
+        keep_common_rows([each.cells[measure.name].examples for each in variants.values()])
     return StudyScores(
         name=study.name,
         baseline=study.baseline,
@@ -55,7 +59,10 @@ def _primary(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
         return [] if metric is None else [_measure(study.name, metric)]
     measures = []
     for evaluation in study.evaluations:
-        metric = _own_metric(study, plan, folder, evaluation.name)
+        if evaluation.zero_shot is None:
+            metric = _own_metric(study, plan, folder, evaluation.name)
+        else:
+            metric = own_monitor(evaluation.zero_shot)
         assert metric is not None
         if evaluation.metric is not None:
             is_loss = evaluation.metric.rpartition("/")[2] == "loss"
@@ -128,7 +135,10 @@ def _cell(study: StudyConfig, plan: Plan, folder: Path, variant: Variant, measur
             warnings = json.loads((directory / DEGENERATE).read_text("utf-8"))
             cell.degenerate[seed] = "; ".join(warnings)
         if measure.is_primary and step == "last":
-            scores = row_scores(directory / PREDICTIONS, measure.metric, value)
+            if evaluation is not None and evaluation.zero_shot is not None:
+                scores = evaluated_rows(directory / f"{evaluation.name}.rows.jsonl", value)
+            else:
+                scores = row_scores(directory / PREDICTIONS, measure.metric, value)
             if scores is not None:
                 cell.examples[seed] = scores
     return cell
@@ -183,7 +193,8 @@ def _cost(plan: Plan, folder: Path, variant: str, stage: str, seeds: Iterable[in
             if "training_tokens" in manifest:
                 return measured_cost(read_config(directory / "config.yaml"), manifest)
     config = plan.configs[variant, stage]
-    return pretraining_cost(config) if _head(config) is None else None
+    trains_head = not is_zero_shot(config) and _head(config) is not None
+    return None if trains_head else pretraining_cost(config)
 
 
 def _until_step(cost: Cost | None, config: Config, step: int | None) -> Cost | None:

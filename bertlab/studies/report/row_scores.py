@@ -39,6 +39,39 @@ def row_scores(path: Path, metric: str, value: float) -> NDArray[np.float64] | N
     return None
 
 
+def evaluated_rows(path: Path, value: float) -> NDArray[np.float64] | None:
+    """Return the ``(rows,)`` scores that ``bertlab evaluate`` wrote, NaN of rows without one.
+
+    Args:
+        path: ``NAME.rows.jsonl``.
+        value: that the run reported; None is returned if the rows' mean is another metric.
+    """
+    if not path.is_file():
+        return None
+    with path.open(encoding="utf-8") as file:
+        found = [json.loads(line)["score"] for line in file]
+    scores = np.array([np.nan if each is None else each for each in found], np.float64)
+    fits = len(scores) > 0 and abs(np.nanmean(scores) - value) < _TOLERANCE
+    return scores if fits else None
+
+
+def keep_common_rows(cells: Sequence[dict[int, NDArray[np.float64]]]) -> None:
+    """Leave out rows that some run of an evaluation could not score, such as long texts.
+
+    Args:
+        cells: of one measure: scores of the rows by seed, of each variant. Changed in place.
+    """
+    scores = [each for cell in cells for each in cell.values()]
+    if not scores or len({len(each) for each in scores}) > 1:
+        return
+    missing = np.isnan(scores)  # (runs, rows)
+    if not missing.any() or missing.all(1).any():
+        return
+    kept = ~missing.any(0)
+    for cell in cells:
+        cell.update({seed: each[kept] for seed, each in cell.items()})
+
+
 def _candidates(lines: Sequence[dict[str, Any]], metric: str) -> Iterator[list[float]]:
     """Yield the scores of the rows in each way that the metric may have been counted."""
     golds = [line.get("gold", {}) for line in lines]
