@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bertlab.api.evaluation import EvaluatedModel, EvaluationResult
+from bertlab.api.evaluation import EvaluatedModel, EvaluationResult, ScoreGrid
 from bertlab.api.examples import Example
 from tests.testing.broken_others import Expects
 from tests.testing.good_plugins import GoodEvaluation
@@ -84,6 +84,37 @@ class ChangesWeights(GoodEvaluation):
         result = super().evaluate(model, rows)
         model.encoder.token_embedding.weight += 1e-9 + torch.finfo(torch.float32).eps
         return result
+
+
+class Freezes(GoodEvaluation):
+    """Switches gradients off and leaves them so."""
+
+    expects: Expects = ("leaves_the_model_alone", "changes requires_grad")
+
+    def evaluate(self, model: EvaluatedModel, rows: Sequence[Example]) -> EvaluationResult:
+        model.encoder.requires_grad_(False)
+        return super().evaluate(model, rows)
+
+
+class StartsTraining(GoodEvaluation):
+    """Leaves the model in training mode."""
+
+    expects: Expects = ("leaves_the_model_alone", "in training mode")
+
+    def evaluate(self, model: EvaluatedModel, rows: Sequence[Example]) -> EvaluationResult:
+        result = super().evaluate(model, rows)
+        model.tasks["mlm"].train()
+        return result
+
+
+class NamesTooFew(GoodEvaluation):
+    """Has a grid with more values than names."""
+
+    expects: Expects = ("result_can_be_written", "values are (2, 1) for 1 rows and 1 columns")
+
+    def evaluate(self, model: EvaluatedModel, rows: Sequence[Example]) -> EvaluationResult:
+        grids = [ScoreGrid("all", ["a"], ["b"], np.zeros((2, 1)))]
+        return replace(super().evaluate(model, rows), grids=grids)
 
 
 class ChangesRows(GoodEvaluation):

@@ -126,11 +126,17 @@ def rows_may_come_in_any_order(case: EvaluationCase) -> None:
 
 @check("evaluation", after=_SCORED)
 def leaves_the_model_alone(case: EvaluationCase) -> None:
-    """Weights, evaluation mode and gradients' switches are as before."""
+    """Weights, gradients' switches and evaluation mode are as before."""
     model = case.model()
     modules = [model.encoder, *model.tasks.values()]
     before = [copy.deepcopy(module.state_dict()) for module in modules]
+    switches = [each.requires_grad for module in modules for each in module.parameters()]
     _evaluate(case, model, case.rows)
+    if switches != [each.requires_grad for module in modules for each in module.parameters()]:
+        raise ConformanceFailure(
+            "evaluate() changes requires_grad of the model's parameters",
+            "it is called under torch.no_grad() already",
+        )
     for module, state in zip(modules, before, strict=True):
         name = changed_tensor(state, module.state_dict())
         if name:
