@@ -17,7 +17,7 @@ _MODULES = {
     ),
     "bertlab.api.encoder": "Encoder",
     "bertlab.api.evaluation": "EvaluatedModel Evaluation EvaluationResult ScoreGrid",
-    "bertlab.api.examples": "Column Features Labels Example",
+    "bertlab.api.examples": "Column Features Labels Example text_ids",
     "bertlab.api.head": "Head",
     "bertlab.api.rng": "CounterRNG",
     "bertlab.api.source": "DataSource RawDocument RawExamples",
@@ -41,7 +41,7 @@ _MODULES = {
     "bertlab.data.loader": "prepare_sequences",
     "bertlab.encoders.bert": "BertEncoder sinusoidal_positions",
     "bertlab.encoders.layers": "final_states initialize packed_lstm",
-    "bertlab.heads.classification": "ClassifierHead text_ids",
+    "bertlab.heads.classification": "ClassifierHead",
     "bertlab.model.optimizer": "parameter_depths",
     "bertlab.objectives.causal_lm": "CausalLM",
     "bertlab.objectives.classification": "Accuracy MajorityAccuracy classification_loss",
@@ -88,6 +88,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.api.examples import Example as Example
     from bertlab.api.examples import Features as Features
     from bertlab.api.examples import Labels as Labels
+    from bertlab.api.examples import text_ids as text_ids
     from bertlab.api.head import Head as Head
     from bertlab.api.rng import CounterRNG as CounterRNG
     from bertlab.api.source import DataSource as DataSource
@@ -120,7 +121,6 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.errors import check_share as check_share
     from bertlab.errors import nearest as nearest
     from bertlab.heads.classification import ClassifierHead as ClassifierHead
-    from bertlab.heads.classification import text_ids as text_ids
     from bertlab.model.optimizer import parameter_depths as parameter_depths
     from bertlab.objectives.causal_lm import CausalLM as CausalLM
     from bertlab.objectives.classification import Accuracy as Accuracy

@@ -1,13 +1,15 @@
 """The contract of an evaluation: it scores a model without training it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from rich.console import Console
+from rich.progress import track
 
 from bertlab.api.encoder import Encoder
 from bertlab.api.examples import Column, Example
@@ -15,6 +17,7 @@ from bertlab.api.task import Task
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 FloatArray = npt.NDArray[np.float64]
+_Batch = TypeVar("_Batch")
 
 
 @dataclass(frozen=True)
@@ -27,14 +30,29 @@ class EvaluatedModel:
         tokenizer: that the weights were trained with.
         tasks: the objectives or the head that it was trained with, by config name; none if it is an
             encoder alone. ``tasks["mlm"]`` has the masked-LM head.
-        max_seq_length: longest sequence that the encoder reads, in tokens, special tokens included.
+        shows_progress: whether :meth:`track` draws a bar.
     """
 
     source: str
     encoder: Encoder
     tokenizer: WordPieceTokenizer
     tasks: Mapping[str, Task]
-    max_seq_length: int
+    shows_progress: bool = False
+
+    @property
+    def max_seq_length(self) -> int:
+        """Longest sequence that the encoder reads, in tokens, special tokens included."""
+        return self.encoder.max_position_embeddings
+
+    def track(self, batches: Sequence[_Batch]) -> Iterable[_Batch]:
+        """Return batches, and draw a bar of those that are done on a terminal.
+
+        Args:
+            batches: each of which takes about as long as any other.
+        """
+        console = Console(stderr=True)
+        silent = not (self.shows_progress and console.is_terminal)
+        return track(batches, "evaluating", console=console, transient=True, disable=silent)
 
     @property
     def device(self) -> torch.device:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bertlab.errors import DataError, PluginError, nearest
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 ColumnKind = Literal["text", "label", "texts", "tags", "answers"]
 
@@ -156,3 +157,22 @@ def _label_order(name: str) -> tuple[float, str]:
 def _some(names: Sequence[str], limit: int = 12) -> str:
     shown = ", ".join(names[:limit])
     return shown if len(names) <= limit else f"{shown}, …"
+
+
+def text_ids(
+    text: object, example: Example, column: str, tokenizer: WordPieceTokenizer
+) -> list[int]:
+    """Return the ids of a text of an example, without ``[CLS]`` and ``[SEP]``.
+
+    Raises:
+        DataError: if it is not a text, or has no token; names ``example.where`` and the column.
+    """
+    if not isinstance(text, str):
+        raise DataError(f"{example.where}: {column}: found {text!r}, expected a text")
+    ids = tokenizer.encode(text)
+    if not ids:
+        raise DataError(
+            f"{example.where}: {column}: found {text!r}, expected a text with at least one word; "
+            "correct the row or remove it"
+        )
+    return ids

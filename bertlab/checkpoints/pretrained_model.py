@@ -109,8 +109,9 @@ class PretrainedModel:
 
     def evaluated(self) -> EvaluatedModel:
         """Return the model in the form that evaluations read."""
-        longest = self.encoder.max_position_embeddings
-        return EvaluatedModel(self.source, self.encoder, self.tokenizer, self.tasks, longest)
+        return EvaluatedModel(
+            self.source, self.encoder, self.tokenizer, self.tasks, shows_progress=True
+        )
 
     def predict(self, texts: Input | Sequence[Input]) -> list[dict[str, Any]]:
         """Return a prediction for each text, as ``bertlab predict`` writes them.

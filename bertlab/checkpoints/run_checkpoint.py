@@ -30,30 +30,30 @@ def words_checkpoint_name(words: float) -> str:
     return f"words-{whole // _UNITS[unit]}{unit}.ckpt"
 
 
-def words_checkpoints(run: str | Path) -> dict[str, Path]:
+def words_checkpoints(run: str | Path) -> dict[int, Path]:
     """Return the checkpoints after chosen numbers of words (``checkpoint_words``), fewest first.
 
     Args:
         run: run directory, or the folder of its checkpoints.
 
     Returns:
-        Files by BabyLM's name of the revision: ``{"chck_1M": …/words-1M.ckpt}``.
+        Files by the number of words: ``{1000000: …/words-1M.ckpt}``.
 
     Raises:
         CheckpointError: if there are none.
     """
     folder = Path(run)
     folder = folder / "checkpoints" if (folder / "checkpoints").is_dir() else folder
-    found: list[tuple[int, str, Path]] = []
+    found: dict[int, Path] = {}
     for file in folder.glob("words-*.ckpt"):
         if match := _WORDS_CHECKPOINT.fullmatch(file.name):
             number, unit = match.groups()
-            found.append((int(number) * _UNITS[unit], f"chck_{number}{unit}", file))
+            found[int(number) * _UNITS[unit]] = file
     if not found:
         raise CheckpointError(
             f"{run}: found no words-….ckpt in {folder}, expected a run with checkpoint_words"
         )
-    return {name: file for _, name, file in sorted(found)}
+    return dict(sorted(found.items()))
 
 
 def find_checkpoint(path: str | Path, best: bool = True) -> Path | None:

@@ -21,11 +21,20 @@ evaluation NAME.rows.jsonl (a score for each row) and NAME.groups.csv (means and
   --evaluation NAME   {names}
   --config FILE       several at once, as configs/evaluations/all.yaml
   --name NAME         what the figures are called; the evaluation's name if not given
+  --words_checkpoints true
+                      score each words-….ckpt of the run as well: NAME.words.csv
   --output FOLDER     RUN/evaluations/step-N if not given; evaluations/MODEL of what is no run
 
 Options of an evaluation:  bertlab evaluate --evaluation NAME --help
 """
-_OPTIONS = ("--ckpt_path", "--evaluation", "--config", "--name", "--output")
+_OPTIONS = (
+    "--ckpt_path",
+    "--evaluation",
+    "--config",
+    "--name",
+    "--output",
+    "--words_checkpoints",
+)
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -40,6 +49,7 @@ def main(command: str, argv: list[str]) -> int:
         return 0
     if ("--evaluation" in given) == ("--config" in given):
         raise CommandError(f"{command}: expected --evaluation NAME or --config FILE, one of them")
+    along = _is_true(given.get("--words_checkpoints", "false"))
     entries = _entries(given, rest)
     if "--ckpt_path" not in given:
         raise CommandError(
@@ -49,8 +59,15 @@ def main(command: str, argv: list[str]) -> int:
     from bertlab.training.trainer import quiet_lightning  # noqa: PLC0415
 
     quiet_lightning()
-    evaluate_source(given["--ckpt_path"], entries, given.get("--output"), [command, *argv])
+    typed, output = [command, *argv], given.get("--output")
+    evaluate_source(given["--ckpt_path"], entries, output, typed, along)
     return 0
+
+
+def _is_true(given: str) -> bool:
+    if given not in ("true", "false"):
+        raise CommandError(f"--words_checkpoints: found {given!r}, expected true or false")
+    return given == "true"
 
 
 def _entries(given: dict[str, str], rest: list[str]) -> "list[EvaluationEntry]":

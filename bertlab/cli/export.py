@@ -32,8 +32,11 @@ def main(command: str, argv: list[str]) -> int:
     output = Path(given.output)
     sources = {output: given.source}
     if given.words_checkpoints:
-        found = words_checkpoints(given.source)
-        sources = {output / name: str(file) for name, file in found.items()}
+        # words-1M.ckpt -> chck_1M
+        sources = {
+            output / file.stem.replace("words-", "chck_"): str(file)
+            for file in words_checkpoints(given.source).values()
+        }
     for folder, source in sources.items():
         report = export_model(source, folder, given.overwrite)
         lines = [f"{report.output}: {report.architecture}", *(f"note: {n}" for n in report.notes)]

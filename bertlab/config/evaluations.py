@@ -38,6 +38,17 @@ class EvaluationEntry:
     columns: Columns
     settings: Mapping[str, Any]
 
+    def plain(self) -> dict[str, Any]:
+        """Return what is asked for as a config file has it, all settings among it."""
+        return {
+            "evaluation": self.plugin,
+            "data": self.data,
+            "format": self.format,
+            "split": self.split,
+            "columns": dict(self.columns),
+            "settings": dict(self.settings),
+        }
+
 
 def read_entries(content: object, where: str) -> list[EvaluationEntry]:
     """Make the entries of a mapping from names to evaluations.

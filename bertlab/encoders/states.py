@@ -84,7 +84,8 @@ def layer_states(
     Raises:
         EvaluationError: the encoder gives no layers, or values that are not finite.
     """
-    for numbers in _batches([len(ids) for ids in sequences], batch_tokens):
+    batches = list(_batches([len(ids) for ids in sequences], batch_tokens))
+    for numbers in model.track(batches):
         batch = pack([sequences[number] for number in numbers]).to(model.device)
         with torch.no_grad():
             output = model.encoder(batch, all_layers=True)

@@ -12,13 +12,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from bertlab.api.batch import IntArray, PackedBatch
 from bertlab.api.evaluation import EvaluatedModel, Evaluation, EvaluationResult, FloatArray
-from bertlab.api.examples import Column, Example
-from bertlab.errors import ConfigError, DataError, EvaluationError, check_at_least, nearest
+from bertlab.api.examples import Column, Example, text_ids
+from bertlab.errors import ConfigError, EvaluationError, check_at_least, nearest
 from bertlab.objectives.language_model import TokenPrediction
 
 Method = Literal["within_word_l2r", "original"]
@@ -59,7 +58,7 @@ class MinimalPairs(Evaluation):
         self,
         method: Method = "within_word_l2r",
         per_token: bool = False,
-        batch_tokens: int = 16384,
+        batch_tokens: int = 4096,
     ) -> None:
         if method not in METHODS:
             raise ConfigError(
@@ -124,9 +123,7 @@ def _encode(model: EvaluatedModel, rows: Sequence[Example]) -> _Pairs:
     found: dict[str, list[int]] = {"good": [], "bad": []}
     for row in rows:
         for side, chosen in found.items():
-            ids = tuple(model.tokenizer.encode(row.values[side]))
-            if not ids:
-                raise DataError(f"{row.where}: {side}: found no word in {row.values[side]!r}")
+            ids = tuple(text_ids(row.values[side], row, side, model.tokenizer))
             chosen.append(numbers.setdefault(ids, len(numbers)))
     return _Pairs(list(numbers), np.array(found["good"]), np.array(found["bad"]))
 
@@ -135,7 +132,7 @@ def sentence_scores(
     model: EvaluatedModel,
     sentences: Sequence[Sequence[int]],
     method: Method = "within_word_l2r",
-    batch_tokens: int = 16384,
+    batch_tokens: int = 4096,
 ) -> FloatArray:
     """Return the score of each sentence, ``(U,)`` float64; NaN of those that are too long.
 
@@ -155,14 +152,15 @@ def sentence_scores(
     for number, ids in enumerate(sentences):
         if len(ids) <= room:
             by_length.setdefault(len(ids), []).append(number)
+    batches: list[list[int]] = []
     for length, numbers in sorted(by_length.items()):
         # sentences of one length need no padding; 5 tokens make 5 masked copies of 7
         copies = 1 if model.encoder.causal else length
         most = max(1, batch_tokens // (copies * (length + 2)))
-        for start in range(0, len(numbers), most):
-            chosen = numbers[start : start + most]
-            inputs = np.array([model.tokenizer.build_inputs(sentences[n])[0] for n in chosen])
-            scores[chosen] = _score(model, objective, inputs, method)
+        batches += [numbers[start : start + most] for start in range(0, len(numbers), most)]
+    for chosen in model.track(batches):
+        inputs = np.array([model.tokenizer.build_inputs(sentences[n])[0] for n in chosen])
+        scores[chosen] = _score(model, objective, inputs, method)
     return scores
 
 
@@ -226,9 +224,6 @@ def _pack(ids: IntArray) -> PackedBatch:
     )
 
 
-_SCORES = 2**26  # scores of the vocabulary that are in memory at a time: 256 MiB
-
-
 def _log_probabilities(
     model: EvaluatedModel,
     objective: TokenPrediction,
@@ -238,16 +233,9 @@ def _log_probabilities(
 ) -> Tensor:
     """Return the log-probability of each label at its flat position, ``(K,)`` float32."""
     read = torch.from_numpy(positions).to(model.device)
-    height = max(1, _SCORES // model.encoder.vocab_size)
     with torch.no_grad():
         states = model.encoder(replace(batch, tokens_read=read)).tokens[read]  # (K, H)
-        parts = [
-            -F.cross_entropy(objective.logits(rows), wanted, reduction="none")
-            for rows, wanted in zip(
-                torch.split(states, height), torch.split(labels, height), strict=True
-            )
-        ]
-    return torch.cat(parts)
+    return objective.log_probabilities(states, labels)
 
 
 def _compare(good: FloatArray | IntArray, bad: FloatArray | IntArray) -> FloatArray:

@@ -22,7 +22,7 @@ from bertlab.api.evaluation import (
     FloatArray,
     ScoreGrid,
 )
-from bertlab.api.examples import Column, Example
+from bertlab.api.examples import Column, Example, text_ids
 from bertlab.encoders.states import (
     Layers,
     LayerStates,
@@ -250,9 +250,7 @@ def _encode(model: EvaluatedModel, row: Example) -> tuple[list[int], list[int]]:
     """Return the ids of both texts, special tokens included."""
 
     def encode(column: str) -> list[int]:
-        ids = model.tokenizer.encode(row.values[column])
-        if not ids:
-            raise DataError(f"{row.where}: {column}: found no word in {row.values[column]!r}")
+        ids = text_ids(row.values[column], row, column, model.tokenizer)
         return model.tokenizer.build_inputs(ids)[0]
 
     return encode("text_a"), encode("text_b")

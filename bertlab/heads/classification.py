@@ -27,7 +27,6 @@ from bertlab.heads.classification_metrics import (
     Spearman,
 )
 from bertlab.objectives.classification import Accuracy, MajorityAccuracy, classification_loss
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 
 class ClassifierHead(Head):
@@ -211,25 +210,6 @@ class SequenceClassifier(ClassifierHead):
     @property
     def _classes(self) -> Labels:
         return self.labels or Labels((), ())
-
-
-def text_ids(
-    text: object, example: Example, column: str, tokenizer: WordPieceTokenizer
-) -> list[int]:
-    """Return the ids of a text of an example, without ``[CLS]`` and ``[SEP]``.
-
-    Raises:
-        DataError: if it is not a text, or has no token; names ``example.where`` and the column.
-    """
-    if not isinstance(text, str):
-        raise DataError(f"{example.where}: {column}: found {text!r}, expected a text")
-    ids = tokenizer.encode(text)
-    if not ids:
-        raise DataError(
-            f"{example.where}: {column}: found {text!r}, expected a text with at least one word; "
-            "correct the row or remove it"
-        )
-    return ids
 
 
 def _class_name(example: Example) -> str:

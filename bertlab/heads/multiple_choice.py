@@ -8,10 +8,10 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
-from bertlab.api.examples import Column, Example, Features
+from bertlab.api.examples import Column, Example, Features, text_ids
 from bertlab.api.task import TaskContext, TaskLoss
 from bertlab.errors import DataError
-from bertlab.heads.classification import ClassifierHead, text_ids
+from bertlab.heads.classification import ClassifierHead
 from bertlab.heads.sentence_pair import pair_features
 from bertlab.objectives.classification import Accuracy, MajorityAccuracy, classification_loss
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from bertlab.api.examples import Column, Example, Features
+from bertlab.api.examples import Column, Example, Features, text_ids
 from bertlab.errors import ConfigError
-from bertlab.heads.classification import SequenceClassifier, text_ids
+from bertlab.heads.classification import SequenceClassifier
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 

@@ -1,8 +1,8 @@
 """Classification and regression of single sentences (paper sec. 4.1, fig. 4 b)."""
 
-from bertlab.api.examples import Column, Example, Features
+from bertlab.api.examples import Column, Example, Features, text_ids
 from bertlab.errors import ConfigError
-from bertlab.heads.classification import SequenceClassifier, text_ids
+from bertlab.heads.classification import SequenceClassifier
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 

@@ -27,17 +27,17 @@ class SummedCrossEntropy(nn.Module):
         """
         on_cpu = logits.device.type == "cpu" and not torch.compiler.is_compiling()
         if on_cpu and not torch.is_grad_enabled():
-            return sum_by_rows(logits, labels)
+            return losses_by_rows(logits, labels).sum()
         return F.cross_entropy(logits[: len(labels)].float(), labels, reduction="sum")
 
 
-def sum_by_rows(
+def losses_by_rows(
     scores: Tensor,
     labels: Tensor,
     bias: Tensor | None = None,
     bias_gradient: Tensor | None = None,
 ) -> Tensor:
-    """Return the summed cross-entropy of ``scores + bias``, some rows at a time.
+    """Return the ``(K,)`` float32 cross-entropies of ``scores + bias``, some rows at a time.
 
     torch's functions write float32 scores, their log-softmax and two gradients, which takes four
     times the memory, and longer.
@@ -48,26 +48,27 @@ def sum_by_rows(
         bias: ``(C,)`` added to each row.
         bias_gradient: ``(C,)`` float32, to which the gradient's sum over the rows is added.
     """
-    total = torch.zeros((), dtype=torch.float32)
+    losses = scores.new_empty(len(labels), dtype=torch.float32)
     height = max(1, min(len(labels), _SCORES // scores.shape[1]))  # 34 of 30,522 scores
     numbers = torch.arange(height)
     cached, probabilities = scores.new_empty(2, height, scores.shape[1], dtype=torch.float32)
     rows = torch.split(scores[: len(labels)], height)
-    for chunk, chosen in zip(rows, torch.split(labels, height), strict=True):
+    parts = zip(rows, torch.split(labels, height), torch.split(losses, height), strict=True)
+    for chunk, chosen, found in parts:
         # (R, C) in float32, written over by the next rows
         part = cached[: len(chunk)].copy_(chunk)
         if bias is not None:
             part.add_(bias)
         right = numbers[: len(chunk)], chosen
         shares = torch.softmax(part, 1, out=probabilities[: len(chunk)])
-        total += _losses(part, shares[right], chosen).sum()
+        found.copy_(_losses(part, shares[right], chosen))
         if bias_gradient is not None:
             shares[right] -= 1  # the gradient of the scores: softmax less one-hot labels
             bias_gradient += shares.sum(0)
             chunk.copy_(shares)
     if bias_gradient is not None:
         scores[len(labels) :] = 0
-    return total
+    return losses
 
 
 def _losses(scores: Tensor, probabilities: Tensor, labels: Tensor) -> Tensor:
@@ -113,7 +114,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         scores = rows @ matrix.T
         bias_gradient = torch.zeros_like(bias, dtype=torch.float32)
         # the scores become their gradient: the one (K, V) tensor that backward keeps
-        total = sum_by_rows(scores, labels, bias, bias_gradient)
+        total = losses_by_rows(scores, labels, bias, bias_gradient).sum()
         ctx.save_for_backward(rows, matrix, scores, bias_gradient)
         ctx.dtypes = hidden.dtype, weight.dtype, bias.dtype
         return total

@@ -18,7 +18,11 @@ from bertlab.api.batch import (
 from bertlab.api.task import Objective, TaskContext, TaskLoss
 from bertlab.encoders.layers import initialize
 from bertlab.objectives.classification import Accuracy
-from bertlab.objectives.cross_entropy import SummedCrossEntropy, linear_cross_entropy
+from bertlab.objectives.cross_entropy import (
+    SummedCrossEntropy,
+    linear_cross_entropy,
+    losses_by_rows,
+)
 from bertlab.objectives.masking import TokenClasses
 
 if TYPE_CHECKING:
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
 
 
 COLUMNS = 64  # scores of the vocabulary are a multiple of it on a GPU
+_HEIGHT = 512  # rows of scores that are in memory at a time: 62 MB of 30,522 in float32
 ROWS = 16  # predictions on a CPU, whose bf16 products are compiled anew for each shape
 
 
@@ -130,6 +135,25 @@ class TokenPrediction(Objective):
         Dense layer, exact GELU, LayerNorm, then the tied token embedding with a bias of its own.
         """
         return self._scores(self._transform(hidden))[:, : len(self.bias)].float()
+
+    @torch.no_grad()
+    def log_probabilities(self, hidden: Tensor, labels: Tensor) -> Tensor:
+        """Return the ``(K,)`` float32 log-probabilities of ids that hidden states predict.
+
+        Args:
+            hidden: ``(K, H)`` states.
+            labels: ``(K,)`` int64 ids, one for each.
+        """
+        found = torch.empty(len(labels), device=hidden.device)
+        parts = (torch.split(each, _HEIGHT) for each in (hidden, labels, found))
+        for rows, wanted, place in zip(*parts, strict=True):
+            scores = self._scores(self._transform(rows))
+            if scores.device.type == "cpu":
+                losses = losses_by_rows(scores, wanted)
+            else:
+                losses = F.cross_entropy(scores.float(), wanted, reduction="none")
+            torch.neg(losses, out=place)
+        return found
 
     def tokens_read(self, batch: PackedBatch) -> Tensor | None:
         """Return the positions that predict; None of a batch without labels."""

@@ -243,8 +243,7 @@ class EvaluationCase(Case):
         options = Options(vocabulary=self.options.vocabulary, encoder=maker)
         stack = ObjectiveCase(task or MaskedLM, options).stack()
         tasks = {"mlm" if task is MaskedLM else "clm": stack.task} if task else {}
-        longest = stack.encoder.max_position_embeddings
-        return EvaluatedModel("sample", stack.encoder, self.language.tokenizer, tasks, longest)
+        return EvaluatedModel("sample", stack.encoder, self.language.tokenizer, tasks)
 
 
 class EncoderCase(Case):

@@ -132,7 +132,7 @@ class Session:
         self.data: TaskData = data_class(config.request)(**config.plain["data"], seed=config.seed)
         tasks = build_tasks(config.plain["model"])
         self.along = along_training(self.directory, config.values) if self.fits else []
-        self.trainer = self._make_trainer()  # checks its settings first
+        self.trainer = self._make_trainer()  # checks its settings before the data is read
         tokenizer = choose_tokenizer(checkpoint, warm, self.data)
         self.data.connect(tokenizer, tasks)
         self.model = self._build(tasks, tokenizer)
@@ -341,5 +341,8 @@ class Session:
 
     def _how_to_go_on(self) -> str:
         """Return how to resume, for the message about a lost process or disk."""
-        saved = f"; {how_to_resume(self.directory)}" if self._is_saved() else ""
-        return saved or " before the first checkpoint" if self.fits else ""
+        if not self.fits:
+            return ""
+        if self._is_saved():
+            return f"; {how_to_resume(self.directory)}"
+        return " before the first checkpoint"

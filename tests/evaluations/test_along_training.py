@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,50 @@ def test_the_command_gives_the_same_figures_for_the_same_checkpoint(tiny_config,
     assert main(command) == 0
     along = (run / "evaluations/step-6/order.rows.jsonl").read_text("utf-8")
     assert (out / "order.rows.jsonl").read_text("utf-8") == along
+
+
+def test_checkpoints_by_words_make_a_curve(tiny_config, data, tmp_path):
+    run = tmp_path / "run"
+    assert fit(tiny_config, run) == 0
+    checkpoints = run / "checkpoints"
+    assert fit(tiny_config, tmp_path / "short", "--trainer.max_steps", "3") == 0
+    early = tmp_path / "short" / "checkpoints" / "last.ckpt"
+    shutil.copy(early, checkpoints / "words-900.ckpt")
+    shutil.copy(checkpoints / "last.ckpt", checkpoints / "words-2K.ckpt")
+    command = ["evaluate", "--evaluation", "minimal_pairs", "--name", "order", "--data", str(data)]
+    for model, name in ((run, "along"), (early, "early")):
+        more = ["--words_checkpoints", "true"] if name == "along" else []
+        output = ["--output", str(tmp_path / name)]
+        assert main([*command, "--ckpt_path", str(model), *output, *more]) == 0
+
+    def groups(name: str, words: str | None = None) -> list[list[str]]:
+        kind = "groups" if words is None else "words"
+        with (tmp_path / name / f"order.{kind}.csv").open(newline="") as file:
+            _, *rows = csv.reader(file)
+        return rows if words is None else [row[1:] for row in rows if row[0] == words]
+
+    assert groups("along", "2000") == groups("along")
+    assert groups("along", "900") == groups("early")
+    assert len(groups("along")) == 2  # all rows, and the one paradigm
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [("true", "expected a run with checkpoint_words"), ("yes", "expected true or false")],
+)
+def test_checkpoints_by_words_that_are_not_there(tiny_run, data, value, message, capsys):
+    command = ["evaluate", "--ckpt_path", str(tiny_run), "--evaluation", "minimal_pairs"]
+    assert main([*command, "--data", str(data), "--words_checkpoints", value]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_damaged_file_of_results_is_named_and_kept(tiny_run, data, tmp_path, capsys):
+    file = tmp_path / "results.json"
+    file.write_text("{", "utf-8")
+    command = ["evaluate", "--ckpt_path", str(tiny_run), "--evaluation", "minimal_pairs"]
+    assert main([*command, "--data", str(data), "--output", str(tmp_path)]) == 2
+    assert f"{file}: damaged" in capsys.readouterr().err
+    assert file.read_text("utf-8") == "{"
 
 
 def test_evaluate_every_chooses_the_steps_and_always_has_the_last(tiny_config, data, tmp_path):

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from bertlab.api.evaluation import Evaluation as EvaluationPlugin
-from bertlab.config.evaluations import EvaluationEntry, read_entries
+from bertlab.config.evaluations import read_entries
 from bertlab.config.yaml_files import Config, yaml_inline
 from bertlab.errors import BertlabError, StudyError
 from bertlab.plugins.index import load_class
 
-ZERO_SHOT_KEYS = ("evaluation", "data", "format", "split", "columns", "settings", "metric")
+ENTRY_KEYS = ("evaluation", "data", "format", "split", "columns", "settings")
+ZERO_SHOT_KEYS = (*ENTRY_KEYS, "metric", "words_checkpoints")
 SECTION = "evaluation"
 
 
@@ -24,7 +25,7 @@ def zero_shot_config(name: str, fields: Mapping[str, Any], where: str) -> Config
     Raises:
         StudyError: a key, value or plugin is wrong.
     """
-    asked = {key: value for key, value in fields.items() if key != "metric"}
+    asked = {key: value for key, value in fields.items() if key in ENTRY_KEYS}
     settings = asked.get("settings")
     if isinstance(settings, Mapping):
         # of --evaluate_set blimp.settings.method=original
@@ -34,18 +35,11 @@ def zero_shot_config(name: str, fields: Mapping[str, Any], where: str) -> Config
     except BertlabError as error:
         text = str(error)
         raise StudyError(text if text.startswith(where) else f"{where}: {text}") from None
-    return {SECTION: _plain(entry)}
-
-
-def _plain(entry: EvaluationEntry) -> Config:
-    return {
-        "name": entry.plugin,
-        "data": entry.data,
-        "format": entry.format,
-        "split": entry.split,
-        "columns": dict(entry.columns),
-        "settings": dict(entry.settings),
-    }
+    along = fields.get("words_checkpoints", False)
+    if not isinstance(along, bool):
+        raise StudyError(f"{where}.words_checkpoints: found {along!r}, expected true or false")
+    # only where it is asked for, so that other evaluations keep their runs
+    return {SECTION: entry.plain() | ({"words_checkpoints": True} if along else {})}
 
 
 def is_zero_shot(config: Config) -> bool:
@@ -62,12 +56,12 @@ def zero_shot_arguments(name: str, config: Config, weights: str) -> list[str]:
         weights: run directory or checkpoint.
     """
     asked = config[SECTION]
-    keys = ("data", "format", "split", "columns")
-    given = {key: asked[key] for key in keys if asked[key] not in (None, {})}
+    keys = ("data", "format", "split", "columns", "words_checkpoints")
+    given = {key: asked[key] for key in keys if asked.get(key) not in (None, {})}
     given |= {f"settings.{key}": value for key, value in asked["settings"].items()}
     return [
         f"--ckpt_path={weights}",
-        f"--evaluation={asked['name']}",
+        f"--evaluation={asked['evaluation']}",
         f"--name={name}",
         *(f"--{key}={yaml_inline(value)}" for key, value in given.items()),
     ]
@@ -76,6 +70,6 @@ def zero_shot_arguments(name: str, config: Config, weights: str) -> list[str]:
 def own_monitor(config: Config) -> tuple[str, str]:
     """Return the metric that an evaluation is judged by, and its better end."""
     plugin: type[EvaluationPlugin] = load_class(
-        "evaluation", config[SECTION]["name"], EvaluationPlugin
+        "evaluation", config[SECTION]["evaluation"], EvaluationPlugin
     )
     return plugin.monitor

@@ -10,17 +10,20 @@ from lightning.pytorch.trainer.states import TrainerFn
 
 from bertlab.api.evaluation import EvaluatedModel
 from bertlab.api.examples import Example
+from bertlab.checkpoints.run_directory import RESULTS
 from bertlab.config.evaluations import EvaluationEntry, read_entries
 from bertlab.errors import ConfigError
+from bertlab.files import write_json
 from bertlab.model.module import BertModule
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from bertlab.training.evaluate import (
     evaluate,
+    evaluation_folder,
     named_metrics,
     read_entry_rows,
-    write_evaluation,
-    write_results,
 )
+from bertlab.training.evaluation_output import earlier_results, write_evaluation
+from bertlab.training.evaluation_scores import score_groups
 from bertlab.training.results import Results
 
 
@@ -87,16 +90,16 @@ class EvaluationsAlong(Callback):
         if trainer.sanity_checking or not self._is_due(trainer):
             return
         model = self._evaluated(trainer, pl_module)
-        folder = self.directory / "evaluations" / f"step-{trainer.global_step}"
+        folder = evaluation_folder(self.directory, trainer.global_step)
         results: Results = {}
         for entry in self.entries:
             result = evaluate(model, entry, self.rows[entry.name])
             results |= named_metrics(entry.name, result)
             if trainer.is_global_zero:
                 folder.mkdir(parents=True, exist_ok=True)
-                write_evaluation(folder, entry.name, result)
+                write_evaluation(folder, entry.name, result, score_groups(result))
         if trainer.is_global_zero:
-            write_results(folder, results)
+            write_json(folder / RESULTS, earlier_results(folder) | results)
         # a resumed run may score a step again that it has logged
         logger = False if trainer.global_step in pl_module.history else None
         named = {f"val/{name}": value for name, value in results.items()}
@@ -110,7 +113,5 @@ class EvaluationsAlong(Callback):
     def _evaluated(self, trainer: Trainer, module: BertModule) -> EvaluatedModel:
         tokenizer = getattr(trainer, "datamodule").tokenizer  # noqa: B009  Lightning's, untyped
         assert isinstance(tokenizer, WordPieceTokenizer)
-        encoder = module.encoder
-        longest = encoder.max_position_embeddings
         source = f"{self.directory} at step {trainer.global_step}"
-        return EvaluatedModel(source, encoder, tokenizer, module.named_tasks(), longest)
+        return EvaluatedModel(source, module.encoder, tokenizer, module.named_tasks())

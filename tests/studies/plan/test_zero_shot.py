@@ -68,6 +68,20 @@ def test_the_checkpoint_of_a_step(tiny_config, pairs):
     assert plan.run_of("late", "order", 1).id != run.id
 
 
+def test_the_curve_over_words(tiny_config, pairs):
+    entry = {"evaluation": "minimal_pairs", "data": str(pairs)}
+    runs = [
+        study_of(tiny_config, {"order": entry | more})[1].run_of("mlm", "order", 1)
+        for more in ({}, {"words_checkpoints": False}, {"words_checkpoints": True})
+    ]
+    assert [any("words_checkpoints" in each for each in run.arguments) for run in runs] == [
+        False,
+        False,
+        True,
+    ]
+    assert runs[0].id == runs[1].id != runs[2].id
+
+
 def test_other_settings_are_another_run(tiny_config, pairs):
     entry = {"evaluation": "minimal_pairs", "data": str(pairs)}
     ids = [
@@ -93,6 +107,10 @@ def test_other_settings_are_another_run(tiny_config, pairs):
         (
             {"evaluation": "minimal_pairs", "data": "x", "settings": {"method": "orginal"}},
             "method: found 'orginal'",
+        ),
+        (
+            {"evaluation": "minimal_pairs", "data": "x", "words_checkpoints": 2},
+            "words_checkpoints: found 2, expected true or false",
         ),
         ({"config": None}, "a config file of bertlab fit, or evaluation: NAME"),
     ],
