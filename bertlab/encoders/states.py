@@ -72,7 +72,10 @@ class LayerStates:
 
 
 def layer_states(
-    model: EvaluatedModel, sequences: Sequence[Sequence[int]], batch_tokens: int
+    model: EvaluatedModel,
+    sequences: Sequence[Sequence[int]],
+    batch_tokens: int,
+    token_type_ids: Sequence[Sequence[int]] | None = None,
 ) -> Iterator[LayerStates]:
     """Yield the states of all layers of N sequences, longest first, a batch at a time.
 
@@ -80,13 +83,15 @@ def layer_states(
         model: its encoder reads; in evaluation mode.
         sequences: ids of each, special tokens included; none may be empty or too long.
         batch_tokens: tokens that are encoded at a time; at least one sequence is.
+        token_type_ids: segment ids of each sequence; zeros if None.
 
     Raises:
         EvaluationError: the encoder gives no layers, or values that are not finite.
     """
     batches = list(_batches([len(ids) for ids in sequences], batch_tokens))
     for numbers in model.track(batches):
-        batch = pack([sequences[number] for number in numbers]).to(model.device)
+        segments = None if token_type_ids is None else [token_type_ids[each] for each in numbers]
+        batch = pack([sequences[number] for number in numbers], segments).to(model.device)
         with torch.no_grad():
             output = model.encoder(batch, all_layers=True)
         if output.all_layers is None:

@@ -1,6 +1,7 @@
 """Everything that bertlab brings keeps its own contract; one line each, as in a plugin's tests."""
 
 from bertlab.encoders.bert import BertEncoder
+from bertlab.evaluations.attention import Attention
 from bertlab.objectives.classification import Accuracy, MajorityAccuracy
 from bertlab.testing import conformance
 
@@ -24,6 +25,7 @@ test_feature_tagging = conformance("feature_tagging", arguments=NARROW)
 test_span = conformance("span", arguments={"unanswerable": True})
 test_multiple_choice = conformance("multiple_choice")
 test_minimal_pairs = conformance("minimal_pairs")
+test_attention = conformance(Attention)
 test_bert = conformance(BertEncoder, arguments=SMALL)
 test_left_to_right = conformance(BertEncoder, arguments=SMALL | {"causal": True})
 test_accuracy = conformance(Accuracy)
