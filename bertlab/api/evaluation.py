@@ -114,10 +114,12 @@ class Evaluation(ABC):
     Attributes:
         columns: what it reads of each row. A column without which it can do is not ``required``.
         monitor: the metric that decides, and which end of it is better.
+        chance: the score of a guess, which pictures show as a line; None if there is no one number.
     """
 
     columns: ClassVar[tuple[Column, ...]]
     monitor: ClassVar[tuple[str, Literal["min", "max"]]] = ("accuracy", "max")
+    chance: ClassVar[float | None] = None
 
     @abstractmethod
     def evaluate(self, model: EvaluatedModel, rows: Sequence[Example]) -> EvaluationResult:

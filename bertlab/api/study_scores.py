@@ -54,7 +54,7 @@ class Curve:
     """A run's evaluations while it trained.
 
     Attributes:
-        steps: optimiser steps.
+        steps: optimiser steps; of curves by group, words seen.
         values: of one metric at these steps.
     """
 
@@ -86,6 +86,40 @@ class VariantScores:
 
 
 @dataclass
+class GroupScores:
+    """Scores of an evaluation's rows by group, such as BLiMP's phenomena.
+
+    Attributes:
+        measure: the evaluation, and the metric that is the mean over its rows.
+        kind: of group: ``phenomenon``.
+        groups: names of the G groups.
+        rows: of each group, those that all runs scored.
+        means: ``(G,)`` float64 by variant and seed: the mean over these rows.
+    """
+
+    measure: Measure
+    kind: str
+    groups: list[str]
+    rows: list[int]
+    means: dict[str, dict[int, NDArray[np.float64]]]
+
+
+@dataclass
+class GroupCurves:
+    """Scores of an evaluation against words seen, by group.
+
+    Attributes:
+        measure: the evaluation, and the metric that is the mean over its rows.
+        chance: the score of a guess; None if there is no one number.
+        curves: by kind, group, variant and seed. Of kind ``all`` there is one group, ``""``.
+    """
+
+    measure: Measure
+    chance: float | None
+    curves: dict[str, dict[str, dict[str, dict[int, Curve]]]]
+
+
+@dataclass
 class StudyScores:
     """What a study has found.
 
@@ -96,6 +130,8 @@ class StudyScores:
         measures: the columns of its table, in order.
         variants: by name, in the order of the study; the baseline is one of them.
         manifest: what is needed to repeat it: command, study file, versions, machine.
+        groups: scores by group of evaluations that train nothing, for each kind of group.
+        group_curves: the same along the pre-trainings, where they were scored at words seen.
     """
 
     name: str
@@ -104,6 +140,8 @@ class StudyScores:
     measures: list[Measure]
     variants: dict[str, VariantScores]
     manifest: dict[str, Any] = field(default_factory=dict)
+    groups: list[GroupScores] = field(default_factory=list)
+    group_curves: list[GroupCurves] = field(default_factory=list)
 
     def cell(self, variant: str, measure: Measure) -> Cell:
         """Return a variant's values of a measure; empty if there are none."""

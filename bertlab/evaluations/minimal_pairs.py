@@ -53,6 +53,7 @@ class MinimalPairs(Evaluation):
         Column("phenomenon", required=False, aliases=("linguistics_term",)),
         Column("field", required=False),
     )
+    chance = 0.5
 
     def __init__(
         self,

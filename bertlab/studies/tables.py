@@ -42,7 +42,7 @@ class Table:
             print(self.note)
 
     def _repr_html_(self) -> str:
-        from bertlab.studies.report.render import titled_table  # noqa: PLC0415  for notebooks only
+        from bertlab.training.report.tables import titled_table  # noqa: PLC0415  for notebooks only
 
         return titled_table(self.title, self.headings, self.rows, self.figures, self.note)
 

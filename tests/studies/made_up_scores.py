@@ -2,7 +2,15 @@
 
 import numpy as np
 
-from bertlab.api.study_scores import Cell, Curve, Measure, StudyScores, VariantScores
+from bertlab.api.study_scores import (
+    Cell,
+    Curve,
+    GroupCurves,
+    GroupScores,
+    Measure,
+    StudyScores,
+    VariantScores,
+)
 
 MEASURES = [
     Measure("qnli", "accuracy"),
@@ -66,3 +74,30 @@ def _curves(
         curves["mlm accuracy"][seed] = Curve(steps, accuracy.tolist())
         curves["mlm loss"][seed] = Curve(steps, loss.tolist())
     return curves
+
+
+PHENOMENA = ("anaphor_agreement", "binding", "island_effects", "npi_licensing")
+_PAIRS = [200, 700, 800, 700]
+
+
+def add_groups(study: StudyScores, groups: tuple[str, ...] = PHENOMENA) -> StudyScores:
+    """Give a study a zero-shot evaluation by phenomenon, at its end and against words seen."""
+    rng = np.random.default_rng(3)
+    measure = Measure("blimp", "accuracy")
+    words = [1_000_000 * each for each in (1, 2, 5, 10, 20, 50, 100)]
+    rows = (_PAIRS * len(groups))[: len(groups)]
+    found = GroupScores(measure, "phenomenon", list(groups), rows, {})
+    curves = GroupCurves(measure, 0.5, {"all": {"": {}}, "phenomenon": {}})
+    for number, variant in enumerate(study.variants):
+        ends = 0.55 + 0.3 * rng.random(len(groups)) - 0.02 * number
+        for seed in study.seeds:
+            end = ends + rng.normal(0, 0.01, len(groups))
+            found.means.setdefault(variant, {})[seed] = end
+            for group, top in zip((None, *groups), (end.mean(), *end), strict=True):
+                kind = "all" if group is None else "phenomenon"
+                values = [0.5 + (top - 0.5) * np.log10(each / 1e6) / 2 for each in words]
+                by_variant = curves.curves[kind].setdefault(group or "", {})
+                by_variant.setdefault(variant, {})[seed] = Curve(words, values)
+    study.groups.append(found)
+    study.group_curves.append(curves)
+    return study

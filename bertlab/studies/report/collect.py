@@ -16,6 +16,7 @@ from bertlab.studies.plan.budget import Cost, measured_cost, pretraining_cost
 from bertlab.studies.plan.plan import Plan, variant_settings
 from bertlab.studies.plan.study_file import BASE, Evaluation, StudyConfig, Variant
 from bertlab.studies.plan.zero_shot import is_zero_shot, own_monitor
+from bertlab.studies.report.groups import collect_groups
 from bertlab.studies.report.row_scores import evaluated_rows, keep_common_rows, row_scores
 from bertlab.training.history import read_curves
 from bertlab.training.results import is_share, read_results
@@ -43,12 +44,15 @@ def collect(study: StudyConfig, plan: Plan, folder: Path) -> StudyScores:
     untrained = [each.name for each in study.evaluations if each.zero_shot is not None]
     for measure in [each for each in measures if each.task in untrained]:
         keep_common_rows([each.cells[measure.name].examples for each in variants.values()])
+    groups, group_curves = collect_groups(study, plan, folder)
     return StudyScores(
         name=study.name,
         baseline=study.baseline,
         seeds=list(study.seeds),
         measures=measures,
         variants=variants,
+        groups=groups,
+        group_curves=group_curves,
     )
 
 

@@ -1,14 +1,11 @@
-"""Pictures of a study: learning curves, differences with intervals, score against compute.
+"""Pictures of a study: learning curves, differences with intervals, score against compute, groups.
 
 The same study gives the same bytes. Variants keep color, marker and line style through all of them,
 so that print without color can be read too.
 """
 
-import io
 import math
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
@@ -18,7 +15,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from bertlab.api.study_scores import Curve, StudyScores
-from bertlab.studies.report.plot_axes import (
+from bertlab.studies.report.group_report import group_figures
+from bertlab.studies.report.statistics import Comparison, summarize
+from bertlab.training.report.pictures import Picture, file_names, svg_of
+from bertlab.training.report.plot_axes import (
     GRAY,
     INK,
     SETTINGS,
@@ -30,25 +30,9 @@ from bertlab.studies.report.plot_axes import (
     printable,
     style_of,
 )
-from bertlab.studies.report.statistics import Comparison, summarize
 from bertlab.training.results import is_share
 
 Comparisons = Mapping[tuple[str, str], Comparison]
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A picture of a report.
-
-    Attributes:
-        name: of its file, without the ending.
-        caption: says what is drawn and what the marks mean.
-        svg: the file, with a transparent ground.
-    """
-
-    name: str
-    caption: str
-    svg: str
 
 
 def pictures(scores: StudyScores, comparisons: Comparisons) -> list[Picture]:
@@ -74,7 +58,14 @@ def pictures(scores: StudyScores, comparisons: Comparisons) -> list[Picture]:
                 score_against_compute(scores),
             ),
         )
-        return [Picture(name, caption, _svg(figure)) for name, caption, figure in drawn if figure]
+        found = [(name, caption, svg_of(figure)) for name, caption, figure in drawn if figure]
+        by_group = list(group_figures(scores))
+        names = file_names([name for name, _, _ in by_group])
+        found += [
+            (name, caption, svg_of(figure))
+            for name, (_, caption, figure) in zip(names, by_group, strict=True)
+        ]
+        return [Picture(*each) for each in found]
 
 
 def learning_curves(scores: StudyScores) -> Figure | None:
@@ -90,7 +81,7 @@ def learning_curves(scores: StudyScores) -> Figure | None:
         for variant, found in scores.variants.items():
             steps, rows = _by_step(found.curves.get(name, {}))
             if steps:
-                style = style_of(scores, variant)
+                style = _style(scores, variant)
                 mean = [float(np.mean(row)) for row in rows]
                 axes.plot(steps, mean, label=label_of(variant), markevery=_some(steps), **style)
                 low, high = [min(row) for row in rows], [max(row) for row in rows]
@@ -101,7 +92,7 @@ def learning_curves(scores: StudyScores) -> Figure | None:
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
         axes.grid(visible=True)
         if is_share(name):
-            percent_axis(axes)
+            percent_axis(axes.yaxis)
     add_legend(figure, panels)
     return figure
 
@@ -125,7 +116,7 @@ def differences(scores: StudyScores, comparisons: Comparisons) -> Figure | None:
         found = [comparisons[name, measure.name] for name in others]
         axes.axvline(0, color=INK, linewidth=0.8)
         for row, (name, one) in enumerate(zip(others, found, strict=True)):
-            _interval(axes, row, one, scale, style_of(scores, name))
+            _interval(axes, row, one, scale, _style(scores, name))
         axes.set_xlim(*_view(found, scale))
         axes.set_title(printable(measure.name))
         unit = "percentage points" if measure.is_share else "difference"
@@ -165,27 +156,20 @@ def score_against_compute(scores: StudyScores) -> Figure | None:
         for name, cost in costs.items():
             found = summaries[name, measure.name]
             if found.mean is not None:
-                style = style_of(scores, name) | {"linestyle": "", "label": label_of(name)}
+                style = _style(scores, name) | {"linestyle": "", "label": label_of(name)}
                 axes.errorbar(cost, found.mean, yerr=found.deviation, capsize=2, **style)
         axes.set_title(printable(measure.name))
         axes.set_xlabel(label)
         log_axis(axes, min(costs.values()), max(costs.values()))
         axes.grid(visible=True)
         if measure.is_share:
-            percent_axis(axes)
+            percent_axis(axes.yaxis)
     add_legend(figure, panels)
     return figure
 
 
-def _svg(figure: Figure) -> str:
-    """Return the picture as SVG: no date in it, and the same names inside it each time."""
-    file = io.StringIO()
-    metadata: dict[str, Any] = {"Date": None, "Creator": None}
-    with warnings.catch_warnings():
-        # the viewer's fonts, not ours, show the text
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure.savefig(file, format="svg", metadata=metadata, transparent=True)
-    return file.getvalue()
+def _style(scores: StudyScores, variant: str) -> dict[str, Any]:
+    return style_of(list(scores.variants).index(variant))
 
 
 def _interval(axes: Axes, row: int, found: Comparison, scale: int, style: dict[str, Any]) -> None:

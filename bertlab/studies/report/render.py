@@ -1,24 +1,27 @@
 """A study's report in each form: in the terminal, as one HTML page, Markdown, LaTeX, pictures."""
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
 
-from markupsafe import Markup, escape
 from rich.console import Console
 
 from bertlab.files import explain_failed_write, write_text
-from bertlab.studies.report.escaping import HTML, LATEX, MARKDOWN
-from bertlab.studies.report.plot_axes import INK
-from bertlab.studies.report.plots import Picture, pictures
-from bertlab.studies.report.report import Grid, Report
+from bertlab.studies.report.group_report import group_csv_files
+from bertlab.studies.report.plots import pictures
+from bertlab.studies.report.report import HTML, Report
 from bertlab.training.console import print_table
+from bertlab.training.report.escaping import latex_templates, markdown_templates
+from bertlab.training.report.pictures import Picture, inline_svg, on_white
+from bertlab.training.report.tables import Grid
+
+MARKDOWN = markdown_templates("bertlab.studies.report")
+LATEX = latex_templates("bertlab.studies.report")
 
 
 def write_report(report: Report, folder: Path) -> list[Path]:
-    """Write ``report.html``, ``report.md``, ``report.tex`` and the pictures as SVG.
+    """Write ``report.html``, ``report.md``, ``report.tex``, pictures as SVG, and groups as CSV.
 
     Returns:
         The files; the page comes first.
@@ -31,7 +34,8 @@ def write_report(report: Report, folder: Path) -> list[Path]:
         "report.html": html(report, drawn),
         "report.md": markdown(report, drawn),
         "report.tex": latex(report),
-        **{f"{picture.name}.svg": _on_white(picture.svg) for picture in drawn},
+        **{f"{picture.name}.svg": on_white(picture.svg) for picture in drawn},
+        **_csv_files(report),
     }
     for name, text in texts.items():
         with explain_failed_write(f"{folder / name}: cannot be written"):
@@ -52,10 +56,22 @@ def draw(report: Report) -> list[Picture]:
     ]
 
 
+def _csv_files(report: Report) -> dict[str, str]:
+    """Return the text of each CSV file; with several studies, names begin with a number."""
+    several = len(report.studies) > 1
+    return {
+        f"{number}_{name}" if several else name: text
+        for number, study in enumerate(report.studies, 1)
+        for name, text in group_csv_files(study).items()
+    }
+
+
 def html(report: Report, drawn: Sequence[Picture] = ()) -> str:
     """Return the page, with the pictures in it."""
-    figures = [(picture.caption, _inline_svg(picture)) for picture in drawn]
-    return HTML.get_template("report.html").render(report=report, figures=figures)
+    figures = [(picture.caption, inline_svg(picture)) for picture in drawn]
+    return HTML.get_template("report.html").render(
+        title=report.title, report=report, figures=figures
+    )
 
 
 def markdown(report: Report, drawn: Sequence[Picture] = ()) -> str:
@@ -72,42 +88,10 @@ def latex(report: Report) -> str:
     return LATEX.get_template("report.tex").render(report=report).rstrip("\n") + "\n"
 
 
-def titled_table(
-    title: str, headings: Iterable[str], rows: Iterable[tuple[str, ...]], figures: int, note: str
-) -> str:
-    """Return a table of HTML with a title above and a note below it, for a notebook."""
-    grid = Grid(tuple((each,) for each in headings), tuple(rows), figures)
-    return f"<h4>{escape(title)}</h4>{table_html(grid)}<p>{escape(note)}</p>"
-
-
-def table_html(grid: Grid) -> str:
-    """Return a table of HTML."""
-    return str(HTML.get_template("table.html").module.table(grid))  # type: ignore[attr-defined]
-
-
 def table_markdown(grid: Grid) -> str:
     """Return a table of GitHub's Markdown."""
     module = MARKDOWN.get_template("table.md").module
     return str(module.table(grid))  # type: ignore[attr-defined]
-
-
-def _inline_svg(picture: Picture) -> Markup:
-    """Return a picture in the page's own ink, with names that no other picture of it has."""
-
-    def adapt(tag: re.Match[str]) -> str:
-        # id="a" -> id="NAME-a", url(#a) -> url(#NAME-a)
-        text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{picture.name}-", tag[0])
-        return text.replace(INK, "currentColor")
-
-    # tags only; texts stay
-    svg = re.sub(r"<[^>]+>", adapt, picture.svg[picture.svg.index("<svg") :])
-    attributes = f'<svg role="img" aria-label="{escape(picture.caption)}"'
-    return Markup(svg.replace("<svg", attributes, 1))  # noqa: S704  matplotlib escaped its names
-
-
-def _on_white(svg: str) -> str:
-    """Return a picture that can be read where the viewer's own ground is dark."""
-    return svg.replace("<svg", '<svg style="background: white"', 1)
 
 
 def print_report(report: Report) -> None:

@@ -13,12 +13,15 @@ from bertlab.config.yaml_files import yaml_inline
 from bertlab.plugins.hooks import ReportSection, report_sections
 from bertlab.studies.report import findings
 from bertlab.studies.report.columns import LOWER, Column, columns_of
-from bertlab.studies.report.escaping import HTML
+from bertlab.studies.report.group_report import GroupTable, group_tables
 from bertlab.studies.report.statistics import Comparison, compare_study, summarize
+from bertlab.training.report.escaping import html_templates
+from bertlab.training.report.tables import Grid
 
 if TYPE_CHECKING:
     import pandas
 
+HTML = html_templates("bertlab.studies.report")
 NOTHING = "–"
 SHOWN = "*"
 DEGENERATE = "†"
@@ -31,26 +34,6 @@ DIFFERENCES_LEGEND = (
 )
 
 Comparisons = dict[tuple[str, str], Comparison]
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table in plain text.
-
-    Attributes:
-        headings: of the columns, each in one or two lines.
-        rows: cells, one for each column.
-        figures: how many columns, counted from the last, hold figures; the others hold names.
-    """
-
-    headings: tuple[tuple[str, ...], ...]
-    rows: tuple[tuple[str, ...], ...]
-    figures: int = 0
-
-    @property
-    def names(self) -> int:
-        """How many columns hold names: the first ones."""
-        return len(self.headings) - self.figures
 
 
 @dataclass(frozen=True)
@@ -101,6 +84,10 @@ class Report:
     def grid_of(self, section: ReportSection) -> Grid:
         """Return the table of a section that a plugin adds."""
         return Grid(tuple((heading,) for heading in section.headings), section.rows)
+
+    def groups_of(self, study: StudyScores) -> list[GroupTable]:
+        """Return the scores by group of a study, as its heat maps show them."""
+        return group_tables(study)
 
     @property
     def sentences(self) -> list[tuple[str, tuple[str, ...]]]:

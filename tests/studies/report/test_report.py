@@ -17,18 +17,19 @@ from markdown_it import MarkdownIt
 
 from bertlab.api.study_scores import Cell, Measure, StudyScores
 from bertlab.errors import OutputError
-from bertlab.studies.report.escaping import latex_text
-from bertlab.studies.report.plots import Picture, pictures
+from bertlab.studies.report.plots import pictures
 from bertlab.studies.report.render import (
     html,
     latex,
     markdown,
     print_report,
-    table_html,
     table_markdown,
     write_report,
 )
-from bertlab.studies.report.report import Grid, Report, report_of, runs_of, settings_of
+from bertlab.studies.report.report import Report, report_of, runs_of, settings_of
+from bertlab.training.report.escaping import latex_text
+from bertlab.training.report.pictures import Picture
+from bertlab.training.report.tables import Grid, table_html
 from tests.studies.made_up_scores import MEASURES, made_up_study
 
 # of the template language, in the delimiters of each format

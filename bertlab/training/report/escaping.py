@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Sequence
 from textwrap import indent
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from bertlab.config.yaml_files import yaml_inline
 
+_SHARED = "bertlab.training.report"  # its templates are there for every package
 # a_b stays as it is, _b and a_ would begin or end emphasis
 _MARKDOWN_SPECIAL = re.compile(r"[\\`*{}\[\]<>|~$&#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 _LATEX_TEXTS = {
@@ -67,10 +68,36 @@ def _code_block(text: object) -> Markup:
     return Markup(indent(str(text), "    ", lambda line: True))  # noqa: S704  nothing has a meaning in it
 
 
-def _environment(finalize: Callable[[str], str] | None = None, **delimiters: str) -> Environment:
+def html_templates(package: str) -> Environment:
+    """Return the HTML templates of a package, and those that all pages share."""
+    return _environment(package)
+
+
+def markdown_templates(package: str) -> Environment:
+    """Return the Markdown templates of a package."""
+    return _environment(package, markdown_text)
+
+
+def latex_templates(package: str) -> Environment:
+    """Return the LaTeX templates of a package: ``<< value >>``, ``<% block %>``."""
+    return _environment(
+        package,
+        latex_text,
+        # {{ and {% are LaTeX's own
+        variable_start_string="<<",
+        variable_end_string=">>",
+        block_start_string="<%",
+        block_end_string="%>",
+    )
+
+
+def _environment(
+    package: str, finalize: Callable[[str], str] | None = None, **delimiters: str
+) -> Environment:
     """Return the templates, each value that they print escaped.
 
     Args:
+        package: whose folder ``templates`` has them.
         finalize: escapes text; HTML's escaping if None. Like ``autoescape``, and unlike a filter
             in the template, it cannot be forgotten. What is ``Markup`` is escaped already.
         delimiters: of the template language.
@@ -82,7 +109,7 @@ def _environment(finalize: Callable[[str], str] | None = None, **delimiters: str
         return Markup(finalize(str(value)))  # noqa: S704  escaped here
 
     environment = Environment(
-        loader=PackageLoader("bertlab.studies.report"),
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader(_SHARED)]),
         autoescape=True,
         finalize=escaped,
         undefined=StrictUndefined,
@@ -96,15 +123,3 @@ def _environment(finalize: Callable[[str], str] | None = None, **delimiters: str
         "yaml_inline": yaml_inline,
     }
     return environment
-
-
-HTML = _environment()
-MARKDOWN = _environment(markdown_text)
-# {{ and {% are LaTeX's own
-LATEX = _environment(
-    latex_text,
-    variable_start_string="<<",
-    variable_end_string=">>",
-    block_start_string="<%",
-    block_end_string="%>",
-)

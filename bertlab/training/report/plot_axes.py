@@ -5,10 +5,9 @@ from textwrap import fill
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator, NullFormatter
-
-from bertlab.api.study_scores import StudyScores
 
 INK = "#24292f"  # of all text and axes; the page puts its own in its place
 
@@ -17,7 +16,7 @@ _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 _LINES = ("-", "--", "-.", ":")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 GRAY = "#8c959f"
-_PANELS = 3  # beside each other, at most
+PANELS = 3  # beside each other, at most
 _LABEL = 28  # characters in a line of a row's name
 SETTINGS: Any = {
     "svg.hashsalt": "bertlab",  # else its ids are random
@@ -44,7 +43,7 @@ def panels_of(number: int, height: float, shared_y: bool = False) -> tuple[Figur
         height: inches of each.
         shared_y: whether those of a row have the y axis in common.
     """
-    columns = min(number, _PANELS)
+    columns = min(number, PANELS)
     rows = -(-number // columns)  # rounded up
     width = 1.2 + 2.4 * max(columns, 2)
     figure = Figure(figsize=(width, height * rows + 0.3), layout="constrained")
@@ -54,9 +53,8 @@ def panels_of(number: int, height: float, shared_y: bool = False) -> tuple[Figur
     return figure, list(grid.flat[:number])
 
 
-def style_of(scores: StudyScores, variant: str) -> dict[str, Any]:
-    """Return color, marker and line of a variant: matplotlib's keywords."""
-    number = list(scores.variants).index(variant)
+def style_of(number: int) -> dict[str, Any]:
+    """Return color, marker and line of the curve of a number: matplotlib's keywords."""
     return {
         "color": _COLORS[number % len(_COLORS)],
         "marker": _MARKERS[number % len(_MARKERS)],
@@ -77,14 +75,14 @@ def log_axis(axes: Axes, low: float, high: float) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def percent_axis(axes: Axes) -> None:
-    """Show shares on the y axis in percent."""
-    axes.yaxis.set_major_locator(MaxNLocator(5))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}%")
+def percent_axis(axis: Axis) -> None:
+    """Show shares on an axis in percent."""
+    axis.set_major_locator(MaxNLocator(5))
+    axis.set_major_formatter(lambda value, _: f"{100 * value:.4g}%")
 
 
 def add_legend(figure: Figure, panels: Sequence[Axes]) -> None:
-    """Name the variants once, below all panels."""
+    """Name the curves once, below all panels."""
     entries = {
         label: handle
         for axes in panels
@@ -99,9 +97,9 @@ def add_legend(figure: Figure, panels: Sequence[Axes]) -> None:
     )
 
 
-def label_of(variant: str) -> str:
-    """Return a variant's name in lines that leave room for the panels."""
-    return fill(printable(variant), _LABEL)
+def label_of(name: str) -> str:
+    """Return a name in lines that leave room for the panels."""
+    return fill(printable(name), _LABEL)
 
 
 def printable(text: str) -> str:

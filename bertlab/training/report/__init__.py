@@ -1,0 +1,1 @@
+"""What the reports of evaluations and of studies share: tables, pictures, pages, escaping."""

@@ -1,0 +1,78 @@
+"""Pictures as SVG: files of their own, or parts of a page in the page's own ink.
+
+The same figure gives the same bytes, and its text stays text.
+"""
+
+import io
+import re
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup, escape
+from matplotlib.figure import Figure
+
+from bertlab.training.report.plot_axes import INK
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture of a report.
+
+    Attributes:
+        name: of its file, without the ending: letters, digits, ``_`` and ``-``.
+        caption: says what is drawn and what the marks mean.
+        svg: the file, with a transparent ground.
+    """
+
+    name: str
+    caption: str
+    svg: str
+
+
+def file_names(names: list[str]) -> list[str]:
+    """Return a file name for each name, all different: ``["a/b", "a b"]`` → ``["a_b", "a_b_2"]``.
+
+    They have letters and digits of ASCII, ``_`` and ``-`` only.
+    """
+    found: list[str] = []
+    taken: set[str] = set()
+    for name in names:
+        start = re.sub(r"[^A-Za-z0-9-]+", "_", name).strip("_") or "_"
+        chosen, number = start, 1
+        while chosen.casefold() in taken:  # some disks take a and A for the same
+            number += 1
+            chosen = f"{start}_{number}"
+        taken.add(chosen.casefold())
+        found.append(chosen)
+    return found
+
+
+def svg_of(figure: Figure) -> str:
+    """Return a figure as SVG: no date in it, and the same names inside it each time."""
+    file = io.StringIO()
+    metadata: dict[str, Any] = {"Date": None, "Creator": None}
+    with warnings.catch_warnings():
+        # the viewer's fonts, not ours, show the text
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure.savefig(file, format="svg", metadata=metadata, transparent=True)
+    return file.getvalue()
+
+
+def inline_svg(picture: Picture) -> Markup:
+    """Return a picture in the page's own ink, with names that no other picture of it has."""
+
+    def adapt(tag: re.Match[str]) -> str:
+        # id="a" -> id="NAME-a", url(#a) -> url(#NAME-a)
+        text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{picture.name}-", tag[0])
+        return text.replace(INK, "currentColor")
+
+    # tags only; texts stay
+    svg = re.sub(r"<[^>]+>", adapt, picture.svg[picture.svg.index("<svg") :])
+    attributes = f'<svg role="img" aria-label="{escape(picture.caption)}"'
+    return Markup(svg.replace("<svg", attributes, 1))  # noqa: S704  matplotlib escaped its names
+
+
+def on_white(svg: str) -> str:
+    """Return a picture that can be read where the viewer's own ground is dark."""
+    return svg.replace("<svg", '<svg style="background: white"', 1)
