@@ -15,7 +15,8 @@ _USAGE = """usage: bertlab evaluate --ckpt_path MODEL --evaluation NAME --data P
        bertlab evaluate --ckpt_path MODEL --config FILE [--output FOLDER]
 
 Score a model without training it. Results are printed and written: results.json, and of each
-evaluation NAME.rows.jsonl (a score for each row) NAME.groups.csv (means and 95 % intervals) and NAME.html (tables and pictures).
+evaluation NAME.rows.jsonl (a score for each row), NAME.groups.csv (means and 95 % intervals) and
+NAME.html (tables and pictures).
 
   --ckpt_path MODEL   run directory, checkpoint, Hugging Face folder or hub name
   --evaluation NAME   {names}

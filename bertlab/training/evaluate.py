@@ -112,6 +112,11 @@ def evaluate_source(
     Raises:
         BertlabError: the model, the rows or an evaluation cannot be used, or files not be written.
     """
+    from bertlab.training.evaluation_page import (  # noqa: PLC0415  matplotlib, not for fit
+        Evaluated,
+        write_pages,
+    )
+
     keep_freed_memory()
     model = load(source)
     checkpoints = _words_checkpoints(model) if along else {}
@@ -120,6 +125,7 @@ def evaluate_source(
     with explain_failed_write(f"output: {folder} cannot be written"):
         folder.mkdir(parents=True, exist_ok=True)
         results = earlier_results(folder)
+        evaluated = []
         for entry in entries:
             result = evaluate(model.evaluated(), entry, rows[entry.name])
             groups = score_groups(result)
@@ -130,9 +136,11 @@ def evaluate_source(
                 curve = _along(checkpoints, entry, rows[entry.name], {model.global_step: groups})
                 print_curve(entry, curve)
                 write_curve(folder / f"{entry.name}.words.csv", curve)
+            evaluated.append(Evaluated(entry.name, entry.data, entry.evaluation, result, groups))
+        *_, page = write_pages(folder, source, evaluated)
         write_json(folder / MANIFEST, _manifest(model, entries, command, checkpoints))
         write_json(folder / RESULTS, results)  # the last: the evaluation is whole
-    sys.stdout.write(f"{folder}: {RESULTS}, and the score of each row\n")
+    sys.stdout.write(f"{page}\n{folder}: {RESULTS}, and the score of each row\n")
     return folder
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import matplotlib as mpl
@@ -12,6 +11,7 @@ from matplotlib.figure import Figure
 
 from bertlab.api.evaluation import Evaluation, EvaluationResult, ScoreGrid
 from bertlab.files import write_text
+from bertlab.training.evaluation_scores import GroupScore
 from bertlab.training.evaluation_tables import figures_table, group_table, kinds_of, score_table
 from bertlab.training.history import read_word_curves
 from bertlab.training.report.charts import (
@@ -27,9 +27,6 @@ from bertlab.training.report.pictures import Picture, inline_svg, svg_of
 from bertlab.training.report.plot_axes import SETTINGS
 from bertlab.training.report.tables import PAGES, Grid
 from bertlab.training.results import is_share
-
-if TYPE_CHECKING:
-    from bertlab.training.evaluate import GroupScore
 
 _MOST_CELLS = 2500  # of a heat map; a larger grid is a table only
 _MOST_ROWS = 500  # of a table of groups; the CSV file has all
@@ -51,7 +48,7 @@ class Evaluated:
     data: str
     evaluation: Evaluation
     result: EvaluationResult
-    groups: "Sequence[GroupScore]"
+    groups: Sequence[GroupScore]
 
     @property
     def metric(self) -> str:

@@ -3,16 +3,15 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from bertlab.api.evaluation import EvaluationResult, ScoreGrid
+from bertlab.training.evaluation_scores import GroupScore
 from bertlab.training.report.tables import Grid, plain_grid
 from bertlab.training.results import is_share, show
 
-if TYPE_CHECKING:
-    from bertlab.training.evaluate import GroupScore
-
-MOST_GROUPS = 20  # shown on the screen; the file has all
+# shown on the screen; the files have all
+MOST_GROUPS = 20
+MOST_COLUMNS = 8  # of a grid; 80 characters hold no more
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class TitledGrid:
 
 
 def tables_of(
-    name: str, metric: str, result: EvaluationResult, groups: "Sequence[GroupScore]"
+    name: str, metric: str, result: EvaluationResult, groups: Sequence[GroupScore]
 ) -> list[TitledGrid]:
     """Return groups, grids and figures: what the command prints, the figures last.
 
@@ -39,12 +38,16 @@ def tables_of(
             TitledGrid(f"{name} by {kind}", group_table(metric, kind, chosen))
             for kind, chosen in kinds_of(groups, MOST_GROUPS).items()
         ),
-        *(TitledGrid(f"{name}: {each.title}", score_table(each)) for each in result.grids),
+        *(
+            TitledGrid(f"{name}: {each.title}", score_table(each))
+            for each in result.grids
+            if len(each.columns) <= MOST_COLUMNS
+        ),
         TitledGrid(f"{name}: {groups[0].rows:,} rows", figures_table(metric, result, groups[0])),
     ]
 
 
-def kinds_of(groups: "Sequence[GroupScore]", most: int) -> "dict[str, list[GroupScore]]":
+def kinds_of(groups: Sequence[GroupScore], most: int) -> dict[str, list[GroupScore]]:
     """Return the groups of each kind that has at least two, and at most ``most``."""
     kinds = [each.kind for each in groups[1:]]
     return {
@@ -54,10 +57,10 @@ def kinds_of(groups: "Sequence[GroupScore]", most: int) -> "dict[str, list[Group
     }
 
 
-def group_table(metric: str, kind: str, groups: "Sequence[GroupScore]") -> Grid:
+def group_table(metric: str, kind: str, groups: Sequence[GroupScore]) -> Grid:
     """Return the groups of a kind with their means and intervals."""
     rows = [
-        (each.group, str(each.rows), show(metric, each.mean), _interval(metric, each))
+        (each.group, str(each.rows), show(metric, each.mean), interval(metric, each))
         for each in groups
     ]
     return plain_grid((kind, "rows", metric, "95 % over rows"), rows, figures=3)
@@ -78,16 +81,17 @@ def score_table(grid: ScoreGrid) -> Grid:
     return plain_grid(("", *grid.columns), rows, figures=len(grid.columns))
 
 
-def figures_table(metric: str, result: EvaluationResult, all_rows: "GroupScore") -> Grid:
+def figures_table(metric: str, result: EvaluationResult, all_rows: GroupScore) -> Grid:
     """Return the metrics over all rows, with the interval of the one that decides."""
     rows = [
-        (each, _show(each, metric, value), _interval(metric, all_rows) if each == metric else "")
+        (each, _show(each, metric, value), interval(metric, all_rows) if each == metric else "")
         for each, value in result.metrics.items()
     ]
     return plain_grid(("metric", "value", "95 %"), rows, figures=2)
 
 
-def _interval(metric: str, group: "GroupScore") -> str:
+def interval(metric: str, group: GroupScore) -> str:
+    """Return an interval as people read it: ``50.1% to 53.9%``."""
     return f"{show(metric, group.low)} to {show(metric, group.high)}"
 
 

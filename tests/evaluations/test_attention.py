@@ -26,7 +26,8 @@ from bertlab.evaluations.attention import (
 )
 from bertlab.evaluations.attention_page import ShownRow, attention_page
 from bertlab.testing.samples import SampleLanguage
-from bertlab.training.evaluate import print_evaluation, write_evaluation
+from bertlab.training.evaluation_output import print_evaluation, write_evaluation
+from bertlab.training.evaluation_scores import score_groups
 from tests.checkpoints.test_real_checkpoints import folder_of
 
 LANGUAGE = SampleLanguage.of(None)
@@ -340,8 +341,9 @@ def test_texts_on_the_page_are_text():
 def test_grids_that_are_wider_than_a_terminal_are_in_files_only(tmp_path, capsys):
     result = Attention().evaluate(model_of(num_attention_heads=8), rows_of(*TEXTS))
     entry = EvaluationEntry("heads", "attention", Attention(), "t", "auto", None, {}, {})
-    print_evaluation("heads", entry, result)
-    write_evaluation(tmp_path, "heads", result)
+    groups = score_groups(result)
+    print_evaluation(entry, result, groups)
+    write_evaluation(tmp_path, "heads", result, groups)
     printed = capsys.readouterr().out
     assert "uniform" in printed, "the grid of layers and targets"
     (line,) = (each for each in printed.splitlines() if "attention to sep by layer" in each)
@@ -352,7 +354,7 @@ def test_grids_that_are_wider_than_a_terminal_are_in_files_only(tmp_path, capsys
 
 def test_rows_on_the_page_are_chosen():
     model = model_of(max_position_embeddings=128)
-    model = EvaluatedModel("m", model.encoder, model.tokenizer, {}, 128)
+    model = EvaluatedModel("m", model.encoder, model.tokenizer, {})
     rows = rows_of("the " * 63, *TEXTS)
     result = Attention(shown_rows=5).evaluate(model, rows)
     content = json.loads(Page(result.pages["maps.html"]).scripts[0])

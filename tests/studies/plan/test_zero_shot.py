@@ -155,4 +155,7 @@ def test_a_study_scores_its_models_beside_training_nothing(tiny_config, pairs, t
         assert 0 <= results["order/accuracy"] <= 1
     report = (folder / "report" / "report.md").read_text("utf-8")
     assert "order accuracy" in report
+    assert "## order by paradigm" in report
+    files = {path.name for path in (folder / "report").iterdir()}
+    assert {"heat_map_order_paradigm.svg", "groups_order.csv"} <= files
     assert main(["study", "run", str(folder)]) == 0  # nothing is left to do

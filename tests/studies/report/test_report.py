@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -30,6 +29,7 @@ from bertlab.studies.report.report import Report, report_of, runs_of, settings_o
 from bertlab.training.report.escaping import latex_text
 from bertlab.training.report.pictures import Picture
 from bertlab.training.report.tables import Grid, table_html
+from tests.html_page import Page
 from tests.studies.made_up_scores import MEASURES, made_up_study
 
 # of the template language, in the delimiters of each format
@@ -353,27 +353,6 @@ def test_broken_curves_and_single_seeds_are_drawn() -> None:
 
 
 # the page and the files
-
-
-class Page(HTMLParser):
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: Counter[str] = Counter()
-        self.ids: Counter[str] = Counter()
-        self.links: list[str] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags[tag] += 1
-        for name, value in attrs:
-            if name == "id":
-                self.ids[value or ""] += 1
-            if name in ("src", "href", "xlink:href", "data"):
-                self.links.append(value or "")
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
 
 
 def test_the_page_needs_nothing_else_and_runs_nothing(nasty_pictures: list[Picture]) -> None:
