@@ -80,8 +80,8 @@ def _number_scores(lines: Rows, golds: Rows, name: str) -> FloatArray | None:
     ways = {"pearson": pearson_scores, "spearman": spearman_scores}
     if name not in ways:
         return None
-    # the metrics read float32, which decides what is a tie
-    predicted = np.array([line["score"] for line in lines], np.float32).astype(np.float64)
+    predicted = np.array([line["score"] for line in lines], np.float64)
+    # the metrics read labels in float32, which decides what is a tie
     gold = np.array([float(each["label"]) for each in golds], np.float32).astype(np.float64)
     return ways[name](predicted, gold) if np.isfinite(predicted).all() else None
 

@@ -41,8 +41,9 @@ def f1_scores(gold: NDArray[np.bool_], predicted: NDArray[np.bool_]) -> FloatArr
         gold: ``(N,)`` whether a row is of the class.
         predicted: ``(N,)`` whether it is taken to be.
     """
+    true, found = gold.astype(np.float64), predicted.astype(np.float64)
     # 2 tp + fp + fn counts a row once for its truth and once for its prediction
-    return ratio_scores(2.0 * (gold & predicted), 1.0 * gold + predicted)
+    return ratio_scores(2 * true * found, true + found)
 
 
 def macro_f1_scores(gold: NDArray[np.str_], predicted: NDArray[np.str_]) -> FloatArray:

@@ -110,10 +110,10 @@ def test_scores_are_what_a_row_adds(scores_of, metric, sides: Pair):
 @pytest.mark.parametrize(("scores_of", "metric", "sides"), WAYS)
 def test_deviation_is_that_of_a_bootstrap_of_the_metric(scores_of, metric, sides: Pair):
     rng = np.random.default_rng(0)
-    drawn = rng.integers(0, 500, (2000, 500))
+    drawn = rng.integers(0, 500, (1000, 500))
     values = [metric(*(side[rows] for side in sides)) for rows in drawn]
     error = scores_of(*sides).std() / 500**0.5
-    assert error == pytest.approx(np.std(values), rel=0.05)  # 2,000 draws: 1.6 % by themselves
+    assert error == pytest.approx(np.std(values), rel=0.06)  # 1,000 draws: 2.2 % by themselves
 
 
 tables = (

@@ -180,6 +180,11 @@ def test_metrics_of_numbers(tmp_path: Path) -> None:
     check_all(kept(tmp_path, head, rows, decoded(head, scores[:, None])), values, 80)
 
 
+def test_ties_of_numbers_are_those_of_float32(tmp_path: Path) -> None:
+    lines = scored((1.0, "1"), (2.0, "1.00000001"), (3.0, "0.5"))
+    assert scores_of(tmp_path, lines, "spearman", -(3**0.5) / 2) is not None  # ranks 2.5, 2.5, 1
+
+
 def decoded(head: Head, logits: torch.Tensor) -> list[dict[str, Any]]:
     head.classify = lambda pooled: logits
     output: Any = type("Output", (), {"pooled": None})
