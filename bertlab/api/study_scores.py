@@ -39,9 +39,9 @@ class Cell:
         values: by seed; a run that failed or is not done is missing.
         degenerate: by seed, what is wrong with a run that learned nothing, for example that it
             gives one class for every row.
-        examples: ``(rows,)`` float64 by seed: each evaluation row's own score (1 for a right
-            class), in the order of the rows, where predictions were kept and the measure is their
-            mean.
+        examples: ``(rows,)`` float64 by seed: each evaluation row's own score (1 for a right class)
+            or, of metrics that are no mean over rows, its influence. In the order of the rows,
+            where predictions were kept. Their mean is the value.
     """
 
     values: dict[int, float] = field(default_factory=dict)
