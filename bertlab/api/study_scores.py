@@ -17,6 +17,8 @@ class Measure:
         higher_is_better: which end is the good one.
         is_share: whether values are in 0 … 1 and are shown in percent.
         is_primary: whether variants are compared by it; other measures only describe.
+        margin: differences below it count as none, in the measure's own units; None if the study
+            has no margin.
     """
 
     task: str
@@ -24,6 +26,7 @@ class Measure:
     higher_is_better: bool = True
     is_share: bool = True
     is_primary: bool = True
+    margin: float | None = None
 
     @property
     def name(self) -> str:

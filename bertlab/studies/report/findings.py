@@ -8,8 +8,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from bertlab.api.study_scores import Measure, StudyScores
-from bertlab.studies.report.row_scores import ExampleComparison
-from bertlab.studies.report.statistics import LEVEL, Comparison
+from bertlab.studies.report.comparison import LEVEL, Comparison
+from bertlab.studies.report.multibootstrap import MultiBootstrap
 
 FEW_SEEDS = 3  # up to here the deviation itself is hardly known
 
@@ -19,38 +19,67 @@ def describe(comparison: Comparison, measure: Measure) -> str:
 
     For example ``no difference shown (95 % CI −0.6 … +0.9 points; 5 seeds could have shown 1.4)``.
     """
-    pairs, difference = comparison.pairs, comparison.difference
-    if difference is None or comparison.p is None:
-        return f"cannot be tested: {'1 seed' if pairs else 'no seed has values on both sides'}"
+    if comparison.difference is None or comparison.p is None:
+        return f"cannot be tested: {_too_few(comparison)}"
     if comparison.is_constant:
         return _describe_constant(comparison, measure)
     digits = decimals(comparison, measure)
     interval = _interval(comparison, measure, digits)
     if comparison.p_adjusted is None:
-        by = f"{signed(difference, measure, digits)}{_unit(measure)}"
+        by = f"{signed(comparison.difference, measure, digits)}{_unit(measure)}"
         return f"{by} ({interval}), not one of the measures that decide"
-    p = _p_of(comparison)
     if comparison.significant:
-        few = f"; few seeds: {pairs}" if pairs <= FEW_SEEDS else ""
-        return f"{_direction(difference, measure, digits)} ({interval}, {p}{few})"
-    could = f"{pairs} seeds could have shown"
-    if pairs <= FEW_SEEDS:
-        could = f"few seeds: {pairs} could have shown"
-    detectable = _plain(comparison.minimum_detectable_effect_adjusted or 0.0, measure, digits)
-    could = f"{could} {detectable}{_after_holm(comparison)}"
-    if comparison.p <= LEVEL:
-        interval = f"{interval}, {format_p(comparison.p)} alone, {p}"
-    return f"no difference shown ({interval}; {could})"
+        few = f"; few seeds: {_count(comparison)}" if min(comparison.runs) <= FEW_SEEDS else ""
+        by = _direction(comparison.difference, measure, digits)
+        return f"{by} ({interval}, {_p_of(comparison)}{few})"
+    return _describe_nothing_shown(comparison, measure, interval, digits)
 
 
-def describe_examples(examples: ExampleComparison, measure: Measure) -> str:
-    """Return one sentence, without a full stop, on the difference over the rows of the test set."""
-    over = f"over {examples.rows:,} rows, for the models of {_seeds(examples.seeds)} as they are"
-    if examples.low == examples.high:
-        return f"{over}: the same in every row"
-    digits = decimals(examples, measure)
-    difference = f"{signed(examples.difference, measure, digits)}{_unit(measure)}"
-    return f"{over}: {difference} ({_interval(examples, measure, digits)}, bootstrap)"
+def _describe_nothing_shown(
+    comparison: Comparison, measure: Measure, interval: str, digits: int
+) -> str:
+    if comparison.equivalent:
+        within = _plain(comparison.margin or 0.0, measure, digits)
+        p = format_p(comparison.p_equivalent or 0.0)
+        return f"as good as the baseline, within {within}{_unit(measure)} ({p}; {interval})"
+    alone, after = comparison.p or 0.0, comparison.p_adjusted or 0.0
+    could = _could_show(comparison, measure, digits)
+    if alone <= LEVEL:
+        interval = f"{interval}, {format_p(alone)} alone, {_p_of(comparison)}"
+    failed = " without the runs that failed" if after <= LEVEL else ""
+    return f"no difference shown{failed} ({interval}; {could})"
+
+
+def describe_rows(comparison: Comparison, measure: Measure) -> str:
+    """Return one sentence, without a full stop, on the rows of the test set and the bootstrap."""
+    share = f"{comparison.rows:,} rows are {comparison.row_share or 0.0:.0%} of the uncertainty"
+    found = comparison.bootstrap
+    if found is None:
+        return share
+    if found.low == found.high:
+        return f"{share}; Multi-Bootstrap: the same in every draw"
+    digits = decimals(found, measure)
+    return f"{share}; Multi-Bootstrap over seeds and rows: {_interval(found, measure, digits)}"
+
+
+def describe_failures(comparison: Comparison, measure: Measure, baseline: str) -> str:
+    """Return one sentence, without a full stop, on runs that failed and what is left without."""
+    found, rest = comparison.failures, comparison.without_failed
+    assert found is not None
+    assert rest is not None
+    before, after = (f"{n} of {of}" for n, of in zip(found.failed, found.runs, strict=True))
+    said = [
+        f"{after} runs failed (95 % CI {found.low:.0%} … {found.high:.0%}), of {baseline} {before}"
+        f" (Fisher {format_p(found.p)})",
+        "without them: nothing can be tested"
+        if rest.p is None or rest.low is None
+        else f"without them: {signed(rest.difference or 0.0, measure, decimals(rest, measure))}"
+        f"{_unit(measure)} ({_interval(rest, measure, decimals(rest, measure))})",
+    ]
+    if found.trimmed is not None and found.p_trimmed is not None:
+        by = signed(found.trimmed, measure, decimals(comparison, measure))
+        said.append(f"trimmed means: {by}{_unit(measure)} ({format_p(found.p_trimmed)})")
+    return "; ".join(said)
 
 
 def conclude(scores: StudyScores, comparisons: Mapping[tuple[str, str], Comparison]) -> str:
@@ -105,7 +134,7 @@ def warnings(scores: StudyScores) -> list[str]:
     return lines
 
 
-def decimals(interval: Comparison | ExampleComparison, measure: Measure) -> int:
+def decimals(interval: Comparison | MultiBootstrap, measure: Measure) -> int:
     """Return how many decimals a difference, its interval and what was detectable are given.
 
     At least one, and as many as half the interval's width (without an interval: the difference)
@@ -134,15 +163,40 @@ def format_p(p: float) -> str:
 
 
 def _describe_constant(comparison: Comparison, measure: Measure) -> str:
-    difference, pairs = comparison.difference or 0.0, comparison.pairs
+    difference, runs = comparison.difference or 0.0, _count(comparison)
     if difference == 0:
         return "the same in every seed"
     by = _direction(difference, measure, decimals(comparison, measure))
-    found = f"{by} in each of {pairs} seeds, with no spread"
+    found = f"{by} in each of {runs} seeds, with no spread"
     if comparison.p_adjusted is None:
         return f"{found}, not one of the measures that decide"
     prefix = "" if comparison.significant else "no difference shown: "
-    return f"{prefix}{found} (sign test, {_p_of(comparison)})"
+    test = "sign" if comparison.paired else "permutation"
+    return f"{prefix}{found} ({test} test, {_p_of(comparison)})"
+
+
+def _too_few(comparison: Comparison) -> str:
+    before, after = comparison.runs
+    if comparison.difference is None:
+        return "no seed has values on both sides"
+    return "1 seed" if before == after == 1 else f"{after} seeds against {before}"
+
+
+def _count(comparison: Comparison) -> str:
+    """Return the number of seeds: ``3``, or ``3 and 2`` of the baseline and the variant."""
+    before, after = comparison.runs
+    return str(before) if before == after else f"{before} and {after}"
+
+
+def _could_show(comparison: Comparison, measure: Measure, digits: int) -> str:
+    could = f"{_count(comparison)} seeds could have shown"
+    if min(comparison.runs) <= FEW_SEEDS:
+        could = f"few seeds: {_count(comparison)} could have shown"
+    found = f"{could} {_plain(comparison.detectable or 0.0, measure, digits)}"
+    if comparison.detectable_range is not None:
+        low, high = (_plain(end, measure, digits) for end in comparison.detectable_range)
+        found += f" ({low} … {high})"
+    return found + _after_holm(comparison)
 
 
 def _missing(scores: StudyScores, variant: str) -> list[str]:
@@ -208,7 +262,7 @@ def _direction(difference: float, measure: Measure, digits: int) -> str:
     return f"{word} by {_plain(abs(difference), measure, digits)}{_unit(measure)}"
 
 
-def _interval(interval: Comparison | ExampleComparison, measure: Measure, digits: int) -> str:
+def _interval(interval: Comparison | MultiBootstrap, measure: Measure, digits: int) -> str:
     low, high = interval.low, interval.high
     assert low is not None
     assert high is not None

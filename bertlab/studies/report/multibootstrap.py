@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertlab.errors import DataError
-from bertlab.studies.report.row_scores import interval_and_p
 
 FloatArray = NDArray[np.float64]
 
 _BATCH = 2_000_000  # counts of rows that are held at a time, 16 MB
+_TAILS = (0.025, 0.975)
+_ROUNDING = 1e-12  # spread below this share of the values is that of floating point
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def multibootstrap(
         return None
     drawn = np.diff(drawn_scores(baseline, variant, paired, draws, seed))[:, 0]
     scale = max(np.abs(side).max() for side in (baseline, variant))
-    low, high, p = interval_and_p(drawn, float(scale))
+    low, high, p = _interval_and_p(drawn, float(scale))
     return MultiBootstrap(
         difference=float(variant.mean() - baseline.mean()),
         low=low,
@@ -126,3 +127,17 @@ def _counts(
         first = counts(sizes[0])
         second = first if paired else counts(sizes[1])
         yield np.concatenate([first, second]), counts(rows)
+
+
+def _interval_and_p(draws: NDArray[np.float64], scale: float) -> tuple[float, float, float]:
+    """Return the 2.5th and 97.5th percentile of resampled differences, and the two-sided p.
+
+    Args:
+        draws: ``(draws,)`` differences.
+        scale: the largest absolute score, whose rounding counts as zero.
+    """
+    zero = _ROUNDING * scale  # sums of rows that cancel may miss 0
+    # (b + 1) / (B + 1), never 0 (Davison and Hinkley 1997, chapter 4), of the smaller tail, doubled
+    tail = 1 + min(int((draws <= zero).sum()), int((draws >= -zero).sum()))
+    low, high = np.quantile(draws, _TAILS)
+    return float(low), float(high), min(1.0, 2 * tail / (len(draws) + 1))

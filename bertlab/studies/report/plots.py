@@ -15,8 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from bertlab.api.study_scores import Curve, StudyScores
+from bertlab.studies.report.comparison import Comparison
 from bertlab.studies.report.group_report import group_figures
-from bertlab.studies.report.statistics import Comparison, summarize
+from bertlab.studies.report.statistics import summarize
 from bertlab.training.report.pictures import Picture, file_names, svg_of
 from bertlab.training.report.plot_axes import (
     GRAY,
@@ -41,9 +42,9 @@ def pictures(scores: StudyScores, comparisons: Comparisons) -> list[Picture]:
         drawn = (
             (
                 "differences",
-                "Difference to the baseline, with its 95 % interval, paired by seed. Filled: shown "
-                "after Holm's correction. Gray: too small to be shown by this many seeds, four "
-                "times in five; cut off where it is much wider than the intervals.",
+                "Difference to the baseline, with its 95 % interval over seeds and rows. Filled: "
+                "shown after Holm's correction. Gray: too small to be shown by this many seeds, "
+                "four times in five; cut off where it is much wider than the intervals.",
                 differences(scores, comparisons),
             ),
             (
@@ -176,8 +177,8 @@ def _interval(axes: Axes, row: int, found: Comparison, scale: int, style: dict[s
     if found.difference is None:
         axes.annotate("no pair", (0, row), (4, 0), textcoords="offset points", va="center")
         return
-    if found.minimum_detectable_effect_adjusted is not None:
-        reach = scale * found.minimum_detectable_effect_adjusted
+    if found.detectable is not None:
+        reach = scale * found.detectable
         axes.barh(row, 2 * reach, left=-reach, height=0.6, color=GRAY, alpha=0.3, linewidth=0)
     if found.low is not None and found.high is not None:
         axes.hlines(row, scale * found.low, scale * found.high, color=style["color"])
@@ -188,7 +189,7 @@ def _interval(axes: Axes, row: int, found: Comparison, scale: int, style: dict[s
 def _view(found: Sequence[Comparison], scale: int) -> tuple[float, float]:
     """Return limits that hold all intervals, and what is detectable as far as it leaves room."""
     ends = [0.0, *(end for c in found for end in (c.difference, c.low, c.high) if end is not None)]
-    reach = max(c.minimum_detectable_effect_adjusted or 0.0 for c in found)
+    reach = max(c.detectable or 0.0 for c in found)
     low, high = min(ends), max(ends)
     room = high - low
     # what is detectable widens each side by the intervals' width at most

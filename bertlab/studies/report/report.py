@@ -13,8 +13,9 @@ from bertlab.config.yaml_files import yaml_inline
 from bertlab.plugins.hooks import ReportSection, report_sections
 from bertlab.studies.report import findings
 from bertlab.studies.report.columns import LOWER, Column, columns_of
+from bertlab.studies.report.comparison import Comparison
 from bertlab.studies.report.group_report import GroupTable, group_tables
-from bertlab.studies.report.statistics import Comparison, compare_study, summarize
+from bertlab.studies.report.statistics import compare_study, summarize
 from bertlab.training.report.escaping import html_templates
 from bertlab.training.report.tables import Grid
 
@@ -27,10 +28,11 @@ SHOWN = "*"
 DEGENERATE = "†"
 
 DIFFERENCES_LEGEND = (
-    "Differences are variant − baseline, paired by seed; those of shares in percentage points. "
-    "p: paired t-test, after Holm's correction. Effect size: mean difference in units of its "
-    "deviation over seeds. Could show: the smallest true difference that this many seeds would "
-    "show four times in five."
+    "Differences are variant − baseline; those of shares in percentage points. p: t-test over "
+    "seeds and, where rows have scores, over rows, after Holm's correction; the noise is estimated "
+    "from all variants. Could show: the smallest true difference that so many seeds and rows would "
+    "show four times in five, and in brackets how well that is known (80 %). Effect size: the "
+    "difference in deviations of a run over seeds. Rows: their share of the uncertainty."
 )
 
 Comparisons = dict[tuple[str, str], Comparison]
@@ -99,8 +101,9 @@ class Report:
         """Return a row for each study, variant and measure: its figures, as ``pandas`` takes them.
 
         ``mean`` and ``deviation`` are over the ``n`` seeds with a value; ``difference``, its
-        interval ``low`` … ``high``, ``p`` (after Holm) and ``significant`` are those of the
-        comparison with the baseline. All are in the measure's own units, shares in 0 … 1.
+        interval ``low`` … ``high``, ``p`` (after Holm), ``p_equivalent`` (where there is a margin)
+        and ``significant`` are those of the comparison with the baseline. All are in the measure's
+        own units, shares in 0 … 1.
         """
         return [
             _record(study, compared, variant, measure)
@@ -178,6 +181,7 @@ def _record(
         "low": None if against is None else against.low,
         "high": None if against is None else against.high,
         "p": None if against is None else against.p_adjusted,
+        "p_equivalent": None if against is None else against.p_equivalent,
         "significant": None if against is None else against.significant,
     }
 
@@ -270,7 +274,7 @@ def _legend(
         partial = "; n where fewer have a value" if any("(n=" in cell for cell in cells) else ""
         yield f"Mean ± standard deviation over {seeds} seeds{partial}."
     if any(SHOWN in cell for cell in cells):
-        yield f"{SHOWN} differs from the baseline (5 %, paired by seed, after Holm's correction)."
+        yield f"{SHOWN} differs from the baseline (5 %, over seeds and rows, after Holm)."
     if any(DEGENERATE in cell for cell in cells):
         yield f"{DEGENERATE} includes a degenerate run."
     if any(cell.startswith(NOTHING) for cell in cells):
@@ -292,6 +296,7 @@ _DIFFERENCE = (
     ("p",),
     ("could", "show"),
     ("effect", "size"),
+    ("rows", "%"),
     ("seeds",),
 )
 
@@ -312,14 +317,20 @@ def _figures(found: Comparison, measure: Measure) -> tuple[str, ...]:
         return NOTHING if value is None else findings.signed(value, measure, digits)
 
     interval = NOTHING if found.low is None else f"{number(found.low)} … {number(found.high)}"
-    p, effect = found.p_adjusted, found.effect_size
+    p, effect, share = found.p_adjusted, found.effect_size, found.row_share
+    before, after = found.runs
+    could = number(found.detectable).removeprefix("+")
+    if found.detectable_range is not None:
+        low, high = (number(end).removeprefix("+") for end in found.detectable_range)
+        could += f" ({low} … {high})"
     return (
         number(found.difference) + (SHOWN if found.significant else ""),
         interval,
         NOTHING if p is None else findings.format_p(p).removeprefix("p "),
-        number(found.minimum_detectable_effect_adjusted).removeprefix("+"),
+        could,
         NOTHING if effect is None else f"{effect:+.2f}".replace("-", "−"),
-        str(found.pairs),
+        NOTHING if share is None else f"{100 * share:.0f}",
+        str(after) if before == after else f"{after} / {before}",
     )
 
 
@@ -330,6 +341,8 @@ def _findings(scores: StudyScores, compared: Comparisons) -> Iterable[str]:
         measure = measures[name]
         if measure.is_primary:
             yield f"{variant}, {name}: {findings.describe(found, measure)}."
-            if found.examples is not None:
-                rows = findings.describe_examples(found.examples, measure)
-                yield f"{variant}, {name}, {rows}."
+            if found.rows is not None:
+                yield f"{variant}, {name}: {findings.describe_rows(found, measure)}."
+            if found.failures is not None:
+                failures = findings.describe_failures(found, measure, scores.baseline)
+                yield f"{variant}, {name}: {failures}."

@@ -1,29 +1,35 @@
-"""Whether variants differ: paired tests over seeds, correction for many, bootstrap over rows.
+"""Whether variants differ: a test over seeds and rows together, corrected for many comparisons.
 
-A study has two sources of chance, and one number cannot show both. Another seed would train
-another model: `compare` tests that, paired by seed. Another test set would hold other rows:
-`compare_examples` shows that, for the models at hand. A difference to build on survives both.
+A study has two sources of chance. Another seed would train another model, and another test set
+would hold other rows; a difference to build on survives both. Its variance is the sum of the two
+(:mod:`~bertlab.studies.report.seed_noise`, :mod:`~bertlab.studies.report.row_noise`), and Student's
+t with the degrees of freedom of Satterthwaite decides.
 
-References: Student's paired t-test; Holm (1979), A simple sequentially rejective multiple test
-procedure; Hedges (1981), Distribution theory for Glass's estimator of effect size; Efron and
-Tibshirani (1993), An introduction to the bootstrap, chapters 13 and 15.
+References: Satterthwaite (1946), An approximate distribution of estimates of variance components;
+Holm (1979), A simple sequentially rejective multiple test procedure.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special, stats
+from scipy import stats
 
-from bertlab.api.study_scores import StudyScores
+from bertlab.api.study_scores import Cell, Measure, StudyScores
 from bertlab.errors import DataError
-from bertlab.studies.report.row_scores import ExampleComparison, compare_examples
-
-LEVEL = 0.05  # of the tests, two-sided
-POWER = 0.8  # at which a difference counts as one that could have been shown
-ROUNDING = 1e-12  # spread below this share of the values is that of floating point
+from bertlab.studies.report.comparison import (
+    LEVEL,
+    Comparison,
+    effect_size,
+    with_detectable,
+    with_margin,
+)
+from bertlab.studies.report.failures import compare_failures, failed_runs, without
+from bertlab.studies.report.multibootstrap import MultiBootstrap, multibootstrap
+from bertlab.studies.report.row_noise import row_variance
+from bertlab.studies.report.seed_noise import ROUNDING, SeedNoise, seed_noise
 
 
 @dataclass(frozen=True)
@@ -47,72 +53,6 @@ class Summary:
     unusable: int = 0
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """A variant against the baseline, paired by seed. All differences are variant − baseline.
-
-    Intervals are not adjusted for the number of comparisons, decisions are: an interval that leaves
-    zero out can belong to a difference that is not ``significant``. With no pair all numbers are
-    None, with one pair all but ``difference``. If the difference is the same in every seed
-    (``deviation`` 0) there is no noise to measure it by: no interval, no effect size, nothing
-    detectable, and ``p`` is the sign test's, 2^(1 − pairs), or 1 if the difference is zero. That is
-    exact for symmetric noise given the sizes of the differences, where a t-test would claim p = 0
-    for accuracies that happen to move by the same number of rows.
-
-    Attributes:
-        seeds: that were compared: finite values on both sides.
-        difference: mean.
-        deviation: sample deviation of the differences.
-        low: lower end of the 95 % t interval of the mean difference.
-        high: upper end.
-        p: two-sided paired t-test.
-        p_adjusted: Holm's, over the study's comparisons of primary measures; a comparison on its
-            own is a family of one. None if the measure is not primary.
-        family: number of comparisons that Holm's correction was over; 0 if the measure is not
-            primary.
-        effect_size: d_z (Cohen 1988, section 2.3.5: mean / deviation of the differences) times
-            Hedges' exact correction for pairs − 1 degrees of freedom; None below three pairs, where
-            that is not defined. In units of the seeds' noise, not of the measure.
-        minimum_detectable_effect: smallest true mean difference that a two-sided 5 % test over this
-            many seeds would show with 80 % power, were ``deviation`` the true one.
-        minimum_detectable_effect_adjusted: the same at 5 % / family: what would be shown even if it
-            were the only difference of the study.
-        unpaired: seeds that only one side has.
-        unusable: seeds left out because a side's value was NaN or infinite.
-        examples: the same difference over rows, if predictions were kept on both sides.
-    """
-
-    seeds: tuple[int, ...]
-    difference: float | None = None
-    deviation: float | None = None
-    low: float | None = None
-    high: float | None = None
-    p: float | None = None
-    p_adjusted: float | None = None
-    family: int = 0
-    effect_size: float | None = None
-    minimum_detectable_effect: float | None = None
-    minimum_detectable_effect_adjusted: float | None = None
-    unpaired: tuple[int, ...] = ()
-    unusable: tuple[int, ...] = ()
-    examples: ExampleComparison | None = None
-
-    @property
-    def pairs(self) -> int:
-        """Number of seeds compared."""
-        return len(self.seeds)
-
-    @property
-    def significant(self) -> bool:
-        """Whether there is a difference at the 5 % level, after Holm's correction."""
-        return self.p_adjusted is not None and self.p_adjusted <= LEVEL
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether the difference is the same in every one of two or more seeds."""
-        return self.deviation == 0
-
-
 def summarize(values: Iterable[float], confidence: float = 1 - LEVEL) -> Summary:
     """Return mean, sample deviation and t interval of one measure over seeds.
 
@@ -133,55 +73,52 @@ def summarize(values: Iterable[float], confidence: float = 1 - LEVEL) -> Summary
     return Summary(n, mean, deviation, low, high, unusable)
 
 
-def compare(baseline: Mapping[int, float], variant: Mapping[int, float]) -> Comparison:
-    """Compare by the seeds that both sides have.
-
-    The t-test takes the differences for normal, which matters with few seeds; ``benchmarks/
-    study_calibration.py`` shows how far it can be trusted where they are not.
+def compare(noise: SeedNoise, cells: Mapping[str, Cell], one: str, other: str) -> Comparison:
+    """Compare two variants in one measure: ``other`` − ``one``.
 
     Args:
-        baseline: value by seed.
-        variant: value by seed.
+        noise: of the measure, from all variants.
+        cells: of the measure, by variant; the scores of rows are read of both sides.
+        one: the baseline.
+        other: the variant.
+
+    Raises:
+        DataError: predictions of the two are of different rows.
     """
-    both = sorted(baseline.keys() & variant.keys())
-    finite = {seed: bool(np.isfinite([baseline[seed], variant[seed]]).all()) for seed in both}
-    seeds = tuple(seed for seed in both if finite[seed])
-    found = Comparison(
-        seeds,
-        unpaired=tuple(sorted(baseline.keys() ^ variant.keys())),  # ^: keys of one side
-        unusable=tuple(seed for seed in both if not finite[seed]),
+    found = noise.difference(one, other)
+    comparison = Comparison(
+        found.runs, found.value, paired=noise.paired, correlation=noise.correlation
     )
-    if not seeds:
-        return found
-    before = np.array([baseline[seed] for seed in seeds], dtype=np.float64)
-    after = np.array([variant[seed] for seed in seeds], dtype=np.float64)
-    difference = float((after - before).mean())
-    if len(seeds) == 1:
-        return replace(found, difference=difference)
-    scale = float(np.abs([before, after]).max())
-    deviation = _deviation(after - before, scale)
-    if not deviation:
-        if abs(difference) <= ROUNDING * scale:
-            difference = 0.0
-        # sign test: n differences of one sign; two-sided 2 * (1/2)^n
-        p = 2.0 ** (1 - len(seeds)) if difference else 1.0
-        return replace(found, difference=difference, deviation=0.0, p=p, p_adjusted=p, family=1)
-    test = stats.ttest_rel(after, before)  # n - 1 degrees of freedom
-    low, high = test.confidence_interval(1 - LEVEL)
-    detectable = minimum_detectable_effect(len(seeds), deviation)
-    return replace(
-        found,
-        difference=difference,
-        deviation=deviation,
+    if found.value is None or found.variance is None:
+        return comparison
+    if found.p_constant is not None:
+        p = found.p_constant
+        return replace(comparison, error=0.0, p=p, p_adjusted=p, family=1)
+    sides = [cells[each].examples for each in (one, other)]
+    extra = row_variance(sides[0], sides[1], noise.paired) if all(sides) else None
+    over_rows, rows = (0.0, None) if extra is None else extra
+    variance, freedom = found.variance + over_rows, found.freedom
+    if rows:
+        # Satterthwaite: the part over rows has rows - 1 degrees of freedom
+        freedom = variance**2 / (found.variance**2 / freedom + over_rows**2 / (rows - 1))
+    error = math.sqrt(variance)
+    low, high = stats.t.interval(1 - LEVEL, freedom, loc=found.value, scale=error)
+    p = float(2 * stats.t.sf(abs(found.value) / error, freedom))
+    comparison = replace(
+        comparison,
+        error=error,
+        freedom=freedom,
         low=float(low),
         high=float(high),
-        p=float(test.pvalue),
-        p_adjusted=float(test.pvalue),
+        p=p,
+        p_adjusted=p,
         family=1,
-        effect_size=_corrected_effect_size(difference / deviation, len(seeds)),
-        minimum_detectable_effect=detectable,
-        minimum_detectable_effect_adjusted=detectable,
+        effect_size=effect_size(found.value, found.variance, found.runs, found.freedom),
+        rows=rows,
+        row_share=None if rows is None else over_rows / variance,
+        bootstrap=None if rows is None else _bootstrap(sides, noise.paired),
     )
+    return with_detectable(comparison, LEVEL)
 
 
 def compare_study(scores: StudyScores) -> dict[tuple[str, str], Comparison]:
@@ -196,38 +133,77 @@ def compare_study(scores: StudyScores) -> dict[tuple[str, str], Comparison]:
     Raises:
         DataError: predictions of a variant and of the baseline are of different rows.
     """
-    found: dict[tuple[str, str], Comparison] = {}
-    primary: list[tuple[str, str]] = []
-    for variant in scores.variants:
-        if variant == scores.baseline:
-            continue
-        for measure in scores.measures:
-            key = (variant, measure.name)
-            before, after = scores.cell(scores.baseline, measure), scores.cell(variant, measure)
+    others = [variant for variant in scores.variants if variant != scores.baseline]
+    by_measure = {measure.name: _compare_measure(scores, measure) for measure in scores.measures}
+    found = {
+        (variant, measure.name): by_measure[measure.name][variant]
+        for variant in others
+        for measure in scores.measures
+    }
+    primary = {measure.name for measure in scores.measures if measure.is_primary}
+    described = {
+        key: replace(one, p_adjusted=None, family=0, detectable=None, detectable_range=None)
+        for key, one in found.items()
+        if key[1] not in primary or one.p is None
+    }
+    tested = [key for key in found if key not in described]
+    found |= described | _adjusted({key: found[key] for key in tested})
+    margins = [key for key in tested if found[key].p_equivalent is not None]
+    equivalent = holm([found[key].p_equivalent or 0.0 for key in margins])
+    for key, p in zip(margins, equivalent, strict=True):
+        found[key] = replace(found[key], p_equivalent=p)
+    return found
+
+
+def _compare_measure(scores: StudyScores, measure: Measure) -> dict[str, Comparison]:
+    """Return the comparisons of one measure by variant, none corrected for many."""
+    cells = {variant: scores.cell(variant, measure) for variant in scores.variants}
+    failed = failed_runs(scores, measure)
+    found = _compare_cells(cells, scores.baseline, measure)
+    if any(failed.values()):
+        learned = {variant: without(cell, failed[variant]) for variant, cell in cells.items()}
+        rest = _compare_cells(learned, scores.baseline, measure)
+        for variant, comparison in found.items():
+            failures = compare_failures(failed, scores, measure, variant)
+            if failures is not None:
+                found[variant] = replace(
+                    comparison, failures=failures, without_failed=rest[variant]
+                )
+    return found
+
+
+def _compare_cells(
+    cells: Mapping[str, Cell], baseline: str, measure: Measure
+) -> dict[str, Comparison]:
+    noise = seed_noise({variant: cell.values for variant, cell in cells.items()})
+    found = {}
+    for variant in cells:
+        if variant != baseline:
             try:
-                examples = compare_examples(before.examples, after.examples)
+                comparison = compare(noise, cells, baseline, variant)
             except DataError as error:
                 raise DataError(f"{variant}, {measure.name}: {error}") from error
-            comparison = replace(compare(before.values, after.values), examples=examples)
-            if measure.is_primary and comparison.p is not None:
-                primary.append(key)
-            else:
-                comparison = replace(
-                    comparison, p_adjusted=None, family=0, minimum_detectable_effect_adjusted=None
-                )
-            found[key] = comparison
-    adjusted = holm([found[key].p or 0.0 for key in primary])  # none is None: for mypy
-    for key, p in zip(primary, adjusted, strict=True):
-        one = found[key]
-        detectable = (
-            # Holm's first step: the smallest of m p-values has to be below level / m
-            minimum_detectable_effect(one.pairs, one.deviation, LEVEL / len(primary))
-            if one.deviation
-            else None
-        )
-        found[key] = replace(
-            one, p_adjusted=p, family=len(primary), minimum_detectable_effect_adjusted=detectable
-        )
+            found[variant] = with_margin(comparison, measure.margin)
+    return found
+
+
+def _adjusted(
+    tested: Mapping[tuple[str, str], Comparison],
+) -> dict[tuple[str, str], Comparison]:
+    """Return comparisons with Holm's p-values, of the runs that did not fail too."""
+    family = len(tested)
+    adjusted = holm([one.p or 0.0 for one in tested.values()])
+    rest = {key: one.without_failed or one for key, one in tested.items()}
+    rest_adjusted = holm([1.0 if one.p is None else one.p for one in rest.values()])
+    found = {}
+    for (key, one), p, p_rest in zip(tested.items(), adjusted, rest_adjusted, strict=True):
+        found[key] = replace(with_detectable(one, LEVEL / family), p_adjusted=p, family=family)
+        if one.without_failed is not None:
+            left = one.without_failed
+            p_left = None if left.p is None else p_rest
+            found[key] = replace(
+                found[key], without_failed=replace(left, p_adjusted=p_left, family=family)
+            )
     return found
 
 
@@ -243,42 +219,21 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(value) for value in adjusted]
 
 
-def minimum_detectable_effect(pairs: int, deviation: float, level: float = LEVEL) -> float:
-    """Return the mean difference that a two-sided paired t-test shows at 80 % power, sign and all.
-
-    Args:
-        pairs: seeds on both sides, at least two.
-        deviation: of the differences.
-        level: of the test.
-    """
-    return float(_noncentrality(pairs - 1, level) * deviation / pairs**0.5)
-
-
-@lru_cache(maxsize=1024)
-def _noncentrality(freedom: int, level: float) -> float:
-    """Return the noncentrality at which a two-sided t-test shows the right sign at 80 % power."""
-    critical = stats.t.isf(level / 2, freedom)
-
-    def missing(noncentrality: float) -> float:
-        # the upper tail only: a rejection with the wrong sign shows nothing
-        return float(stats.nct.sf(critical, freedom, noncentrality)) - POWER
-
-    # above it both the deviation's and the mean's share of a miss are below (1 − power) / 2
-    miss = (1 - POWER) / 2
-    enough = critical * (stats.chi2.isf(miss, freedom) / freedom) ** 0.5 + stats.norm.isf(miss)
-    return float(optimize.brentq(missing, 0.0, enough))
+def _bootstrap(
+    sides: Sequence[Mapping[int, NDArray[np.float64]]], paired: bool
+) -> MultiBootstrap | None:
+    before, after = sides
+    if paired:
+        seeds = sorted(before.keys() & after.keys())
+        chosen = [[side[seed] for seed in seeds] for side in (before, after)]
+    else:
+        chosen = [[side[seed] for seed in sorted(side)] for side in (before, after)]
+    if min(map(len, chosen)) < 2:
+        return None
+    return multibootstrap(np.array(chosen[0]), np.array(chosen[1]), paired)
 
 
 def _deviation(values: NDArray[np.float64], scale: float) -> float:
     """Return the sample deviation; exactly 0 if the spread is rounding of numbers of this scale."""
     # ddof=1: n - 1 degrees of freedom
     return 0.0 if np.ptp(values) <= ROUNDING * scale else float(values.std(ddof=1))
-
-
-def _corrected_effect_size(d_z: float, pairs: int) -> float | None:
-    """Return d_z times Hedges' J = Γ(m / 2) / (√(m / 2) Γ((m − 1) / 2)), m = pairs − 1."""
-    freedom = pairs - 1
-    if freedom < 2:  # J has Γ(0) there
-        return None
-    # poch(a, 1/2) = Γ(a + 1/2) / Γ(a) without overflow; J is 0.56 for 3 pairs, 0.80 for 5
-    return float(d_z * special.poch((freedom - 1) / 2, 0.5) / (freedom / 2) ** 0.5)

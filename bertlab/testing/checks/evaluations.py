@@ -153,7 +153,7 @@ def _random_states() -> dict[str, object]:
     state = np.random.get_state()  # noqa: NPY002  of what plugins may wrongly use
     return {
         "torch's global generator": torch.get_rng_state().tolist(),
-        "numpy.random": [each.tolist() if isinstance(each, np.ndarray) else each for each in state],
+        "numpy.random": [np.asarray(each).tolist() for each in state],
         "random": random.getstate(),
     }
 

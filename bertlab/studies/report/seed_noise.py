@@ -1,0 +1,176 @@
+"""How much a measure varies over seeds: one estimate from all variants of a study.
+
+Three seeds hardly know the noise of one variant. A study has several variants that are about as
+noisy, so each variance is moderated towards that of all, as limma does for genes (Smyth 2004,
+Linear models and empirical Bayes methods, Stat. Appl. Genet. Mol. Biol. 3). Two to eight variants
+cannot tell how much they have in common, so the weight of the others is fixed, and a variance is
+never below the variant's own: a variant that is three times as noisy as the others keeps its noise.
+``benchmarks/study_calibration.py`` shows what that is worth.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special, stats
+
+PRIOR = 2.0  # degrees of freedom that the other variants' variance counts for
+PAIRING_LEVEL = 0.02  # of the test that seeds move all variants together
+ROUNDING = 1e-12  # spread below this share of the values is that of floating point
+
+Values = Mapping[int, float]  # of one measure, by seed
+
+
+@dataclass(frozen=True)
+class SeedDifference:
+    """A difference of two variants, and how much other seeds would move it.
+
+    Attributes:
+        runs: of the baseline and of the variant, that count.
+        value: variant − baseline; None if a side has no run.
+        variance: of ``value`` over seeds; None with fewer than two runs on a side, 0 if all runs of
+            a side (or all paired differences) are the same.
+        freedom: degrees of freedom of ``variance``.
+        p_constant: where ``variance`` is 0: the p of the permutation (or, paired, the sign) test.
+    """
+
+    runs: tuple[int, int]
+    value: float | None = None
+    variance: float | None = None
+    freedom: float = 0.0
+    p_constant: float | None = None
+
+
+@dataclass(frozen=True)
+class SeedNoise:
+    """The noise of one measure.
+
+    Attributes:
+        values: finite values by variant and seed.
+        correlation: of variants over the seeds that all have (intraclass, ICC(3,1) of Shrout and
+            Fleiss 1979); None with fewer than two such seeds or variants.
+        paired: variants are compared seed by seed, because they move together: the test of the
+            correlation is significant at ``PAIRING_LEVEL``.
+        variances: of a single run, moderated, by variant with two runs or more.
+        freedoms: their degrees of freedom.
+    """
+
+    values: Mapping[str, Values]
+    correlation: float | None = None
+    paired: bool = False
+    variances: Mapping[str, float] = field(default_factory=dict)
+    freedoms: Mapping[str, float] = field(default_factory=dict)
+    _total: float = 0.0
+    _residual: float = 0.0  # mean square after variants' and seeds' means are taken out
+    _residual_freedom: int = 0
+
+    def difference(self, baseline: str, variant: str) -> SeedDifference:
+        """Compare two variants."""
+        before, after = self.values[baseline], self.values[variant]
+        if self.paired:
+            seeds = sorted(before.keys() & after.keys())
+            return self._paired(np.array([[side[s] for s in seeds] for side in (before, after)]))
+        runs = len(before), len(after)
+        if not all(runs):
+            return SeedDifference(runs)
+        value = float(np.mean(list(after.values())) - np.mean(list(before.values())))
+        if min(runs) < 2:
+            return SeedDifference(runs, value)
+        sides = (baseline, variant)
+        parts = np.array([self.variances[v] / n for v, n in zip(sides, runs, strict=True)])
+        variance = float(parts.sum())
+        if variance == 0:
+            # of all ways to deal the runs to two sides, two are as extreme: 3 and 3 -> 2 of 20
+            p = 2 / float(special.comb(sum(runs), runs[0])) if value else 1.0
+            return SeedDifference(runs, value, 0.0, p_constant=p)
+        # Welch and Satterthwaite; never more than all runs of the study know
+        own = np.array([self.freedoms[side] for side in sides])
+        freedom = min(variance**2 / float((parts**2 / own).sum()), self._total)
+        return SeedDifference(runs, value, variance, freedom)
+
+    def _paired(self, sides: NDArray[np.float64]) -> SeedDifference:
+        pairs = sides.shape[1]
+        if not pairs:
+            return SeedDifference((0, 0))
+        differences = sides[1] - sides[0]
+        value = float(differences.mean())
+        if pairs < 2:
+            return SeedDifference((pairs, pairs), value)
+        own, known = _variance(differences, np.abs(sides).max()), pairs - 1
+        prior = min(PRIOR, self._residual_freedom - known)
+        variance = _moderated(own, known, 2 * self._residual, prior)
+        if variance == 0:
+            # sign test: n differences of one sign; two-sided 2 * (1/2)^n
+            p = 2.0 ** (1 - pairs) if value else 1.0
+            return SeedDifference((pairs, pairs), value, 0.0, p_constant=p)
+        return SeedDifference((pairs, pairs), value, variance / pairs, prior + known)
+
+
+def seed_noise(values: Mapping[str, Values]) -> SeedNoise:
+    """Estimate the noise of one measure.
+
+    Args:
+        values: by variant and seed; NaN and infinite ones are left out.
+    """
+    finite = {
+        variant: {seed: value for seed, value in by_seed.items() if np.isfinite(value)}
+        for variant, by_seed in values.items()
+    }
+    several = {name: np.array(list(v.values())) for name, v in finite.items() if len(v) > 1}
+    if not several:
+        return SeedNoise(finite)
+    scale = max(float(np.abs(each).max()) for each in several.values())
+    own = {name: _variance(each, scale) for name, each in several.items()}
+    known = {name: len(each) - 1 for name, each in several.items()}
+    total = sum(known.values())
+    pooled = sum(known[name] * own[name] for name in several) / total
+    # two variants know nothing of each other: Welch's test
+    prior = min(PRIOR, (len(several) - 2) * min(known.values()))
+    correlation, p, residual, freedom = _agreement(finite, scale)
+    return SeedNoise(
+        values=finite,
+        correlation=correlation,
+        paired=p is not None and p <= PAIRING_LEVEL,
+        variances={n: _moderated(own[n], known[n], pooled, max(prior, 0)) for n in several},
+        freedoms={n: known[n] + max(prior, 0) for n in several},
+        _total=total,
+        _residual=residual,
+        _residual_freedom=freedom,
+    )
+
+
+def _moderated(own: float, known: float, others: float, prior: float) -> float:
+    return max(own, (known * own + prior * others) / (known + prior))
+
+
+def _variance(values: NDArray[np.float64], scale: float) -> float:
+    """Return the sample variance; exactly 0 if the spread is rounding of numbers of this scale."""
+    return 0.0 if np.ptp(values) <= ROUNDING * scale else float(values.var(ddof=1))
+
+
+def _agreement(
+    values: Mapping[str, Values], scale: float
+) -> tuple[float | None, float | None, float, int]:
+    """Return correlation over seeds, its p (one-sided), the residual mean square and its freedom.
+
+    A two-way analysis of variance over the seeds that all variants with values have.
+    """
+    sides = [by_seed for by_seed in values.values() if by_seed]
+    seeds = sorted(set.intersection(*(set(by_seed) for by_seed in sides)))
+    variants, count = len(sides), len(seeds)
+    if variants < 2 or count < 2:
+        return None, None, 0.0, 0
+    table = np.array([[by_seed[seed] for seed in seeds] for by_seed in sides])  # (V, S)
+    centered = table - table.mean(1, keepdims=True)
+    together = centered.mean(0)  # (S,) what a seed does to all
+    rest = centered - together
+    freedom = (variants - 1) * (count - 1)
+    residual = 0.0 if np.ptp(rest) <= ROUNDING * scale else float((rest**2).sum()) / freedom
+    between = variants * float((together**2).sum()) / (count - 1)
+    if residual == 0:
+        constant = bool(np.ptp(together) <= ROUNDING * scale)
+        return (None, None, 0.0, freedom) if constant else (1.0, 0.0, 0.0, freedom)
+    correlation = (between - residual) / (between + (variants - 1) * residual)
+    p = float(stats.f.sf(between / residual, count - 1, freedom))
+    return correlation, p, residual, freedom
