@@ -40,9 +40,10 @@ class Cell:
             mean over the fine-tunings of a pre-training that are done and have a finite value.
         degenerate: by seed, what is wrong with a run that learned nothing, for example that it
             gives one class for every row.
-        examples: ``(rows,)`` float64 by seed: each evaluation row's own score (1 for a right
-            class), in the order of the rows, where predictions were kept and the measure is their
-            mean. Where seeds are nested, the mean over the same fine-tunings, row by row.
+        examples: ``(rows,)`` float64 by seed: each evaluation row's own score (1 for a right class)
+            or, of metrics that are no mean over rows, its influence. In the order of the rows,
+            where predictions were kept. Their mean is the value. Where seeds are nested, the mean
+            over the same fine-tunings, row by row.
         repeats: where seeds are nested, the value of each fine-tuning that is done, by seed of the
             pre-training, then of the fine-tuning.
     """

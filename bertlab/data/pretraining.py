@@ -183,14 +183,13 @@ class PretrainingData(TaskData):
         assert self.store is not None
         assert self.tokenizer is not None
         assert self.train_sampler is not None
-        text = (self.store.path / "report.json").read_text("utf-8")
         sampling = report_sampling(
             self.train_sampler,
             self.objectives,
             self.tokenizer.mask_id,
             self.seed,
         )
-        return StoreReport.from_json(text), sampling
+        return StoreReport.read(self.store.path), sampling
 
     @cached_property
     def token_counts(self) -> IntArray:

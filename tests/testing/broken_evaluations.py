@@ -51,6 +51,38 @@ class ArraysInDetails(GoodEvaluation):
         return replace(super().evaluate(model, rows), details={"length": found})
 
 
+class InfiniteScore(GoodEvaluation):
+    """Takes the logarithm of a share that can be 0."""
+
+    expects: Expects = ("figures_are_finite", "is -inf")
+
+    def evaluate(self, model: EvaluatedModel, rows: Sequence[Example]) -> EvaluationResult:
+        result = super().evaluate(model, rows)
+        with np.errstate(divide="ignore"):
+            scores = np.log(result.scores * (model.tokenizer.vocab_size < 0))
+        return replace(result, scores=scores, metrics={"accuracy": float(scores.mean())})
+
+
+class NotANumber(GoodEvaluation):
+    """Reports a correlation that there is not."""
+
+    expects: Expects = ("figures_are_finite", "spearman is nan")
+
+    def evaluate(self, model: EvaluatedModel, rows: Sequence[Example]) -> EvaluationResult:
+        result = super().evaluate(model, rows)
+        return replace(result, metrics=dict(result.metrics) | {"spearman": float("nan")})
+
+
+class SeedsNumPy(GoodEvaluation):
+    """Repeats itself by seeding what everybody draws from."""
+
+    expects: Expects = ("leaves_random_numbers_alone", "numpy.random")
+
+    def evaluate(self, model: EvaluatedModel, rows: Sequence[Example]) -> EvaluationResult:
+        np.random.seed(0)  # noqa: NPY002
+        return super().evaluate(model, rows)
+
+
 class Draws(GoodEvaluation):
     """Adds noise."""
 

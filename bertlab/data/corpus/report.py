@@ -2,7 +2,8 @@
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 
 from bertlab.errors import CorpusError
 
@@ -51,9 +52,23 @@ class StoreReport:
     words: int | None = None
 
     @classmethod
-    def from_json(cls, text: str) -> "StoreReport":
-        """Read ``report.json`` of a store."""
-        return cls(**json.loads(text))
+    def read(cls, store: Path) -> "StoreReport":
+        """Read ``report.json`` of a store; figures that a newer bertlab added are left out.
+
+        Raises:
+            CorpusError: it is no report.
+            OSError: there is none.
+        """
+        file = store / "report.json"
+        try:
+            found = json.loads(file.read_text("utf-8"))
+            known = [each.name for each in fields(cls) if each.name in found]
+            return cls(**{name: found[name] for name in known})
+        except (ValueError, TypeError) as error:  # no JSON, no mapping, a figure is missing
+            raise CorpusError(
+                f"{file}: found no data report ({error}), expected what bertlab prepare writes; "
+                "prepare the corpus again"
+            ) from error
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the lines of the printed report: a name and a figure each."""

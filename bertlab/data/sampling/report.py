@@ -113,7 +113,7 @@ def report_store(store: TokenStore, max_seq_length: int) -> list[tuple[str, str]
         OutputError: the store has vanished with its disk.
     """
     with explain_vanished_folder(store.path):
-        report = StoreReport.from_json((store.path / "report.json").read_text("utf-8"))
+        report = StoreReport.read(store.path)
         rows = report.rows()
         try:
             sampling = report_pretraining(store, max_seq_length)

@@ -1,28 +1,33 @@
 """Scores of single evaluation rows, and a paired bootstrap over them.
 
-The bootstrap says whether a difference would stand on another test set.
+The mean of a run's row scores is its metric: a row's own score, such as right or wrong, where the
+metric is a mean over rows, and its influence (:mod:`bertlab.studies.report.row_influence`) where it
+is not. The bootstrap says whether a difference would stand on another test set.
 
 Efron and Tibshirani (1993), An introduction to the bootstrap, chapters 13 and 15.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
 from bertlab.errors import DataError
-from bertlab.heads.span_answers import answer_scores
+from bertlab.studies.report.prediction_scores import candidate_scores
 
 _TOLERANCE = 1e-5  # metrics are computed in float32
 
 
 def row_scores(path: Path, metric: str, value: float) -> NDArray[np.float64] | None:
-    """Return ``(rows,)`` float64 scores whose mean is the metric; None where it is no such mean.
+    """Return ``(rows,)`` float64 scores whose mean is the metric; None where there are none.
+
+    There are scores of accuracy, F1, macro F1 and Matthews' coefficient of classes, of Pearson's
+    and Spearman's correlation, of the accuracy of tags and of precision, recall and F1 of entities,
+    and of SQuAD's metrics.
 
     Args:
         path: predictions as JSON lines, each with its ``gold``.
@@ -33,9 +38,11 @@ def row_scores(path: Path, metric: str, value: float) -> NDArray[np.float64] | N
         return None
     with path.open(encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
-    for scores in _candidates(lines, metric):
-        if scores and abs(np.mean(scores) - value) < _TOLERANCE:
-            return np.array(scores, np.float64)
+    if not lines:
+        return None
+    for scores in candidate_scores(lines, metric):
+        if scores is not None and abs(scores.mean() - value) < _TOLERANCE:
+            return scores
     return None
 
 
@@ -70,25 +77,6 @@ def keep_common_rows(cells: Sequence[dict[int, NDArray[np.float64]]]) -> None:
     kept = ~missing.any(0)
     for cell in cells:
         cell.update({seed: each[kept] for seed, each in cell.items()})
-
-
-def _candidates(lines: Sequence[dict[str, Any]], metric: str) -> Iterator[list[float]]:
-    """Yield the scores of the rows in each way that the metric may have been counted."""
-    golds = [line.get("gold", {}) for line in lines]
-    name = metric.rpartition("/")[2]  # of the first of several evaluation sets, whose rows are kept
-    if name == "accuracy" and all("label" in gold for gold in golds):
-        labels = [str(line.get("label")) for line in lines]
-        yield [
-            float(str(gold["label"]).strip() == label.strip())
-            for gold, label in zip(golds, labels, strict=True)
-        ]
-    if name in ("exact_match", "f1") and all(gold.get("answers") for gold in golds):
-        answers = [line.get("answer", "") for line in lines]
-        texts = [gold["answers"]["text"] for gold in golds]
-        # SQuAD 1.1, whose questions all have an answer, and 2.0
-        for unanswerable in (False, True) if all(texts) else (True,):
-            exact, overlap = answer_scores(answers, texts, unanswerable)
-            yield exact if name == "exact_match" else overlap
 
 
 _TAILS = (0.025, 0.975)
@@ -159,19 +147,30 @@ def compare_examples(
     # (rows,): over seeds first, as the models are fixed and only rows are drawn
     rows = np.mean([variant[number] - baseline[number] for number in seeds], axis=0)
     means = _resampled_means(rows, draws, np.random.default_rng(seed))
-    zero = _ROUNDING * np.abs(rows).max()  # sums of rows that cancel may miss 0
-    # (b + 1) / (B + 1), never 0 (Davison and Hinkley 1997, chapter 4), of the smaller tail, doubled
-    tail = 1 + min(int((means <= zero).sum()), int((means >= -zero).sum()))
-    low, high = np.quantile(means, _TAILS)
+    low, high, p = interval_and_p(means, float(np.abs(rows).max()))
     return ExampleComparison(
         rows=len(rows),
         seeds=seeds,
         difference=float(rows.mean()),
-        low=float(low),
-        high=float(high),
-        p=min(1.0, 2 * tail / (draws + 1)),
+        low=low,
+        high=high,
+        p=p,
         unusable=tuple(number for number in both if number not in seeds),
     )
+
+
+def interval_and_p(draws: NDArray[np.float64], scale: float) -> tuple[float, float, float]:
+    """Return the 2.5th and 97.5th percentile of resampled differences, and the two-sided p.
+
+    Args:
+        draws: ``(draws,)`` differences.
+        scale: the largest absolute score, whose rounding counts as zero.
+    """
+    zero = _ROUNDING * scale  # sums of rows that cancel may miss 0
+    # (b + 1) / (B + 1), never 0 (Davison and Hinkley 1997, chapter 4), of the smaller tail, doubled
+    tail = 1 + min(int((draws <= zero).sum()), int((draws >= -zero).sum()))
+    low, high = np.quantile(draws, _TAILS)
+    return float(low), float(high), min(1.0, 2 * tail / (len(draws) + 1))
 
 
 def _resampled_means(

@@ -2,6 +2,8 @@
 
 import copy
 import json
+import math
+import random
 
 import numpy as np
 import torch
@@ -78,6 +80,26 @@ def monitor_is_the_mean(case: EvaluationCase) -> None:
 
 
 @check("evaluation", after=_SCORED)
+def figures_are_finite(case: EvaluationCase) -> None:
+    """Scores are numbers, or NaN of rows that cannot be scored; metrics are finite."""
+    result = _evaluate(case, case.model(), case.rows)
+    if np.isinf(result.scores).any():
+        number = int(np.flatnonzero(np.isinf(result.scores))[0])
+        raise ConformanceFailure(
+            f"the score of {case.rows[number].where} is {result.scores[number]}",
+            "give a row that cannot be scored NaN, and count it in notes",
+        )
+    if np.isnan(result.scores).any():
+        raise NotApplicable("not all rows are scored, so a metric may have none to count")
+    for name, value in result.metrics.items():
+        if not math.isfinite(value):
+            raise ConformanceFailure(
+                f"{name} is {value}, though every row has a score",
+                "leave a metric out that these rows do not have, and say so in notes",
+            )
+
+
+@check("evaluation", after=_SCORED)
 def result_can_be_written(case: EvaluationCase) -> None:
     """Metrics are numbers, details are JSON, and grids have as many values as names."""
     result = _evaluate(case, case.model(), case.rows)
@@ -110,6 +132,30 @@ def evaluation_repeats(case: EvaluationCase) -> None:
             "the second evaluation of the same model gives other scores",
             "draw from a generator of your own with a fixed seed, or from bertlab.CounterRNG",
         )
+
+
+@check("evaluation", after=("evaluation_repeats",))
+def leaves_random_numbers_alone(case: EvaluationCase) -> None:
+    """What others draw from torch, NumPy and ``random`` afterwards is as without it."""
+    model = case.model()
+    before = _random_states()
+    _evaluate(case, model, case.rows)
+    for name, state in _random_states().items():
+        if state != before[name]:
+            raise ConformanceFailure(
+                f"evaluate() draws from {name}, or seeds it",
+                "use a generator of your own: torch.Generator, numpy.random.default_rng(0) or "
+                "bertlab.CounterRNG",
+            )
+
+
+def _random_states() -> dict[str, object]:
+    state = np.random.get_state()  # noqa: NPY002  of what plugins may wrongly use
+    return {
+        "torch's global generator": torch.get_rng_state().tolist(),
+        "numpy.random": [each.tolist() if isinstance(each, np.ndarray) else each for each in state],
+        "random": random.getstate(),
+    }
 
 
 @check("evaluation", after=("evaluation_repeats",))

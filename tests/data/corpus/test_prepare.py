@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -89,7 +89,7 @@ def test_store_does_not_depend_on_workers(corpus, tmp_path, small_batches):
 
 def test_report(corpus, tmp_path):
     store = prepare(corpus, TOKENIZER, tmp_path / "store", progress=False)
-    report = StoreReport.from_json((store.path / "report.json").read_text(encoding="utf-8"))
+    report = StoreReport.read(store.path)
     lengths = np.diff(store.document_token_offsets)
     assert (report.documents, report.documents_dropped) == (59, 1)
     assert report.sentences == store.metadata.sentences
@@ -114,7 +114,7 @@ def test_report(corpus, tmp_path):
 
 def test_report_is_printed(corpus, tmp_path, capsys):
     store = prepare(corpus, TOKENIZER, tmp_path / "store", progress=False)
-    report = StoreReport.from_json((store.path / "report.json").read_text(encoding="utf-8"))
+    report = StoreReport.read(store.path)
     print_table("Data report", report.rows())
     text = capsys.readouterr().out
     for expected in ("Data report", "documents", "59", "share of [UNK]", "0.000%"):
@@ -282,3 +282,20 @@ def test_default_cache_dir(monkeypatch, tmp_path):
     monkeypatch.delenv("BERTLAB_CACHE")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert default_cache_dir() == tmp_path / ".cache" / "bertlab"
+
+
+def test_a_report_of_another_version_is_read(tmp_path: Path):
+    written = StoreReport(1, 0, 0, 2, 9, 4.5, {"5 %": 9}, 40, 0.2, 1.1, 0.0, 100, 9)
+    fields = asdict(written)
+    (tmp_path / "report.json").write_text(json.dumps(fields | {"figure_of_tomorrow": 1}))
+    assert StoreReport.read(tmp_path) == written
+    del fields["words"]  # of an older bertlab
+    (tmp_path / "report.json").write_text(json.dumps(fields))
+    assert StoreReport.read(tmp_path) == written
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "{}", '{"documents": 1}'])
+def test_a_damaged_report_names_its_file(tmp_path: Path, text: str):
+    (tmp_path / "report.json").write_text(text)
+    with pytest.raises(CorpusError, match=r"report.json: found no data report"):
+        StoreReport.read(tmp_path)

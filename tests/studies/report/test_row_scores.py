@@ -1,4 +1,4 @@
-"""The score of each row from kept predictions, as far as its mean is the metric."""
+"""The score of each row from kept predictions, whose mean is the metric that the head gave."""
 
 import json
 from collections.abc import Sequence
@@ -7,8 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from bertlab.api.examples import Example
+from bertlab.api.head import Head
+from bertlab.heads.single_sentence import SingleSentence
+from bertlab.heads.span import Span
+from bertlab.heads.tagging import Tagging
 from bertlab.studies.report.row_scores import row_scores
+from bertlab.training.predictions import open_sink
+from tests.heads.samples import built, rows_of
 
 Lines = Sequence[dict[str, Any]]
 
@@ -25,6 +33,10 @@ def scores_of(folder: Path, lines: Lines, metric: str, value: float) -> list[flo
 
 def labelled(*pairs: tuple[object, object]) -> Lines:
     return [{"text": "t", "label": label, "gold": {"label": gold}} for label, gold in pairs]
+
+
+def scored(*pairs: tuple[float, object]) -> Lines:
+    return [{"text": "t", "score": score, "gold": {"label": gold}} for score, gold in pairs]
 
 
 def answered(*pairs: tuple[str, list[str]]) -> Lines:
@@ -84,20 +96,157 @@ def test_questions_of_squad_2_that_all_have_an_answer(tmp_path: Path) -> None:
     ("lines", "metric", "value"),
     [
         (labelled(("a", "a"), ("b", "a")), "accuracy", 0.6),  # another mean
-        (labelled(("a", "a"), ("b", "b")), "f1", 1.0),  # no mean over rows
-        (labelled(("a", "a"), ("b", "b")), "matthews", 1.0),
+        (labelled(("a", "a"), ("b", "b")), "f1", 1.0),  # of which class is not known
         (labelled(("a", "a"), ("b", "b")), "accuracy", float("nan")),
-        ([{"score": 0.5, "gold": {"label": 0.5}}], "pearson", 1.0),
+        (labelled(("a", "a"), ("b", "b")), "majority_accuracy", 0.5),  # a baseline
+        (scored((0.5, 1), (0.5, 2)), "pearson", 0.0),  # not defined
+        (scored((0.5, 1), (0.5, 2)), "spearman", float("nan")),
+        (scored((float("nan"), 1), (0.5, 2)), "spearman", float("nan")),
+        (scored((1.0, 1), (0.5, 2)), "loss", 0.5),
         ([{"label": "a"}], "accuracy", 0.0),  # no truth
-        ([{"tags": ["O"], "gold": {"tags": ["O"]}}], "accuracy", 1.0),
-        ([{"tags": ["O"], "gold": {"tags": ["O"]}}], "f1/PER", 1.0),
+        ([{"answer": "a", "gold": {"answers": None}}], "f1", 0.0),
+        ([{"tags": ["O"], "gold": {"tags": ["O"]}}], "f1/PER", 1.0),  # what would be 0 / 0 is 0
+        ([{"tags": ["O"], "gold": {"tags": ["O"]}}], "majority_accuracy", 1.0),
+        ([{"entities": [], "gold": {"tags": ["O"]}}], "f1", 0.0),  # of a plugin
         ([], "accuracy", 0.0),
         ([], "f1", 0.0),
     ],
 )
-def test_what_is_no_mean_over_rows(lines: Lines, metric: str, value: float, tmp_path: Path) -> None:
+def test_what_gives_no_scores(lines: Lines, metric: str, value: float, tmp_path: Path) -> None:
     assert scores_of(tmp_path, lines, metric, value) is None
 
 
 def test_no_predictions(tmp_path: Path) -> None:
     assert row_scores(tmp_path / "predictions.jsonl", "accuracy", 1.0) is None
+
+
+def kept(folder: Path, head: Head, rows: Sequence[Example], found: Sequence[Any]) -> Path:
+    """The file of predictions as a run writes it."""
+    path = folder / "predictions.jsonl"
+    sink = open_sink(str(path), "jsonl", head)
+    for row, prediction in zip(rows, found, strict=True):
+        sink.write(row, prediction)
+    sink.close()
+    return path
+
+
+def check_all(path: Path, values: dict[str, float], rows: int) -> None:
+    """Rows have scores of every metric, and not of another value of it."""
+    for name, value in values.items():
+        for metric in (name, f"val/{name}"):
+            scores = row_scores(path, metric, value)
+            assert scores is not None, name
+            assert scores.shape == (rows,)
+            assert scores.dtype == np.float64
+            assert scores.mean() == pytest.approx(value, abs=1e-6)
+            assert row_scores(path, metric, value + 1e-3) is None
+
+
+@pytest.mark.parametrize(
+    "labels", [[0, 1], ["paraphrase", "other"], ["c", "a", "b"], [True, False]]
+)
+def test_metrics_of_classes(labels: list[object], tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(1)
+    places = torch.randint(len(labels), (60,), generator=generator).tolist()
+    rows = rows_of(*({"text": "w1", "label": labels[place]} for place in places))
+    head = built(SingleSentence(), rows)
+    target = torch.tensor([head.truth_of(row)["label"] for row in rows])
+    logits = torch.randn(60, len(labels), generator=generator)
+    logits[range(60), target] += 1
+    found = decoded(head, logits)
+    values = metrics_of(head, logits.argmax(-1), target)
+    assert ("f1" in values) == (len(labels) == 2)
+    check_all(kept(tmp_path, head, rows, found), values, 60)
+
+
+@pytest.mark.parametrize("predicted", [0, 1])
+def test_one_class_for_every_row(predicted: int, tmp_path: Path) -> None:
+    rows = rows_of(*({"text": "w1", "label": number % 2} for number in range(5)))
+    head = built(SingleSentence(), rows)
+    logits = torch.eye(2)[[predicted] * 5]
+    values = metrics_of(head, logits.argmax(-1), torch.tensor([0, 1, 0, 1, 0]))
+    assert values["matthews"] == 0
+    check_all(kept(tmp_path, head, rows, decoded(head, logits)), values, 5)
+
+
+def test_metrics_of_numbers(tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(2)
+    gold = torch.randint(26, (80,), generator=generator) / 5  # as STS-B, with ties
+    rows = rows_of(*({"text": "w1", "label": f"{score:.3f}"} for score in gold.tolist()))
+    head = built(SingleSentence(regression=True), rows)
+    scores = gold + torch.randn(80, generator=generator)
+    values = metrics_of(head, scores, gold)
+    assert list(values) == ["pearson", "spearman"]
+    check_all(kept(tmp_path, head, rows, decoded(head, scores[:, None])), values, 80)
+
+
+def test_ties_of_numbers_are_those_of_float32(tmp_path: Path) -> None:
+    lines = scored((1.0, "1"), (2.0, "1.00000001"), (3.0, "0.5"))
+    assert scores_of(tmp_path, lines, "spearman", -(3**0.5) / 2) is not None  # ranks 2.5, 2.5, 1
+
+
+def decoded(head: Head, logits: torch.Tensor) -> list[dict[str, Any]]:
+    head.classify = lambda pooled: logits
+    output: Any = type("Output", (), {"pooled": None})
+    batch: Any = None
+    return head.decode(output, batch)
+
+
+def metrics_of(head: Head, preds: torch.Tensor, target: torch.Tensor) -> dict[str, float]:
+    """All that have scores of rows."""
+    values = {}
+    for name, metric in head.metrics().items():
+        if name not in ("predicted_classes", "majority_accuracy"):
+            metric.update(preds, target)
+            values[name] = float(metric.compute())
+    return values
+
+
+@pytest.mark.parametrize(
+    ("scheme", "names"),
+    [
+        ("auto", ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]),
+        ("bio", ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]),
+        ("iob1", ["O", "I-PER", "I-LOC", "B-LOC"]),
+        ("none", ["DET", "NOUN", "VERB"]),
+    ],
+)
+def test_metrics_of_tags(scheme: Any, names: list[str], tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    gold = [rng.choice(names, length).tolist() for length in rng.integers(0, 9, 50)]
+    rows = rows_of(*({"words": ["w1"] * len(tags), "tags": tags} for tags in gold))
+    head = built(Tagging(scheme=scheme), rows)
+    found = []
+    for row in rows:
+        right = list(head.labels_of(row))
+        tags = [tag if rng.random() < 0.7 else rng.choice(head.labels.names) for tag in right]
+        part = {"words": range(len(tags)), "tags": map(str, tags), "scores": [1.0] * len(tags)}
+        found.append(head.merge(row, [part]))
+    values = head.score(rows, found)
+    del values["majority_accuracy"]
+    assert len(values) == (1 if scheme == "none" else 6)
+    check_all(kept(tmp_path, head, rows, found), values, 50)
+
+
+@pytest.mark.parametrize("unanswerable", [False, True])
+@pytest.mark.parametrize("tuned", [False, True])
+def test_metrics_of_answers(unanswerable: bool, tuned: bool, tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    context = "the ab cd ef gh"
+    texts = ["ab", "ab cd", "cd ef", "gh"]
+    head = built(Span(unanswerable=unanswerable))
+    rows, found = [], []
+    for number in range(60):
+        given = [] if unanswerable and number % 3 == 0 else [texts[rng.integers(4)]]
+        answers = {"text": given, "answer_start": [context.index(text) for text in given]}
+        rows += rows_of({"question": "w1", "context": context, "answers": answers})
+        starts = sorted(rng.choice([0, 4, 7, 10, 13], 2).tolist())
+        spans = [(starts[0], starts[1] + 2, rng.normal()), (4, 6, rng.normal())]
+        null_score = rng.normal() + (0.5 if given else 1.5)
+        found.append(head.merge(rows[-1], [{"spans": spans, "null_score": null_score}]))
+    if tuned:
+        head.tune(rows, found)
+    values = head.score(rows, found)
+    values.pop("best_f1_threshold", None)
+    assert len(values) == (7 if unanswerable else 2)
+    check_all(kept(tmp_path, head, rows, found), values, 60)
