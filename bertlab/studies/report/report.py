@@ -142,11 +142,7 @@ def report_of(*studies: StudyScores) -> Report:
     rows = [(study.name, row) for study, found in both for row in _rows(study, found, columns)]
     changes = [(study.name, row) for study, found in both for row in _differences(study, found)]
     said = [(study.name, line) for study, found in both for line in _findings(study, found)]
-    warned = [
-        (study.name, line)
-        for study in studies
-        for line in (*seed_warnings(study), *findings.warnings(study))
-    ]
+    warned = [(s.name, line) for s in studies for line in seed_warnings(s) + findings.warnings(s)]
     return Report(
         studies=studies,
         scores=Grid(
