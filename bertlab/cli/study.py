@@ -191,15 +191,23 @@ def compare(studies: list[Study], output: str = "runs/studies/comparison") -> in
     return 0
 
 
-def add_seeds(study: Study, seeds: int | list[int]) -> int:
+def add_seeds(
+    study: Study,
+    seeds: int | list[int] | None = None,
+    finetune_seeds: int | list[int] | None = None,
+) -> int:
     """Ask for more seeds; ``bertlab study run`` then runs what is new.
 
     Args:
         study: which was run.
         seeds: how many in all, or a list of them.
+        finetune_seeds: how many fine-tunings of each pre-training in all, or a list of seeds.
     """
-    wanted = study.add_seeds(seeds).config.seeds
-    sys.stdout.write(f"{len(wanted)} seeds; go on with: bertlab study run {study.study_dir}\n")
+    wanted = study.add_seeds(seeds, finetune_seeds).config
+    nested = wanted.finetune_seeds
+    each = "" if nested is None else f", {len(nested)} fine-tunings of each"
+    found = f"{len(wanted.seeds)} seeds{each}"
+    sys.stdout.write(f"{found}; go on with: bertlab study run {study.study_dir}\n")
     return 0
 
 

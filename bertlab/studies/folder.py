@@ -18,6 +18,7 @@ from bertlab.studies.plan.study_file import BASE, StudyConfig
 
 STUDY_FILE = "study.yaml"
 _PLAN_KEYS = {"seeds": list, "runs": list, "configs": dict}
+_FINETUNE_SEEDS = "finetune_seeds"
 _BUDGET = "budget."
 _SHOWN = 12  # lines of changes
 
@@ -132,8 +133,9 @@ def _read_plan(path: Path) -> dict[str, Any] | None:
 def _changes(asked: dict[str, Any], before: dict[str, Any]) -> list[str]:
     """Return what is asked otherwise than before, a line each."""
     lines = []
-    if asked["seeds"] != before["seeds"]:
-        lines.append(f"seeds: {asked['seeds']} here, {before['seeds']} there")
+    for key in ("seeds", _FINETUNE_SEEDS):
+        if asked.get(key) != before.get(key):
+            lines.append(f"{key}: {asked.get(key, 'none')} here, {before.get(key, 'none')} there")
     now, then = asked["configs"], before["configs"]
     lines += _new_and_gone("variant", now, then)
     shared = [variant for variant in now if variant in then]
@@ -162,8 +164,10 @@ def keep_content(study_dir: Path, content: Config) -> None:
 
 def _asked(config: StudyConfig, plan: Plan) -> dict[str, Any]:
     """Return what is compared when the study is run again."""
+    nested = config.finetune_seeds
     return {
         "seeds": list(config.seeds),
+        **({} if nested is None else {_FINETUNE_SEEDS: list(nested)}),
         "runs": list(plan.runs),
         "configs": {
             variant: {

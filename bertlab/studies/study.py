@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from bertlab.api.study_scores import StudyScores
 from bertlab.checkpoints.run_directory import manifest
-from bertlab.config.overrides import Overrides, seed_list
+from bertlab.config.overrides import Overrides
 from bertlab.config.yaml_files import Config
 from bertlab.errors import CommandError, StudyError, warn
 from bertlab.studies.execute.execution import execute
@@ -27,6 +27,7 @@ from bertlab.studies.execute.schedule import Summary
 from bertlab.studies.execute.slurm import write_slurm
 from bertlab.studies.folder import STUDY_FILE, claim, keep_content, read_study
 from bertlab.studies.plan.plan import Plan, PlannedRun, make_plan
+from bertlab.studies.plan.seeds import more_seeds, seeds_content
 from bertlab.studies.plan.study_file import StudyConfig, make_study, with_absolute_paths
 from bertlab.studies.report.collect import collect
 from bertlab.studies.report.render import write_report
@@ -215,26 +216,34 @@ class Study:
         }
         return found
 
-    def add_seeds(self, seeds: int | list[int]) -> "Study":
+    def add_seeds(
+        self, seeds: int | list[int] | None = None, finetune_seeds: int | list[int] | None = None
+    ) -> "Study":
         """Ask for more seeds; return the study that has them.
 
         Args:
-            seeds: how many in all, or a list of them.
+            seeds: how many in all, or a list of them; of pre-training, where seeds are nested.
+            finetune_seeds: how many fine-tunings of each pre-training in all, or a list of seeds.
 
         Raises:
-            CommandError: if the study was not run yet, or a seed that it has is not among them.
+            CommandError: if neither is given, the study was not run yet, or a seed that it has is
+                not among them.
+            StudyError: if the study has no evaluations to fine-tune.
         """
-        wanted = seed_list(seeds)
+        if seeds is None and finetune_seeds is None:
+            raise CommandError("study add-seeds: missing: --seeds N or --finetune_seeds N")
         if not (self.study_dir / STUDY_FILE).is_file():
             raise CommandError(
                 f"{self.study_dir}: no study was run there yet; set seeds in its file"
             )
-        if set(self.config.seeds) - set(wanted):
-            raise CommandError(
-                f"--seeds: found {seeds}, expected the study's own "
-                f"({', '.join(map(str, self.config.seeds))}) and more"
-            )
-        keep_content(self.study_dir, {**self.content, "seeds": wanted})
+        pretrain, finetune = self.config.seeds, self.config.finetune_seeds
+        if seeds is not None:
+            pretrain = more_seeds("--seeds", seeds, pretrain)
+        if finetune_seeds is not None:
+            finetune = more_seeds("--finetune_seeds", finetune_seeds, finetune)
+        content = {**self.content, "seeds": seeds_content(pretrain, finetune)}
+        study(content, self.study_dir)  # a wrong one is refused before it is written
+        keep_content(self.study_dir, content)
         return study(self.study_dir)
 
     def claim(self, accept_changes: bool = False) -> list[str]:

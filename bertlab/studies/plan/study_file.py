@@ -6,10 +6,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from bertlab.config.overrides import Overrides, as_overrides, choose_seed, seed_list
+from bertlab.config.overrides import Overrides, as_overrides
 from bertlab.config.yaml_files import Config
-from bertlab.errors import ConfigError, StudyError, nearest
+from bertlab.errors import StudyError, nearest
 from bertlab.studies.plan.budget import budget_settings
+from bertlab.studies.plan.seeds import read_seeds
 from bertlab.studies.plan.zero_shot import ZERO_SHOT_KEYS, zero_shot_config
 
 KEYS = (
@@ -77,9 +78,11 @@ class StudyConfig:
         base: config file of ``bertlab fit``.
         settings: overrides of it for all variants.
         variants: the rows of the table, the baseline among them.
-        seeds: that each variant is run with; the same for all, so that they are paired.
+        seeds: that each variant is run with; the same for all, so that they are paired. Of
+            pre-training, where fine-tunings have seeds of their own.
         evaluations: what each is fine-tuned on; none where the base itself is a fine-tuning.
         baseline: the variant that the others are compared with.
+        finetune_seeds: that each pre-training is fine-tuned with; None: once, with its own seed.
     """
 
     name: str
@@ -89,6 +92,7 @@ class StudyConfig:
     seeds: tuple[int, ...]
     evaluations: tuple[Evaluation, ...]
     baseline: str
+    finetune_seeds: tuple[int, ...] | None = None
 
     @property
     def stages(self) -> list[str]:
@@ -126,14 +130,22 @@ def make_study(content: Config, where: str, folder: Path) -> StudyConfig:
             f"(there are: {', '.join(names)})"
         )
     common = as_overrides(content.get("evaluate_settings"), f"{where}: evaluate_settings")
+    evaluations = _evaluations(content.get("evaluate") or {}, common, where, folder)
+    seeds, finetune_seeds = read_seeds(content.get("seeds", 3), f"{where}: seeds")
+    if finetune_seeds is not None and not evaluations:
+        raise StudyError(
+            f"{where}: seeds.finetune: found {list(finetune_seeds)}, but there is no evaluate: "
+            f"no run starts from another; expected seeds: {len(seeds)}, those of the base run"
+        )
     return StudyConfig(
         name=_folder_name(content.get("name"), f"{where}: name"),
         base=_file(folder, base, f"{where}: base"),
         settings=settings,
         variants=tuple(variants),
-        seeds=tuple(_seeds(content.get("seeds", 3), where)),
-        evaluations=tuple(_evaluations(content.get("evaluate") or {}, common, where, folder)),
+        seeds=seeds,
+        evaluations=tuple(evaluations),
         baseline=baseline,
+        finetune_seeds=finetune_seeds,
     )
 
 
@@ -256,13 +268,6 @@ def _refuse_repeated(names: list[str], where: str) -> None:
                 f"{where}: {name!r} is there twice; expected names that differ (give them as a "
                 "mapping: {name: …})"
             )
-
-
-def _seeds(given: object, where: str) -> list[int]:
-    try:
-        return [choose_seed(seed) for seed in seed_list(given)]
-    except ConfigError as error:
-        raise StudyError(f"{where}: {error}") from None
 
 
 def _check_keys(given: Config, known: Sequence[str], where: str) -> None:

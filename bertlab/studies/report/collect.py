@@ -1,9 +1,9 @@
 """Collects what the runs of a study have found from their directories."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from bertlab.api.head import Head
 from bertlab.api.study_scores import Cell, Curve, Measure, StudyScores, VariantScores
@@ -13,10 +13,11 @@ from bertlab.errors import StudyError, nearest
 from bertlab.model.build import build_tasks
 from bertlab.studies.execute.run_state import State, is_done, read_states, read_status
 from bertlab.studies.plan.budget import Cost, measured_cost, pretraining_cost
-from bertlab.studies.plan.plan import Plan, variant_settings
+from bertlab.studies.plan.plan import Plan, PlannedRun, variant_settings
 from bertlab.studies.plan.study_file import BASE, Evaluation, StudyConfig, Variant
 from bertlab.studies.plan.zero_shot import is_zero_shot, own_monitor
 from bertlab.studies.report.groups import collect_groups
+from bertlab.studies.report.repeats import RunResult, add_results
 from bertlab.studies.report.row_scores import evaluated_rows, keep_common_rows, row_scores
 from bertlab.training.history import read_curves
 from bertlab.training.results import is_share, read_results
@@ -53,7 +54,20 @@ def collect(study: StudyConfig, plan: Plan, folder: Path) -> StudyScores:
         variants=variants,
         groups=groups,
         group_curves=group_curves,
+        finetune_seeds=list(study.finetune_seeds or ()),
+        checkpoints=_checkpoints(plan),
     )
+
+
+def _checkpoints(plan: Plan) -> list[str]:
+    """Return what the base runs start from, each once, if they are fine-tunings."""
+    models = [config["model"] for (_, stage), config in plan.configs.items() if stage == BASE]
+    found = [
+        str(model["init_from"])
+        for model in models
+        if model.get("head") and model.get("init_from") and not model.get("from_scratch")
+    ]
+    return list(dict.fromkeys(found))
 
 
 def _primary(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
@@ -84,14 +98,21 @@ def _own_metric(study: StudyConfig, plan: Plan, folder: Path, stage: str) -> tup
     if head is None:
         return None
     metric, mode = head.monitor
-    for (_, each, _), run in plan.cells.items():
-        directory = plan.runs[run].directory(folder)
-        if each == stage and is_done(directory):
+    for run in _runs(study, plan, stage):
+        directory = run.directory(folder)
+        if is_done(directory):
             ends = {name.rpartition("/")[2] for name in read_results(directory)}
             return (
                 ("accuracy", "max") if metric not in ends and "accuracy" in ends else (metric, mode)
             )
     return metric, mode
+
+
+def _runs(study: StudyConfig, plan: Plan, stage: str) -> Iterator[PlannedRun]:
+    """Yield the runs of a stage, some twice."""
+    for variant in study.variants:
+        for seed in study.seeds:
+            yield from plan.runs_of(variant.name, stage, seed).values()
 
 
 def _measure(task: str, monitor: tuple[str, str]) -> Measure:
@@ -120,35 +141,49 @@ def _cell(study: StudyConfig, plan: Plan, folder: Path, variant: Variant, measur
     cell = Cell()
     evaluation = next((each for each in study.evaluations if each.name == measure.task), None)
     stage = BASE if evaluation is None else evaluation.name
-    step = "last" if evaluation is None else evaluation.step
     for seed in study.seeds:
-        directory = plan.run_of(variant.name, stage, seed).directory(folder)
-        if not is_done(directory):
-            continue
-        results = _results(directory, evaluation)
-        value = _value(results, measure)
-        if not measure.is_primary and variant.from_step is not None:
-            curve = _curves(directory).get(measure.name, Curve([], []))
-            value = dict(zip(curve.steps, curve.values, strict=True)).get(variant.from_step)
-        if value is None:
+        found = {}
+        for finetune, run in plan.runs_of(variant.name, stage, seed).items():
+            directory = run.directory(folder)
+            if not is_done(directory):
+                continue
+            results = _results(directory, evaluation)
             if measure.is_primary:
-                _refuse_metric(measure, results, study)
-            continue
-        cell.values[seed] = value
-        if measure.is_primary and (directory / DEGENERATE).is_file():
-            warnings = json.loads((directory / DEGENERATE).read_text("utf-8"))
-            cell.degenerate[seed] = "; ".join(warnings)
-        if measure.is_primary and step == "last":
-            if evaluation is not None and evaluation.zero_shot is not None:
-                scores = evaluated_rows(directory / f"{evaluation.name}.rows.jsonl", value)
-            else:
-                scores = row_scores(directory / PREDICTIONS, measure.metric, value)
-            if scores is not None:
-                cell.examples[seed] = scores
+                value = _value(results, measure)
+                if value is None:
+                    _refuse_metric(measure, results, study)
+                found[finetune] = _primary_result(directory, evaluation, measure, value)
+            elif (value := _described(directory, results, variant, measure)) is not None:
+                found[finetune] = RunResult(value)
+        add_results(cell, seed, found, f"{variant.name}, {measure.name}")
     return cell
 
 
-def _refuse_metric(measure: Measure, results: Mapping[str, float], study: StudyConfig) -> None:
+def _described(
+    directory: Path, results: Mapping[str, float], variant: Variant, measure: Measure
+) -> float | None:
+    """Return what a pre-training reached at the step that its evaluations start from."""
+    if variant.from_step is None:
+        return _value(results, measure)
+    curve = _curves(directory).get(measure.name, Curve([], []))
+    return dict(zip(curve.steps, curve.values, strict=True)).get(variant.from_step)
+
+
+def _primary_result(
+    directory: Path, evaluation: Evaluation | None, measure: Measure, value: float
+) -> RunResult:
+    """Return a run's value with what is wrong with it and its rows' scores, if it has them."""
+    degenerate = scores = None
+    if (directory / DEGENERATE).is_file():
+        degenerate = "; ".join(json.loads((directory / DEGENERATE).read_text("utf-8")))
+    if evaluation is not None and evaluation.zero_shot is not None:
+        scores = evaluated_rows(directory / f"{evaluation.name}.rows.jsonl", value)
+    elif evaluation is None or evaluation.step == "last":  # predictions are those of the last step
+        scores = row_scores(directory / PREDICTIONS, measure.metric, value)
+    return RunResult(value, degenerate, scores)
+
+
+def _refuse_metric(measure: Measure, results: Mapping[str, float], study: StudyConfig) -> NoReturn:
     known = [name.partition("/")[2] for name in results if "/" in name]
     raise StudyError(
         f"study {study.name}: evaluate.{measure.task}.metric: found {measure.metric!r}"
@@ -164,10 +199,10 @@ def _failures(
     lines = []
     for stage in study.stages:
         for seed in study.seeds:
-            run = plan.run_of(variant, stage, seed)
-            if states[run.id] is State.FAILED:
-                line = read_status(run, folder, State.FAILED).last_line
-                lines.append(f"{run.id}: {line}")
+            for run in plan.runs_of(variant, stage, seed).values():
+                if states[run.id] is State.FAILED:
+                    line = read_status(run, folder, State.FAILED).last_line
+                    lines.append(f"{run.id}: {line}")
     return lines
 
 
@@ -176,22 +211,27 @@ def _add_runs(
 ) -> None:
     """Add costs, times and curves of a variant's runs."""
     for seed in study.seeds:
-        runs = [plan.run_of(variant.name, stage, seed) for stage in study.stages]
+        runs = [
+            run
+            for stage in study.stages
+            for run in plan.runs_of(variant.name, stage, seed).values()
+        ]
         if all(is_done(run.directory(folder)) for run in runs):
             found.seconds[seed] = sum(read_status(run, folder, State.DONE).seconds for run in runs)
         for metric, curve in _curves(runs[0].directory(folder)).items():
             found.curves.setdefault(metric, {})[seed] = curve
     costs = [_cost(plan, folder, variant.name, stage, study.seeds) for stage in study.stages]
+    counts = [len(plan.runs_of(variant.name, stage, study.seeds[0])) for stage in study.stages]
     costs[0] = _until_step(costs[0], plan.configs[variant.name, BASE], variant.from_step)
     found.tokens = None if costs[0] is None else costs[0].tokens
-    known = [cost.flops for cost in costs if cost is not None]
+    known = [n * cost.flops for n, cost in zip(counts, costs, strict=True) if cost is not None]
     found.flops = sum(known) if len(known) == len(costs) else None
 
 
 def _cost(plan: Plan, folder: Path, variant: str, stage: str, seeds: Iterable[int]) -> Cost | None:
     """Return what a stage cost by the record of a run, or will by its config."""
     for seed in seeds:
-        directory = plan.run_of(variant, stage, seed).directory(folder)
+        directory = plan.run_of(variant, stage, seed).directory(folder)  # all cost about the same
         if (directory / MANIFEST).is_file() and (directory / "config.yaml").is_file():
             manifest = _read(directory / MANIFEST)
             if "training_tokens" in manifest:

@@ -14,10 +14,12 @@ from bertlab.plugins.hooks import ReportSection, report_sections
 from bertlab.studies.report import findings
 from bertlab.studies.report.columns import LOWER, Column, columns_of
 from bertlab.studies.report.comparison import Comparison
-from bertlab.studies.report.group_report import GroupTable, group_tables
+from bertlab.studies.report.group_report import group_tables
+from bertlab.studies.report.repeats import repeat_rows, seed_warnings
 from bertlab.studies.report.statistics import compare_study, summarize
+from bertlab.studies.report.variance_shares import variance_tables
 from bertlab.training.report.escaping import html_templates
-from bertlab.training.report.tables import Grid
+from bertlab.training.report.tables import Grid, TitledGrid
 
 if TYPE_CHECKING:
     import pandas
@@ -87,9 +89,9 @@ class Report:
         """Return the table of a section that a plugin adds."""
         return Grid(tuple((heading,) for heading in section.headings), section.rows)
 
-    def groups_of(self, study: StudyScores) -> list[GroupTable]:
-        """Return the scores by group of a study, as its heat maps show them."""
-        return group_tables(study)
+    def tables_of(self, study: StudyScores) -> list[TitledGrid]:
+        """Return the variance shares of a study, and its scores by group as heat maps show them."""
+        return [*variance_tables(study), *group_tables(study)]
 
     @property
     def sentences(self) -> list[tuple[str, tuple[str, ...]]]:
@@ -143,7 +145,7 @@ def report_of(*studies: StudyScores) -> Report:
     rows = [(study.name, row) for study, found in both for row in _rows(study, found, columns)]
     changes = [(study.name, row) for study, found in both for row in _differences(study, found)]
     said = [(study.name, line) for study, found in both for line in _findings(study, found)]
-    warned = [(study.name, line) for study in studies for line in findings.warnings(study)]
+    warned = [(s.name, line) for s in studies for line in seed_warnings(s) + findings.warnings(s)]
     return Report(
         studies=studies,
         scores=Grid(
@@ -212,17 +214,15 @@ def settings_of(scores: StudyScores) -> Grid:
 
 
 def runs_of(scores: StudyScores) -> Grid:
-    """Return a row for each variant and seed, with what that run reached."""
+    """Return a row for each variant and seed, with what that run reached; fine-tunings below it."""
     columns = columns_of(scores)
-    rows = [
-        (
-            variant,
-            str(seed),
-            *(_single(scores.cell(variant, column.measure), seed, column) for column in columns),
-        )
-        for variant in scores.variants
-        for seed in scores.seeds
-    ]
+    rows: list[tuple[str, ...]] = []
+    for variant in scores.variants:
+        cells = [scores.cell(variant, column.measure) for column in columns]
+        for seed in scores.seeds:
+            both = zip(cells, columns, strict=True)
+            rows.append((variant, str(seed), *(_single(cell, seed, each) for cell, each in both)))
+            rows += repeat_rows(scores, variant, seed, columns)
     headings = (("variant",), ("seed",), *(column.heading for column in columns))
     return Grid(headings, tuple(rows), figures=1 + len(columns))
 
@@ -273,6 +273,8 @@ def _legend(
         seeds = " or ".join(map(str, counts))
         partial = "; n where fewer have a value" if any("(n=" in cell for cell in cells) else ""
         yield f"Mean ± standard deviation over {seeds} seeds{partial}."
+    if any(study.finetune_seeds for study in studies):
+        yield "Seeds are of pre-training; of fine-tunings, a seed's value is their mean."
     if any(SHOWN in cell for cell in cells):
         yield f"{SHOWN} differs from the baseline (5 %, over seeds and rows, after Holm)."
     if any(DEGENERATE in cell for cell in cells):
