@@ -74,6 +74,7 @@ class VariantScores:
         seconds: wall time by seed, evaluations included.
         curves: of the pre-training's held-out metrics, by name of the metric and seed.
         failures: one line for each run of it that failed.
+        is_mixed: its runs, or its runs and other variants', are of different data by mistake.
     """
 
     cells: dict[str, Cell] = field(default_factory=dict)
@@ -83,6 +84,7 @@ class VariantScores:
     seconds: dict[int, float] = field(default_factory=dict)
     curves: dict[str, dict[int, Curve]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
+    is_mixed: bool = False
 
 
 @dataclass
@@ -132,6 +134,8 @@ class StudyScores:
         manifest: what is needed to repeat it: command, study file, versions, machine.
         groups: scores by group of evaluations that train nothing, for each kind of group.
         group_curves: the same along the pre-trainings, where they were scored at words seen.
+        why_described: why the metrics of pre-training describe and do not decide.
+        remarks: a line for each way in which runs that should be alike are not.
     """
 
     name: str
@@ -142,6 +146,8 @@ class StudyScores:
     manifest: dict[str, Any] = field(default_factory=dict)
     groups: list[GroupScores] = field(default_factory=list)
     group_curves: list[GroupCurves] = field(default_factory=list)
+    why_described: str = ""
+    remarks: list[str] = field(default_factory=list)
 
     def cell(self, variant: str, measure: Measure) -> Cell:
         """Return a variant's values of a measure; empty if there are none."""

@@ -1,7 +1,7 @@
 """The directory of a study: what was asked, what is in it, and whether the two still agree."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -111,6 +111,21 @@ def claim(
     keep_content(study_dir, content)
     write_json(study_dir / PLAN, asked)
     return changes
+
+
+def added_seeds(study_dir: Path, seeds: Sequence[int]) -> list[int]:
+    """Return the seeds that ``add-seeds`` added to a study, but for those that its file has now.
+
+    Args:
+        study_dir: directory of the study, which need not be there.
+        seeds: of the file.
+
+    Raises:
+        ConfigFileError: if the study file in the directory cannot be read.
+    """
+    path = study_dir / STUDY_FILE
+    added = read_config(path).get("added_seeds") if path.is_file() else None
+    return [seed for seed in added or [] if seed not in seeds]
 
 
 def _read_plan(path: Path) -> dict[str, Any] | None:

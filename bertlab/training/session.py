@@ -59,7 +59,7 @@ from bertlab.training.console import print_table
 from bertlab.training.exit import StopOnSignal, how_to_resume, naming_losses, train
 from bertlab.training.predictions import PredictionWriter, open_sink
 from bertlab.training.results import held_out_results, print_results
-from bertlab.training.trainer import make_trainer, quiet_lightning
+from bertlab.training.trainer import device_name, make_trainer, quiet_lightning
 
 
 def open_session(command: str, request: Request) -> "Session":
@@ -252,6 +252,8 @@ class Session:
             "command": ["bertlab", "fit", *request.argv],
             "seed": self.config.seed,
             "threads": torch.get_num_threads(),
+            "device": device_name(self.trainer.strategy.root_device, self.trainer.world_size),
+            "precision": str(self.trainer.precision),
             "tokenizer": tokenizer.fingerprint,
             "parameters": self.parameters,
             **data.facts(),

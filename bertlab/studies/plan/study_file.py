@@ -23,10 +23,13 @@ KEYS = (
     "evaluate",
     "evaluate_settings",
     "baseline",
+    "decide",
+    "added_seeds",
 )
 _EVALUATION_KEYS = ("config", "metric", "step", "settings")
 _EVALUATE = "evaluate."
 _FROM_STEP = "from_step"
+_BETTER = {"higher": "max", "lower": "min"}
 BASE = "base"  # the stage that evaluations start from
 
 
@@ -39,6 +42,7 @@ class Evaluation:
         config: file of ``bertlab fit``; None of an evaluation that trains nothing.
         settings: overrides of it.
         metric: that variants are compared by; the head's own if None.
+        better: which end of it is better, ``min`` or ``max``; None if the metric tells.
         step: ``last`` or ``best``: which of its evaluations counts.
         zero_shot: resolved config of an evaluation that trains nothing; None of a fine-tuning.
     """
@@ -49,6 +53,7 @@ class Evaluation:
     metric: str | None = None
     step: str = "last"
     zero_shot: Config | None = None
+    better: str | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,7 @@ class StudyConfig:
         seeds: that each variant is run with; the same for all, so that they are paired.
         evaluations: what each is fine-tuned on; none where the base itself is a fine-tuning.
         baseline: the variant that the others are compared with.
+        decide: measures of pre-training, such as ``mlm loss``, that variants are compared by.
     """
 
     name: str
@@ -89,6 +95,7 @@ class StudyConfig:
     seeds: tuple[int, ...]
     evaluations: tuple[Evaluation, ...]
     baseline: str
+    decide: tuple[str, ...] = ()
 
     @property
     def stages(self) -> list[str]:
@@ -131,9 +138,10 @@ def make_study(content: Config, where: str, folder: Path) -> StudyConfig:
         base=_file(folder, base, f"{where}: base"),
         settings=settings,
         variants=tuple(variants),
-        seeds=tuple(_seeds(content.get("seeds", 3), where)),
+        seeds=tuple(_with_added(_seeds(content.get("seeds", 3), where), content, where)),
         evaluations=tuple(_evaluations(content.get("evaluate") or {}, common, where, folder)),
         baseline=baseline,
+        decide=_texts(content.get("decide"), f"{where}: decide"),
     )
 
 
@@ -232,13 +240,12 @@ def _evaluation(
     name: str, entry: object, common: Overrides, where: str, folder: Path
 ) -> Evaluation:
     fields = {"config": entry} if isinstance(entry, str) else _mapping(entry, where)
-    metric, step = fields.get("metric"), fields.get("step", "last")
-    if metric is not None:
-        metric = _text(metric, f"{where}.metric", "the name of a metric")
+    step = fields.get("step", "last")
+    metric, better = _metric(fields.get("metric"), f"{where}.metric")
     if "evaluation" in fields:
         _check_keys(fields, ZERO_SHOT_KEYS, where)
         zero_shot = zero_shot_config(name, fields, where)
-        return Evaluation(name, None, metric=metric, zero_shot=zero_shot)
+        return Evaluation(name, None, metric=metric, zero_shot=zero_shot, better=better)
     _check_keys(fields, _EVALUATION_KEYS, where)
     config = _text(
         fields.get("config"), f"{where}.config", "a config file of bertlab fit, or evaluation: NAME"
@@ -246,7 +253,20 @@ def _evaluation(
     if step not in ("last", "best"):
         raise StudyError(f"{where}.step: found {step!r}, expected last or best")
     settings = common | as_overrides(fields.get("settings"), f"{where}.settings")
-    return Evaluation(name, _file(folder, config, where), settings, metric, step)
+    path = _file(folder, config, where)
+    return Evaluation(name, path, settings, metric, step, better=better)
+
+
+def _metric(given: object, where: str) -> tuple[str | None, str | None]:
+    """Return the name of a metric and its better end, each None if it is not said."""
+    if given is None or isinstance(given, str):
+        return (None if given is None else _text(given, where, "the name of a metric")), None
+    expected = "the name of a metric, or {name: NAME, better: higher} (or lower)"
+    if not isinstance(given, dict) or given.keys() != {"name", "better"}:
+        raise StudyError(f"{where}: found {given!r}, expected {expected}")
+    if given["better"] not in _BETTER:
+        raise StudyError(f"{where}.better: found {given['better']!r}, expected higher or lower")
+    return _text(given["name"], f"{where}.name", "the name of a metric"), _BETTER[given["better"]]
 
 
 def _refuse_repeated(names: list[str], where: str) -> None:
@@ -263,6 +283,12 @@ def _seeds(given: object, where: str) -> list[int]:
         return [choose_seed(seed) for seed in seed_list(given)]
     except ConfigError as error:
         raise StudyError(f"{where}: {error}") from None
+
+
+def _with_added(seeds: list[int], content: Config, where: str) -> list[int]:
+    """Return the seeds of the file and those that ``add-seeds`` added to it."""
+    added = content.get("added_seeds") or []
+    return seeds + [seed for seed in _seeds(added or seeds, where) if seed not in seeds]
 
 
 def _check_keys(given: Config, known: Sequence[str], where: str) -> None:
@@ -284,6 +310,14 @@ def _text(given: object, where: str, expected: str) -> str:
     if not isinstance(given, str) or not given:
         raise StudyError(f"{where}: found {given!r}, expected {expected}")
     return given
+
+
+def _texts(given: object, where: str) -> tuple[str, ...]:
+    if given is not None and not (
+        isinstance(given, list) and all(isinstance(each, str) for each in given)
+    ):
+        raise StudyError(f"{where}: found {given!r}, expected a list of measures: [mlm loss]")
+    return tuple(given or ())
 
 
 def _folder_name(given: object, where: str) -> str:

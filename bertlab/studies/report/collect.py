@@ -5,17 +5,22 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bertlab.api.head import Head
 from bertlab.api.study_scores import Cell, Curve, Measure, StudyScores, VariantScores
 from bertlab.checkpoints.run_directory import DEGENERATE, MANIFEST, PREDICTIONS
 from bertlab.config.yaml_files import Config, read_config
 from bertlab.errors import StudyError, nearest
-from bertlab.model.build import build_tasks
 from bertlab.studies.execute.run_state import State, is_done, read_states, read_status
 from bertlab.studies.plan.budget import Cost, measured_cost, pretraining_cost
+from bertlab.studies.plan.measures import (
+    PretrainingMeasures,
+    deciding_metric,
+    end_of,
+    head_of,
+    pretraining_measures,
+)
 from bertlab.studies.plan.plan import Plan, variant_settings
 from bertlab.studies.plan.study_file import BASE, Evaluation, StudyConfig, Variant
-from bertlab.studies.plan.zero_shot import is_zero_shot, own_monitor
+from bertlab.studies.plan.zero_shot import is_zero_shot
 from bertlab.studies.report.groups import collect_groups
 from bertlab.studies.report.row_scores import evaluated_rows, keep_common_rows, row_scores
 from bertlab.training.history import read_curves
@@ -30,7 +35,9 @@ def collect(study: StudyConfig, plan: Plan, folder: Path) -> StudyScores:
         plan: its runs.
         folder: of the study.
     """
-    measures = [*_primary(study, plan, folder), *_descriptive(study, plan, folder)]
+    pretraining = pretraining_measures(study, plan)
+    of_pretraining = _of_pretraining(study, plan, folder, pretraining)
+    measures = [*_primary(study, plan, folder), *of_pretraining]
     settings = variant_settings(plan, study)
     states = read_states(plan.in_order(), folder)
     variants = {}
@@ -53,6 +60,7 @@ def collect(study: StudyConfig, plan: Plan, folder: Path) -> StudyScores:
         variants=variants,
         groups=groups,
         group_curves=group_curves,
+        why_described=pretraining.reason,
     )
 
 
@@ -63,14 +71,9 @@ def _primary(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
         return [] if metric is None else [_measure(study.name, metric)]
     measures = []
     for evaluation in study.evaluations:
-        if evaluation.zero_shot is None:
-            metric = _own_metric(study, plan, folder, evaluation.name)
-        else:
-            metric = own_monitor(evaluation.zero_shot)
-        assert metric is not None
-        if evaluation.metric is not None:
-            is_loss = evaluation.metric.rpartition("/")[2] == "loss"
-            metric = evaluation.metric, "min" if is_loss else "max"
+        metric = deciding_metric(study, plan, evaluation)
+        if evaluation.metric is None and evaluation.zero_shot is None:
+            metric = _own_metric(study, plan, folder, evaluation.name) or metric
         measures.append(_measure(evaluation.name, metric))
     return measures
 
@@ -80,7 +83,7 @@ def _own_metric(study: StudyConfig, plan: Plan, folder: Path, stage: str) -> tup
 
     A head that is built may know better: tags that are no entities have an accuracy only.
     """
-    head = _head(plan.configs[study.baseline, stage])
+    head = head_of(plan.configs[study.baseline, stage])
     if head is None:
         return None
     metric, mode = head.monitor
@@ -99,20 +102,25 @@ def _measure(task: str, monitor: tuple[str, str]) -> Measure:
     return Measure(task, metric, mode == "max", is_share(metric))
 
 
-def _descriptive(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
-    """Return the metrics of pre-training, which describe: variants optimise different things."""
-    if _head(plan.configs[study.baseline, BASE]) is not None:
+def _of_pretraining(
+    study: StudyConfig, plan: Plan, folder: Path, known: PretrainingMeasures
+) -> list[Measure]:
+    """Return the held-out metrics of pre-training, those that decide first."""
+    if not known.ends:  # the base is a fine-tuning
         return []
-    names: dict[str, None] = {}
+    # a set that keeps its order
+    names = dict.fromkeys(name.replace(" ", "/", 1) for name in known.deciding)
     for variant in study.variants:
         for results in _base_results(study, plan, folder, variant.name).values():
-            names |= dict.fromkeys(results)  # a set that keeps its order
+            names |= dict.fromkeys(results)
     evaluations = [evaluation.name for evaluation in study.evaluations]
     measures = []
     for name in names:
         task, _, metric = name.rpartition("/")
-        if task and task not in evaluations and metric in ("accuracy", "loss"):
-            measures.append(Measure(task, metric, metric != "loss", is_share(metric), False))
+        decides = f"{task} {metric}" in known.deciding
+        if task and task not in evaluations and (decides or metric in ("accuracy", "loss")):
+            higher = end_of(metric, known.ends.get(task, {"loss": "min"})) != "min"
+            measures.append(Measure(task, metric, higher, is_share(metric), decides))
     return measures
 
 
@@ -121,24 +129,25 @@ def _cell(study: StudyConfig, plan: Plan, folder: Path, variant: Variant, measur
     evaluation = next((each for each in study.evaluations if each.name == measure.task), None)
     stage = BASE if evaluation is None else evaluation.name
     step = "last" if evaluation is None else evaluation.step
+    of_rows = evaluation is not None or head_of(plan.configs[variant.name, BASE]) is not None
     for seed in study.seeds:
         directory = plan.run_of(variant.name, stage, seed).directory(folder)
         if not is_done(directory):
             continue
         results = _results(directory, evaluation)
-        value = _value(results, measure)
-        if not measure.is_primary and variant.from_step is not None:
+        value = _value(results, measure, of_rows)
+        if not of_rows and variant.from_step is not None:
             curve = _curves(directory).get(measure.name, Curve([], []))
             value = dict(zip(curve.steps, curve.values, strict=True)).get(variant.from_step)
         if value is None:
-            if measure.is_primary:
+            if of_rows:
                 _refuse_metric(measure, results, study)
             continue
         cell.values[seed] = value
         if measure.is_primary and (directory / DEGENERATE).is_file():
             warnings = json.loads((directory / DEGENERATE).read_text("utf-8"))
             cell.degenerate[seed] = "; ".join(warnings)
-        if measure.is_primary and step == "last":
+        if of_rows and step == "last":
             if evaluation is not None and evaluation.zero_shot is not None:
                 scores = evaluated_rows(directory / f"{evaluation.name}.rows.jsonl", value)
             else:
@@ -197,7 +206,7 @@ def _cost(plan: Plan, folder: Path, variant: str, stage: str, seeds: Iterable[in
             if "training_tokens" in manifest:
                 return measured_cost(read_config(directory / "config.yaml"), manifest)
     config = plan.configs[variant, stage]
-    trains_head = not is_zero_shot(config) and _head(config) is not None
+    trains_head = not is_zero_shot(config) and head_of(config) is not None
     return None if trains_head else pretraining_cost(config)
 
 
@@ -227,9 +236,9 @@ def _results(directory: Path, evaluation: Evaluation | None) -> dict[str, float]
     return (wants_best and read_results(directory, best=True)) or read_results(directory)
 
 
-def _value(results: Mapping[str, float], measure: Measure) -> float | None:
-    """Return a metric by its name below the task's or, of labelled rows, below the head's."""
-    if not measure.is_primary:
+def _value(results: Mapping[str, float], measure: Measure, of_rows: bool) -> float | None:
+    """Return a metric by its name below the objective's or, of labelled rows, below the head's."""
+    if not of_rows:
         return results.get(f"{measure.task}/{measure.metric}")
     for name, value in results.items():  # the first set of several decides
         if name.endswith(f"/{measure.metric}"):
@@ -246,11 +255,6 @@ def _curves(directory: Path) -> dict[str, Curve]:
             # logs count from 0
             curves[f"{task} {metric}"] = Curve([step + 1 for step in steps], values)
     return curves
-
-
-def _head(config: dict[str, Any]) -> Head | None:
-    tasks = build_tasks(config["model"]).values()
-    return next((task for task in tasks if isinstance(task, Head)), None)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from bertlab.api.study_scores import Cell, Measure, StudyScores
 from bertlab.config.yaml_files import yaml_inline
 from bertlab.plugins.hooks import ReportSection, report_sections
 from bertlab.studies.report import findings
-from bertlab.studies.report.columns import LOWER, Column, columns_of
+from bertlab.studies.report.columns import LOWER, MIXED, Column, columns_of, label_of
 from bertlab.studies.report.group_report import GroupTable, group_tables
 from bertlab.studies.report.statistics import Comparison, compare_study, summarize
 from bertlab.training.report.escaping import html_templates
@@ -140,7 +140,11 @@ def report_of(*studies: StudyScores) -> Report:
     rows = [(study.name, row) for study, found in both for row in _rows(study, found, columns)]
     changes = [(study.name, row) for study, found in both for row in _differences(study, found)]
     said = [(study.name, line) for study, found in both for line in _findings(study, found)]
-    warned = [(study.name, line) for study in studies for line in findings.warnings(study)]
+    warned = [
+        (study.name, line)
+        for study in studies
+        for line in (*study.remarks, *findings.warnings(study))
+    ]
     return Report(
         studies=studies,
         scores=Grid(
@@ -204,7 +208,7 @@ def settings_of(scores: StudyScores) -> Grid:
     for label, values in costs.items():
         if any(value is not None for value in values):
             rows.append((label, *(NOTHING if v is None else f"{v:,.4g}" for v in values)))
-    return Grid((("",), *((name,) for name in scores.variants)), tuple(rows))
+    return Grid((("",), *((label_of(scores, name),) for name in scores.variants)), tuple(rows))
 
 
 def runs_of(scores: StudyScores) -> Grid:
@@ -212,7 +216,7 @@ def runs_of(scores: StudyScores) -> Grid:
     columns = columns_of(scores)
     rows = [
         (
-            variant,
+            label_of(scores, variant),
             str(seed),
             *(_single(scores.cell(variant, column.measure), seed, column) for column in columns),
         )
@@ -227,7 +231,9 @@ def _rows(
     scores: StudyScores, compared: Comparisons, columns: Sequence[Column]
 ) -> Iterable[tuple[str, ...]]:
     for variant in scores.variants:
-        label = f"{variant} (baseline)" if variant == scores.baseline else variant
+        label = label_of(scores, variant)
+        if variant == scores.baseline:
+            label += " (baseline)"
         cells = [
             _mean(
                 scores.cell(variant, column.measure),
@@ -273,13 +279,17 @@ def _legend(
         yield f"{SHOWN} differs from the baseline (5 %, paired by seed, after Holm's correction)."
     if any(DEGENERATE in cell for cell in cells):
         yield f"{DEGENERATE} includes a degenerate run."
+    if any(variant.is_mixed for study in studies for variant in study.variants.values()):
+        yield f"{MIXED} its runs are not of the same data (see the warnings)."
     if any(cell.startswith(NOTHING) for cell in cells):
         yield f"{NOTHING} no value."
     if any(not column.measure.higher_is_better for column in columns):
         yield f"{LOWER} lower is better."
     described = [column.measure.name for column in columns if not column.measure.is_primary]
     if described:
-        yield f"Described, not tested: {', '.join(described)}."
+        reasons = dict.fromkeys(study.why_described for study in studies if study.why_described)
+        why = f" ({'; '.join(reasons)})" if reasons else ""
+        yield f"Described, not tested: {', '.join(described)}{why}."
     if len(studies) > 1:
         yield "Each study is compared with its own baseline; nothing is tested across studies."
 
@@ -302,7 +312,8 @@ def _differences(scores: StudyScores, compared: Comparisons) -> Iterable[tuple[s
         measure = measures[name]
         if measure.is_primary:
             unit = ", points" if measure.is_share else ""
-            yield variant, name + unit, *_figures(found, measure)
+            label = label_of(scores, variant, against_baseline=True)
+            yield label, name + unit, *_figures(found, measure)
 
 
 def _figures(found: Comparison, measure: Measure) -> tuple[str, ...]:
