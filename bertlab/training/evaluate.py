@@ -12,7 +12,7 @@ from bertlab.api.evaluation import EvaluatedModel, EvaluationResult
 from bertlab.api.examples import Example
 from bertlab.checkpoints.pretrained_model import PretrainedModel, load
 from bertlab.checkpoints.run_checkpoint import words_checkpoints
-from bertlab.checkpoints.run_directory import MANIFEST, RESULTS, manifest
+from bertlab.checkpoints.run_directory import MANIFEST, RESULTS, device_name, manifest
 from bertlab.config.evaluations import EvaluationEntry
 from bertlab.data.examples.source import read_all_rows
 from bertlab.data.examples.splits import fingerprint
@@ -30,7 +30,6 @@ from bertlab.training.evaluation_output import (
 )
 from bertlab.training.evaluation_scores import GroupScore, score_groups
 from bertlab.training.results import Results
-from bertlab.training.trainer import device_name
 
 
 def read_entry_rows(entry: EvaluationEntry) -> list[Example]:

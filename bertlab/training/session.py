@@ -22,6 +22,7 @@ from bertlab.checkpoints.run_directory import (
     PREDICTIONS,
     RESULTS,
     choose_run_directory,
+    device_name,
     manifest,
     resumed_run,
 )
@@ -59,7 +60,7 @@ from bertlab.training.console import print_table
 from bertlab.training.exit import StopOnSignal, how_to_resume, naming_losses, train
 from bertlab.training.predictions import PredictionWriter, open_sink
 from bertlab.training.results import held_out_results, print_results
-from bertlab.training.trainer import device_name, make_trainer, quiet_lightning
+from bertlab.training.trainer import make_trainer, quiet_lightning
 
 
 def open_session(command: str, request: Request) -> "Session":

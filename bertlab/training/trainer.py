@@ -68,17 +68,6 @@ def make_trainer(
     return trainer
 
 
-def device_name(device: torch.device, count: int = 1) -> str:
-    """Return what a model computes on, for a manifest: ``cpu``, ``2 × NVIDIA H100``.
-
-    Args:
-        device: of this process.
-        count: of devices, one for each process.
-    """
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    return name if count == 1 else f"{count} × {name}"
-
-
 def _writes_itself(strategy: object) -> bool:
     """Whether a strategy writes checkpoints of its own form, one part a process."""
     name = strategy if isinstance(strategy, str) else type(strategy).__name__

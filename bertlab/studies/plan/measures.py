@@ -47,7 +47,8 @@ def deciding_metric(study: StudyConfig, plan: Plan, evaluation: Evaluation) -> t
     """
     if evaluation.zero_shot is not None:
         plugin = plugin_of(evaluation.zero_shot)
-        own, ends = plugin.monitor, {**plugin.better, **dict([plugin.monitor])}
+        own = plugin.monitor
+        ends: Ends = {**plugin.better, own[0]: own[1]}
     else:
         config = plan.configs[study.baseline, evaluation.name]
         head = head_of(config)
@@ -83,7 +84,8 @@ def known_ends(task: Task, further: Mapping[str, Metric]) -> Ends:
     for name, metric in {**further, **own}.items():
         if metric.higher_is_better is not None:
             ends[name] = "max" if metric.higher_is_better else "min"
-    return {**ends, **task.better, **dict([task.monitor])}
+    name, end = task.monitor
+    return {**ends, **task.better, name: end}
 
 
 def end_of(metric: str, ends: Mapping[str, str]) -> str | None:

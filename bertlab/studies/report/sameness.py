@@ -95,7 +95,7 @@ def compare_runs(plan: Plan, study_dir: Path) -> Sameness:
             f"{name}: {_told(_with_descendants(plan, sides), all_but_most=True)}"
             for (name, _), sides in mixed.items()
         ),
-        frozenset(variant for (variant, _, _), run in plan.cells.items() if run in involved),
+        frozenset(cell[0] for cell, run in plan.cells.items() if run in involved),
         tuple(remarks),
     )
 
