@@ -130,8 +130,8 @@ def manifest(plugins: Mapping[str, str], facts: Mapping[str, Any]) -> dict[str, 
     }
 
 
-def device_name(device: "torch.device", count: int = 1) -> str:
-    """Return what a model computes on, as manifests say it: ``cpu``, ``2 × NVIDIA H100``.
+def machine(device: "torch.device", count: int = 1) -> dict[str, Any]:
+    """Return the ``threads`` and the ``device`` of a run: ``cpu``, ``2 × NVIDIA H100``.
 
     Args:
         device: of this process.
@@ -140,7 +140,10 @@ def device_name(device: "torch.device", count: int = 1) -> str:
     import torch  # noqa: PLC0415  whoever has a device has it already; commands without do not wait
 
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    return name if count == 1 else f"{count} × {name}"
+    return {
+        "threads": torch.get_num_threads(),
+        "device": name if count == 1 else f"{count} × {name}",
+    }
 
 
 def _version(package: str) -> str:

@@ -12,7 +12,7 @@ from bertlab.api.evaluation import EvaluatedModel, EvaluationResult
 from bertlab.api.examples import Example
 from bertlab.checkpoints.pretrained_model import PretrainedModel, load
 from bertlab.checkpoints.run_checkpoint import words_checkpoints
-from bertlab.checkpoints.run_directory import MANIFEST, RESULTS, device_name, manifest
+from bertlab.checkpoints.run_directory import MANIFEST, RESULTS, machine, manifest
 from bertlab.config.evaluations import EvaluationEntry
 from bertlab.data.examples.source import read_all_rows
 from bertlab.data.examples.splits import fingerprint
@@ -191,8 +191,7 @@ def _manifest(
         "step": model.global_step,
         "words_checkpoints": list(checkpoints),
         "tokenizer": model.tokenizer.fingerprint,
-        "threads": torch.get_num_threads(),
-        "device": device_name(model.evaluated().device),
+        **machine(model.evaluated().device),
         "rows": dict(rows),
         "evaluations": {entry.name: entry.plain() for entry in entries},
     }

@@ -22,7 +22,7 @@ from bertlab.checkpoints.run_directory import (
     PREDICTIONS,
     RESULTS,
     choose_run_directory,
-    device_name,
+    machine,
     manifest,
     resumed_run,
 )
@@ -252,8 +252,7 @@ class Session:
         facts = {
             "command": ["bertlab", "fit", *request.argv],
             "seed": self.config.seed,
-            "threads": torch.get_num_threads(),
-            "device": device_name(self.trainer.strategy.root_device, self.trainer.world_size),
+            **machine(self.trainer.strategy.root_device, self.trainer.world_size),
             "precision": str(self.trainer.precision),
             "tokenizer": tokenizer.fingerprint,
             "parameters": self.parameters,
