@@ -14,9 +14,9 @@ the first one by `compare_study`, as a report does.
 - **power**: the last variant is better by four deviations of a run over the square root of (seeds
   / 3), so that more seeds face a smaller effect; it has a star. Beside it that of the former test.
 
-Noise of a run: `normal`; `one noisy` and `baseline noisy` (three times the deviation); `spread` (the
-variants' deviations are drawn, a factor of 1.6 up or down); `heavy` (Student's t, 3 degrees of
-freedom); `skewed` (exponential); `skewed, noisy` (and one variant three times as noisy);
+Noise of a run: `normal`; `one noisy` and `baseline noisy` (three times the deviation); `spread`
+(the variants' deviations are drawn, a factor of 1.6 up or down); `heavy` (Student's t, 3 degrees
+of freedom); `skewed` (exponential); `skewed, noisy` (and one variant three times as noisy);
 `discrete` (accuracies over 277 rows, a deviation of about one row); `ceiling` (at most 100 %, of
 which the mean is one deviation below); `together` (60 % of the variance is the seed's, the same for
 all variants); `fails` (one variant ends ten deviations lower in a tenth of its runs).
@@ -76,8 +76,8 @@ def main() -> None:
     given = parser.parse_args()
     print(f"{given.studies:,} studies a line, seed {given.seed}\n")
     print(
-        "| noise | variants × tasks | seeds | false alarm | as promised | paired t, Holm | coverage |"
-        " as promised | power | paired t, Holm |"
+        "| noise | variants × tasks | seeds | false alarm | as promised | paired t, Holm |"
+        " coverage | as promised | power | paired t, Holm |"
     )
     print("| --- | ---: | ---: | --- | --- | ---: | --- | --- | ---: | ---: |")
     for line in lines():

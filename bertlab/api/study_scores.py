@@ -82,6 +82,7 @@ class VariantScores:
         seconds: wall time by seed, evaluations included.
         curves: of the pre-training's held-out metrics, by name of the metric and seed.
         failures: one line for each run of it that failed.
+        is_mixed: its runs, or its runs and other variants', are of different data by mistake.
     """
 
     cells: dict[str, Cell] = field(default_factory=dict)
@@ -91,6 +92,7 @@ class VariantScores:
     seconds: dict[int, float] = field(default_factory=dict)
     curves: dict[str, dict[int, Curve]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
+    is_mixed: bool = False
 
 
 @dataclass
@@ -142,6 +144,8 @@ class StudyScores:
         group_curves: the same along the pre-trainings, where they were scored at words seen.
         finetune_seeds: that each pre-training is fine-tuned with; empty if seeds are not nested.
         checkpoints: that a study which only fine-tunes starts from, each once.
+        why_described: why the metrics of pre-training describe and do not decide.
+        remarks: a line for each way in which runs that should be alike are not.
     """
 
     name: str
@@ -154,6 +158,8 @@ class StudyScores:
     group_curves: list[GroupCurves] = field(default_factory=list)
     finetune_seeds: list[int] = field(default_factory=list)
     checkpoints: list[str] = field(default_factory=list)
+    why_described: str = ""
+    remarks: list[str] = field(default_factory=list)
 
     def cell(self, variant: str, measure: Measure) -> Cell:
         """Return a variant's values of a measure; empty if there are none."""

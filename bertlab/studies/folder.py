@@ -14,6 +14,7 @@ from bertlab.errors import StudyChangedError, StudyError
 from bertlab.files import explain_failed_write, write_json, write_text
 from bertlab.studies.execute.run_state import PLAN
 from bertlab.studies.plan.plan import Plan
+from bertlab.studies.plan.seeds import ADDED_SEEDS
 from bertlab.studies.plan.study_file import BASE, StudyConfig
 
 STUDY_FILE = "study.yaml"
@@ -112,6 +113,19 @@ def claim(
     keep_content(study_dir, content)
     write_json(study_dir / PLAN, asked)
     return changes
+
+
+def added_seeds(study_dir: Path) -> object:
+    """Return the seeds of a study that ``add-seeds`` has extended, as its file has them; or None.
+
+    Args:
+        study_dir: directory of the study, which need not be there.
+
+    Raises:
+        ConfigFileError: if the study file in the directory cannot be read.
+    """
+    path = study_dir / STUDY_FILE
+    return read_config(path).get(ADDED_SEEDS) if path.is_file() else None
 
 
 def _read_plan(path: Path) -> dict[str, Any] | None:

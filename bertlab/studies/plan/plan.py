@@ -60,7 +60,7 @@ class PlannedRun:
 
 _HASH = 8  # hexadecimal digits
 # keys of data and trainer that change neither what a run computes nor what it leaves
-_FREE = ("num_workers", "prepare_workers", "cache_dir", "log_every_n_steps", "enable_progress_bar")
+FREE = ("num_workers", "prepare_workers", "cache_dir", "log_every_n_steps", "enable_progress_bar")
 _LONGEST = 60  # characters of a name in an id
 _INIT_FROM = "model.init_from"
 
@@ -165,7 +165,7 @@ def _add(
     """Add a run, unless another variant has the same, and note that the variant needs it."""
     own_seed = seed if finetune is None else finetuning_seed(seed, finetune)
     content = {
-        section: {key: value for key, value in found.items() if key not in _FREE}
+        section: {key: value for key, value in found.items() if key not in FREE}
         if section in ("data", "trainer")
         else found
         for section, found in config.items()

@@ -6,6 +6,7 @@ from bertlab.config.overrides import choose_seed, seed_list
 from bertlab.errors import CommandError, ConfigError, StudyError, nearest
 
 PRETRAIN, FINETUNE = "pretrain", "finetune"
+ADDED_SEEDS = "added_seeds"  # key of a study file that add-seeds writes; of the form of seeds
 _DEFAULT = 3  # pre-trainings
 _FIRST = 1  # the fine-tuning seed that a study has which gives none
 
@@ -52,6 +53,16 @@ def seeds_content(pretrain: SeedTuple, finetune: SeedTuple | None) -> object:
     if finetune is None:
         return list(pretrain)
     return {PRETRAIN: list(pretrain), FINETUNE: list(finetune)}
+
+
+def join_seeds(
+    own: tuple[SeedTuple, SeedTuple | None], added: tuple[SeedTuple, SeedTuple | None]
+) -> tuple[SeedTuple, SeedTuple | None]:
+    """Return the seeds of a study file and then those that were added to it, each once."""
+    pretrain = tuple(dict.fromkeys(own[0] + added[0]))
+    if own[1] is None and added[1] is None:
+        return pretrain, None
+    return pretrain, tuple(dict.fromkeys((own[1] or (_FIRST,)) + (added[1] or ())))
 
 
 def more_seeds(option: str, asked: int | list[int], own: SeedTuple | None) -> SeedTuple:

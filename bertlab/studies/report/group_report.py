@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from bertlab.api.study_scores import Curve, GroupCurves, GroupScores, Measure, StudyScores
-from bertlab.studies.report.columns import Column
+from bertlab.studies.report.columns import Column, label_of
 from bertlab.studies.report.findings import signed
 from bertlab.training.history import WordCurve
 from bertlab.training.report.charts import (
@@ -63,7 +63,11 @@ def _table(study: StudyScores, groups: GroupScores) -> TitledGrid:
         (group, str(groups.rows[place]), *(cells[variant][place] for variant in study.variants))
         for place, group in enumerate(groups.groups)
     )
-    headings = ((groups.kind,), ("rows",), *((variant,) for variant in study.variants))
+    headings = (
+        (groups.kind,),
+        ("rows",),
+        *((label_of(study, variant),) for variant in study.variants),
+    )
     grid = Grid(headings, rows, figures=1 + len(study.variants))
     title = f"{measure.task} by {groups.kind}"
     return TitledGrid(title, grid, LEGEND.format(unit=unit))
