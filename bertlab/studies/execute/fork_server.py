@@ -14,9 +14,11 @@ threads and CUDA do not survive a fork, so none may exist here. Python's own ``f
 choice: each of its children would import the user's script, as ``__mp_main__``.
 """
 
+import atexit
 import contextlib
 import gc
 import importlib
+import io
 import json
 import os
 import runpy
@@ -36,6 +38,8 @@ def main(argv: Sequence[str]) -> None:
     Args:
         argv: descriptor of the socket, modules to import.
     """
+    leave = Leave()
+    atexit.register(leave)  # before any import: the first to be registered is the last to be called
     channel = socket.socket(fileno=int(argv[0]))
     for module in argv[1:]:
         importlib.import_module(module)
@@ -47,7 +51,35 @@ def main(argv: Sequence[str]) -> None:
         command = _serve(channel)
     if command is not None:  # this is a child now
         module, *sys.argv[1:] = command
-        runpy.run_module(module, run_name="__main__", alter_sys=True)  # python -m does the same
+        try:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)  # as python -m does
+            leave.code = 0
+        except SystemExit as ended:
+            leave.code = ended.code if isinstance(ended.code, int) else None
+            raise
+
+
+class Leave:
+    """Ends a process once all else that is to be done at its exit is done.
+
+    Python would free all that was imported, object by object, which takes half a second of a
+    child's own: their pages are shared with the parent until they are written to.
+
+    Attributes:
+        code: the exit code; None: Python ends the process as it always does.
+    """
+
+    code: int | None = None
+
+    def __call__(self) -> None:
+        """Write what files that nobody closed have in their buffers, then end."""
+        if self.code is None:
+            return
+        for each in gc.get_objects():
+            if issubclass(type(each), io.TextIOWrapper | io.BufferedWriter):
+                with contextlib.suppress(Exception):  # closed, or its disk is full
+                    each.flush()
+        os._exit(self.code)
 
 
 def may_fork() -> bool:

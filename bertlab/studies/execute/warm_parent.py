@@ -20,7 +20,22 @@ from bertlab.studies.execute.fork_server import LARGEST
 from bertlab.studies.execute.processes import RunProcess, run_environment, start_fresh
 
 FRESH = "BERTLAB_FRESH_RUNS"  # set to 1: every run starts from nothing
-PRELOADED = ("bertlab.cli.fit", "bertlab.cli.evaluate")
+# bertlab's own, and what a run imports late; not datasets, whose Arrow may start threads
+PRELOADED = (
+    "bertlab.cli.fit",
+    "bertlab.training.evaluate",
+    "bertlab.training.callbacks.watch",
+    "bertlab.encoders.bert",
+    "bertlab.objectives.next_sentence",
+    "bertlab.objectives.causal_lm",
+    "bertlab.heads.single_sentence",
+    "bertlab.heads.sentence_pair",
+    "bertlab.heads.span",
+    "bertlab.heads.multiple_choice",
+    "bertlab.evaluations.minimal_pairs",
+    "matplotlib.backends.backend_agg",
+    "torch.utils.tensorboard",
+)
 _SERVER = (sys.executable, "-m", "bertlab.studies.execute.fork_server")
 
 

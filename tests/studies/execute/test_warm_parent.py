@@ -49,6 +49,7 @@ report = {
         str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.exists()
     ),
     "input": sys.stdin.read(),
+    "product": float((np.ones((600, 600)) @ np.ones((600, 600))).sum()),  # in two threads
     "draws": [random.random(), np.random.random()],
 }
 print(json.dumps(report), flush=True)
@@ -101,7 +102,7 @@ def ran(
 def test_a_forked_run_finds_what_a_fresh_process_finds(
     light: None, probe: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    environment = {"MINE": "1"}
+    environment = {"MINE": "1", "OPENBLAS_NUM_THREADS": "2"}
     with WarmParent(probe, [environment]) as parent:
         wait_for(parent.is_ready)
         code, printed = ran(parent, (*probe, "a b", "3"), environment)
@@ -147,6 +148,29 @@ def test_code_that_was_edited_between_two_runs_is_read_anew(
         assert ran(parent, probe, {})[0] == 0
         Path("probe.py").write_text("import sys; sys.exit(9)")
         assert ran(parent, probe, {})[0] == 9
+
+
+def test_what_a_normal_end_does_is_done(light: None, probe: tuple[str, ...]) -> None:
+    Path("probe.py").write_text(
+        "import atexit, sys, threading, time\n"
+        "kept = open('kept', 'w'); kept.write('in a buffer')\n"
+        "atexit.register(print, 'at exit')\n"
+        "threading.Thread(target=lambda: (time.sleep(0.3), print('a thread'))).start()\n"
+        "sys.exit({'code': 4, 'words': 'words', 'end': None}[sys.argv[1]])\n"
+    )
+    with WarmParent(probe, [{}]) as parent:
+        wait_for(parent.is_ready)
+        for word, code, printed in (
+            ("code", 4, "a thread\nat exit\n"),
+            ("words", 1, "words\na thread\nat exit\n"),
+            ("end", 0, "a thread\nat exit\n"),
+        ):
+            assert ran(parent, (*probe, word), {}) == (code, printed)
+            assert Path("kept").read_text() == "in a buffer"
+        Path("probe.py").write_text("1 / 0")
+        code, traceback = ran(parent, probe, {})
+        assert code == 1
+        assert "ZeroDivisionError" in traceback
 
 
 @pytest.mark.parametrize("program", [FAKE, FORKED_FAKE])
