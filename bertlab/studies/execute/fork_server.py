@@ -82,10 +82,14 @@ class Leave:
         os._exit(self.code)
 
 
-def may_fork() -> bool:
-    """Return whether no import has begun to use a GPU, which a child could not use then."""
+def may_fork(descriptors: Path = Path("/proc/self/fd")) -> bool:
+    """Return whether no import has begun to use a GPU, which a child could not use then.
+
+    Args:
+        descriptors: a folder with a link to each file that this process has open.
+    """
     opened = []
-    for descriptor in Path("/proc/self/fd").iterdir():
+    for descriptor in descriptors.iterdir():
         with contextlib.suppress(OSError):  # the one that lists the others
             opened.append(str(descriptor.readlink()))
     return not any(path.startswith("/dev/nvidia") for path in opened)

@@ -14,6 +14,7 @@ import torch
 
 from bertlab.studies.execute import warm_parent
 from bertlab.studies.execute.execution import Work, start
+from bertlab.studies.execute.fork_server import may_fork
 from bertlab.studies.execute.local import run_local
 from bertlab.studies.execute.run_state import (
     Outcome,
@@ -252,6 +253,14 @@ def test_a_run_that_dies_after_its_parent_has_failed(parent: WarmParent, tmp_pat
     assert read_attempts(run, tmp_path)[-1].outcome is Outcome.FAILED
 
 
+def test_a_parent_that_has_opened_a_gpu_forks_nothing(tmp_path: Path) -> None:
+    (tmp_path / "3").symlink_to("/dev/null")
+    assert may_fork(tmp_path)
+    (tmp_path / "4").symlink_to("/dev/nvidiactl")
+    assert not may_fork(tmp_path)
+    assert may_fork()
+
+
 def test_a_parent_that_cannot_import_gives_way_to_fresh_processes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -266,6 +275,7 @@ RUNNER = """
 import sys
 from pathlib import Path
 from bertlab.studies.execute import warm_parent
+from bertlab.studies.execute.fork_server import may_fork
 from bertlab.studies.execute.local import run_local
 from tests.studies.fake_fit import FORKED_FAKE, fake_run
 warm_parent.PRELOADED = {preloaded}
@@ -382,34 +392,35 @@ def test_forked_fits_and_evaluations_compute_the_bits_of_fresh_ones(
         "--trainer.max_steps=12",
     )
     more = ("--config", str(tiny_config), "--model.init_from={weights}")
+    pairs = tmp_path / "pairs.jsonl"
+    pair = {"sentence_good": "a statement", "sentence_bad": "statement a", "UID": "order"}
+    pairs.write_text(json.dumps(pair) + "\n", "utf-8")
+    asked = ("--evaluation=minimal_pairs", f"--data={pairs}", "--ckpt_path={weights}")
     plan = [
         PlannedRun("base", "base", "v", 3, settings, steps=12),
         PlannedRun("other", "base", "w", 4, (*settings, "--seed_everything=4"), steps=12),
         PlannedRun("child", "more", "v", 3, more, "base", steps=6),
+        PlannedRun("pairs", "order", "v", 3, asked, "base", trains=False),
     ]
     forked, fresh = tmp_path / "forked", tmp_path / "fresh"
-    assert run_local(plan, forked, threads=2, on_change=lambda change: None).exit_code == 0
+    with monkeypatch.context() as patched:
+        patched.setattr(warm_parent, "start_fresh", None)  # whoever calls it fails
+        assert run_local(plan, forked, threads=2, on_change=lambda change: None).exit_code == 0
     monkeypatch.setenv(warm_parent.FRESH, "1")
     assert run_local(plan, fresh, threads=2, on_change=lambda change: None).exit_code == 0
     for run in plan:
-        one, two = (
-            torch.load(run.directory(study) / "checkpoints" / "last.ckpt", map_location="cpu")
-            for study in (forked, fresh)
-        )
-        assert one["state_dict"].keys() == two["state_dict"].keys()
-        for name, weights in one["state_dict"].items():
-            assert torch.equal(weights, two["state_dict"][name]), (run.id, name)
-        assert (
-            one["optimizer_states"][0]["state"].keys() == two["optimizer_states"][0]["state"].keys()
-        )
-        for key, moments in one["optimizer_states"][0]["state"].items():
-            for name, values in moments.items():
-                other = two["optimizer_states"][0]["state"][key][name]
-                assert torch.equal(torch.as_tensor(values), torch.as_tensor(other))
-        found = [(run.directory(study) / "results.json").read_bytes() for study in (forked, fresh)]
-        assert found[0] == found[1]
-        threads = [
-            json.loads((run.directory(study) / "manifest.json").read_text())["threads"]
-            for study in (forked, fresh)
+        one, two = (run.directory(study) for study in (forked, fresh))
+        assert (one / "results.json").read_bytes() == (two / "results.json").read_bytes()
+        if not run.trains:
+            continue
+        manifests = [json.loads((each / "manifest.json").read_text()) for each in (one, two)]
+        assert [each["threads"] for each in manifests] == [2, 2]
+        states = [
+            torch.load(each / "checkpoints" / "last.ckpt", map_location="cpu")["state_dict"]
+            for each in (one, two)
         ]
-        assert threads == [2, 2]
+        assert states[0].keys() == states[1].keys()
+        for name, weights in states[0].items():
+            assert torch.equal(weights, states[1][name]), (run.id, name)
+    rows = Path("runs", "pairs", "minimal_pairs.rows.jsonl")
+    assert (forked / rows).read_bytes() == (fresh / rows).read_bytes()
