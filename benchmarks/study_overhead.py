@@ -76,7 +76,7 @@ def main() -> None:
             ]
             cost = study_cost(plan, place / way, given.workers, given.threads)
             rows.append((way, *figures(cost, given.runs, given.workers)))
-    headings = ("", "training", "study", "beside it", "share", "CPU: training", "study", "a run")
+    headings = ("", "training", "study", "beside it", "share", "CPU: training", "study", "beside")
     title = f"{given.runs} runs of {given.steps} steps, {given.workers} at a time, seconds"
     print_table(title, rows, headings, figures=len(headings) - 1)
 
@@ -120,7 +120,7 @@ def cpu_seconds() -> float:
 
 
 def figures(cost: Cost, runs: int, workers: int) -> list[str]:
-    """Return the cells of a way; with workers, a training's share of the wall time is theirs."""
+    """Return the cells of a way: times shared by the workers, CPU beside the training a run."""
     training = cost.training_wall / workers
     beside = cost.wall - training
     return [
