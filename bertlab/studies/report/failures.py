@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from bertlab.api.study_scores import Cell, Measure, StudyScores
+from bertlab.studies.report.seed_noise import ROUNDING
 
 OUTLYING = 6.0  # robust deviations below a variant's other runs
 _RUNS = 8  # of all variants together, below which the spread is not known well enough
@@ -105,7 +107,7 @@ def compare_failures(
     if min(map(len, sides)) >= 5:
         means = [float(stats.trim_mean(side, TRIM)) for side in sides]
         trimmed = means[1] - means[0]
-        if all(np.ptp(side) > 0 for side in sides):
+        if all(_middle_varies(side) for side in sides):
             p_trimmed = float(
                 stats.ttest_ind(sides[1], sides[0], equal_var=False, trim=TRIM).pvalue
             )
@@ -116,5 +118,12 @@ def compare_failures(
         high=1.0 if interval is None else float(interval.high),
         p=float(stats.fisher_exact(table).pvalue),
         trimmed=trimmed,
-        p_trimmed=None if p_trimmed is None or np.isnan(p_trimmed) else p_trimmed,
+        p_trimmed=p_trimmed,
     )
+
+
+def _middle_varies(values: NDArray[np.float64]) -> bool:
+    """Whether what a trimmed mean leaves is more than rounding of one number."""
+    cut = int(TRIM * len(values))
+    kept = np.sort(values)[cut : len(values) - cut]
+    return bool(np.ptp(kept) > ROUNDING * np.abs(values).max())
