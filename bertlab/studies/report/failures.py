@@ -49,7 +49,8 @@ def failed_runs(scores: StudyScores, measure: Measure) -> dict[str, set[int]]:
     """Return the seeds of each variant that failed to learn a measure.
 
     Runs that are degenerate, that have no finite value, or that lie far below the other runs of
-    their variant: by ``OUTLYING`` robust deviations, estimated from all variants.
+    their variant: by ``OUTLYING`` robust deviations, estimated from all variants. A pre-training
+    is one of them if one of its fine-tunings is.
     """
     cells = {variant: scores.cell(variant, measure) for variant in scores.variants}
     found = {
@@ -75,9 +76,10 @@ def failed_runs(scores: StudyScores, measure: Measure) -> dict[str, set[int]]:
 
 
 def without(cell: Cell, failed: set[int]) -> Cell:
-    """Return a variant's values without the runs that failed."""
+    """Return a variant's values without the runs, or the fine-tunings of a run, that failed."""
+    kept = {seed: value for seed, value in cell.values.items() if seed not in failed}
     return Cell(
-        values={seed: value for seed, value in cell.values.items() if seed not in failed},
+        values=kept | {seed: cell.learned[seed] for seed in sorted(failed) if seed in cell.learned},
         examples={seed: rows for seed, rows in cell.examples.items() if seed not in failed},
     )
 
