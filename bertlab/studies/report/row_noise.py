@@ -65,5 +65,4 @@ def _interaction(scores: FloatArray) -> float:
     """Return the mean square of ``(S, R)`` scores without the means of runs and of rows."""
     runs, rows = scores.shape
     rest = scores - scores.mean(1, keepdims=True) - scores.mean(0) + scores.mean()
-    square = float(np.square(rest).sum())
-    return square / ((runs - 1) * (rows - 1))
+    return float(np.square(rest).sum() / ((runs - 1) * (rows - 1)))

@@ -70,7 +70,9 @@ def test_the_range_holds_the_true_effect_four_times_in_five():
     assert stats.binomtest(held, 2000, 0.8).pvalue > 0.01
 
 
-@pytest.mark.parametrize("found", [Comparison((3, 3)), Comparison((3, 3), difference=0.1, error=0.0)])
+@pytest.mark.parametrize(
+    "found", [Comparison((3, 3)), Comparison((3, 3), difference=0.1, error=0.0)]
+)
 def test_without_an_error_nothing_is_detectable_and_nothing_equivalent(found: Comparison):
     assert with_detectable(found, 0.05) == found
     assert with_margin(found, 0.5) == found

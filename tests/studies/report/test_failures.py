@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bertlab.api.study_scores import Cell, Measure, StudyScores, VariantScores
-from bertlab.studies.report.failures import FailureComparison, compare_failures, failed_runs, without
+from bertlab.studies.report.failures import (
+    FailureComparison,
+    compare_failures,
+    failed_runs,
+    without,
+)
 from bertlab.studies.report.statistics import compare_study
 
 MEASURE = Measure("rte", "accuracy")
@@ -89,7 +94,9 @@ def test_few_runs_and_runs_without_spread_are_not_judged():
     assert failures(empty) is None
 
 
-@pytest.mark.parametrize(("failed", "runs"), [((0, 3), (10, 10)), ((2, 5), (8, 6)), ((1, 0), (5, 5))])
+@pytest.mark.parametrize(
+    ("failed", "runs"), [((0, 3), (10, 10)), ((2, 5), (8, 6)), ((1, 0), (5, 5))]
+)
 def test_rates_are_fishers_and_wilsons(failed: tuple[int, int], runs: tuple[int, int]):
     scores = study(*(np.linspace(0.7, 0.8, n) for n in runs))
     for name, count in zip("ab", failed, strict=True):
@@ -124,7 +131,9 @@ def test_trimmed_means_are_yuens():
     assert (few.trimmed, few.p_trimmed) == (None, None)
 
 
-@pytest.mark.parametrize("side", [[0.7] * 6, [0.1, 0.7, 0.7, 0.7, 0.7, 0.9], [0.7] * 5 + [0.7 + 1e-16]])
+@pytest.mark.parametrize(
+    "side", [[0.7] * 6, [0.1, 0.7, 0.7, 0.7, 0.7, 0.9], [0.7] * 5 + [0.7 + 1e-16]]
+)
 def test_trimmed_means_without_spread_are_not_tested(side: list[float]):
     scores = study(side, np.linspace(0.6, 0.8, 6))
     cell_of(scores, "a").degenerate = {0: "one class"}
@@ -134,7 +143,9 @@ def test_trimmed_means_without_spread_are_not_tested(side: list[float]):
 
 
 @settings(deadline=None)
-@given(st.lists(st.lists(st.integers(0, 20).map(lambda n: n / 20), max_size=8), min_size=2, max_size=4))
+@given(
+    st.lists(st.lists(st.integers(0, 20).map(lambda n: n / 20), max_size=8), min_size=2, max_size=4)
+)
 def test_whatever_values_there_are_rates_are_rates(variants):
     scores = study(*variants)
     cell_of(scores, "b").degenerate = dict.fromkeys(list(cell_of(scores, "b").values)[:1], "x")

@@ -100,7 +100,9 @@ def test_any_variants_are_the_formula(variants):
     assert (found.value, found.variance, found.freedom) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("variants", "n", "freedom"), [(6, 3, 8), (3, 3, 6), (3, 2, 3), (4, 5, 12)])
+@pytest.mark.parametrize(
+    ("variants", "n", "freedom"), [(6, 3, 8), (3, 3, 6), (3, 2, 3), (4, 5, 12)]
+)
 def test_equally_noisy_variants_know_more_together(variants: int, n: int, freedom: int):
     values = apart(*(np.arange(n) + 10 * place for place in range(variants)))
     found = seed_noise(values).difference("a", "b")

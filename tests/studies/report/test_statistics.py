@@ -88,7 +88,9 @@ def test_the_same_runs():
 
 
 def test_a_constant_difference_is_not_infinitely_significant():
-    three, six = (of_two(dict.fromkeys(range(n), 0.5), dict.fromkeys(range(n), 0.7)) for n in (3, 6))
+    three, six = (
+        of_two(dict.fromkeys(range(n), 0.5), dict.fromkeys(range(n), 0.7)) for n in (3, 6)
+    )
     assert (three.p, three.significant) == (pytest.approx(2 / 20), False)
     assert (six.p, six.significant) == (pytest.approx(2 / 924), True)
     assert (six.error, six.low, six.effect_size, six.detectable) == (0, None, None, None)
