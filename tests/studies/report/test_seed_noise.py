@@ -201,6 +201,17 @@ def test_correlation_is_the_analysis_of_variance(rows):
     assert noise.paired == (p <= 0.02)
 
 
+@pytest.mark.parametrize(("quiet", "noisy"), [("1", "4"), ("2", "3")])
+def test_several_variants_that_move_together_are_moderated_too(quiet: str, noisy: str):
+    noise = seed_noise(JUDGES)
+    one, other = (np.array(list(JUDGES[name].values())) for name in (quiet, noisy))
+    own, found = np.var(other - one, ddof=1), noise.difference(quiet, noisy)
+    # table 3: mean square of the residual, of which a difference has two
+    moderated = (5 * own + 2 * 2 * 1.02) / 7
+    assert found.variance * 6 == pytest.approx(max(own, moderated), rel=1e-3)
+    assert (found.freedom, found.runs) == (7, (6, 6))
+
+
 def test_pairing_needs_seeds_that_all_have():
     judges = {name: dict(values) for name, values in JUDGES.items()}
     judges["2"] = {0: 2.0, 100: 1.0}

@@ -247,6 +247,19 @@ def test_runs_that_are_the_same_do_not_hide_that_rows_differ():
     assert compare_study(scores)["a", "task0 f1"].p == pytest.approx(2 / 252)
 
 
+def test_rows_do_not_make_two_runs_a_side_enough():
+    scores = study(True)
+    del scores.variants["b"]
+    for name, right in (("base", 2), ("a", 18)):
+        examples = dict.fromkeys((1, 2), (np.arange(20) < right).astype(float))
+        scores.variants[name].cells["task0 f1"] = Cell(
+            dict.fromkeys((1, 2), right / 20), examples=examples
+        )
+    found = compare_study(scores)["a", "task0 f1"]
+    assert found.low > 0
+    assert found.p == pytest.approx(2 / 6)
+
+
 def test_other_rows_are_an_error_that_says_where():
     scores = study(True)
     scores.variants["base"].cells["task0 f1"].examples = {1: np.ones(4)}
