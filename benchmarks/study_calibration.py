@@ -1,55 +1,70 @@
 """Whether the statistics of studies keep their promises, on simulated ones.
 
-    python benchmarks/study_calibration.py [--studies 2000] [--seed 0]
+    python benchmarks/study_calibration.py [--studies 2000] [--seed 0] [--lines normal …]
 
-Prints a Markdown table. Each figure is a share of the simulated studies, with its exact (Clopper
-and Pearson's) 95 % binomial interval and what was promised; as promised is what has that inside.
-The two sides of a seed share a part of their noise, as the same data order makes them do.
+Prints a Markdown table, a line for each kind of noise and design. Each figure is a share of the
+simulated studies, with its exact (Clopper and Pearson's) 95 % binomial interval; *as promised* is
+what has the promise inside, or errs on the careful side. In each study variants are compared with
+the first one by `compare_study`, as a report does.
 
-- **false alarm**: the same variant twice; a difference is shown.
-- **coverage**: the 95 % interval holds the planted difference.
-- **power**: a planted difference is shown that is as large as `minimum_detectable_effect` says,
-  given the true deviation.
-- **any of 8, Holm** and **any of 8, p alone**: four variants that are all the baseline, in two
-  measures; at least one difference is shown, with the correction and without.
-- **power, 1 of 8**: of these, one is different by `minimum_detectable_effect` at 5 % / 8, and
-  is shown.
-- **rows**: the bootstrap's interval holds the difference of three pairs of models that stay as they
-  are over all the rows there could be; each study is another test set.
+- **false alarm**: all variants are equal; a star anywhere.
+- **paired t, Holm**: the same by the test that bertlab had before: a t-test over the differences of
+  each seed, for each comparison on its own, corrected by Holm.
+- **coverage**: the 95 % interval of the last variant holds its true difference.
+- **power**: the last variant is better by four deviations of a run over the square root of (seeds
+  / 3), so that more seeds face a smaller effect; it has a star. Beside it that of the former test.
 
-Noise of a run: `normal`; `heavy` (Student's t, 3 degrees of freedom); `discrete` (an accuracy over
-277 rows with a deviation of about one row, so that runs tie); `collapse` (one run in ten ends ten
-deviations lower, as fine-tuning on small sets can).
+Noise of a run: `normal`; `one noisy` and `baseline noisy` (three times the deviation); `spread`
+(the variants' deviations are drawn, a factor of 1.6 up or down); `heavy` (Student's t, 3 degrees
+of freedom); `skewed` (exponential); `skewed, noisy` (and one variant three times as noisy);
+`discrete` (accuracies over 277 rows, a deviation of about one row); `ceiling` (at most 100 %, of
+which the mean is one deviation below); `together` (60 % of the variance is the seed's, the same for
+all variants); `fails` (one variant ends ten deviations lower in a tenth of its runs).
+`rows`: variants that are equally good in the population but better at different rows, whose scores
+are kept. `nested`: each pre-training is fine-tuned five times, and half the variance is of either.
 """
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
 from bertlab.api.study_scores import Cell, Measure, StudyScores, VariantScores
-from bertlab.studies.report.row_scores import compare_examples
-from bertlab.studies.report.statistics import (
-    LEVEL,
-    POWER,
-    compare,
-    compare_study,
-    minimum_detectable_effect,
-)
+from bertlab.studies.report.comparison import LEVEL
+from bertlab.studies.report.statistics import compare_study, holm
 
 Array = NDArray[np.float64]
-Found = tuple[str, float, int]  # figure, what is promised, studies in which it came true
 
-NOISES = ("normal", "heavy", "discrete", "collapse")
-SEEDS = (3, 5, 10)
-DEVIATION = 0.004  # of a run, in accuracy; and of what both sides of a seed share
+DEVIATION = 0.004  # of a run, in accuracy
+CENTER = 0.7
 TEST_ROWS = 277  # RTE's development set
-ROWS = (100, 400, 1700)
-DRAWS = 2000  # of a bootstrap
-MEASURES = [Measure("one", "accuracy"), Measure("other", "accuracy")]
-VARIANTS = 4
+NOISY = 3.0
+EFFECT = 4.0  # deviations, at three seeds
+DESIGNS = ((2, 1), (6, 2), (8, 4))  # variants, tasks
+SEEDS = (3, 5, 10, 25)
+ROWS = (100, 277, 1000, 5000)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table.
+
+    Attributes:
+        noise: its name.
+        variants: of the study, the baseline among them.
+        tasks: that decide.
+        seeds: of each variant.
+        rows: whose scores are kept; 0: none.
+    """
+
+    noise: str
+    variants: int
+    tasks: int
+    seeds: int
+    rows: int = 0
 
 
 def main() -> None:
@@ -57,116 +72,200 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--studies", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    rng = np.random.default_rng(arguments.seed)
-    print(f"{arguments.studies:,} studies for each figure, seed {arguments.seed}\n")
-    print("| noise | seeds | figure | promised | found | 95 % interval of found | found is |")
-    print("| --- | ---: | --- | ---: | ---: | --- | --- |")
-    for noise in NOISES:
-        for seeds in SEEDS:
-            for found in two_variants(noise, seeds, arguments.studies, rng):
-                print_line(noise, seeds, found, arguments.studies)
-            for found in many_variants(noise, seeds, arguments.studies, rng):
-                print_line(noise, seeds, found, arguments.studies)
-    for rows in ROWS:
-        print_line("rows", 3, test_sets(rows, arguments.studies, rng), arguments.studies)
-
-
-def two_variants(noise: str, seeds: int, studies: int, rng: np.random.Generator) -> Iterator[Found]:
-    """Yield the figures of one comparison."""
-    same = [compare(*by_seed(accuracies(noise, [0, 0], seeds, rng))) for _ in range(studies)]
-    yield "false alarm", LEVEL, sum(one.significant for one in same)
-    planted = minimum_detectable_effect(seeds, deviation_of_differences(noise, rng))
-    other = [compare(*by_seed(accuracies(noise, [0, planted], seeds, rng))) for _ in range(studies)]
-    held = [one.low is not None and one.low <= planted <= (one.high or 0.0) for one in other]
-    yield "coverage", 1 - LEVEL, sum(held)
-    yield "power", POWER, sum(one.significant for one in other)
-
-
-def many_variants(
-    noise: str, seeds: int, studies: int, rng: np.random.Generator
-) -> Iterator[Found]:
-    """Yield the figures of studies with several comparisons."""
-    holm = alone = power = 0
-    family = VARIANTS * len(MEASURES)
-    planted = minimum_detectable_effect(seeds, deviation_of_differences(noise, rng), LEVEL / family)
-    for _ in range(studies):
-        same = compare_study(study(noise, 0.0, seeds, rng)).values()
-        holm += any(one.significant for one in same)
-        alone += any(one.p is not None and one.p <= LEVEL for one in same)
-        power += compare_study(study(noise, planted, seeds, rng))["1", MEASURES[0].name].significant
-    yield f"any of {family}, Holm", LEVEL, holm
-    yield f"any of {family}, p alone", LEVEL, alone
-    yield f"power, 1 of {family}", POWER, power
-
-
-def study(noise: str, planted: float, seeds: int, rng: np.random.Generator) -> StudyScores:
-    """Return a study whose variant 1 differs in the first measure, if it is planted to."""
-    names = [str(number) for number in range(VARIANTS + 1)]
-    variants = {name: VariantScores() for name in names}
-    scores = StudyScores("A/A", "0", list(range(seeds)), MEASURES, variants)
-    for measure in MEASURES:
-        effects = [0.0] * len(names)
-        effects[1] = planted if measure is MEASURES[0] else 0.0
-        values = by_seed(accuracies(noise, effects, seeds, rng))
-        for name, found in zip(names, values, strict=True):
-            variants[name].cells[measure.name] = Cell(dict(found))
-    return scores
-
-
-def accuracies(noise: str, effects: list[float], seeds: int, rng: np.random.Generator) -> Array:
-    """Return ``(variants, seeds)`` accuracies."""
-    shape = (len(effects), seeds)
-    own = rng.standard_t(3, shape) / 3**0.5 if noise == "heavy" else rng.standard_normal(shape)
-    if noise == "collapse":
-        own -= 10 * (rng.random(shape) < 0.1)
-    values = 0.7 + np.array(effects)[:, None] + DEVIATION * (own + rng.standard_normal(seeds))
-    return np.round(values * TEST_ROWS) / TEST_ROWS if noise == "discrete" else values
-
-
-def by_seed(values: Array) -> list[Mapping[int, float]]:
-    """Return each variant's values as cells hold them."""
-    return [dict(enumerate(row.tolist())) for row in values]
-
-
-def deviation_of_differences(noise: str, rng: np.random.Generator) -> float:
-    """Return the true deviation, to three digits."""
-    one, other = accuracies(noise, [0, 0], 1_000_000, rng)
-    return float((other - one).std())
-
-
-def test_sets(rows: int, studies: int, rng: np.random.Generator) -> Found:
-    """Return how often the bootstrap's interval held the models' true difference."""
-    seeds = range(3)
-
-    def chances(number: int) -> tuple[Array, Array]:
-        ease = rng.normal(1.2, 2.0, number)  # of a row; what one model gets right, others often do
-        return special.expit(ease), special.expit(ease + 0.2)
-
-    one, other = chances(10_000_000)
-    truth, held = float((other - one).mean()), 0
-    for number in range(studies):
-        one, other = chances(rows)
-        found = compare_examples(
-            {seed: (rng.random(rows) < one).astype(np.float64) for seed in seeds},
-            {seed: (rng.random(rows) < other).astype(np.float64) for seed in seeds},
-            draws=DRAWS,
-            seed=number,
-        )
-        held += found is not None and found.low <= truth <= found.high
-    return f"coverage over {rows:,} rows", 1 - LEVEL, held
-
-
-def print_line(noise: str, seeds: int, found: Found, studies: int) -> None:
-    """Print one line of the table."""
-    figure, promised, hits = found
-    low, high = stats.binomtest(hits, studies).proportion_ci(1 - LEVEL)
-    place = "as promised" if low <= promised <= high else "below" if high < promised else "above"
+    parser.add_argument("--lines", nargs="*", help="kinds of noise; all if not given")
+    given = parser.parse_args()
+    print(f"{given.studies:,} studies a line, seed {given.seed}\n")
     print(
-        f"| {noise} | {seeds} | {figure} | {promised:.0%} | {hits / studies:.1%}"
-        f" | {low:.1%} … {high:.1%} | {place} |",
+        "| noise | variants × tasks | seeds | false alarm | as promised | paired t, Holm |"
+        " coverage | as promised | power | paired t, Holm |"
+    )
+    print("| --- | ---: | ---: | --- | --- | ---: | --- | --- | ---: | ---: |")
+    for line in lines():
+        if not given.lines or line.noise.partition(",")[0] in given.lines:
+            print_line(line, given.studies, given.seed)
+
+
+def lines() -> Iterator[Line]:
+    """Yield the lines of the table."""
+    for noise in NOISES:
+        for variants, tasks in DESIGNS:
+            for seeds in SEEDS:
+                if (variants, tasks) == DESIGNS[-1] and noise not in ("normal", "spread"):
+                    continue
+                yield Line(noise, variants, tasks, seeds)
+    for rows in ROWS:
+        for seeds in (3, 10) if rows > 1000 else SEEDS:
+            yield Line("rows", 2, 1, seeds, rows)
+    yield Line("rows", 6, 2, 5, TEST_ROWS)
+
+
+def print_line(line: Line, studies: int, seed: int) -> None:
+    """Simulate the studies of a line, and print it."""
+    rng = np.random.default_rng([seed, *map(ord, line.noise), line.variants, line.seeds, line.rows])
+    planted = EFFECT * DEVIATION * (3 / line.seeds) ** 0.5
+    truth = planted if line.rows else true_difference(line, planted, rng)
+    alarms = former_alarms = held = shown = former_shown = 0
+    for _ in range(studies):
+        same = make_study(line, 0.0, rng)
+        found = compare_study(same, draws=0).values()
+        alarms += any(one.significant for one in found)
+        former_alarms += any(p <= LEVEL for p in former_test(same).values())
+        other = make_study(line, planted, rng)
+        key = (list(other.variants)[-1], other.measures[-1].name)
+        one = compare_study(other, draws=0)[key]
+        held += one.low is not None and one.low <= truth <= (one.high or 0.0)
+        shown += one.significant
+        former_shown += former_test(other)[key] <= LEVEL
+    share = f"{alarms / studies:.1%} {interval(alarms, studies)}"
+    covered = f"{held / studies:.1%} {interval(held, studies)}"
+    rows = f", {line.rows} rows" if line.rows else ""
+    print(
+        f"| {line.noise}{rows} | {line.variants} × {line.tasks} | {line.seeds} | {share} |"
+        f" {verdict(alarms, studies, LEVEL)} | {former_alarms / studies:.1%} | {covered} |"
+        f" {verdict(studies - held, studies, LEVEL)} | {shown / studies:.0%} |"
+        f" {former_shown / studies:.0%} |",
         flush=True,
     )
+
+
+def true_difference(line: Line, planted: float, rng: np.random.Generator) -> float:
+    """Return the last variant's difference in the mean of very many runs, to three digits."""
+    effects = np.zeros(line.variants)
+    effects[-1] = planted
+    many = replace(line, seeds=300_000)
+    cells = _values(many, effects, rng)
+    before, after = (np.mean(list(cells[which].values.values())) for which in (0, -1))
+    return float(after - before)
+
+
+def make_study(line: Line, planted: float, rng: np.random.Generator) -> StudyScores:
+    """Return a study whose last variant differs in the last measure by what is planted."""
+    measures = [Measure(f"task{number}", "accuracy") for number in range(line.tasks)]
+    names = [str(number) for number in range(line.variants)]
+    found = {name: VariantScores() for name in names}
+    study = StudyScores("simulated", "0", list(range(line.seeds)), measures, found)
+    for measure in measures:
+        effects = np.zeros(line.variants)
+        effects[-1] = planted if measure is measures[-1] else 0.0
+        make = _scored_rows if line.rows else _values
+        for name, cell in zip(names, make(line, effects, rng), strict=True):
+            found[name].cells[measure.name] = cell
+    return study
+
+
+def _values(line: Line, effects: Array, rng: np.random.Generator) -> list[Cell]:
+    shape = (line.variants, line.seeds)
+    values = CENTER + effects[:, None] + DEVIATION * NOISES[line.noise](shape, rng)
+    if line.noise == "discrete":
+        values = np.round(values * TEST_ROWS) / TEST_ROWS
+    if line.noise == "ceiling":
+        values = np.minimum(values, CENTER + DEVIATION)
+    return [Cell(dict(enumerate(row.tolist()))) for row in values]
+
+
+def _scored_rows(line: Line, effects: Array, rng: np.random.Generator) -> list[Cell]:
+    """Return variants whose runs get rows right by the row's ease, its variant, and the seed."""
+    ease = rng.normal(1.0, 1.5, line.rows)
+    # of a variant at a row: as large as what parts two recipes in practice
+    taste = rng.normal(0.0, 1.0, (line.variants, 1, line.rows))
+    seed = rng.normal(0.0, 0.05, (line.variants, line.seeds, 1))
+    chance = special.expit(ease + taste + seed)
+    if effects[-1]:
+        chance[-1] = np.clip(chance[-1] + effects[-1], 0, 1)
+    right = (rng.random((line.variants, line.seeds, line.rows)) < chance).astype(np.float64)
+    return [
+        Cell(dict(enumerate(each.mean(1).tolist())), examples=dict(enumerate(each)))
+        for each in right
+    ]
+
+
+Noise = Callable[[tuple[int, int], np.random.Generator], Array]
+
+
+def _noisy(which: int, make: Noise) -> Noise:
+    def draw(shape: tuple[int, int], rng: np.random.Generator) -> Array:
+        values = make(shape, rng)
+        values[which] *= NOISY
+        return values
+
+    return draw
+
+
+def _normal(shape: tuple[int, int], rng: np.random.Generator) -> Array:
+    return rng.standard_normal(shape)
+
+
+def _spread(shape: tuple[int, int], rng: np.random.Generator) -> Array:
+    return rng.standard_normal(shape) * np.exp(rng.normal(0, 0.5, (shape[0], 1)))
+
+
+def _heavy(shape: tuple[int, int], rng: np.random.Generator) -> Array:
+    return rng.standard_t(3, shape) / 3**0.5
+
+
+def _skewed(shape: tuple[int, int], rng: np.random.Generator) -> Array:
+    return 1 - rng.exponential(size=shape)
+
+
+def _together(shape: tuple[int, int], rng: np.random.Generator) -> Array:
+    return 0.6**0.5 * rng.standard_normal(shape[1]) + 0.4**0.5 * rng.standard_normal(shape)
+
+
+def _fails(shape: tuple[int, int], rng: np.random.Generator) -> Array:
+    values = rng.standard_normal(shape)
+    values[1] -= 10 * (rng.random(shape[1]) < 0.1)
+    return values
+
+
+def _nested(shape: tuple[int, int], rng: np.random.Generator) -> Array:
+    tuned = rng.standard_normal((*shape, 5)).mean(-1)  # five fine-tunings of each pre-training
+    return 0.5**0.5 * (rng.standard_normal(shape) + tuned)
+
+
+NOISES: dict[str, Noise] = {
+    "normal": _normal,
+    "one noisy": _noisy(1, _normal),
+    "baseline noisy": _noisy(0, _normal),
+    "spread": _spread,
+    "heavy": _heavy,
+    "skewed": _skewed,
+    "skewed, noisy": _noisy(1, _skewed),
+    "discrete": _normal,
+    "ceiling": _normal,
+    "together": _together,
+    "fails": _fails,
+    "nested": _nested,
+}
+
+
+def former_test(study: StudyScores) -> dict[tuple[str, str], float]:
+    """Return the p-values of a paired t-test for each comparison, corrected by Holm."""
+    keys, p = [], []
+    for name in list(study.variants)[1:]:
+        for measure in study.measures:
+            before, after = (
+                np.array(list(study.cell(each, measure).values.values()))
+                for each in (study.baseline, name)
+            )
+            differences = after - before
+            if np.ptp(differences) < 1e-12:  # then it took the sign test
+                p.append(2.0 ** (1 - len(differences)) if differences[0] else 1.0)
+            else:
+                p.append(float(stats.ttest_rel(after, before).pvalue))
+            keys.append((name, measure.name))
+    return dict(zip(keys, holm(p), strict=True))
+
+
+def interval(hits: int, of: int) -> str:
+    """Return the exact binomial interval of a share."""
+    low, high = stats.binomtest(hits, of).proportion_ci(1 - LEVEL)
+    return f"({low:.1%} … {high:.1%})"
+
+
+def verdict(misses: int, of: int, promised: float) -> str:
+    """Return whether a share of misses is at most what is promised, within its interval."""
+    low, _ = stats.binomtest(misses, of).proportion_ci(1 - LEVEL)
+    return "yes" if low <= promised else "**no**"
 
 
 if __name__ == "__main__":

@@ -110,6 +110,19 @@ class ExecutorError(StudyError):
     )
 
 
+class MixtureError(StudyError):
+    """Runs of a study that should have the same data have not: a mean over them is of no one thing.
+
+    Mostly a corpus or a file of rows was replaced between two `study run`.
+    """
+
+    code = "E204"
+    remedy = (
+        "Put the data back, or delete the runs of one side and run the study again, or mark all "
+        "tables of the report with `--accept_mixture true`."
+    )
+
+
 class CorpusError(BertlabError):
     """A corpus is missing, empty, unreadable or unfit for pre-training."""
 

@@ -114,11 +114,13 @@ class Evaluation(ABC):
     Attributes:
         columns: what it reads of each row. A column without which it can do is not ``required``.
         monitor: the metric that decides, and which end of it is better.
+        better: which end is better of its other metrics, by name.
         chance: the score of a guess, which pictures show as a line; None if there is no one number.
     """
 
     columns: ClassVar[tuple[Column, ...]]
     monitor: ClassVar[tuple[str, Literal["min", "max"]]] = ("accuracy", "max")
+    better: ClassVar[Mapping[str, Literal["min", "max"]]] = {}
     chance: ClassVar[float | None] = None
 
     @abstractmethod

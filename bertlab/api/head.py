@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from bertlab.api.examples import Column, Example, Features, Labels
 from bertlab.api.task import Task, TaskContext
@@ -20,7 +20,6 @@ class Head(Task):
 
     Attributes:
         columns: what the head reads of an example.
-        monitor: the metric that the best checkpoint is chosen by, and which end of it is better.
         keeps_examples_together: all sequences of an example go into one batch (multiple choice); a
             batch is then counted in examples.
         trains_encoder: False for the feature-based approach (paper sec. 5.3): the encoder is fixed.
@@ -35,7 +34,6 @@ class Head(Task):
     """
 
     columns: ClassVar[tuple[Column, ...]]
-    monitor: ClassVar[tuple[str, Literal["min", "max"]]] = ("loss", "min")
     keeps_examples_together: ClassVar[bool] = False
     trains_encoder: ClassVar[bool] = True
     reads_all_layers: ClassVar[bool] = False

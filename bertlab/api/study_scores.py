@@ -39,17 +39,25 @@ class Cell:
     """A variant's values of one measure.
 
     Attributes:
-        values: by seed; a run that failed or is not done is missing.
+        values: by seed; a run that failed or is not done is missing. Where seeds are nested, the
+            mean over the fine-tunings of a pre-training that are done and have a finite value.
         degenerate: by seed, what is wrong with a run that learned nothing, for example that it
             gives one class for every row.
         examples: ``(rows,)`` float64 by seed: each evaluation row's own score (1 for a right class)
             or, of metrics that are no mean over rows, its influence. In the order of the rows,
-            where predictions were kept. Their mean is the value.
+            where predictions were kept. Their mean is the value. Where seeds are nested, the mean
+            over the same fine-tunings, row by row.
+        repeats: where seeds are nested, the value of each fine-tuning that is done, by seed of the
+            pre-training, then of the fine-tuning.
+        learned: where some fine-tunings of a pre-training are degenerate, the mean over the others,
+            by seed.
     """
 
     values: dict[int, float] = field(default_factory=dict)
     degenerate: dict[int, str] = field(default_factory=dict)
     examples: dict[int, NDArray[np.float64]] = field(default_factory=dict)
+    repeats: dict[int, dict[int, float]] = field(default_factory=dict)
+    learned: dict[int, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -77,6 +85,7 @@ class VariantScores:
         seconds: wall time by seed, evaluations included.
         curves: of the pre-training's held-out metrics, by name of the metric and seed.
         failures: one line for each run of it that failed.
+        is_mixed: its runs, or its runs and other variants', are of different data by mistake.
     """
 
     cells: dict[str, Cell] = field(default_factory=dict)
@@ -86,6 +95,7 @@ class VariantScores:
     seconds: dict[int, float] = field(default_factory=dict)
     curves: dict[str, dict[int, Curve]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
+    is_mixed: bool = False
 
 
 @dataclass
@@ -129,12 +139,16 @@ class StudyScores:
     Attributes:
         name: of the study.
         baseline: the variant that the others are compared with.
-        seeds: that the study runs.
+        seeds: that the study runs; of pre-training, where seeds are nested.
         measures: the columns of its table, in order.
         variants: by name, in the order of the study; the baseline is one of them.
         manifest: what is needed to repeat it: command, study file, versions, machine.
         groups: scores by group of evaluations that train nothing, for each kind of group.
         group_curves: the same along the pre-trainings, where they were scored at words seen.
+        finetune_seeds: that each pre-training is fine-tuned with; empty if seeds are not nested.
+        checkpoints: that a study which only fine-tunes starts from, each once.
+        why_described: why the metrics of pre-training describe and do not decide.
+        remarks: a line for each way in which runs that should be alike are not.
     """
 
     name: str
@@ -145,6 +159,10 @@ class StudyScores:
     manifest: dict[str, Any] = field(default_factory=dict)
     groups: list[GroupScores] = field(default_factory=list)
     group_curves: list[GroupCurves] = field(default_factory=list)
+    finetune_seeds: list[int] = field(default_factory=list)
+    checkpoints: list[str] = field(default_factory=list)
+    why_described: str = ""
+    remarks: list[str] = field(default_factory=list)
 
     def cell(self, variant: str, measure: Measure) -> Cell:
         """Return a variant's values of a measure; empty if there are none."""

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -116,9 +116,15 @@ class Task(nn.Module, ABC):
 
     Attributes:
         uses_pooled: the loss reads ``output.pooled``; where no task does, the pooler is frozen.
+        monitor: the metric that the task is judged by, and which end of it is better. It chooses
+            the best checkpoint of a head, and decides a study.
+        better: which end is better of metrics that no torchmetrics metric tells, by name: those of
+            :meth:`derived_metrics` and of a head's ``score``.
     """
 
     uses_pooled: ClassVar[bool] = True
+    monitor: ClassVar[tuple[str, Literal["min", "max"]]] = ("loss", "min")
+    better: ClassVar[Mapping[str, Literal["min", "max"]]] = {}
 
     @abstractmethod
     def build(self, context: TaskContext) -> None:

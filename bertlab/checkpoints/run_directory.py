@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bertlab.errors import OutputError
 from bertlab.files import create_json
+
+if TYPE_CHECKING:
+    import torch
 
 RUN_ENVIRONMENT = "BERTLAB_RUN_DIR"  # rank 0 tells the ranks that it starts
 MANIFEST = "manifest.json"
@@ -124,6 +127,22 @@ def manifest(plugins: Mapping[str, str], facts: Mapping[str, Any]) -> dict[str, 
         "packages": {name: _version(name) for name in PACKAGES},
         "plugins": dict(plugins),
         **facts,
+    }
+
+
+def machine(device: "torch.device", count: int = 1) -> dict[str, Any]:
+    """Return the ``threads`` and the ``device`` of a run: ``cpu``, ``2 × NVIDIA H100``.
+
+    Args:
+        device: of this process.
+        count: of devices, one for each process.
+    """
+    import torch  # noqa: PLC0415  whoever has a device has it already; commands without do not wait
+
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    return {
+        "threads": torch.get_num_threads(),
+        "device": name if count == 1 else f"{count} × {name}",
     }
 
 

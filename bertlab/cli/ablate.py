@@ -52,7 +52,11 @@ def _parser() -> ArgumentParser:
     ):
         parser.add_argument(option, action="append", default=[], metavar=metavar, help=text)
     add_settings(parser)
-    parser.add_argument("--seeds", metavar="N", help="a number of seeds or a list; 3 if not given")
+    parser.add_argument(
+        "--seeds",
+        metavar="N",
+        help="a number of seeds, a list, or '{pretrain: 3, finetune: 5}'; 3 if not given",
+    )
     parser.add_argument(
         "--study_dir", metavar="DIR", help="runs/studies/ablate-CONFIG-KEY if not given"
     )

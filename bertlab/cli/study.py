@@ -114,6 +114,7 @@ def run(
     cpus: float = 1,
     gpus: float = 0,
     accept_changes: bool = False,
+    accept_mixture: bool = False,
 ) -> int:
     """Run what is not done yet, then print and write the report.
 
@@ -129,6 +130,7 @@ def run(
         gpus: of each run, for Ray.
         accept_changes: go on though the study changed; runs that are not asked any more are left
             out of the report.
+        accept_mixture: go on though runs are not of the same data; every table is marked.
     """
     from bertlab.studies.study import StudyStopped  # noqa: PLC0415
 
@@ -143,13 +145,14 @@ def run(
             cpus=cpus,
             gpus=gpus,
             accept_changes=accept_changes,
+            accept_mixture=accept_mixture,
         )
     except StudyStopped as stopped:
         summary = stopped.summary
     for line in summary.lines(study.study_dir):
         sys.stdout.write(line + "\n")
     if summary.done:
-        _print(study.report())
+        _print(study.report(accept_mixture=accept_mixture))
     return summary.exit_code
 
 
@@ -172,34 +175,50 @@ def status(study: Study) -> int:
     return 0
 
 
-def report(study: Study) -> int:
-    """Print and write the table, findings and plots of what is done."""
-    _print(study.report())
+def report(study: Study, accept_mixture: bool = False) -> int:
+    """Print and write the table, findings and plots of what is done.
+
+    Args:
+        study: that was run.
+        accept_mixture: mark every table where runs are not of the same data.
+    """
+    _print(study.report(accept_mixture=accept_mixture))
     return 0
 
 
-def compare(studies: list[Study], output: str = "runs/studies/comparison") -> int:
+def compare(
+    studies: list[Study], output: str = "runs/studies/comparison", accept_mixture: bool = False
+) -> int:
     """Print and write one table of several studies.
 
     Args:
         studies: two or more.
         output: folder of the report.
+        accept_mixture: mark the tables where runs of a study are not of the same data.
     """
     from bertlab.studies.study import compare as compare_studies  # noqa: PLC0415
 
-    _print(compare_studies(studies, Path(output)))
+    _print(compare_studies(studies, Path(output), accept_mixture))
     return 0
 
 
-def add_seeds(study: Study, seeds: int | list[int]) -> int:
+def add_seeds(
+    study: Study,
+    seeds: int | list[int] | None = None,
+    finetune_seeds: int | list[int] | None = None,
+) -> int:
     """Ask for more seeds; ``bertlab study run`` then runs what is new.
 
     Args:
         study: which was run.
         seeds: how many in all, or a list of them.
+        finetune_seeds: how many fine-tunings of each pre-training in all, or a list of seeds.
     """
-    wanted = study.add_seeds(seeds).config.seeds
-    sys.stdout.write(f"{len(wanted)} seeds; go on with: bertlab study run {study.study_dir}\n")
+    wanted = study.add_seeds(seeds, finetune_seeds).config
+    nested = wanted.finetune_seeds
+    each = "" if nested is None else f", {len(nested)} fine-tunings of each"
+    found = f"{len(wanted.seeds)} seeds{each}"
+    sys.stdout.write(f"{found}; go on with: bertlab study run {study.study_dir}\n")
     return 0
 
 

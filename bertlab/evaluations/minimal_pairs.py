@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,9 @@ class MinimalPairs(Evaluation):
         Column("phenomenon", required=False, aliases=("linguistics_term",)),
         Column("field", required=False),
     )
+    better: ClassVar[Mapping[str, Literal["min", "max"]]] = {
+        f"{kind}_accuracy": "max" for kind in _GROUPS
+    }
     chance = 0.5
 
     def __init__(

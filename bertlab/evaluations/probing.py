@@ -4,10 +4,10 @@ Tags of words as in Liu et al. 2019 and Hewitt and Liang 2019, and two tasks of 
 no labels (Conneau et al. 2018).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -79,6 +79,10 @@ class Probing(Evaluation):
         Column("text", required=False, aliases=("sentence",)),
         Column("tags", "tags", is_truth=True, required=False),
     )
+    better: ClassVar[Mapping[str, Literal["min", "max"]]] = {
+        "word_accuracy": "max",
+        "selectivity": "max",
+    }
 
     def __init__(
         self,

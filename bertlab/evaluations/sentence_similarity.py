@@ -5,8 +5,8 @@ is trained, as in Reimers and Gurevych 2019, table 1.
 """
 
 import math
-from collections.abc import Sequence
-from typing import Literal, get_args
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +67,7 @@ class SentenceSimilarity(Evaluation):
         Column("label", "label", is_truth=True, aliases=("score", "relatedness_score")),
     )
     monitor = ("spearman", "max")
+    better: ClassVar[Mapping[str, Literal["min", "max"]]] = {"pearson": "max"}
 
     def __init__(
         self,

@@ -50,6 +50,8 @@ class ConfusionMetric(Metric):
 class Matthews(ConfusionMetric):
     """Matthews correlation coefficient of K classes; 0 if one class is all of either side."""
 
+    higher_is_better = True
+
     def of(self, confusion: Tensor) -> Tensor:
         """Return the coefficient, -1 to 1 (Gorodkin 2004, for K classes)."""
         true, predicted, total = confusion.sum(1), confusion.sum(0), confusion.sum()
@@ -73,6 +75,7 @@ class Pearson(Metric):
     """
 
     full_state_update = False
+    higher_is_better = True
     preds: list[Tensor]
     targets: list[Tensor]
 

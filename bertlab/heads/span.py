@@ -1,6 +1,6 @@
 """Question answering by a span of the context: SQuAD 1.1 and 2.0 (paper sec. 4.2 and 4.3)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any, ClassVar, Literal, get_args
 
@@ -77,6 +77,14 @@ class Span(Head):
         Column("id", required=False),
     )
     monitor: ClassVar[tuple[str, Literal["min", "max"]]] = ("f1", "max")
+    better: ClassVar[Mapping[str, Literal["min", "max"]]] = {
+        "exact_match": "max",
+        "has_answer_exact_match": "max",
+        "has_answer_f1": "max",
+        "no_answer_accuracy": "max",
+        "best_exact_match": "max",
+        "best_f1": "max",
+    }
     huggingface: ClassVar[str | None] = "BertForQuestionAnswering"
     splits_by: ClassVar[str | None] = "context"
     uses_pooled = False

@@ -1,7 +1,7 @@
 """A tag for each word of a sentence (paper fig. 4d, sec. 5.3)."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -54,6 +54,12 @@ class Tagging(ClassifierHead):
 
     columns = (Column("words", "texts"), Column("tags", "tags", is_truth=True))
     monitor = ("f1", "max")
+    better: ClassVar[Mapping[str, Literal["min", "max"]]] = {
+        "f1": "max",
+        "precision": "max",
+        "recall": "max",
+        "accuracy": "max",
+    }
     uses_pooled = False
     huggingface: ClassVar[str | None] = "BertForTokenClassification"
 

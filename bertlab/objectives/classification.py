@@ -39,6 +39,7 @@ class Accuracy(Metric):
     """Share of predictions that equal their target; exact counts, summed over processes."""
 
     full_state_update = False
+    higher_is_better = True
     correct: Tensor
     count: Tensor
 
@@ -61,6 +62,7 @@ class MajorityAccuracy(Metric):
     """Accuracy of always answering the commonest class among the targets seen: a baseline."""
 
     full_state_update = False
+    higher_is_better = True
     targets: list[Tensor]
 
     def __init__(self) -> None:

@@ -1,6 +1,7 @@
 """What the language-model objectives share: head, loss, metrics and unigram baselines."""
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -95,13 +96,14 @@ class TokenPrediction(Objective):
 
     name: ClassVar[str]
     uses_pooled = False
+    better: ClassVar[Mapping[str, Literal["min", "max"]]] = {"perplexity": "min"}
     classes: TokenClasses
     tokenizer: "WordPieceTokenizer"
-    token_counts: IntArray | None
 
     def __init__(self) -> None:
         super().__init__()
         self.top_k = 5
+        self.token_counts: IntArray | None = None
         self.cross_entropy = SummedCrossEntropy()
 
     def build(self, context: TaskContext) -> None:

@@ -14,10 +14,12 @@ from bertlab.errors import StudyChangedError, StudyError
 from bertlab.files import explain_failed_write, write_json, write_text
 from bertlab.studies.execute.run_state import PLAN
 from bertlab.studies.plan.plan import Plan
+from bertlab.studies.plan.seeds import ADDED_SEEDS
 from bertlab.studies.plan.study_file import BASE, StudyConfig
 
 STUDY_FILE = "study.yaml"
 _PLAN_KEYS = {"seeds": list, "runs": list, "configs": dict}
+_FINETUNE_SEEDS = "finetune_seeds"
 _BUDGET = "budget."
 _SHOWN = 12  # lines of changes
 
@@ -113,6 +115,19 @@ def claim(
     return changes
 
 
+def added_seeds(study_dir: Path) -> object:
+    """Return the seeds of a study that ``add-seeds`` has extended, as its file has them; or None.
+
+    Args:
+        study_dir: directory of the study, which need not be there.
+
+    Raises:
+        ConfigFileError: if the study file in the directory cannot be read.
+    """
+    path = study_dir / STUDY_FILE
+    return read_config(path).get(ADDED_SEEDS) if path.is_file() else None
+
+
 def _read_plan(path: Path) -> dict[str, Any] | None:
     """Return what was asked when the study was last run; None if it was not."""
     try:
@@ -132,8 +147,9 @@ def _read_plan(path: Path) -> dict[str, Any] | None:
 def _changes(asked: dict[str, Any], before: dict[str, Any]) -> list[str]:
     """Return what is asked otherwise than before, a line each."""
     lines = []
-    if asked["seeds"] != before["seeds"]:
-        lines.append(f"seeds: {asked['seeds']} here, {before['seeds']} there")
+    for key in ("seeds", _FINETUNE_SEEDS):
+        if asked.get(key) != before.get(key):
+            lines.append(f"{key}: {asked.get(key, 'none')} here, {before.get(key, 'none')} there")
     now, then = asked["configs"], before["configs"]
     lines += _new_and_gone("variant", now, then)
     shared = [variant for variant in now if variant in then]
@@ -162,8 +178,10 @@ def keep_content(study_dir: Path, content: Config) -> None:
 
 def _asked(config: StudyConfig, plan: Plan) -> dict[str, Any]:
     """Return what is compared when the study is run again."""
+    nested = config.finetune_seeds
     return {
         "seeds": list(config.seeds),
+        **({} if nested is None else {_FINETUNE_SEEDS: list(nested)}),
         "runs": list(plan.runs),
         "configs": {
             variant: {

@@ -28,7 +28,8 @@ from bertlab.studies.execute.execution import FIT
 from bertlab.studies.execute.live_table import event_line
 from bertlab.studies.execute.local import LocalWorkers
 from bertlab.studies.execute.run_state import PLAN, STATE_ENTRIES, State, read_attempts
-from bertlab.studies.execute.schedule import Change, OnChange, Schedule, Summary, run_all
+from bertlab.studies.execute.schedule import Change, OnChange, Schedule, run_all
+from bertlab.studies.execute.warm_parent import WarmParent
 from bertlab.studies.plan.checks import check_config, known_encoder
 from bertlab.studies.plan.plan import PlannedRun
 from bertlab.studies.plan.study_file import BASE
@@ -140,10 +141,13 @@ def fit_repeatedly(repetition: Repetition) -> int:
         stopped it.
     """
     runs, study_dir = repetition.runs(), repetition.study_dir
-    with _echo(runs, study_dir) as on_change:
-        summary = _execute(runs[:1], study_dir, on_change)  # most mistakes show in the first run
-        if not summary.exit_code:
-            summary = _execute(runs, study_dir, on_change)
+    environment: dict[str, str] = {}  # left as it is: threads and devices are the user's
+    with _echo(runs, study_dir) as on_change, WarmParent(FIT, [environment]) as parent:
+        workers = LocalWorkers(study_dir, [environment], on_change, FIT, parent)
+        for part in (runs[:1], runs):  # most mistakes show in the first run
+            summary = run_all(Schedule(part, study_dir, 0, on_change), workers)
+            if summary.exit_code:
+                break
     if not summary.exit_code:
         report(repetition)
         return 0
@@ -156,12 +160,6 @@ def fit_repeatedly(repetition: Repetition) -> int:
     if not any((run.directory(study_dir) / MANIFEST).exists() for run in runs):
         _leave_nothing(study_dir)
     return code if code > 0 else 128 - code  # negative: killed by a signal
-
-
-def _execute(runs: Sequence[PlannedRun], study_dir: Path, on_change: OnChange) -> Summary:
-    # the environment is left as it is: threads and devices are the user's
-    workers = LocalWorkers(study_dir, [{}], on_change, FIT)
-    return run_all(Schedule(runs, study_dir, 0, on_change), workers)
 
 
 def _leave_nothing(study_dir: Path) -> None:

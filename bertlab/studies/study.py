@@ -15,22 +15,25 @@ from typing import Any, Literal
 
 from bertlab.api.study_scores import StudyScores
 from bertlab.checkpoints.run_directory import manifest
-from bertlab.config.overrides import Overrides, seed_list
-from bertlab.config.yaml_files import Config
+from bertlab.config.overrides import Overrides
+from bertlab.config.yaml_files import Config, yaml_inline
 from bertlab.errors import CommandError, StudyError, warn
 from bertlab.studies.execute.execution import execute
 from bertlab.studies.execute.live_table import watch
 from bertlab.studies.execute.local import run_local
 from bertlab.studies.execute.ray import run_on_ray
-from bertlab.studies.execute.run_state import is_done
-from bertlab.studies.execute.schedule import Summary
+from bertlab.studies.execute.run_state import State, is_done
+from bertlab.studies.execute.schedule import Change, OnChange, Summary
 from bertlab.studies.execute.slurm import write_slurm
-from bertlab.studies.folder import STUDY_FILE, claim, keep_content, read_study
+from bertlab.studies.folder import STUDY_FILE, added_seeds, claim, keep_content, read_study
+from bertlab.studies.plan.measures import deciding_metric, pretraining_measures
 from bertlab.studies.plan.plan import Plan, PlannedRun, make_plan
+from bertlab.studies.plan.seeds import ADDED_SEEDS, more_seeds, seeds_content
 from bertlab.studies.plan.study_file import StudyConfig, make_study, with_absolute_paths
 from bertlab.studies.report.collect import collect
 from bertlab.studies.report.render import write_report
 from bertlab.studies.report.report import Report, report_of
+from bertlab.studies.report.sameness import compare_runs, refuse_mixture, refuse_other_corpus
 from bertlab.studies.tables import Table, plan_table, status_table, variants_table
 
 REPORT = "report"  # folder of the report in the directory of a study
@@ -75,8 +78,19 @@ def study(
     config = make_study(content, str(file), file.parent)
     chosen = Path("runs") / "studies" / config.name if study_dir is None else Path(study_dir)
     place = own or chosen
+    kept = None if own is not None else added_seeds(place)
+    if kept is not None:
+        asked = {*config.seeds, *(config.finetune_seeds or ())}
+        content = {**content, ADDED_SEEDS: kept}
+        config = make_study(content, str(file), file.parent)
+        if asked == {*config.seeds, *(config.finetune_seeds or ())}:
+            kept = None  # the file has them now
     begun = [path.name for path in (place / "runs").glob("*")]
-    return Study(place, with_absolute_paths(content, config), config, make_plan(config, begun))
+    plan = make_plan(config, begun)
+    for evaluation in config.evaluations:
+        deciding_metric(config, plan, evaluation)  # which refuses one without a better end
+    pretraining_measures(config, plan)
+    return Study(place, with_absolute_paths(content, config), config, plan, kept)
 
 
 @dataclass(frozen=True)
@@ -88,12 +102,15 @@ class Study:
         content: of the study file, its paths absolute.
         config: made of it: variants, seeds, evaluations.
         planned: its runs.
+        kept_seeds: as the study's own file has them, where ``add-seeds`` added some to those of
+            ``content``.
     """
 
     study_dir: Path
     content: Config = field(repr=False)
     config: StudyConfig = field(repr=False)
     planned: Plan = field(repr=False)
+    kept_seeds: object = None
 
     @property
     def runs(self) -> list[PlannedRun]:
@@ -120,6 +137,7 @@ class Study:
         cpus: float = 1,
         gpus: float = 0,
         accept_changes: bool = False,
+        accept_mixture: bool = False,
     ) -> Summary:
         """Run what is not done yet, each run in a process of its own.
 
@@ -134,6 +152,7 @@ class Study:
             gpus: of each run, for Ray.
             accept_changes: go on though the study changed; runs that are not asked any more are
                 left out of the report.
+            accept_mixture: go on though runs are not of the same data.
 
         Returns:
             Which runs are done, and which failed and why. A run that fails raises nothing.
@@ -142,6 +161,7 @@ class Study:
             CommandError: if a number is out of range.
             ExecutorError: if there are fewer workers or devices than asked for.
             StudyChangedError: if runs that were begun would be left out.
+            MixtureError: if runs are not of the same data, or would not be.
             StudyStopped: if Ctrl-C, SIGTERM or SIGHUP stopped it.
         """
         for name, given, least in (
@@ -156,12 +176,21 @@ class Study:
                 raise CommandError(f"{name}: found {given}, expected {least} or more")
         for change in self.claim(accept_changes):
             sys.stdout.write(f"changed: {change}\n")
+        if self.kept_seeds:
+            sys.stdout.write(
+                f"kept: seeds {yaml_inline(self.kept_seeds)}, with those that were added "
+                f"({ADDED_SEEDS} in {self.study_dir / STUDY_FILE})\n"
+            )
+        if not accept_mixture:
+            refuse_mixture(compare_runs(self.planned, self.study_dir), self.study_dir)
+            refuse_other_corpus(self.planned, self.study_dir)
         execute_all = (
             partial(run_local, workers=workers, threads=threads, devices=devices)
             if executor == "local"
             else partial(run_on_ray, address=address, cpus=cpus, gpus=gpus)
         )
-        with watch(self.runs, self.study_dir) as on_change:
+        with watch(self.runs, self.study_dir) as show:
+            on_change = show if accept_mixture else self._refusing_mixtures(show)
             summary = execute_all(self.runs, self.study_dir, retries=retries, on_change=on_change)
         if summary.stopped_by is not None:
             raise StudyStopped(summary, self.study_dir)
@@ -190,24 +219,39 @@ class Study:
         self.claim(accept_changes=False)
         return write_slurm(self.runs, self.study_dir)
 
-    def report(self, write: bool = True) -> Report:
+    def report(self, write: bool = True, accept_mixture: bool = False) -> Report:
         """Return what the runs that are done have found.
 
         Args:
             write: also write the report's files, to ``report`` in the study's directory.
+            accept_mixture: mark the tables where runs are not of the same data.
 
         Raises:
+            MixtureError: if runs are not of the same data, unless that is accepted.
             OutputError: if a file cannot be written.
         """
         self._warn_of_others()
-        found = report_of(self.scores())
+        found = report_of(self.scores(accept_mixture))
         if not write:
             return found
         return replace(found, files=tuple(write_report(found, self.study_dir / REPORT)))
 
-    def scores(self) -> StudyScores:
-        """Return the values that the report is made of, and what is needed to repeat them."""
+    def scores(self, accept_mixture: bool = False) -> StudyScores:
+        """Return the values that the report is made of, and what is needed to repeat them.
+
+        Args:
+            accept_mixture: mark the variants whose runs are not of the same data.
+
+        Raises:
+            MixtureError: if there are any, unless that is accepted.
+        """
+        same = compare_runs(self.planned, self.study_dir)
+        if not accept_mixture:
+            refuse_mixture(same, self.study_dir)
         found = collect(self.config, self.planned, self.study_dir)
+        found.remarks = [*(f"mixed data: {line}" for line in same.mixtures), *same.remarks]
+        for name in same.variants:
+            found.variants[name].is_mixed = True
         found.manifest = {
             "command": f"bertlab study run {self.study_dir / STUDY_FILE}",
             "study": self.content,
@@ -215,26 +259,34 @@ class Study:
         }
         return found
 
-    def add_seeds(self, seeds: int | list[int]) -> "Study":
+    def add_seeds(
+        self, seeds: int | list[int] | None = None, finetune_seeds: int | list[int] | None = None
+    ) -> "Study":
         """Ask for more seeds; return the study that has them.
 
         Args:
-            seeds: how many in all, or a list of them.
+            seeds: how many in all, or a list of them; of pre-training, where seeds are nested.
+            finetune_seeds: how many fine-tunings of each pre-training in all, or a list of seeds.
 
         Raises:
-            CommandError: if the study was not run yet, or a seed that it has is not among them.
+            CommandError: if neither is given, the study was not run yet, or a seed that it has is
+                not among them.
+            StudyError: if the study has no evaluations to fine-tune.
         """
-        wanted = seed_list(seeds)
+        if seeds is None and finetune_seeds is None:
+            raise CommandError("study add-seeds: missing: --seeds N or --finetune_seeds N")
         if not (self.study_dir / STUDY_FILE).is_file():
             raise CommandError(
                 f"{self.study_dir}: no study was run there yet; set seeds in its file"
             )
-        if set(self.config.seeds) - set(wanted):
-            raise CommandError(
-                f"--seeds: found {seeds}, expected the study's own "
-                f"({', '.join(map(str, self.config.seeds))}) and more"
-            )
-        keep_content(self.study_dir, {**self.content, "seeds": wanted})
+        pretrain, finetune = self.config.seeds, self.config.finetune_seeds
+        if seeds is not None:
+            pretrain = more_seeds("--seeds", seeds, pretrain)
+        if finetune_seeds is not None:
+            finetune = more_seeds("--finetune_seeds", finetune_seeds, finetune)
+        content = {**self.content, ADDED_SEEDS: seeds_content(pretrain, finetune)}
+        study(content, self.study_dir)  # a wrong one is refused before it is written
+        keep_content(self.study_dir, content)
         return study(self.study_dir)
 
     def claim(self, accept_changes: bool = False) -> list[str]:
@@ -244,6 +296,16 @@ class Study:
             StudyChangedError: if runs that were begun would be left out, unless that is accepted.
         """
         return claim(self.study_dir, self.content, self.config, self.planned, accept_changes)
+
+    def _refusing_mixtures(self, on_change: OnChange) -> OnChange:
+        """Return what also stops the study when a run that is done had other data than before."""
+
+        def note(change: Change) -> None:
+            on_change(change)
+            if change.state is State.DONE:
+                refuse_mixture(compare_runs(self.planned, self.study_dir), self.study_dir)
+
+        return note
 
     def _warn_of_others(self) -> None:
         """Warn of runs that are there and not in the study as it is now: they are left out."""
@@ -259,22 +321,24 @@ class Study:
     def _repr_html_(self) -> str:
         """Return the variants: what they differ in, or once runs are done, what they reached."""
         if any(is_done(run.directory(self.study_dir)) for run in self.runs):
-            return report_of(self.scores())._repr_html_()
+            return report_of(self.scores(accept_mixture=True))._repr_html_()
         return variants_table(self.planned, self.config)._repr_html_()
 
 
-def compare(studies: Sequence[Study], output: Path) -> Report:
+def compare(studies: Sequence[Study], output: Path, accept_mixture: bool = False) -> Report:
     """Write one report of several studies, each compared with its own baseline.
 
     Args:
         studies: two or more.
         output: folder of the report.
+        accept_mixture: mark the tables where runs of a study are not of the same data.
 
     Raises:
         CommandError: if there are fewer than two.
+        MixtureError: if runs of a study are not of the same data, unless that is accepted.
         OutputError: if a file cannot be written.
     """
     if len(studies) < 2:
         raise CommandError("study compare: found one study, expected two or more")
-    joined = report_of(*(each.scores() for each in studies))
+    joined = report_of(*(each.scores(accept_mixture) for each in studies))
     return replace(joined, files=tuple(write_report(joined, output)))

@@ -92,5 +92,7 @@ def variants_table(plan: Plan, config: StudyConfig) -> Table:
         for name in settings
     ]
     seeds = ", ".join(map(str, config.seeds))
+    if config.finetune_seeds is not None:
+        seeds += f", of fine-tuning {', '.join(map(str, config.finetune_seeds))}"
     title = f"{config.name}: {len(plan.runs)} runs, seeds {seeds}"
     return Table(title, ("variant", *keys), tuple(rows))

@@ -12,9 +12,10 @@ from bertlab.api.evaluation import EvaluatedModel, EvaluationResult
 from bertlab.api.examples import Example
 from bertlab.checkpoints.pretrained_model import PretrainedModel, load
 from bertlab.checkpoints.run_checkpoint import words_checkpoints
-from bertlab.checkpoints.run_directory import MANIFEST, RESULTS, manifest
+from bertlab.checkpoints.run_directory import MANIFEST, RESULTS, machine, manifest
 from bertlab.config.evaluations import EvaluationEntry
 from bertlab.data.examples.source import read_all_rows
+from bertlab.data.examples.splits import fingerprint
 from bertlab.errors import CheckpointError, DataError, PluginError
 from bertlab.files import explain_failed_write, write_json
 from bertlab.plugins.index import installed
@@ -138,7 +139,8 @@ def evaluate_source(
                 write_curve(folder / f"{entry.name}.words.csv", curve)
             evaluated.append(Evaluated(entry.name, entry.data, entry.evaluation, result, groups))
         *_, page = write_pages(folder, source, evaluated)
-        write_json(folder / MANIFEST, _manifest(model, entries, command, checkpoints))
+        content = {name: fingerprint(found) for name, found in rows.items()}
+        write_json(folder / MANIFEST, _manifest(model, entries, command, checkpoints, content))
         write_json(folder / RESULTS, results)  # the last: the evaluation is whole
     sys.stdout.write(f"{page}\n{folder}: {RESULTS}, and the score of each row\n")
     return folder
@@ -180,6 +182,7 @@ def _manifest(
     entries: Sequence[EvaluationEntry],
     command: Sequence[str],
     checkpoints: Mapping[int, Path],
+    rows: Mapping[str, str],
 ) -> dict[str, Any]:
     plugins = [installed("evaluation")[entry.plugin] for entry in entries]
     facts = {
@@ -188,7 +191,8 @@ def _manifest(
         "step": model.global_step,
         "words_checkpoints": list(checkpoints),
         "tokenizer": model.tokenizer.fingerprint,
-        "threads": torch.get_num_threads(),
+        **machine(model.evaluated().device),
+        "rows": dict(rows),
         "evaluations": {entry.name: entry.plain() for entry in entries},
     }
     return manifest({plugin.package: plugin.version for plugin in plugins}, facts)

@@ -22,6 +22,7 @@ from bertlab.checkpoints.run_directory import (
     PREDICTIONS,
     RESULTS,
     choose_run_directory,
+    machine,
     manifest,
     resumed_run,
 )
@@ -251,7 +252,8 @@ class Session:
         facts = {
             "command": ["bertlab", "fit", *request.argv],
             "seed": self.config.seed,
-            "threads": torch.get_num_threads(),
+            **machine(self.trainer.strategy.root_device, self.trainer.world_size),
+            "precision": str(self.trainer.precision),
             "tokenizer": tokenizer.fingerprint,
             "parameters": self.parameters,
             **data.facts(),

@@ -305,6 +305,43 @@ def test_a_whole_study(
     assert scores_in(tmp_path / "ablated" / "report") == first
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_replaced_corpus_is_not_averaged_with_the_one_before(
+    tiny_config: Path, corpus_file: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text(corpus_file.read_text("utf-8"), "utf-8")
+    content = {
+        "base": str(tiny_config),
+        "settings": {"data.corpus": str(text), "trainer.max_steps": 3},
+        "variants": {"slow": {}, "fast": {"optimizer.learning_rate": 0.01}},
+        "seeds": 1,
+    }
+    path = write_yaml(tmp_path / "swap.yaml", content)
+    place = tmp_path / "swap"
+    run = ("study", "run", path, "--study_dir", place, "--threads", "1")
+    assert bertlab(*run)[0] == 0
+    assert bertlab("study", "add-seeds", place, "--seeds", "2")[0] == 0
+    text.write_text(text.read_text("utf-8").replace("the", "thee"), "utf-8")
+    code, _, err = bertlab(*run)
+    assert code == 2
+    assert "its runs have different data, though their configs say the same:" in err
+    assert "corpus: " in err
+    assert "what would be run now" in err
+    assert len(started(place)) == 2
+    code, out, _ = bertlab(*run, "--accept_mixture", "true")
+    assert code == 0
+    assert "kept: seeds 2, which were added" in out
+    assert len(started(place)) == 4
+    code, _, err = bertlab("study", "report", place)
+    assert code == 2
+    assert "tokenizer: " in err
+    assert "‡" in (place / "report" / "report.md").read_text("utf-8")
+    measures = open_study(place).scores(accept_mixture=True).measures
+    assert [each.name for each in measures if each.is_primary] == ["mlm loss", "nsp loss"]
+
+
 def check_scores(study: Study) -> None:
     """Compare what was collected with what the runs wrote."""
     found = study.scores()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bertlab.studies.plan.plan import PlannedRun
 
 FAKE = (sys.executable, __file__)
+FORKED_FAKE = (sys.executable, "-m", "tests.studies.fake_fit")  # by a parent that has imported it
 
 
 def fake_run(

@@ -101,3 +101,18 @@ def add_groups(study: StudyScores, groups: tuple[str, ...] = PHENOMENA) -> Study
     study.groups.append(found)
     study.group_curves.append(curves)
     return study
+
+
+def add_repeats(study: StudyScores, finetunings: int = 4, noise: float = 1.5) -> StudyScores:
+    """Make the seeds of the primary measures nested; noise in units of that of pre-trainings."""
+    rng = np.random.default_rng(11)
+    study.finetune_seeds = list(range(1, finetunings + 1))
+    for found in study.variants.values():
+        for measure, spread in zip(study.measures, SPREADS, strict=True):
+            cell = found.cells[measure.name]
+            for seed, value in cell.values.items():
+                drawn = value + noise * spread * rng.normal(size=finetunings)
+                by_seed = dict(zip(study.finetune_seeds, map(float, drawn), strict=True))
+                cell.repeats[seed] = by_seed
+                cell.values[seed] = float(drawn.mean())
+    return study

@@ -129,6 +129,27 @@ def test_more_seeds_are_a_study_to_run(tmp_path: Path) -> None:
         open_study(study.study_dir).add_seeds([7])
 
 
+@pytest.mark.usefixtures("fake")
+def test_seeds_that_were_added_stay_when_the_file_is_run_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened(tmp_path).claim()
+    open_study(tmp_path / "study").add_seeds(3)
+    open_study(tmp_path / "study").add_seeds(5)
+    study = opened(tmp_path)
+    finish_all(study)
+    assert study.config.seeds == (1, 2, 3, 4, 5)
+    study.run(retries=0)
+    out = capsys.readouterr().out
+    assert out.count("kept: seeds 3, 4, 5, which were added") == 1
+    assert "changed" not in out
+    assert open_study(study.study_dir).runs == study.runs
+    assert opened(tmp_path, seeds=4).config.seeds == (1, 2, 3, 4, 5)
+    assert opened(tmp_path, seeds=4).kept_seeds == (5,)
+    opened(tmp_path, seeds=6).claim()
+    assert opened(tmp_path, seeds=6).kept_seeds == ()
+
+
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the runs of a study be those of the fake program."""

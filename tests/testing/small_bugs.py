@@ -50,6 +50,13 @@ class WordForTrue(Broken):
     corrupts_input = "yes"
 
 
+class HigherForMax(Broken):
+    """Says higher instead of max."""
+
+    expects = ("class_attributes_have_their_types", "better is {'loss': 'higher'}")
+    better = {"loss": "higher"}  # noqa: RUF012
+
+
 class NeedsArgument(Broken):
     """Has no default.
 

@@ -33,6 +33,7 @@ def test_a_run_directory_holds_all_that_a_run_is(tiny_run: Path) -> None:
     manifest = json.loads((tiny_run / "manifest.json").read_text())
     assert manifest["seed"] == 3
     assert manifest["threads"] == torch.get_num_threads()
+    assert (manifest["device"], manifest["precision"]) == ("cpu", "32-true")
     assert {"torch", "lightning", "bertlab"} <= manifest["packages"].keys()
     results = json.loads((tiny_run / "results.json").read_text())
     assert {"mlm/loss", "mlm/accuracy", "mlm/perplexity", "mlm/unigram_loss", "nsp/accuracy"} <= (

@@ -10,16 +10,17 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from bertlab.checkpoints.run_directory import MANIFEST
 from bertlab.errors import ExecutorError, StudyError
+from bertlab.studies.execute.processes import Launch, RunProcess, start_fresh
 from bertlab.studies.execute.run_state import (
     LOG_HEAD,
     STATE_ENTRIES,
@@ -34,6 +35,7 @@ from bertlab.studies.execute.run_state import (
     write_attempts,
 )
 from bertlab.studies.execute.stopping import POLL, StopSignals, signal_group, stop_all
+from bertlab.studies.execute.warm_parent import LostParentError
 from bertlab.studies.plan.plan import WEIGHTS, PlannedRun
 
 FIT = (sys.executable, "-m", "bertlab", "fit")
@@ -55,7 +57,7 @@ class Work:
 
     run: PlannedRun
     study_dir: Path
-    process: subprocess.Popen[bytes]
+    process: RunProcess
     lock: int
     attempts: list[Attempt]
 
@@ -114,12 +116,13 @@ def execute(
     Raises:
         StudyError: if the run whose weights it needs is not done, or files cannot be locked.
     """
+    launch = partial(start_fresh, working_directory=working_directory)
     with StopSignals() as stop:
         work: Work | State = State.RUNNING
         while work is State.RUNNING:
             if stop.number is not None:
                 return _STOPPED + stop.number
-            work = start(run, study_dir, environment, program, working_directory)
+            work = start(run, study_dir, environment, program, launch)
             if work is State.RUNNING:
                 time.sleep(POLL)
         if not isinstance(work, Work):
@@ -141,9 +144,16 @@ def start(
     study_dir: Path,
     environment: Mapping[str, str],
     program: Sequence[str] = FIT,
-    working_directory: Path | None = None,
+    launch: Launch = start_fresh,
 ) -> Work | State:
     """Start an attempt at a run, if nobody works at it and something is left to do.
+
+    Args:
+        run: of the study.
+        study_dir: directory of the study.
+        environment: variables for the process, besides this one's.
+        program: the command that takes the arguments of ``fit``.
+        launch: starts the process.
 
     Returns:
         The attempt; ``State.RUNNING`` if somebody works at the run, ``State.DONE`` if it is done.
@@ -166,7 +176,10 @@ def start(
             _clear(run.directory(study_dir), study_dir)
         write_attempts(run, study_dir, attempts)  # OPEN, even if we are killed next
         command = [*(program if run.trains else EVALUATE), *arguments]
-        process = _start_process(run.log(study_dir), command, environment, working_directory, lock)
+        process = _start_process(run.log(study_dir), command, environment, launch, lock)
+    except LostParentError:
+        os.close(lock)  # if there is a process, it holds the lock, and we wait for it
+        return State.RUNNING
     except BaseException:
         os.close(lock)
         raise
@@ -254,31 +267,12 @@ def _settle(run: PlannedRun, study_dir: Path) -> list[Attempt]:
 
 
 def _start_process(
-    log: Path,
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    working_directory: Path | None,
-    lock: int,
-) -> subprocess.Popen[bytes]:
-    """Start a process that appends to a log and holds the lock.
-
-    It has a group of its own, so that Ctrl-C at the terminal reaches it once: from its runner.
-    """
-    inherited = dict(os.environ)
-    inherited.pop("SLURM_NTASKS", None)  # it starts the processes of its devices itself
+    log: Path, command: Sequence[str], environment: Mapping[str, str], launch: Launch, lock: int
+) -> RunProcess:
+    """Start a process that appends to a log and holds the lock."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         now = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
         output.write(f"{LOG_HEAD}{now}: {shlex.join(command)}\n".encode())
         output.flush()  # before the process writes
-        return subprocess.Popen(  # noqa: S603
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            # unbuffered: the log has what a killed process printed
-            env={**inherited, "PYTHONUNBUFFERED": "1", **environment},
-            cwd=working_directory,
-            pass_fds=(lock,),  # free when its last holder ends
-            process_group=0,
-        )
+        return launch(command, environment, output.fileno(), lock)

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from bertlab.errors import ExecutorError
 from bertlab.studies.execute.execution import FIT, Work, start
-from bertlab.studies.execute.run_state import (
-    State,
-)
+from bertlab.studies.execute.run_state import State
 from bertlab.studies.execute.schedule import Change, OnChange, Schedule, Summary, run_all
 from bertlab.studies.execute.stopping import POLL, StopSignals, stop_all, stop_orphan
+from bertlab.studies.execute.warm_parent import WarmParent
 from bertlab.studies.plan.plan import PlannedRun
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")
@@ -49,8 +48,9 @@ def run_local(
         ExecutorError: if there are fewer devices than asked for, or files cannot be locked.
     """
     environments = worker_environments(workers, threads, devices)
-    local = LocalWorkers(study_dir, environments, on_change, program)
-    return run_all(Schedule(plan, study_dir, retries, on_change), local)
+    with WarmParent(program, environments) as parent:
+        local = LocalWorkers(study_dir, environments, on_change, program, parent)
+        return run_all(Schedule(plan, study_dir, retries, on_change), local)
 
 
 class LocalWorkers:
@@ -61,6 +61,7 @@ class LocalWorkers:
         environments: variables for the process of each worker.
         on_change: told of attempts that begin.
         program: the command that takes the arguments of ``fit``.
+        parent: starts the processes.
     """
 
     def __init__(
@@ -69,17 +70,20 @@ class LocalWorkers:
         environments: Sequence[dict[str, str]],
         on_change: OnChange,
         program: Sequence[str],
+        parent: WarmParent,
     ) -> None:
         self.study_dir = study_dir
         self.environments = environments
         self.on_change = on_change
         self.program = program
+        self.parent = parent
         self._slots: dict[int, Work | PlannedRun] = {}  # a run alone: somebody else works at it
         self._done: list[PlannedRun] = []  # found done when they were to be started
 
     def has_room(self) -> bool:
-        """Whether a worker has nothing to do."""
-        return len(self._slots) < len(self.environments)
+        """Whether a worker has nothing to do, and what it starts runs from is ready."""
+        # signals and other runs are looked after meanwhile
+        return len(self._slots) < len(self.environments) and self.parent.is_ready()
 
     def start(self, run: PlannedRun) -> None:
         """Start a process, or wait for the one that another runner left at work."""
@@ -114,7 +118,8 @@ class LocalWorkers:
 
     def _begin(self, slot: int, run: PlannedRun) -> bool:
         """Begin an attempt; return False if somebody else is at work at the run."""
-        found = start(run, self.study_dir, self.environments[slot], self.program)
+        environment = self.environments[slot]
+        found = start(run, self.study_dir, environment, self.program, self.parent.launch)
         if isinstance(found, Work):
             self._slots[slot] = found
             last = found.attempts[-1]

@@ -46,7 +46,8 @@ class Summary:
         done: ids of runs, those that were done before included.
         failed: ids of runs whose attempts are used up, and the last line of each one's log.
         blocked: ids of runs, and the failed one that each needs.
-        left: ids of runs that were not finished because the runner was told to stop.
+        left: ids of runs that were not finished because the runner was told to stop, or not started
+            because those before them failed by one mistake.
         stopped_by: number of the signal that told it to; None if there was none.
     """
 
@@ -75,9 +76,17 @@ class Summary:
             found = getattr(self, name)
             counts += [f"{len(found)} {name}"] if found else []
         lines = [f"{study_dir}: {', '.join(counts)}"]
+        alike: dict[str, list[str]] = {}  # runs by what they failed of, which is told once
         for run, text in self.failed.items():
-            lines.append(f"failed: {run}: {text} (log: {study_dir / 'logs' / run}.log)")
+            alike.setdefault(text, []).append(run)
+        for first, *others in alike.values():
+            log = f"(log: {study_dir / 'logs' / first}.log)"
+            lines.append(f"failed: {', '.join([first, *others])}: {self.failed[first]} {log}")
         lines += [f"blocked: {run}: needs {failed}" for run, failed in self.blocked.items()]
+        if self.left and self.stopped_by is None:
+            lines.append(
+                f"not started: {len(self.left)} runs, which would fail of the same mistake"
+            )
         if self.exit_code:
             how = "stopped; go" if self.stopped_by is not None else "mend it and go"
             lines.append(f"{how} on with: {go_on or f'bertlab study run {study_dir}'}")
@@ -97,7 +106,8 @@ class Schedule:
         plan: the runs, parents before their children.
         study_dir: directory of the study.
         retries: how often a run that fails is tried again; earlier calls do not count. A mistake
-            of the user's (exit code 2) is not tried again, as that would not mend it.
+            of the user's (exit code 2) is not tried again, as that would not mend it; if the first
+            runs of two variants fail by the same, no other run of their stage is started.
         on_change: told of what :meth:`ended` finds.
     """
 
@@ -109,6 +119,9 @@ class Schedule:
         self.on_change = on_change
         self.summary = Summary()
         self._failures: Counter[str] = Counter()
+        self._mistakes: dict[str, list[PlannedRun]] = {}  # by what they printed
+        self._taken: set[str] = set()
+        self._stages_done: set[str] = set()  # with a run that was done just now
         self._children: dict[str | None, list[PlannedRun]] = {}
         for run in plan:
             self._children.setdefault(run.parent, []).append(run)
@@ -140,8 +153,16 @@ class Schedule:
         self._ready += self._graph.get_ready()
         if not self._ready:
             return None
-        first = min(self._ready, key=self._rank.__getitem__)
+        # after a mistake another variant comes first: does it share it?
+        mistaken = {(run.stage, run.variant) for runs in self._mistakes.values() for run in runs}
+
+        def order(run: str) -> tuple[bool, int]:
+            found = self._open[run]
+            return (found.stage, found.variant) in mistaken, self._rank[run]
+
+        first = min(self._ready, key=order)
         self._ready.remove(first)
+        self._taken.add(first)
         return self._open[first]
 
     def ended(self, run: PlannedRun, problem: str = "") -> None:
@@ -152,7 +173,9 @@ class Schedule:
             problem: why there may be no attempt at all, if the caller knows.
         """
         attempts = read_attempts(run, self.study_dir)
+        self._taken.discard(run.id)
         if is_done(run.directory(self.study_dir)):
+            self._stages_done.add(run.stage)
             del self._open[run.id]
             self._graph.done(run.id)
             self.summary.done.append(run.id)
@@ -175,8 +198,35 @@ class Schedule:
             return
         del self._open[run.id]
         self.summary.failed[run.id] = text
-        self.on_change(Change(run, State.FAILED, f"failed, {text}"))
+        alike = self._mistakes.setdefault(text, []) if mistaken else []
+        told = f"failed as {alike[0].id} did" if alike else f"failed, {text}"
+        self.on_change(Change(run, State.FAILED, told))
         self._block(run, run)
+        alike.append(run)
+        if mistaken and run.stage not in self._stages_done:
+            self._leave_if_shared([each for each in alike if each.stage == run.stage])
+
+    def _leave_if_shared(self, alike: list[PlannedRun]) -> None:
+        """Start no other run of a stage if those of two variants, or of all, failed alike."""
+        waiting = [
+            run
+            for run in self._open.values()
+            if run.stage == alike[0].stage and run.id not in self._taken
+        ]
+        variants = {run.variant for run in alike}
+        one_only = len(variants) < 2 and any(run.variant not in variants for run in waiting)
+        if len(alike) > 1 and not one_only:
+            for run in waiting:
+                self._leave(run)
+
+    def _leave(self, run: PlannedRun) -> None:
+        """Do not start a run, nor what needs it."""
+        if self._open.pop(run.id, None) is not None:
+            self.summary.left.append(run.id)
+        if run.id in self._ready:
+            self._ready.remove(run.id)
+        for child in self._children.get(run.id, []):
+            self._leave(child)
 
     def _block(self, run: PlannedRun, failed: PlannedRun) -> None:
         for child in self._children.get(run.id, []):

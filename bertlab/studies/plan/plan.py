@@ -14,6 +14,7 @@ from bertlab.config.run_config import resolve_arguments
 from bertlab.config.yaml_files import Config
 from bertlab.errors import BertlabError, StudyError
 from bertlab.studies.plan.checks import check_config, known_encoder
+from bertlab.studies.plan.seeds import finetuning_seed
 from bertlab.studies.plan.study_file import BASE, Evaluation, StudyConfig, Variant
 from bertlab.studies.plan.zero_shot import is_zero_shot, zero_shot_arguments
 
@@ -28,7 +29,8 @@ class PlannedRun:
         id: its directory below ``runs`` of the study; readable, ends in a hash of what it computes.
         stage: ``base``, or the name of an evaluation.
         variant: the first variant that needs it; others may share it.
-        seed: of the run.
+        seed: of the run; where seeds are nested, a fine-tuning's is made of its pre-training's
+            and its own.
         arguments: of the command, without the run directory; ``{weights}`` stands for the
             directory that its parent leaves.
         parent: id of the run whose weights it starts from, or None.
@@ -58,7 +60,7 @@ class PlannedRun:
 
 _HASH = 8  # hexadecimal digits
 # keys of data and trainer that change neither what a run computes nor what it leaves
-_FREE = ("num_workers", "prepare_workers", "cache_dir", "log_every_n_steps", "enable_progress_bar")
+FREE = ("num_workers", "prepare_workers", "cache_dir", "log_every_n_steps", "enable_progress_bar")
 _LONGEST = 60  # characters of a name in an id
 _INIT_FROM = "model.init_from"
 
@@ -69,7 +71,9 @@ class Plan:
 
     Attributes:
         runs: by id, parents before their children.
-        cells: id of the run that a variant is scored by, by variant, stage and seed.
+        cells: id of the run that a variant is scored by, by variant, stage and seed; the first of
+            the fine-tunings where seeds are nested.
+        nested: ids by fine-tuning seed, where seeds are nested, by variant, stage and seed.
         configs: resolved config by variant and stage, without the seed.
         begun: ids by the hash that they end in, of runs that were begun already: they keep their
             ids, whatever their variants are called now.
@@ -77,12 +81,20 @@ class Plan:
 
     runs: dict[str, PlannedRun] = field(default_factory=dict)
     cells: dict[tuple[str, str, int], str] = field(default_factory=dict)
+    nested: dict[tuple[str, str, int], dict[int, str]] = field(default_factory=dict)
     configs: dict[tuple[str, str], Config] = field(default_factory=dict)
     begun: dict[str, str] = field(default_factory=dict)
 
     def run_of(self, variant: str, stage: str, seed: int) -> PlannedRun:
         """Return the run that a variant is scored by."""
         return self.runs[self.cells[variant, stage, seed]]
+
+    def runs_of(self, variant: str, stage: str, seed: int) -> dict[int | None, PlannedRun]:
+        """Return the runs that a variant is scored by, by fine-tuning seed; None if it has none."""
+        fine_tunings = self.nested.get((variant, stage, seed))
+        if fine_tunings is None:
+            return {None: self.run_of(variant, stage, seed)}
+        return {finetune: self.runs[run] for finetune, run in fine_tunings.items()}
 
     def in_order(self) -> list[PlannedRun]:
         """Return the runs, parents first."""
@@ -127,11 +139,16 @@ def _add_variant(plan: Plan, study: StudyConfig, variant: Variant, seed: int) ->
         if variant.from_step is not None:
             weights += f"/checkpoints/step-{variant.from_step}.ckpt"
         own = plan.configs[variant.name, evaluation.name]
+        finetune_seeds: Iterable[int | None] = study.finetune_seeds or (None,)
         if is_zero_shot(own):
             arguments = zero_shot_arguments(evaluation.name, own, weights)
+            finetune_seeds = (None,)  # it trains nothing: again it would give the same
         else:
             arguments = [*_evaluation_arguments(evaluation, variant), f"--{_INIT_FROM}={weights}"]
-        _add(plan, variant, evaluation.name, seed, arguments, own, base, variant.from_step)
+        for each in finetune_seeds:
+            _add(
+                plan, variant, evaluation.name, seed, arguments, own, base, variant.from_step, each
+            )
 
 
 def _add(
@@ -143,35 +160,45 @@ def _add(
     config: Config,
     parent: PlannedRun | None = None,
     from_step: int | None = None,
+    finetune: int | None = None,
 ) -> PlannedRun:
     """Add a run, unless another variant has the same, and note that the variant needs it."""
+    own_seed = seed if finetune is None else finetuning_seed(seed, finetune)
     content = {
-        section: {key: value for key, value in found.items() if key not in _FREE}
+        section: {key: value for key, value in found.items() if key not in FREE}
         if section in ("data", "trainer")
         else found
         for section, found in config.items()
     }
     # the parent's id ends in its own hash: what changes there changes this one
-    key = [{**content, "seed_everything": seed}, None if parent is None else parent.id, from_step]
+    key = [
+        {**content, "seed_everything": own_seed},
+        None if parent is None else parent.id,
+        from_step,
+    ]
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:_HASH]
     same = [run for run in plan.runs.values() if run.id.endswith(digest)]
     if same:
         run = same[0]
     else:
-        named = f"{_slug(variant.name)}-{_slug(stage)}-seed-{seed}-{digest}"
+        seeds = f"seed-{seed}" if finetune is None else f"seed-{seed}-finetune-{finetune}"
+        named = f"{_slug(variant.name)}-{_slug(stage)}-{seeds}-{digest}"
         trains = not is_zero_shot(config)
         run = PlannedRun(
             id=plan.begun.get(digest, named),
             stage=stage,
             variant=variant.name,
-            seed=seed,
-            arguments=(*arguments, *(_arguments_of_run(config, seed) if trains else ())),
+            seed=own_seed,
+            arguments=(*arguments, *(_arguments_of_run(config, own_seed) if trains else ())),
             parent=None if parent is None else parent.id,
             steps=_steps(config) if trains else None,
             trains=trains,
         )
         plan.runs[run.id] = run
-    plan.cells[variant.name, stage, seed] = run.id
+    cell = (variant.name, stage, seed)
+    plan.cells.setdefault(cell, run.id)
+    if finetune is not None:
+        plan.nested.setdefault(cell, {})[finetune] = run.id
     return run
 
 

@@ -6,10 +6,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from bertlab.config.overrides import Overrides, as_overrides, choose_seed, seed_list
+from bertlab.config.overrides import Overrides, as_overrides
 from bertlab.config.yaml_files import Config
-from bertlab.errors import ConfigError, StudyError, nearest
+from bertlab.errors import StudyError, nearest
 from bertlab.studies.plan.budget import budget_settings
+from bertlab.studies.plan.seeds import ADDED_SEEDS, join_seeds, read_seeds
 from bertlab.studies.plan.zero_shot import ZERO_SHOT_KEYS, zero_shot_config
 
 KEYS = (
@@ -23,10 +24,13 @@ KEYS = (
     "evaluate",
     "evaluate_settings",
     "baseline",
+    "decide",
+    ADDED_SEEDS,
 )
 _EVALUATION_KEYS = ("config", "metric", "step", "settings")
 _EVALUATE = "evaluate."
 _FROM_STEP = "from_step"
+_BETTER = {"higher": "max", "lower": "min"}
 BASE = "base"  # the stage that evaluations start from
 
 
@@ -39,6 +43,7 @@ class Evaluation:
         config: file of ``bertlab fit``; None of an evaluation that trains nothing.
         settings: overrides of it.
         metric: that variants are compared by; the head's own if None.
+        better: which end of it is better, ``min`` or ``max``; None if the metric tells.
         step: ``last`` or ``best``: which of its evaluations counts.
         zero_shot: resolved config of an evaluation that trains nothing; None of a fine-tuning.
     """
@@ -49,6 +54,7 @@ class Evaluation:
     metric: str | None = None
     step: str = "last"
     zero_shot: Config | None = None
+    better: str | None = None
 
 
 @dataclass(frozen=True)
@@ -77,9 +83,12 @@ class StudyConfig:
         base: config file of ``bertlab fit``.
         settings: overrides of it for all variants.
         variants: the rows of the table, the baseline among them.
-        seeds: that each variant is run with; the same for all, so that they are paired.
+        seeds: that each variant is run with; the same for all, so that they are paired. Of
+            pre-training, where fine-tunings have seeds of their own.
         evaluations: what each is fine-tuned on; none where the base itself is a fine-tuning.
         baseline: the variant that the others are compared with.
+        finetune_seeds: that each pre-training is fine-tuned with; None: once, with its own seed.
+        decide: measures of pre-training, such as ``mlm loss``, that variants are compared by.
     """
 
     name: str
@@ -89,6 +98,8 @@ class StudyConfig:
     seeds: tuple[int, ...]
     evaluations: tuple[Evaluation, ...]
     baseline: str
+    finetune_seeds: tuple[int, ...] | None = None
+    decide: tuple[str, ...] = ()
 
     @property
     def stages(self) -> list[str]:
@@ -126,14 +137,26 @@ def make_study(content: Config, where: str, folder: Path) -> StudyConfig:
             f"(there are: {', '.join(names)})"
         )
     common = as_overrides(content.get("evaluate_settings"), f"{where}: evaluate_settings")
+    evaluations = _evaluations(content.get("evaluate") or {}, common, where, folder)
+    seeds, finetune_seeds = read_seeds(content.get("seeds", 3), f"{where}: seeds")
+    if content.get(ADDED_SEEDS) is not None:
+        added = read_seeds(content[ADDED_SEEDS], f"{where}: {ADDED_SEEDS}")
+        seeds, finetune_seeds = join_seeds((seeds, finetune_seeds), added)
+    if finetune_seeds is not None and not evaluations:
+        raise StudyError(
+            f"{where}: seeds.finetune: found {list(finetune_seeds)}, but there is no evaluate: "
+            f"no run starts from another; expected seeds: {len(seeds)}, those of the base run"
+        )
     return StudyConfig(
         name=_folder_name(content.get("name"), f"{where}: name"),
         base=_file(folder, base, f"{where}: base"),
         settings=settings,
         variants=tuple(variants),
-        seeds=tuple(_seeds(content.get("seeds", 3), where)),
-        evaluations=tuple(_evaluations(content.get("evaluate") or {}, common, where, folder)),
+        seeds=seeds,
+        evaluations=tuple(evaluations),
         baseline=baseline,
+        finetune_seeds=finetune_seeds,
+        decide=_texts(content.get("decide"), f"{where}: decide"),
     )
 
 
@@ -232,13 +255,12 @@ def _evaluation(
     name: str, entry: object, common: Overrides, where: str, folder: Path
 ) -> Evaluation:
     fields = {"config": entry} if isinstance(entry, str) else _mapping(entry, where)
-    metric, step = fields.get("metric"), fields.get("step", "last")
-    if metric is not None:
-        metric = _text(metric, f"{where}.metric", "the name of a metric")
+    step = fields.get("step", "last")
+    metric, better = _metric(fields.get("metric"), f"{where}.metric")
     if "evaluation" in fields:
         _check_keys(fields, ZERO_SHOT_KEYS, where)
         zero_shot = zero_shot_config(name, fields, where)
-        return Evaluation(name, None, metric=metric, zero_shot=zero_shot)
+        return Evaluation(name, None, metric=metric, zero_shot=zero_shot, better=better)
     _check_keys(fields, _EVALUATION_KEYS, where)
     config = _text(
         fields.get("config"), f"{where}.config", "a config file of bertlab fit, or evaluation: NAME"
@@ -246,7 +268,20 @@ def _evaluation(
     if step not in ("last", "best"):
         raise StudyError(f"{where}.step: found {step!r}, expected last or best")
     settings = common | as_overrides(fields.get("settings"), f"{where}.settings")
-    return Evaluation(name, _file(folder, config, where), settings, metric, step)
+    path = _file(folder, config, where)
+    return Evaluation(name, path, settings, metric, step, better=better)
+
+
+def _metric(given: object, where: str) -> tuple[str | None, str | None]:
+    """Return the name of a metric and its better end, each None if it is not said."""
+    if given is None or isinstance(given, str):
+        return (None if given is None else _text(given, where, "the name of a metric")), None
+    expected = "the name of a metric, or {name: NAME, better: higher} (or lower)"
+    if not isinstance(given, dict) or given.keys() != {"name", "better"}:
+        raise StudyError(f"{where}: found {given!r}, expected {expected}")
+    if given["better"] not in _BETTER:
+        raise StudyError(f"{where}.better: found {given['better']!r}, expected higher or lower")
+    return _text(given["name"], f"{where}.name", "the name of a metric"), _BETTER[given["better"]]
 
 
 def _refuse_repeated(names: list[str], where: str) -> None:
@@ -256,13 +291,6 @@ def _refuse_repeated(names: list[str], where: str) -> None:
                 f"{where}: {name!r} is there twice; expected names that differ (give them as a "
                 "mapping: {name: …})"
             )
-
-
-def _seeds(given: object, where: str) -> list[int]:
-    try:
-        return [choose_seed(seed) for seed in seed_list(given)]
-    except ConfigError as error:
-        raise StudyError(f"{where}: {error}") from None
 
 
 def _check_keys(given: Config, known: Sequence[str], where: str) -> None:
@@ -284,6 +312,14 @@ def _text(given: object, where: str, expected: str) -> str:
     if not isinstance(given, str) or not given:
         raise StudyError(f"{where}: found {given!r}, expected {expected}")
     return given
+
+
+def _texts(given: object, where: str) -> tuple[str, ...]:
+    if given is not None and not (
+        isinstance(given, list) and all(isinstance(each, str) for each in given)
+    ):
+        raise StudyError(f"{where}: found {given!r}, expected a list of measures: [mlm loss]")
+    return tuple(given or ())
 
 
 def _folder_name(given: object, where: str) -> str:

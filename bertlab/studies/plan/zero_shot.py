@@ -67,11 +67,6 @@ def zero_shot_arguments(name: str, config: Config, weights: str) -> list[str]:
     ]
 
 
-def own_monitor(config: Config) -> tuple[str, str]:
-    """Return the metric that an evaluation is judged by, and its better end."""
-    return plugin_of(config).monitor
-
-
 def plugin_of(config: Config) -> type[EvaluationPlugin]:
     """Return the class of an evaluation."""
     plugin: type[EvaluationPlugin] = load_class(

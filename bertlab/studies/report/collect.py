@@ -1,22 +1,28 @@
 """Collects what the runs of a study have found from their directories."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from bertlab.api.head import Head
 from bertlab.api.study_scores import Cell, Curve, Measure, StudyScores, VariantScores
 from bertlab.checkpoints.run_directory import DEGENERATE, MANIFEST, PREDICTIONS
 from bertlab.config.yaml_files import Config, read_config
 from bertlab.errors import StudyError, nearest
-from bertlab.model.build import build_tasks
 from bertlab.studies.execute.run_state import State, is_done, read_states, read_status
 from bertlab.studies.plan.budget import Cost, measured_cost, pretraining_cost
-from bertlab.studies.plan.plan import Plan, variant_settings
+from bertlab.studies.plan.measures import (
+    PretrainingMeasures,
+    deciding_metric,
+    end_of,
+    head_of,
+    pretraining_measures,
+)
+from bertlab.studies.plan.plan import Plan, PlannedRun, variant_settings
 from bertlab.studies.plan.study_file import BASE, Evaluation, StudyConfig, Variant
-from bertlab.studies.plan.zero_shot import is_zero_shot, own_monitor
+from bertlab.studies.plan.zero_shot import is_zero_shot
 from bertlab.studies.report.groups import collect_groups
+from bertlab.studies.report.repeats import RunResult, add_results
 from bertlab.studies.report.row_scores import evaluated_rows, keep_common_rows, row_scores
 from bertlab.training.history import read_curves
 from bertlab.training.results import is_share, read_results
@@ -30,7 +36,9 @@ def collect(study: StudyConfig, plan: Plan, folder: Path) -> StudyScores:
         plan: its runs.
         folder: of the study.
     """
-    measures = [*_primary(study, plan, folder), *_descriptive(study, plan, folder)]
+    pretraining = pretraining_measures(study, plan)
+    of_pretraining = _of_pretraining(study, plan, folder, pretraining)
+    measures = [*_primary(study, plan, folder), *of_pretraining]
     settings = variant_settings(plan, study)
     states = read_states(plan.in_order(), folder)
     variants = {}
@@ -53,7 +61,21 @@ def collect(study: StudyConfig, plan: Plan, folder: Path) -> StudyScores:
         variants=variants,
         groups=groups,
         group_curves=group_curves,
+        finetune_seeds=list(study.finetune_seeds or ()),
+        checkpoints=_checkpoints(plan),
+        why_described=pretraining.reason,
     )
+
+
+def _checkpoints(plan: Plan) -> list[str]:
+    """Return what the base runs start from, each once, if they are fine-tunings."""
+    models = [config["model"] for (_, stage), config in plan.configs.items() if stage == BASE]
+    found = [
+        str(model["init_from"])
+        for model in models
+        if model.get("head") and model.get("init_from") and not model.get("from_scratch")
+    ]
+    return list(dict.fromkeys(found))
 
 
 def _primary(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
@@ -63,14 +85,9 @@ def _primary(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
         return [] if metric is None else [_measure(study.name, metric)]
     measures = []
     for evaluation in study.evaluations:
-        if evaluation.zero_shot is None:
-            metric = _own_metric(study, plan, folder, evaluation.name)
-        else:
-            metric = own_monitor(evaluation.zero_shot)
-        assert metric is not None
-        if evaluation.metric is not None:
-            is_loss = evaluation.metric.rpartition("/")[2] == "loss"
-            metric = evaluation.metric, "min" if is_loss else "max"
+        metric = deciding_metric(study, plan, evaluation)
+        if evaluation.metric is None and evaluation.zero_shot is None:
+            metric = _own_metric(study, plan, folder, evaluation.name) or metric
         measures.append(_measure(evaluation.name, metric))
     return measures
 
@@ -80,13 +97,13 @@ def _own_metric(study: StudyConfig, plan: Plan, folder: Path, stage: str) -> tup
 
     A head that is built may know better: tags that are no entities have an accuracy only.
     """
-    head = _head(plan.configs[study.baseline, stage])
+    head = head_of(plan.configs[study.baseline, stage])
     if head is None:
         return None
     metric, mode = head.monitor
-    for (_, each, _), run in plan.cells.items():
-        directory = plan.runs[run].directory(folder)
-        if each == stage and is_done(directory):
+    for run in _runs(study, plan, stage):
+        directory = run.directory(folder)
+        if is_done(directory):
             ends = {name.rpartition("/")[2] for name in read_results(directory)}
             return (
                 ("accuracy", "max") if metric not in ends and "accuracy" in ends else (metric, mode)
@@ -94,25 +111,37 @@ def _own_metric(study: StudyConfig, plan: Plan, folder: Path, stage: str) -> tup
     return metric, mode
 
 
+def _runs(study: StudyConfig, plan: Plan, stage: str) -> Iterator[PlannedRun]:
+    """Yield the runs of a stage, some twice."""
+    for variant in study.variants:
+        for seed in study.seeds:
+            yield from plan.runs_of(variant.name, stage, seed).values()
+
+
 def _measure(task: str, monitor: tuple[str, str]) -> Measure:
     metric, mode = monitor
     return Measure(task, metric, mode == "max", is_share(metric))
 
 
-def _descriptive(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
-    """Return the metrics of pre-training, which describe: variants optimise different things."""
-    if _head(plan.configs[study.baseline, BASE]) is not None:
+def _of_pretraining(
+    study: StudyConfig, plan: Plan, folder: Path, known: PretrainingMeasures
+) -> list[Measure]:
+    """Return the held-out metrics of pre-training, those that decide first."""
+    if not known.ends:  # the base is a fine-tuning
         return []
-    names: dict[str, None] = {}
+    # a set that keeps its order
+    names = dict.fromkeys(name.replace(" ", "/", 1) for name in known.deciding)
     for variant in study.variants:
         for results in _base_results(study, plan, folder, variant.name).values():
-            names |= dict.fromkeys(results)  # a set that keeps its order
+            names |= dict.fromkeys(results)
     evaluations = [evaluation.name for evaluation in study.evaluations]
     measures = []
     for name in names:
         task, _, metric = name.rpartition("/")
-        if task and task not in evaluations and metric in ("accuracy", "loss"):
-            measures.append(Measure(task, metric, metric != "loss", is_share(metric), False))
+        decides = f"{task} {metric}" in known.deciding
+        if task and task not in evaluations and (decides or metric in ("accuracy", "loss")):
+            higher = end_of(metric, known.ends.get(task, {"loss": "min"})) != "min"
+            measures.append(Measure(task, metric, higher, is_share(metric), decides))
     return measures
 
 
@@ -120,35 +149,54 @@ def _cell(study: StudyConfig, plan: Plan, folder: Path, variant: Variant, measur
     cell = Cell()
     evaluation = next((each for each in study.evaluations if each.name == measure.task), None)
     stage = BASE if evaluation is None else evaluation.name
-    step = "last" if evaluation is None else evaluation.step
+    of_rows = evaluation is not None or head_of(plan.configs[variant.name, BASE]) is not None
     for seed in study.seeds:
-        directory = plan.run_of(variant.name, stage, seed).directory(folder)
-        if not is_done(directory):
-            continue
-        results = _results(directory, evaluation)
-        value = _value(results, measure)
-        if not measure.is_primary and variant.from_step is not None:
-            curve = _curves(directory).get(measure.name, Curve([], []))
-            value = dict(zip(curve.steps, curve.values, strict=True)).get(variant.from_step)
-        if value is None:
-            if measure.is_primary:
-                _refuse_metric(measure, results, study)
-            continue
-        cell.values[seed] = value
-        if measure.is_primary and (directory / DEGENERATE).is_file():
-            warnings = json.loads((directory / DEGENERATE).read_text("utf-8"))
-            cell.degenerate[seed] = "; ".join(warnings)
-        if measure.is_primary and step == "last":
-            if evaluation is not None and evaluation.zero_shot is not None:
-                scores = evaluated_rows(directory / f"{evaluation.name}.rows.jsonl", value)
-            else:
-                scores = row_scores(directory / PREDICTIONS, measure.metric, value)
-            if scores is not None:
-                cell.examples[seed] = scores
+        found = {}
+        for finetune, run in plan.runs_of(variant.name, stage, seed).items():
+            directory = run.directory(folder)
+            if not is_done(directory):
+                continue
+            results = _results(directory, evaluation)
+            if of_rows:
+                value = _value(results, measure, of_rows)
+                if value is None:
+                    _refuse_metric(measure, results, study)
+                found[finetune] = _result_of_rows(directory, evaluation, measure, value)
+            elif (value := _of_objective(directory, results, variant, measure)) is not None:
+                found[finetune] = RunResult(value, _degenerate(directory, measure))
+        add_results(cell, seed, found, f"{variant.name}, {measure.name}")
     return cell
 
 
-def _refuse_metric(measure: Measure, results: Mapping[str, float], study: StudyConfig) -> None:
+def _of_objective(
+    directory: Path, results: Mapping[str, float], variant: Variant, measure: Measure
+) -> float | None:
+    """Return what a pre-training reached at the step that its evaluations start from."""
+    if variant.from_step is None:
+        return _value(results, measure, of_rows=False)
+    curve = _curves(directory).get(measure.name, Curve([], []))
+    return dict(zip(curve.steps, curve.values, strict=True)).get(variant.from_step)
+
+
+def _result_of_rows(
+    directory: Path, evaluation: Evaluation | None, measure: Measure, value: float
+) -> RunResult:
+    """Return a run's value with what is wrong with it and its rows' scores, if it has them."""
+    scores = None
+    if evaluation is not None and evaluation.zero_shot is not None:
+        scores = evaluated_rows(directory / f"{evaluation.name}.rows.jsonl", value)
+    elif evaluation is None or evaluation.step == "last":  # predictions are those of the last step
+        scores = row_scores(directory / PREDICTIONS, measure.metric, value)
+    return RunResult(value, _degenerate(directory, measure), scores)
+
+
+def _degenerate(directory: Path, measure: Measure) -> str | None:
+    if not measure.is_primary or not (directory / DEGENERATE).is_file():
+        return None
+    return "; ".join(json.loads((directory / DEGENERATE).read_text("utf-8")))
+
+
+def _refuse_metric(measure: Measure, results: Mapping[str, float], study: StudyConfig) -> NoReturn:
     known = [name.partition("/")[2] for name in results if "/" in name]
     raise StudyError(
         f"study {study.name}: evaluate.{measure.task}.metric: found {measure.metric!r}"
@@ -164,10 +212,10 @@ def _failures(
     lines = []
     for stage in study.stages:
         for seed in study.seeds:
-            run = plan.run_of(variant, stage, seed)
-            if states[run.id] is State.FAILED:
-                line = read_status(run, folder, State.FAILED).last_line
-                lines.append(f"{run.id}: {line}")
+            for run in plan.runs_of(variant, stage, seed).values():
+                if states[run.id] is State.FAILED:
+                    line = read_status(run, folder, State.FAILED).last_line
+                    lines.append(f"{run.id}: {line}")
     return lines
 
 
@@ -176,28 +224,33 @@ def _add_runs(
 ) -> None:
     """Add costs, times and curves of a variant's runs."""
     for seed in study.seeds:
-        runs = [plan.run_of(variant.name, stage, seed) for stage in study.stages]
+        runs = [
+            run
+            for stage in study.stages
+            for run in plan.runs_of(variant.name, stage, seed).values()
+        ]
         if all(is_done(run.directory(folder)) for run in runs):
             found.seconds[seed] = sum(read_status(run, folder, State.DONE).seconds for run in runs)
         for metric, curve in _curves(runs[0].directory(folder)).items():
             found.curves.setdefault(metric, {})[seed] = curve
     costs = [_cost(plan, folder, variant.name, stage, study.seeds) for stage in study.stages]
+    counts = [len(plan.runs_of(variant.name, stage, study.seeds[0])) for stage in study.stages]
     costs[0] = _until_step(costs[0], plan.configs[variant.name, BASE], variant.from_step)
     found.tokens = None if costs[0] is None else costs[0].tokens
-    known = [cost.flops for cost in costs if cost is not None]
+    known = [n * cost.flops for n, cost in zip(counts, costs, strict=True) if cost is not None]
     found.flops = sum(known) if len(known) == len(costs) else None
 
 
 def _cost(plan: Plan, folder: Path, variant: str, stage: str, seeds: Iterable[int]) -> Cost | None:
     """Return what a stage cost by the record of a run, or will by its config."""
     for seed in seeds:
-        directory = plan.run_of(variant, stage, seed).directory(folder)
+        directory = plan.run_of(variant, stage, seed).directory(folder)  # all cost about the same
         if (directory / MANIFEST).is_file() and (directory / "config.yaml").is_file():
             manifest = _read(directory / MANIFEST)
             if "training_tokens" in manifest:
                 return measured_cost(read_config(directory / "config.yaml"), manifest)
     config = plan.configs[variant, stage]
-    trains_head = not is_zero_shot(config) and _head(config) is not None
+    trains_head = not is_zero_shot(config) and head_of(config) is not None
     return None if trains_head else pretraining_cost(config)
 
 
@@ -227,9 +280,9 @@ def _results(directory: Path, evaluation: Evaluation | None) -> dict[str, float]
     return (wants_best and read_results(directory, best=True)) or read_results(directory)
 
 
-def _value(results: Mapping[str, float], measure: Measure) -> float | None:
-    """Return a metric by its name below the task's or, of labelled rows, below the head's."""
-    if not measure.is_primary:
+def _value(results: Mapping[str, float], measure: Measure, of_rows: bool) -> float | None:
+    """Return a metric by its name below the objective's or, of labelled rows, below the head's."""
+    if not of_rows:
         return results.get(f"{measure.task}/{measure.metric}")
     for name, value in results.items():  # the first set of several decides
         if name.endswith(f"/{measure.metric}"):
@@ -246,11 +299,6 @@ def _curves(directory: Path) -> dict[str, Curve]:
             # logs count from 0
             curves[f"{task} {metric}"] = Curve([step + 1 for step in steps], values)
     return curves
-
-
-def _head(config: dict[str, Any]) -> Head | None:
-    tasks = build_tasks(config["model"]).values()
-    return next((task for task in tasks if isinstance(task, Head)), None)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from bertlab.api.study_scores import Measure, StudyScores
 from bertlab.studies.report.statistics import Summary, summarize
 
+NOTHING = "–"
+DEGENERATE = "†"
 LOWER = "↓"
+MIXED = "‡"  # behind a variant whose runs are not of the same data
 
 
 @dataclass(frozen=True)
@@ -59,3 +62,9 @@ def _digits(measure: Measure, summaries: Iterable[Summary]) -> int:
     middle = deviations[len(deviations) // 2] * (100 if measure.is_share else 1)
     wanted = 1 - math.floor(math.log10(middle))  # 0.4 points -> 2, 0.04 -> 3
     return min(max(wanted, 1), 2) if measure.is_share else min(max(wanted, 0), 4)
+
+
+def label_of(study: StudyScores, variant: str, against_baseline: bool = False) -> str:
+    """Return a variant's name, marked if its runs, or the baseline's, are of different data."""
+    compared = [variant, study.baseline] if against_baseline else [variant]
+    return variant + MIXED * any(study.variants[name].is_mixed for name in compared)

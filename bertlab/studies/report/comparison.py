@@ -42,9 +42,6 @@ class Comparison:
             primary.
         effect_size: the difference in units of a run's deviation over seeds, times Hedges' exact
             correction. In units of noise, not of the measure.
-        detectable: smallest true difference that a two-sided test at 5 % / family would show with
-            80 % power, were ``error`` the true one.
-        detectable_range: the same for the ends of the 80 % interval of ``error``.
         paired: compared seed by seed, because all variants of the measure move together.
         correlation: of the variants over seeds; None if it cannot be told.
         rows: of the test set that ``error`` includes; None where rows have no scores.
@@ -67,8 +64,6 @@ class Comparison:
     p_adjusted: float | None = None
     family: int = 0
     effect_size: float | None = None
-    detectable: float | None = None
-    detectable_range: tuple[float, float] | None = None
     paired: bool = False
     correlation: float | None = None
     rows: int | None = None
@@ -101,6 +96,27 @@ class Comparison:
         """Whether there is no noise to measure the difference by."""
         return self.error == 0
 
+    @property
+    def detectable(self) -> float | None:
+        """Smallest true difference that so many seeds and rows show with 80 % power.
+
+        By a two-sided test at 5 % / family, as if it were the only difference of the study, were
+        ``error`` the true one. None where nothing is tested.
+        """
+        if not self.family or not self.error or self.freedom is None:
+            return None
+        return detectable_effect(self.error, self.freedom, LEVEL / self.family)
+
+    @property
+    def detectable_range(self) -> tuple[float, float] | None:
+        """How well ``detectable`` is known: for the ends of the 80 % interval of ``error``."""
+        effect = self.detectable
+        if effect is None or self.freedom is None:
+            return None
+        miss = (1 - _DEVIATION_KNOWN) / 2
+        low, high = stats.chi2.ppf((miss, 1 - miss), self.freedom)
+        return effect * math.sqrt(self.freedom / high), effect * math.sqrt(self.freedom / low)
+
 
 def detectable_effect(error: float, freedom: float, level: float = LEVEL) -> float:
     """Return the true difference that a two-sided t-test shows at 80 % power, sign and all.
@@ -126,19 +142,6 @@ def _noncentrality(freedom: float, level: float) -> float:
     miss = (1 - POWER) / 2
     enough = critical * (stats.chi2.isf(miss, freedom) / freedom) ** 0.5 + stats.norm.isf(miss)
     return float(optimize.brentq(missing, 0.0, enough))
-
-
-def with_detectable(comparison: Comparison, level: float) -> Comparison:
-    """Return a comparison with what a test at a level could have shown."""
-    if not comparison.error or comparison.freedom is None:
-        return comparison
-    effect = detectable_effect(comparison.error, comparison.freedom, level)
-    miss = (1 - _DEVIATION_KNOWN) / 2
-    ends = [
-        effect * math.sqrt(comparison.freedom / stats.chi2.ppf(share, comparison.freedom))
-        for share in (1 - miss, miss)
-    ]
-    return replace(comparison, detectable=effect, detectable_range=(ends[0], ends[1]))
 
 
 def with_margin(comparison: Comparison, margin: float | None) -> Comparison:

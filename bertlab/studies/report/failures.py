@@ -50,7 +50,8 @@ def failed_runs(scores: StudyScores, measure: Measure) -> dict[str, set[int]]:
 
     Runs that are degenerate, that have no finite value, or that lie far below the other runs of
     their variant: by ``OUTLYING`` robust deviations, estimated from all variants, and of many
-    runs from the variant's own if that is more.
+    runs from the variant's own if that is more. A pre-training is one of them if one of its
+    fine-tunings is.
     """
     cells = {variant: scores.cell(variant, measure) for variant in scores.variants}
     found = {
@@ -78,9 +79,10 @@ def failed_runs(scores: StudyScores, measure: Measure) -> dict[str, set[int]]:
 
 
 def without(cell: Cell, failed: set[int]) -> Cell:
-    """Return a variant's values without the runs that failed."""
+    """Return a variant's values without the runs, or the fine-tunings of a run, that failed."""
+    kept = {seed: value for seed, value in cell.values.items() if seed not in failed}
     return Cell(
-        values={seed: value for seed, value in cell.values.items() if seed not in failed},
+        values=kept | {seed: cell.learned[seed] for seed in sorted(failed) if seed in cell.learned},
         examples={seed: rows for seed, rows in cell.examples.items() if seed not in failed},
     )
 
@@ -112,7 +114,7 @@ def compare_failures(
     if min(map(len, sides)) >= 5:
         means = [float(stats.trim_mean(side, TRIM)) for side in sides]
         trimmed = means[1] - means[0]
-        if all(_varies_within(side) for side in sides):
+        if all(_middle_varies(side) for side in sides):
             p_trimmed = float(
                 stats.ttest_ind(sides[1], sides[0], equal_var=False, trim=TRIM).pvalue
             )
@@ -127,8 +129,8 @@ def compare_failures(
     )
 
 
-def _varies_within(values: NDArray[np.float64]) -> bool:
-    """Return whether values that are not trimmed differ by more than rounding."""
+def _middle_varies(values: NDArray[np.float64]) -> bool:
+    """Whether what a trimmed mean leaves is more than rounding of one number."""
     cut = int(TRIM * len(values))
     kept = np.sort(values)[cut : len(values) - cut]
-    return bool(np.ptp(kept) > ROUNDING * np.abs(kept).max())
+    return bool(np.ptp(kept) > ROUNDING * np.abs(values).max())

@@ -1,7 +1,6 @@
 """Scores by group in a study's report: heat maps, curves against words seen, tables, a CSV file."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -9,7 +8,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from bertlab.api.study_scores import Curve, GroupCurves, GroupScores, Measure, StudyScores
-from bertlab.studies.report.columns import Column
+from bertlab.studies.report.columns import Column, label_of
 from bertlab.studies.report.findings import signed
 from bertlab.training.history import WordCurve
 from bertlab.training.report.charts import (
@@ -21,7 +20,7 @@ from bertlab.training.report.charts import (
     word_panels,
 )
 from bertlab.training.report.pictures import file_names
-from bertlab.training.report.tables import Grid, csv_text
+from bertlab.training.report.tables import Grid, TitledGrid, csv_text
 
 FloatArray = NDArray[np.float64]
 
@@ -32,22 +31,7 @@ LEGEND = (
 )
 
 
-@dataclass(frozen=True)
-class GroupTable:
-    """The scores of a kind of group as a table in plain text.
-
-    Attributes:
-        title: ``blimp by phenomenon``.
-        grid: groups by variants.
-        legend: what the cells are.
-    """
-
-    title: str
-    grid: Grid
-    legend: str
-
-
-def group_tables(study: StudyScores) -> list[GroupTable]:
+def group_tables(study: StudyScores) -> list[TitledGrid]:
     """Return a table for each heat map, with the same numbers."""
     return [_table(study, groups) for groups in study.groups if _is_drawn(groups)]
 
@@ -69,7 +53,7 @@ def difference_of(groups: GroupScores, variant: str, baseline: str) -> FloatArra
     return np.mean(found, axis=0) if found else np.full(len(groups.groups), np.nan)
 
 
-def _table(study: StudyScores, groups: GroupScores) -> GroupTable:
+def _table(study: StudyScores, groups: GroupScores) -> TitledGrid:
     measure = groups.measure
     cells = {
         variant: _cells(groups, variant, study.baseline, measure) for variant in study.variants
@@ -79,10 +63,14 @@ def _table(study: StudyScores, groups: GroupScores) -> GroupTable:
         (group, str(groups.rows[place]), *(cells[variant][place] for variant in study.variants))
         for place, group in enumerate(groups.groups)
     )
-    headings = ((groups.kind,), ("rows",), *((variant,) for variant in study.variants))
+    headings = (
+        (groups.kind,),
+        ("rows",),
+        *((label_of(study, variant),) for variant in study.variants),
+    )
     grid = Grid(headings, rows, figures=1 + len(study.variants))
     title = f"{measure.task} by {groups.kind}"
-    return GroupTable(title, grid, LEGEND.format(unit=unit))
+    return TitledGrid(title, grid, LEGEND.format(unit=unit))
 
 
 def _cells(groups: GroupScores, variant: str, baseline: str, measure: Measure) -> list[str]:

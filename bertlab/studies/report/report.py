@@ -9,23 +9,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertlab.api.study_scores import Cell, Measure, StudyScores
-from bertlab.config.yaml_files import yaml_inline
 from bertlab.plugins.hooks import ReportSection, report_sections
 from bertlab.studies.report import findings
-from bertlab.studies.report.columns import LOWER, Column, columns_of
+from bertlab.studies.report.columns import (
+    DEGENERATE,
+    LOWER,
+    MIXED,
+    NOTHING,
+    Column,
+    columns_of,
+    label_of,
+)
 from bertlab.studies.report.comparison import Comparison
-from bertlab.studies.report.group_report import GroupTable, group_tables
+from bertlab.studies.report.group_report import group_tables
+from bertlab.studies.report.repeats import seed_warnings
+from bertlab.studies.report.run_tables import runs_of, settings_of
 from bertlab.studies.report.statistics import compare_study, summarize
+from bertlab.studies.report.variance_shares import variance_tables
 from bertlab.training.report.escaping import html_templates
-from bertlab.training.report.tables import Grid
+from bertlab.training.report.tables import Grid, TitledGrid
 
 if TYPE_CHECKING:
     import pandas
 
 HTML = html_templates("bertlab.studies.report")
-NOTHING = "–"
 SHOWN = "*"
-DEGENERATE = "†"
 
 DIFFERENCES_LEGEND = (
     "Differences are variant − baseline; those of shares in percentage points. p: t-test over "
@@ -87,9 +95,9 @@ class Report:
         """Return the table of a section that a plugin adds."""
         return Grid(tuple((heading,) for heading in section.headings), section.rows)
 
-    def groups_of(self, study: StudyScores) -> list[GroupTable]:
-        """Return the scores by group of a study, as its heat maps show them."""
-        return group_tables(study)
+    def tables_of(self, study: StudyScores) -> list[TitledGrid]:
+        """Return the variance shares of a study, and its scores by group as heat maps show them."""
+        return [*variance_tables(study), *group_tables(study)]
 
     @property
     def sentences(self) -> list[tuple[str, tuple[str, ...]]]:
@@ -143,7 +151,11 @@ def report_of(*studies: StudyScores) -> Report:
     rows = [(study.name, row) for study, found in both for row in _rows(study, found, columns)]
     changes = [(study.name, row) for study, found in both for row in _differences(study, found)]
     said = [(study.name, line) for study, found in both for line in _findings(study, found)]
-    warned = [(study.name, line) for study in studies for line in findings.warnings(study)]
+    warned = [
+        (study.name, line)
+        for study in studies
+        for line in (*study.remarks, *seed_warnings(study), *findings.warnings(study))
+    ]
     return Report(
         studies=studies,
         scores=Grid(
@@ -186,52 +198,13 @@ def _record(
     }
 
 
-def settings_of(scores: StudyScores) -> Grid:
-    """Return a row for each config key in which variants differ, and for what a run costs."""
-    variants = scores.variants.values()
-    keys = dict.fromkeys(key for variant in variants for key in variant.settings)
-    rows = [
-        (
-            key,
-            *(
-                yaml_inline(variant.settings[key]) if key in variant.settings else NOTHING
-                for variant in variants
-            ),
-        )
-        for key in keys
-    ]
-    costs = {
-        "tokens of a pre-training": [variant.tokens for variant in variants],
-        "FLOPs of a run": [variant.flops for variant in variants],
-        "seconds of a run": [summarize(variant.seconds.values()).mean for variant in variants],
-    }
-    for label, values in costs.items():
-        if any(value is not None for value in values):
-            rows.append((label, *(NOTHING if v is None else f"{v:,.4g}" for v in values)))
-    return Grid((("",), *((name,) for name in scores.variants)), tuple(rows))
-
-
-def runs_of(scores: StudyScores) -> Grid:
-    """Return a row for each variant and seed, with what that run reached."""
-    columns = columns_of(scores)
-    rows = [
-        (
-            variant,
-            str(seed),
-            *(_single(scores.cell(variant, column.measure), seed, column) for column in columns),
-        )
-        for variant in scores.variants
-        for seed in scores.seeds
-    ]
-    headings = (("variant",), ("seed",), *(column.heading for column in columns))
-    return Grid(headings, tuple(rows), figures=1 + len(columns))
-
-
 def _rows(
     scores: StudyScores, compared: Comparisons, columns: Sequence[Column]
 ) -> Iterable[tuple[str, ...]]:
     for variant in scores.variants:
-        label = f"{variant} (baseline)" if variant == scores.baseline else variant
+        label = label_of(scores, variant)
+        if variant == scores.baseline:
+            label += " (baseline)"
         cells = [
             _mean(
                 scores.cell(variant, column.measure),
@@ -256,12 +229,6 @@ def _mean(cell: Cell, column: Column, seeds: int, compared: Comparison | None) -
     return f"{column.number(found.mean)}{spread}{marks}{count}"
 
 
-def _single(cell: Cell, seed: int, column: Column) -> str:
-    value = cell.values.get(seed)
-    mark = DEGENERATE if seed in cell.degenerate else ""
-    return (NOTHING if value is None else column.number(value)) + mark
-
-
 def _legend(
     studies: Sequence[StudyScores], columns: Sequence[Column], rows: Sequence[tuple[str, ...]]
 ) -> Iterable[str]:
@@ -273,17 +240,23 @@ def _legend(
         seeds = " or ".join(map(str, counts))
         partial = "; n where fewer have a value" if any("(n=" in cell for cell in cells) else ""
         yield f"Mean ± standard deviation over {seeds} seeds{partial}."
+    if any(study.finetune_seeds for study in studies):
+        yield "Seeds are of pre-training; of fine-tunings, a seed's value is their mean."
     if any(SHOWN in cell for cell in cells):
         yield f"{SHOWN} differs from the baseline (5 %, over seeds and rows, after Holm)."
     if any(DEGENERATE in cell for cell in cells):
         yield f"{DEGENERATE} includes a degenerate run."
+    if any(variant.is_mixed for study in studies for variant in study.variants.values()):
+        yield f"{MIXED} its runs are not of the same data (see the warnings)."
     if any(cell.startswith(NOTHING) for cell in cells):
         yield f"{NOTHING} no value."
     if any(not column.measure.higher_is_better for column in columns):
         yield f"{LOWER} lower is better."
     described = [column.measure.name for column in columns if not column.measure.is_primary]
     if described:
-        yield f"Described, not tested: {', '.join(described)}."
+        reasons = dict.fromkeys(study.why_described for study in studies if study.why_described)
+        why = f" ({'; '.join(reasons)})" if reasons else ""
+        yield f"Described, not tested: {', '.join(described)}{why}."
     if len(studies) > 1:
         yield "Each study is compared with its own baseline; nothing is tested across studies."
 
@@ -307,7 +280,8 @@ def _differences(scores: StudyScores, compared: Comparisons) -> Iterable[tuple[s
         measure = measures[name]
         if measure.is_primary:
             unit = ", points" if measure.is_share else ""
-            yield variant, name + unit, *_figures(found, measure)
+            label = label_of(scores, variant, against_baseline=True)
+            yield label, name + unit, *_figures(found, measure)
 
 
 def _figures(found: Comparison, measure: Measure) -> tuple[str, ...]:

@@ -23,13 +23,14 @@ from bertlab.studies.report.comparison import (
     LEVEL,
     Comparison,
     effect_size,
-    with_detectable,
     with_margin,
 )
 from bertlab.studies.report.failures import compare_failures, failed_runs, without
 from bertlab.studies.report.multibootstrap import MultiBootstrap, multibootstrap
 from bertlab.studies.report.row_noise import row_variance
 from bertlab.studies.report.seed_noise import ROUNDING, SeedNoise, seed_noise
+
+DRAWS = 1000  # of the Multi-Bootstrap
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,9 @@ def summarize(values: Iterable[float], confidence: float = 1 - LEVEL) -> Summary
     return Summary(n, mean, deviation, low, high, unusable)
 
 
-def compare(noise: SeedNoise, cells: Mapping[str, Cell], one: str, other: str) -> Comparison:
+def compare(
+    noise: SeedNoise, cells: Mapping[str, Cell], one: str, other: str, draws: int = DRAWS
+) -> Comparison:
     """Compare two variants in one measure: ``other`` − ``one``.
 
     Args:
@@ -81,6 +84,7 @@ def compare(noise: SeedNoise, cells: Mapping[str, Cell], one: str, other: str) -
         cells: of the measure, by variant; the scores of rows are read of both sides.
         one: the baseline.
         other: the variant.
+        draws: of the Multi-Bootstrap; 0: none.
 
     Raises:
         DataError: predictions of the two are of different rows.
@@ -106,7 +110,7 @@ def compare(noise: SeedNoise, cells: Mapping[str, Cell], one: str, other: str) -
     low, high = stats.t.interval(1 - LEVEL, freedom, loc=found.value, scale=error)
     p = float(2 * stats.t.sf(abs(found.value) / error, freedom))
     p = max(p, found.p_constant or 0.0)  # few runs that are the same show little
-    comparison = replace(
+    return replace(
         comparison,
         error=error,
         freedom=freedom,
@@ -118,16 +122,19 @@ def compare(noise: SeedNoise, cells: Mapping[str, Cell], one: str, other: str) -
         effect_size=effect_size(found.value, found.variance, found.runs, found.freedom),
         rows=rows,
         row_share=None if rows is None else over_rows / variance,
-        bootstrap=None if rows is None else _bootstrap(sides, noise.paired),
+        bootstrap=_bootstrap(sides, noise.paired, draws) if rows and draws else None,
     )
-    return with_detectable(comparison, LEVEL)
 
 
-def compare_study(scores: StudyScores) -> dict[tuple[str, str], Comparison]:
+def compare_study(scores: StudyScores, draws: int = DRAWS) -> dict[tuple[str, str], Comparison]:
     """Compare every variant but the baseline with it, in every measure.
 
     Holm's correction is over all comparisons of primary measures that can be tested; it holds
     whatever the dependence between them, and all share the baseline's runs.
+
+    Args:
+        scores: what was found.
+        draws: of the Multi-Bootstrap beside each comparison over rows; 0: none.
 
     Returns:
         By (variant, name of the measure), in the order of the study.
@@ -136,7 +143,9 @@ def compare_study(scores: StudyScores) -> dict[tuple[str, str], Comparison]:
         DataError: predictions of a variant and of the baseline are of different rows.
     """
     others = [variant for variant in scores.variants if variant != scores.baseline]
-    by_measure = {measure.name: _compare_measure(scores, measure) for measure in scores.measures}
+    by_measure = {
+        measure.name: _compare_measure(scores, measure, draws) for measure in scores.measures
+    }
     found = {
         (variant, measure.name): by_measure[measure.name][variant]
         for variant in others
@@ -144,15 +153,7 @@ def compare_study(scores: StudyScores) -> dict[tuple[str, str], Comparison]:
     }
     primary = {measure.name for measure in scores.measures if measure.is_primary}
     described = {
-        key: replace(
-            one,
-            p_adjusted=None,
-            family=0,
-            detectable=None,
-            detectable_range=None,
-            margin=None,
-            p_equivalent=None,
-        )
+        key: replace(one, p_adjusted=None, family=0, margin=None, p_equivalent=None)
         for key, one in found.items()
         if key[1] not in primary or one.p is None
     }
@@ -165,14 +166,14 @@ def compare_study(scores: StudyScores) -> dict[tuple[str, str], Comparison]:
     return found
 
 
-def _compare_measure(scores: StudyScores, measure: Measure) -> dict[str, Comparison]:
+def _compare_measure(scores: StudyScores, measure: Measure, draws: int) -> dict[str, Comparison]:
     """Return the comparisons of one measure by variant, none corrected for many."""
     cells = {variant: scores.cell(variant, measure) for variant in scores.variants}
     failed = failed_runs(scores, measure)
-    found = _compare_cells(cells, scores.baseline, measure)
+    found = _compare_cells(cells, scores.baseline, measure, draws)
     if any(failed.values()):
         learned = {variant: without(cell, failed[variant]) for variant, cell in cells.items()}
-        rest = _compare_cells(learned, scores.baseline, measure)
+        rest = _compare_cells(learned, scores.baseline, measure, draws=0)
         for variant, comparison in found.items():
             failures = compare_failures(failed, scores, measure, variant)
             if failures is not None:
@@ -183,14 +184,14 @@ def _compare_measure(scores: StudyScores, measure: Measure) -> dict[str, Compari
 
 
 def _compare_cells(
-    cells: Mapping[str, Cell], baseline: str, measure: Measure
+    cells: Mapping[str, Cell], baseline: str, measure: Measure, draws: int
 ) -> dict[str, Comparison]:
     noise = seed_noise({variant: cell.values for variant, cell in cells.items()})
     found = {}
     for variant in cells:
         if variant != baseline:
             try:
-                comparison = compare(noise, cells, baseline, variant)
+                comparison = compare(noise, cells, baseline, variant, draws)
             except DataError as error:
                 raise DataError(f"{variant}, {measure.name}: {error}") from error
             found[variant] = with_margin(comparison, measure.margin)
@@ -207,7 +208,7 @@ def _adjusted(
     rest_adjusted = holm([1.0 if one.p is None else one.p for one in rest.values()])
     found = {}
     for (key, one), p, p_rest in zip(tested.items(), adjusted, rest_adjusted, strict=True):
-        found[key] = replace(with_detectable(one, LEVEL / family), p_adjusted=p, family=family)
+        found[key] = replace(one, p_adjusted=p, family=family)
         if one.without_failed is not None:
             left = one.without_failed
             p_left = None if left.p is None else p_rest
@@ -230,7 +231,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _bootstrap(
-    sides: Sequence[Mapping[int, NDArray[np.float64]]], paired: bool
+    sides: Sequence[Mapping[int, NDArray[np.float64]]], paired: bool, draws: int
 ) -> MultiBootstrap | None:
     before, after = sides
     if paired:
@@ -240,7 +241,7 @@ def _bootstrap(
         chosen = [[side[seed] for seed in sorted(side)] for side in (before, after)]
     if min(map(len, chosen)) < 2:
         return None
-    return multibootstrap(np.array(chosen[0]), np.array(chosen[1]), paired)
+    return multibootstrap(np.array(chosen[0]), np.array(chosen[1]), paired, draws)
 
 
 def _deviation(values: NDArray[np.float64], scale: float) -> float:

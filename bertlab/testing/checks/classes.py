@@ -2,7 +2,7 @@
 
 import importlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -146,6 +146,10 @@ def _is_of(value: object, kind: Any) -> bool:  # noqa: ANN401  a type form
         return (
             isinstance(value, tuple) and bool(value) and all(isinstance(c, Column) for c in value)
         )
+    if origin is Mapping:
+        names, values = members
+        fits = isinstance(value, Mapping) and all(_is_of(name, names) for name in value)
+        return fits and all(_is_of(each, values) for each in value.values())  # type: ignore[attr-defined]
     if origin is tuple:
         fits = isinstance(value, tuple) and len(value) == len(members)
         return fits and all(_is_of(v, m) for v, m in zip(value, members, strict=True))  # type: ignore[call-overload]

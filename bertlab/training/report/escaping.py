@@ -32,6 +32,7 @@ _LATEX_TEXTS = {
     "×": r"$\times$",
     "↓": r"$\downarrow$",
     "†": r"$\dagger$",
+    "‡": r"$\ddagger$",
     "–": "--",
     "…": r"$\ldots$",
     **{char: f"\\{char}" for char in "{}$&#%_"},

@@ -32,6 +32,21 @@ class Grid:
         return len(self.headings) - self.figures
 
 
+@dataclass(frozen=True)
+class TitledGrid:
+    """A table of a report, with its title and explanation.
+
+    Attributes:
+        title: ``blimp by phenomenon``.
+        grid: the table.
+        legend: what the cells are.
+    """
+
+    title: str
+    grid: Grid
+    legend: str
+
+
 def plain_grid(headings: Iterable[str], rows: Iterable[Sequence[str]], figures: int = 0) -> Grid:
     """Return a table whose headings have one line each; arguments as those of `Grid`."""
     return Grid(tuple((each,) for each in headings), tuple(map(tuple, rows)), figures)

@@ -1,7 +1,7 @@
 """Entities as scored spans: the biaffine scorer of Yu et al. 2020."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -164,6 +164,7 @@ class EntitySpans(Head):
 
     columns = (Column("words", "texts"), Column("tags", "tags", is_truth=True))
     monitor = ("f1", "max")
+    better: ClassVar[Mapping[str, Literal["min", "max"]]] = {"precision": "max", "recall": "max"}
     uses_pooled = False
     class_weights: Tensor
 

@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -67,6 +67,10 @@ class Seq2Seq(Head):
 
     columns = (Column("source"), Column("target", is_truth=True))
     monitor = ("char_error_rate", "min")
+    better: ClassVar[Mapping[str, Literal["min", "max"]]] = {
+        "exact_match": "max",
+        "perplexity": "min",
+    }
     uses_pooled = False
     positions: Tensor
 

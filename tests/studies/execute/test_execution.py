@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,43 @@ def test_a_mistake_is_not_tried_again(tmp_path: Path) -> None:
     summary, _ = run_all([run], tmp_path, retries=3)
     assert list(summary.failed) == ["a"]
     assert [attempt.exit_code for attempt in read_attempts(run, tmp_path)] == [2]
+
+
+def test_a_mistake_that_all_variants_share_is_told_once_and_ends_the_study(tmp_path: Path) -> None:
+    plan = [fake_run(name, fail_at=0, failures=9, exit_code=2) for name in "abc"]
+    plan += [fake_run(f"{name}-x", name) for name in "abc"]
+    told: list[Change] = []
+    summary = run_local(plan, tmp_path, on_change=told.append, program=FAKE)
+    assert list(summary.failed) == ["a", "b"]
+    assert summary.blocked == {"a-x": "a", "b-x": "b"}
+    assert summary.left == ["c", "c-x"]
+    assert summary.exit_code == 1
+    assert "\n".join(summary.lines(tmp_path)).count("out of paper") == 1
+    assert sum("out of paper" in change.text for change in told) == 1
+    assert not any(read_attempts(run, tmp_path) for run in plan[2:])
+    (tmp_path / "mended").touch()
+    assert len(run_all(plan, tmp_path)[0].done) == 6
+
+
+def of_variant(run: PlannedRun, variant: str) -> PlannedRun:
+    return replace(run, variant=variant)
+
+
+def test_a_mistake_of_one_variant_does_not_keep_the_others_from_running(tmp_path: Path) -> None:
+    wrong = [of_variant(fake_run(name, fail_at=0, failures=9, exit_code=2), "w") for name in "abc"]
+    summary, seen = run_all([*wrong, fake_run("d")], tmp_path)
+    assert summary.done == ["d"]
+    assert list(summary.failed) == ["a", "b", "c"]
+    ended = [run for run, state in seen if state in (State.DONE, State.FAILED)]
+    assert ended == ["a", "d", "b", "c"]  # after the first mistake another variant is tried
+    alone = run_all(wrong, tmp_path / "alone")[0]
+    assert (list(alone.failed), alone.left) == (["a", "b"], ["c"])
+
+
+def test_other_failures_do_not_keep_runs_from_starting(tmp_path: Path) -> None:
+    plan = [fake_run(name, fail_at=0, failures=9) for name in "abc"]
+    summary, _ = run_all(plan, tmp_path, retries=0)
+    assert list(summary.failed) == ["a", "b", "c"]
 
 
 def test_a_run_that_fails_for_good_blocks_what_needs_it_and_nothing_else(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from bertlab.studies.plan.budget import pretraining_cost
 from bertlab.studies.plan.plan import Plan, make_plan
 from bertlab.studies.plan.study_file import StudyConfig, make_study
 from bertlab.studies.report.row_scores import evaluated_rows, keep_common_rows
+from bertlab.studies.study import study as open_study
 
 
 @pytest.fixture
@@ -159,3 +160,7 @@ def test_a_study_scores_its_models_beside_training_nothing(tiny_config, pairs, t
     files = {path.name for path in (folder / "report").iterdir()}
     assert {"heat_map_order_paradigm.svg", "groups_order.csv"} <= files
     assert main(["study", "run", str(folder)]) == 0  # nothing is left to do
+    manifest = json.loads((found[0] / "manifest.json").read_text("utf-8"))
+    assert manifest["device"] == "cpu"
+    assert len(manifest["rows"]["order"]) == 64  # SHA-256 in hexadecimal
+    assert open_study(folder).scores().remarks == []  # all runs say what they were made of

@@ -12,6 +12,7 @@ from bertlab.studies.plan.budget import pretraining_cost
 from bertlab.studies.plan.plan import PlannedRun
 from bertlab.studies.plan.study_file import BASE
 from bertlab.studies.report.collect import collect
+from bertlab.studies.report.report import report_of
 from bertlab.studies.study import Study
 from tests.studies.small_study import TASK, finish, opened, write_yaml
 
@@ -123,7 +124,10 @@ def test_metrics_of_sets_and_types(
 
 
 def test_a_metric_that_runs_do_not_have(tmp_path: Path) -> None:
-    study = opened(tmp_path, evaluate={"x": {"config": "task.yaml", "metric": "acuracy"}})
+    study = opened(
+        tmp_path,
+        evaluate={"x": {"config": "task.yaml", "metric": {"name": "acuracy", "better": "higher"}}},
+    )
     finish(study, run_of(study, "mlm", "x", 1), scored(0.5))
     with pytest.raises(ConfigError, match=r"evaluate\.x\.metric: .*did you mean 'accuracy'") as it:
         collected(study)
@@ -228,3 +232,39 @@ def test_tags_that_are_no_entities_have_an_accuracy(tmp_path: Path) -> None:
     found = collected(study)
     assert found.measures[0].name == "x accuracy"
     assert found.cell("both", found.measures[0]).values == {1: 0.5}
+
+
+RATES: dict[str, Any] = {"low": {}, "high": {"optimizer.learning_rate": 0.01}}
+
+
+def test_a_held_out_loss_decides_where_all_variants_have_the_same_task(tmp_path: Path) -> None:
+    study = opened(tmp_path, variants=RATES)
+    for variant, loss in (("low", 5.0), ("high", 4.0)):
+        finish(study, run_of(study, variant, BASE, 1), {**PRETRAINED, "mlm/loss": loss})
+    found = collected(study)
+    deciding = [each.name for each in found.measures if each.is_primary]
+    assert deciding == ["mlm loss", "nsp loss"]
+    (loss, *_) = found.measures
+    assert not loss.higher_is_better
+    assert found.cell("high", loss).values == {1: 4.0}
+    assert found.why_described == ""
+
+
+def test_a_measure_that_a_study_names_decides_beside_its_evaluations(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"variants": RATES, "evaluate": {"x": "task.yaml"}}
+    asked = opened(tmp_path, **given, decide=["mlm accuracy"])
+    finish(asked, run_of(asked, "low", BASE, 1), PRETRAINED)
+    found = collected(asked)
+    deciding = [each.name for each in found.measures if each.is_primary]
+    assert deciding == ["x accuracy", "mlm accuracy"]
+    assert found.cell("low", found.measures[1]).values == {1: 0.25}
+    found = collected(opened(tmp_path, **given))
+    assert [each.name for each in found.measures if each.is_primary] == ["x accuracy"]
+    assert found.why_described == "the evaluations decide"
+
+
+def test_a_report_says_why_a_loss_does_not_decide(tmp_path: Path) -> None:
+    study = opened(tmp_path)
+    finish(study, run_of(study, "both", BASE, 1), PRETRAINED)
+    legend = report_of(collected(study)).legend
+    assert "not tested: mlm loss, mlm accuracy, nsp accuracy (variants differ in obj" in legend

@@ -12,7 +12,6 @@ from bertlab.studies.report.comparison import (
     Comparison,
     detectable_effect,
     effect_size,
-    with_detectable,
     with_margin,
 )
 
@@ -53,9 +52,9 @@ def test_what_is_detectable_grows_with_error_family_and_fewer_degrees(freedom, e
 @settings(deadline=None, max_examples=50)
 @given(st.floats(1, 300), st.floats(1e-3, 1e3))
 def test_the_range_holds_the_effect_and_is_narrower_with_more_degrees(freedom: float, error: float):
-    found = with_detectable(Comparison((3, 3), error=error, freedom=freedom), 0.05)
-    more = with_detectable(Comparison((3, 3), error=error, freedom=10 * freedom), 0.05)
-    assert found.detectable == detectable_effect(error, freedom)
+    found = Comparison((3, 3), error=error, freedom=freedom, family=4)
+    more = Comparison((3, 3), error=error, freedom=10 * freedom, family=4)
+    assert found.detectable == detectable_effect(error, freedom, 0.05 / 4)
     low, high = found.detectable_range
     assert 0 < low < found.detectable < high
     assert more.detectable_range[1] / more.detectable_range[0] < high / low
@@ -65,16 +64,16 @@ def test_the_range_holds_the_true_effect_four_times_in_five():
     rng = np.random.default_rng(0)
     truth, held = detectable_effect(1.0, 4), 0
     for variance in rng.chisquare(4, 2000) / 4:
-        found = with_detectable(Comparison((3, 3), error=math.sqrt(variance), freedom=4), 0.05)
+        found = Comparison((3, 3), error=math.sqrt(variance), freedom=4, family=1)
         held += found.detectable_range[0] <= truth <= found.detectable_range[1]
     assert stats.binomtest(held, 2000, 0.8).pvalue > 0.01
 
 
 @pytest.mark.parametrize(
-    "found", [Comparison((3, 3)), Comparison((3, 3), difference=0.1, error=0.0)]
+    "found", [Comparison((3, 3)), Comparison((3, 3), difference=0.1, error=0.0, family=1)]
 )
 def test_without_an_error_nothing_is_detectable_and_nothing_equivalent(found: Comparison):
-    assert with_detectable(found, 0.05) == found
+    assert (found.detectable, found.detectable_range) == (None, None)
     assert with_margin(found, 0.5) == found
 
 

@@ -32,15 +32,13 @@ def comparison(**changes) -> Comparison:
     found = {
         "runs": (5, 5),
         "difference": 0.0015,
-        "error": 0.003,
+        "error": 0.0036,
         "freedom": 8.0,
         "low": -0.006,
         "high": 0.009,
         "p": 0.6,
         "p_adjusted": 0.6,
         "family": 1,
-        "detectable": 0.014,
-        "detectable_range": (0.011, 0.021),
     }
     return Comparison(**(found | changes))
 
@@ -51,13 +49,12 @@ def of_two(baseline: dict[int, float], variant: dict[int, float]) -> Comparison:
 
 
 def test_no_difference_says_what_could_have_been_shown():
-    expected = (
-        "no difference shown (95 % CI −0.6 … +0.9 points; 5 seeds could have shown 1.4 (1.1 … 2.1)"
-    )
-    assert describe(comparison(), ACCURACY) == f"{expected})"
-    assert describe(comparison(family=3), ACCURACY) == f"{expected} after Holm)"
+    expected = "no difference shown (95 % CI −0.6 … +0.9 points; 5 seeds could have shown "
+    assert describe(comparison(), ACCURACY) == f"{expected}1.2 (0.9 … 1.7))"
+    of_three = describe(comparison(family=3), ACCURACY)
+    assert of_three == f"{expected}1.4 (1.1 … 2.2) after Holm)"
     uneven = describe(comparison(runs=(5, 4)), ACCURACY)
-    assert "; 5 and 4 seeds could have shown 1.4 " in uneven
+    assert "; 5 and 4 seeds could have shown 1.2 " in uneven
 
 
 def test_difference():
@@ -74,7 +71,7 @@ def test_difference_that_holm_takes_back():
     found = comparison(low=0.001, high=0.009, p=0.03, p_adjusted=0.18, family=6)
     assert describe(found, ACCURACY) == (
         "no difference shown (95 % CI +0.1 … +0.9 points, p 0.030 alone, p 0.18 after Holm;"
-        " 5 seeds could have shown 1.4 (1.1 … 2.1) after Holm)"
+        " 5 seeds could have shown 1.6 (1.2 … 2.4) after Holm)"
     )
 
 
@@ -83,7 +80,7 @@ def test_difference_that_failed_runs_make():
     found = comparison(low=0.001, p=0.03, p_adjusted=0.03, without_failed=rest)
     assert describe(found, ACCURACY) == (
         "no difference shown without the runs that failed (95 % CI +0.1 … +0.9 points, p 0.030;"
-        " 5 seeds could have shown 1.4 (1.1 … 2.1))"
+        " 5 seeds could have shown 1.2 (0.9 … 1.7))"
     )
 
 
@@ -133,16 +130,14 @@ def test_constant_differences():
 
 def test_few_seeds_are_said_to_be_few():
     few = comparison(runs=(5, 3))
-    expected = "; few seeds: 5 and 3 could have shown 1.4 (1.1 … 2.1))"
+    expected = "; few seeds: 5 and 3 could have shown 1.2 (0.9 … 1.7))"
     assert describe(few, ACCURACY).endswith(expected)
     shown = comparison(runs=(2, 2), low=0.001, p=0.04, p_adjusted=0.04)
     assert describe(shown, ACCURACY).endswith(", p 0.040; few seeds: 2)")
 
 
 def test_measure_that_does_not_decide():
-    found = comparison(
-        difference=0.0016, p_adjusted=None, family=0, detectable=None, detectable_range=None
-    )
+    found = comparison(difference=0.0016, p_adjusted=None, family=0)
     assert (
         describe(found, ACCURACY)
         == "+0.2 points (95 % CI −0.6 … +0.9 points), not one of the measures that decide"
