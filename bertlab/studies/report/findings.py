@@ -89,6 +89,27 @@ def _without_failed(rest: Comparison, measure: Measure) -> str:
     return f"{by} ({'no spread' if rest.low is None else _interval(rest, measure, digits)})"
 
 
+def describe_pairing(
+    scores: StudyScores, comparisons: Mapping[tuple[str, str], Comparison]
+) -> str | None:
+    """Return a sentence on how far seeds move all variants together; None if it is not known."""
+    known: dict[bool, dict[str, float]] = {True: {}, False: {}}
+    primary = {measure.name for measure in scores.measures if measure.is_primary}
+    for (_, name), one in comparisons.items():
+        if name in primary and one.correlation is not None:
+            known[one.paired][name] = one.correlation
+    said = []
+    for paired, words in ((True, "compared seed by seed"), (False, "not paired")):
+        if known[paired]:
+            each = (f"{name} {_rounded(value)}" for name, value in known[paired].items())
+            said.append(f"{words}: {', '.join(each)}")
+    return f"Correlation of variants over seeds; {'; '.join(said)}." if said else None
+
+
+def _rounded(value: float) -> str:
+    return f"{value:.2f}".replace("-", "−")
+
+
 def conclude(scores: StudyScores, comparisons: Mapping[tuple[str, str], Comparison]) -> str:
     """Return one sentence, with a full stop, on the whole study.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertlab.api.study_scores import Cell, Measure, StudyScores
+from bertlab.api.study_scores import Measure, StudyScores
 from bertlab.plugins.hooks import ReportSection, report_sections
 from bertlab.studies.report import findings
 from bertlab.studies.report.columns import (
@@ -23,9 +23,9 @@ from bertlab.studies.report.columns import (
 from bertlab.studies.report.comparison import Comparison
 from bertlab.studies.report.group_report import group_tables
 from bertlab.studies.report.repeats import seed_warnings
-from bertlab.studies.report.run_tables import runs_of, settings_of
 from bertlab.studies.report.statistics import compare_study, summarize
 from bertlab.studies.report.variance_shares import variance_tables
+from bertlab.studies.report.variant_tables import SHOWN, mean_rows, runs_of, settings_of
 from bertlab.training.report.escaping import html_templates
 from bertlab.training.report.tables import Grid, TitledGrid
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     import pandas
 
 HTML = html_templates("bertlab.studies.report")
-SHOWN = "*"
 
 DIFFERENCES_LEGEND = (
     "Differences are variant − baseline; those of shares in percentage points. p: t-test over "
@@ -148,7 +147,7 @@ def report_of(*studies: StudyScores) -> Report:
     both = list(zip(studies, comparisons, strict=True))
     joined = len(studies) > 1
     study_heading = (("study",),) if joined else ()
-    rows = [(study.name, row) for study, found in both for row in _rows(study, found, columns)]
+    rows = [(study.name, row) for study, found in both for row in mean_rows(study, found, columns)]
     changes = [(study.name, row) for study, found in both for row in _differences(study, found)]
     said = [(study.name, line) for study, found in both for line in _findings(study, found)]
     warned = [
@@ -196,37 +195,6 @@ def _record(
         "p_equivalent": None if against is None else against.p_equivalent,
         "significant": None if against is None else against.significant,
     }
-
-
-def _rows(
-    scores: StudyScores, compared: Comparisons, columns: Sequence[Column]
-) -> Iterable[tuple[str, ...]]:
-    for variant in scores.variants:
-        label = label_of(scores, variant)
-        if variant == scores.baseline:
-            label += " (baseline)"
-        cells = [
-            _mean(
-                scores.cell(variant, column.measure),
-                column,
-                len(scores.seeds),
-                compared.get((variant, column.measure.name)),
-            )
-            for column in columns
-        ]
-        yield label, *cells
-
-
-def _mean(cell: Cell, column: Column, seeds: int, compared: Comparison | None) -> str:
-    found = summarize(cell.values.values())
-    marks = SHOWN if compared is not None and compared.significant else ""
-    if cell.degenerate:
-        marks += DEGENERATE
-    if found.mean is None:
-        return NOTHING + marks
-    spread = "" if found.deviation is None else f" ± {column.number(found.deviation)}"
-    count = "" if found.n == seeds else f" (n={found.n})"
-    return f"{column.number(found.mean)}{spread}{marks}{count}"
 
 
 def _legend(
@@ -320,3 +288,6 @@ def _findings(scores: StudyScores, compared: Comparisons) -> Iterable[str]:
             if found.failures is not None:
                 failures = findings.describe_failures(found, measure, scores.baseline)
                 yield f"{variant}, {name}: {failures}."
+    pairing = findings.describe_pairing(scores, compared)
+    if pairing is not None:
+        yield pairing

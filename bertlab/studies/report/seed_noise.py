@@ -106,7 +106,8 @@ class SeedNoise:
             # sign test: n differences of one sign; two-sided 2 * (1/2)^n
             p = _unless_same(2.0 ** (1 - pairs), value, sides)
             return SeedDifference((pairs, pairs), value, 0.0, p_constant=p)
-        return SeedDifference((pairs, pairs), value, variance / pairs, prior + known)
+        freedom = known + _lent(own, 2 * self._residual, prior)
+        return SeedDifference((pairs, pairs), value, variance / pairs, freedom)
 
 
 def seed_noise(values: Mapping[str, Values]) -> SeedNoise:
@@ -135,7 +136,7 @@ def seed_noise(values: Mapping[str, Values]) -> SeedNoise:
         correlation=correlation,
         paired=p is not None and p <= PAIRING_LEVEL,
         variances={n: _moderated(own[n], known[n], pooled, max(prior, 0)) for n in several},
-        freedoms={n: known[n] + max(prior, 0) for n in several},
+        freedoms={n: known[n] + _lent(own[n], pooled, max(prior, 0)) for n in several},
         _total=total,
         _residual=residual,
         _residual_freedom=freedom,
@@ -144,6 +145,11 @@ def seed_noise(values: Mapping[str, Values]) -> SeedNoise:
 
 def _moderated(own: float, known: float, others: float, prior: float) -> float:
     return max(own, (known * own + prior * others) / (known + prior))
+
+
+def _lent(own: float, others: float, prior: float) -> float:
+    """Return the degrees of freedom that the others add: fewer where a variant is noisier."""
+    return prior * min(1.0, others / own) if own else prior
 
 
 def _unless_same(p: float, difference: float, values: ArrayLike) -> float:
