@@ -141,7 +141,7 @@ def test_seeds_that_were_added_stay_when_the_file_is_run_again(
     assert study.config.seeds == (1, 2, 3, 4, 5)
     study.run(retries=0)
     out = capsys.readouterr().out
-    assert out.count("kept: seeds 3, 4, 5, which were added") == 1
+    assert out.count("kept: seeds [1, 2, 3, 4, 5], with those that were added") == 1
     assert "changed" not in out
     assert open_study(study.study_dir).runs == study.runs
     assert opened(tmp_path, seeds=4).config.seeds == (1, 2, 3, 4, 5)
