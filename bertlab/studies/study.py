@@ -18,6 +18,7 @@ from bertlab.checkpoints.run_directory import manifest
 from bertlab.config.overrides import Overrides
 from bertlab.config.yaml_files import Config, yaml_inline
 from bertlab.errors import CommandError, StudyError, warn
+from bertlab.studies.design_table import shown_by_plan
 from bertlab.studies.execute.execution import execute
 from bertlab.studies.execute.live_table import watch
 from bertlab.studies.execute.local import run_local
@@ -118,8 +119,8 @@ class Study:
         return self.planned.in_order()
 
     def plan(self) -> Table:
-        """Return the runs, what each costs and how far it is."""
-        return plan_table(self.planned, self.study_dir)
+        """Return the runs, what each costs and how far it is, and what the study can show."""
+        return plan_table(self.planned, self.study_dir, shown_by_plan(self))
 
     def status(self) -> Table:
         """Return how far each run is; warn of runs that the study does not ask for any more."""

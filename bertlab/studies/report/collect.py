@@ -233,7 +233,7 @@ def _add_runs(
             found.seconds[seed] = sum(read_status(run, folder, State.DONE).seconds for run in runs)
         for metric, curve in _curves(runs[0].directory(folder)).items():
             found.curves.setdefault(metric, {})[seed] = curve
-    costs = [_cost(plan, folder, variant.name, stage, study.seeds) for stage in study.stages]
+    costs = [stage_cost(plan, folder, variant.name, stage, study.seeds) for stage in study.stages]
     counts = [len(plan.runs_of(variant.name, stage, study.seeds[0])) for stage in study.stages]
     costs[0] = _until_step(costs[0], plan.configs[variant.name, BASE], variant.from_step)
     found.tokens = None if costs[0] is None else costs[0].tokens
@@ -241,7 +241,9 @@ def _add_runs(
     found.flops = sum(known) if len(known) == len(costs) else None
 
 
-def _cost(plan: Plan, folder: Path, variant: str, stage: str, seeds: Iterable[int]) -> Cost | None:
+def stage_cost(
+    plan: Plan, folder: Path, variant: str, stage: str, seeds: Iterable[int]
+) -> Cost | None:
     """Return what a stage cost by the record of a run, or will by its config."""
     for seed in seeds:
         directory = plan.run_of(variant, stage, seed).directory(folder)  # all cost about the same
