@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from bertlab.api.study_scores import Measure, StudyScores
 from bertlab.errors import BertlabError, CommandError, StudyError, nearest
+from bertlab.studies.design_costs import SeedCosts, seed_costs
 from bertlab.studies.execute.run_state import is_done
-from bertlab.studies.plan.budget import Cost
-from bertlab.studies.plan.study_file import BASE
-from bertlab.studies.report.collect import collect, stage_cost
+from bertlab.studies.report.collect import collect
 from bertlab.studies.report.comparison import POWER
 from bertlab.studies.report.design import (
     Design,
@@ -49,30 +48,6 @@ class GivenDeviations:
     rows: int | None = None
 
 
-@dataclass(frozen=True)
-class _Costs:
-    """Runs of all variants with one seed, and what they cost.
-
-    Attributes:
-        once: number and cost of pre-trainings, and of evaluations that train nothing.
-        each: of fine-tunings, each counted once.
-        are_known: whether the costs are of all of them.
-    """
-
-    once: tuple[int, Cost]
-    each: tuple[int, Cost]
-    are_known: bool
-
-    def of(self, design: Design) -> tuple[int, Cost]:
-        """Return the runs of a design, and their cost."""
-        (once, fixed), (each, repeated) = self.once, self.each
-        times = design.finetunings
-        return design.seeds * (once + times * each), Cost(
-            design.seeds * (fixed.tokens + times * repeated.tokens),
-            design.seeds * (fixed.flops + times * repeated.flops),
-        )
-
-
 def design_tables(
     study: "Study",
     pilot: "Study | None" = None,
@@ -105,7 +80,7 @@ def design_tables(
     else:
         noise = [(each.name, each, _of_pilot(found, each, pilot, given.rows)) for each in chosen]
     comparisons = (len(study.config.variants) - 1) * max(len(deciding), 1)
-    costs = _costs(study, pilot)
+    costs = seed_costs(study, pilot)
     return [
         _table(
             name,
@@ -216,45 +191,12 @@ def _repeats(study: "Study", measure: Measure, deviations: Deviations) -> tuple[
     return FINETUNINGS if trains and deviations.finetuning is not None else FINETUNINGS[:1]
 
 
-def _costs(study: "Study", pilot: "Study | None") -> _Costs:
-    """Return what one seed costs: by the record of runs, of the pilot too, else by the config."""
-    config, plan, seen, known = study.config, study.planned, set(), True
-    numbers, totals = [0, 0], [Cost(0, 0), Cost(0, 0)]  # once, each
-    for variant in config.variants:
-        for stage in config.stages:
-            run = plan.run_of(variant.name, stage, config.seeds[0])
-            if run.id in seen:
-                continue
-            seen.add(run.id)
-            place = int(stage != BASE and run.trains)
-            cost = stage_cost(plan, study.study_dir, variant.name, stage, config.seeds)
-            if cost is None and pilot is not None and _is_in(pilot, study, variant.name, stage):
-                seeds = pilot.config.seeds
-                cost = stage_cost(pilot.planned, pilot.study_dir, variant.name, stage, seeds)
-            known &= cost is not None
-            numbers[place] += 1
-            if cost is not None:
-                before = totals[place]
-                totals[place] = Cost(before.tokens + cost.tokens, before.flops + cost.flops)
-    return _Costs((numbers[0], totals[0]), (numbers[1], totals[1]), known)
-
-
-def _is_in(pilot: "Study", study: "Study", variant: str, stage: str) -> bool:
-    """Tell whether a pilot has a stage with the same config, of a model with the same config."""
-    there, here = pilot.planned.configs, study.planned.configs
-    return (
-        (variant, stage) in there
-        and there[variant, stage] == here[variant, stage]
-        and there[variant, BASE]["model"] == here[variant, BASE]["model"]
-    )
-
-
 def _table(
     name: str,
     measure: Measure,
     deviations: Deviations,
     question: Question,
-    costs: _Costs,
+    costs: SeedCosts,
     repeats: tuple[int, ...],
 ) -> Table:
     designs = [
@@ -263,7 +205,7 @@ def _table(
     nested = len(repeats) > 1
     rows = []
     for each in designs:
-        runs, cost = costs.of(each)
+        runs, cost = costs.of(each.seeds, each.finetunings)
         at_least = "" if costs.are_known else "≥ "
         rows.append(
             (
@@ -299,18 +241,18 @@ def _conclusion(
     designs: Sequence[Design],
     deviations: Deviations,
     question: Question,
-    costs: _Costs,
+    costs: SeedCosts,
     measure: Measure,
 ) -> str:
     """Return the cheapest design that shows the effect, or why none does."""
     asked = _amount(question.effect, measure)
     enough = [each for each in designs if each.power >= POWER]
     if enough:
-        best = min(enough, key=lambda each: (costs.of(each)[1].flops, costs.of(each)[0]))
+        best = min(enough, key=lambda each: _price(each, costs))
         repeats = "" if best.finetunings == 1 else f", {best.finetunings} fine-tunings of each"
         return (
             f"The cheapest of these designs that shows {asked} four times in five: {best.seeds} "
-            f"seeds{repeats}, {costs.of(best)[0]} runs."
+            f"seeds{repeats}, {costs.of(best.seeds, best.finetunings)[0]} runs."
         )
     most = max(designs, key=lambda each: each.power)
     limit = limit_of_rows(deviations, question)
@@ -332,7 +274,7 @@ def _conclusion(
 
 
 def _basis(
-    deviations: Deviations, question: Question, measure: Measure, nested: bool, costs: _Costs
+    deviations: Deviations, question: Question, measure: Measure, nested: bool, costs: SeedCosts
 ) -> str:
     """Return what the figures rest on."""
     seeds, repeats = deviations.freedom or (None, None)
@@ -354,6 +296,11 @@ def _basis(
     if not costs.are_known:
         lines.append("≥: the cost of a fine-tuning is known when one was run.")
     return " ".join(lines)
+
+
+def _price(design: Design, costs: SeedCosts) -> tuple[float, int]:
+    runs, cost = costs.of(design.seeds, design.finetunings)
+    return cost.flops, runs
 
 
 def _freedom(known: int | None) -> str:
