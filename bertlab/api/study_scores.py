@@ -49,12 +49,15 @@ class Cell:
             over the same fine-tunings, row by row.
         repeats: where seeds are nested, the value of each fine-tuning that is done, by seed of the
             pre-training, then of the fine-tuning.
+        learned: where some fine-tunings of a pre-training are degenerate, the mean over the others,
+            by seed.
     """
 
     values: dict[int, float] = field(default_factory=dict)
     degenerate: dict[int, str] = field(default_factory=dict)
     examples: dict[int, NDArray[np.float64]] = field(default_factory=dict)
     repeats: dict[int, dict[int, float]] = field(default_factory=dict)
+    learned: dict[int, float] = field(default_factory=dict)
 
 
 @dataclass

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 import torch.nn.functional as F
-from scipy import stats
 from torch import Tensor
 
 from bertlab.api.evaluation import (
@@ -31,6 +30,7 @@ from bertlab.encoders.states import (
     mean_by_sequence,
 )
 from bertlab.errors import ConfigError, DataError, check_at_least, nearest
+from bertlab.evaluations.row_influence import spearman_scores
 
 Pooling = Literal["mean", "cls"]
 # a constant vector has cosines of 1 up to rounding; CLS of layer 1 of MiniLM varies by 1e-5
@@ -206,17 +206,14 @@ def spearman(x: FloatArray, y: FloatArray) -> float:
 
 
 def row_scores(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Return the share of each of N rows in the rank correlation, ``(N,)``; their mean is it.
+    """Return the influence of each of N rows on the rank correlation, ``(N,)``; their mean is it.
 
     Args:
         x: ``(N,)`` cosines; constant, up to 1e-7, they give NaN.
         y: ``(N,)`` gold scores.
     """
-    if len(x) < 2 or np.ptp(x) <= _RESOLUTION or np.ptp(y) == 0:
-        return np.full(len(x), np.nan)
-    z_x, z_y = (stats.zscore(stats.rankdata(each)) for each in (x, y))
-    rho = float(np.mean(z_x * z_y))
-    return np.asarray(z_x * z_y - rho / 2 * (z_x**2 + z_y**2) + rho)
+    found = None if len(x) < 2 or np.ptp(x) <= _RESOLUTION else spearman_scores(x, y)
+    return np.full(len(x), np.nan) if found is None else found
 
 
 def _pearson(x: FloatArray, y: FloatArray) -> float:

@@ -93,23 +93,6 @@ def test_the_mean_of_row_scores_is_the_correlation_with_ties(drawn):
     assert row_scores(x, y).mean() == pytest.approx(expected, abs=1e-12)
 
 
-def test_a_row_score_is_its_influence():
-    """Doubling a row moves the correlation as its score says, up to its own new ranks."""
-    generator = np.random.default_rng(0)
-    x = generator.normal(size=2000)
-    y = x + generator.normal(size=2000)
-    scores = row_scores(x, y)
-    # z_x z_y - rho / 2 (z_x² + z_y²) of standardised ranks: their weighted correlation's slope
-    ranks = np.array([stats.rankdata(x), stats.rankdata(y)])
-    for row in (3, 500, 1999):
-        weights = np.ones(2000)
-        weights[row] += 1e-3
-        covariance = np.cov(ranks, aweights=weights)
-        moved = covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1])
-        rho = stats.spearmanr(x, y).statistic
-        assert (moved - rho) / 1e-3 * 2000 == pytest.approx(scores[row] - rho, abs=1e-2)
-
-
 def test_a_constant_has_no_correlation():
     x = np.array([0.5, 0.5 + 1e-8, 0.5])
     assert np.isnan(spearman(x, np.array([1.0, 2, 3])))

@@ -16,7 +16,7 @@ from bertlab.api.study_scores import Cell, Measure, StudyScores
 from bertlab.studies.report.seed_noise import ROUNDING
 
 OUTLYING = 6.0  # robust deviations below a variant's other runs
-_RUNS = 8  # of all variants together, below which the spread is not known well enough
+_RUNS = 8  # below which a spread is not known well enough
 _TO_DEVIATION = 1.4826  # median absolute deviation of a normal distribution -> its deviation
 TRIM = 0.2  # share of the runs that a trimmed mean leaves out at each end
 
@@ -49,35 +49,40 @@ def failed_runs(scores: StudyScores, measure: Measure) -> dict[str, set[int]]:
     """Return the seeds of each variant that failed to learn a measure.
 
     Runs that are degenerate, that have no finite value, or that lie far below the other runs of
-    their variant: by ``OUTLYING`` robust deviations, estimated from all variants.
+    their variant: by ``OUTLYING`` robust deviations, estimated from all variants, and of many
+    runs from the variant's own if that is more. A pre-training is one of them if one of its
+    fine-tunings is.
     """
     cells = {variant: scores.cell(variant, measure) for variant in scores.variants}
     found = {
         variant: set(cell.degenerate) | {s for s, v in cell.values.items() if not np.isfinite(v)}
         for variant, cell in cells.items()
     }
-    # (runs) how far each run is below the median of its variant
-    below: dict[tuple[str, int], float] = {}
+    # how far each run is below the median of its variant
+    below: dict[str, dict[int, float]] = {}
     for variant, cell in cells.items():
         kept = {seed: v for seed, v in cell.values.items() if seed not in found[variant]}
         if len(kept) > 2:
             middle = float(np.median(list(kept.values())))
             sign = 1 if measure.higher_is_better else -1
-            below |= {(variant, seed): sign * (middle - value) for seed, value in kept.items()}
-    if len(below) >= _RUNS:
-        # the medians themselves are no distances: 3 runs have one of 0
-        sizes = sorted(abs(each) for each in below.values())[len({v for v, _ in below}) :]
-        spread = _TO_DEVIATION * float(np.median(sizes))
-        for (variant, seed), distance in below.items():
-            if spread > 0 and distance > OUTLYING * spread:
-                found[variant].add(seed)
+            below[variant] = {seed: sign * (middle - value) for seed, value in kept.items()}
+    if sum(map(len, below.values())) < _RUNS:
+        return found
+    # the median itself is no distance: 3 runs have one of 0
+    sizes = [size for runs in below.values() for size in sorted(map(abs, runs.values()))[1:]]
+    for variant, runs in below.items():
+        above = [-distance for distance in runs.values() if distance < 0]  # failures are not there
+        own = float(np.median(above)) if len(runs) >= _RUNS and above else 0.0
+        limit = OUTLYING * _TO_DEVIATION * max(float(np.median(sizes)), own)
+        found[variant] |= {seed for seed, distance in runs.items() if distance > limit > 0}
     return found
 
 
 def without(cell: Cell, failed: set[int]) -> Cell:
-    """Return a variant's values without the runs that failed."""
+    """Return a variant's values without the runs, or the fine-tunings of a run, that failed."""
+    kept = {seed: value for seed, value in cell.values.items() if seed not in failed}
     return Cell(
-        values={seed: value for seed, value in cell.values.items() if seed not in failed},
+        values=kept | {seed: cell.learned[seed] for seed in sorted(failed) if seed in cell.learned},
         examples={seed: rows for seed, rows in cell.examples.items() if seed not in failed},
     )
 
@@ -98,7 +103,9 @@ def compare_failures(
     if not any(counts):
         return None
     cells = [scores.cell(name, measure) for name in names]
-    runs = len(cells[0].values), len(cells[1].values)
+    # a run that failed may have left no value
+    ends = [cell.values.keys() | failed[name] for name, cell in zip(names, cells, strict=True)]
+    runs = len(ends[0]), len(ends[1])
     table = [[count, of - count] for count, of in zip(counts, runs, strict=True)]
     rate = stats.binomtest(counts[1], runs[1]) if runs[1] else None
     interval = None if rate is None else rate.proportion_ci(method="wilson")

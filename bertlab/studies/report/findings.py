@@ -45,14 +45,16 @@ def _describe_nothing_shown(
     alone, after = comparison.p or 0.0, comparison.p_adjusted or 0.0
     could = _could_show(comparison, measure, digits)
     if alone <= LEVEL:
-        interval = f"{interval}, {format_p(alone)} alone, {_p_of(comparison)}"
+        uncorrected = f"{format_p(alone)} alone, " if comparison.family > 1 else ""
+        interval = f"{interval}, {uncorrected}{_p_of(comparison)}"
     failed = " without the runs that failed" if after <= LEVEL else ""
     return f"no difference shown{failed} ({interval}; {could})"
 
 
 def describe_rows(comparison: Comparison, measure: Measure) -> str:
     """Return one sentence, without a full stop, on the rows of the test set and the bootstrap."""
-    share = f"{comparison.rows:,} rows are {comparison.row_share or 0.0:.0%} of the uncertainty"
+    percent = f"{100 * (comparison.row_share or 0.0):.0f} %"
+    share = f"{comparison.rows:,} rows are {percent} of the uncertainty"
     found = comparison.bootstrap
     if found is None:
         return share
@@ -69,17 +71,22 @@ def describe_failures(comparison: Comparison, measure: Measure, baseline: str) -
     assert rest is not None
     before, after = (f"{n} of {of}" for n, of in zip(found.failed, found.runs, strict=True))
     said = [
-        f"{after} runs failed (95 % CI {found.low:.0%} … {found.high:.0%}), of {baseline} {before}"
-        f" (Fisher {format_p(found.p)})",
-        "without them: nothing can be tested"
-        if rest.p is None or rest.low is None
-        else f"without them: {signed(rest.difference or 0.0, measure, decimals(rest, measure))}"
-        f"{_unit(measure)} ({_interval(rest, measure, decimals(rest, measure))})",
+        f"{after} runs failed (95 % CI {100 * found.low:.0f} … {100 * found.high:.0f} %),"
+        f" of {baseline} {before} (Fisher {format_p(found.p)})",
+        f"without them: {_without_failed(rest, measure)}",
     ]
     if found.trimmed is not None and found.p_trimmed is not None:
         by = signed(found.trimmed, measure, decimals(comparison, measure))
         said.append(f"trimmed means: {by}{_unit(measure)} ({format_p(found.p_trimmed)})")
     return "; ".join(said)
+
+
+def _without_failed(rest: Comparison, measure: Measure) -> str:
+    if rest.p is None:
+        return "nothing can be tested"
+    digits = decimals(rest, measure)
+    by = f"{signed(rest.difference or 0.0, measure, digits)}{_unit(measure)}"
+    return f"{by} ({'no spread' if rest.low is None else _interval(rest, measure, digits)})"
 
 
 def conclude(scores: StudyScores, comparisons: Mapping[tuple[str, str], Comparison]) -> str:
@@ -179,7 +186,8 @@ def _too_few(comparison: Comparison) -> str:
     before, after = comparison.runs
     if comparison.difference is None:
         return "no seed has values on both sides"
-    return "1 seed" if before == after == 1 else f"{after} seeds against {before}"
+    word = "seed" if after == 1 else "seeds"
+    return "1 seed" if before == after == 1 else f"{after} {word} against {before}"
 
 
 def _count(comparison: Comparison) -> str:
@@ -201,27 +209,20 @@ def _could_show(comparison: Comparison, measure: Measure, digits: int) -> str:
 
 def _missing(scores: StudyScores, variant: str) -> list[str]:
     """Return a line for each set of seeds without values, naming measures only if they differ."""
-    groups: dict[tuple[tuple[int, ...], int], list[str]] = {}
+    groups: dict[tuple[int, ...], list[str]] = {}
     for measure in scores.measures:
         values = scores.cell(variant, measure).values
-        baseline = scores.cell(scores.baseline, measure).values
         missing = tuple(seed for seed in scores.seeds if seed not in values)
-        compared = sum(
-            math.isfinite(value) and math.isfinite(baseline.get(seed, math.nan))
-            for seed, value in values.items()
-        )
-        groups.setdefault((missing, compared), []).append(measure.name)
+        groups.setdefault(missing, []).append(measure.name)
     lines = []
-    for (missing, compared), names in groups.items():
+    for missing, names in groups.items():
         where = variant if len(names) == len(scores.measures) else f"{variant}, {_listed(names)}"
         if len(missing) == len(scores.seeds):
             lines.append(f"{where}: no seed has a value")
         elif missing:
             verb = "is" if len(missing) == 1 else "are"
-            effect = f"{compared} of {len(scores.seeds)} seeds compared"
-            if variant == scores.baseline:
-                effect = "no comparison can use " + ("it" if len(missing) == 1 else "them")
-            lines.append(f"{where}: {_seeds(missing)} {verb} missing; {effect}")
+            left = f"{len(scores.seeds) - len(missing)} of {len(scores.seeds)} seeds left"
+            lines.append(f"{where}: {_seeds(missing)} {verb} missing; {left}")
     return lines
 
 

@@ -175,7 +175,7 @@ def _style(scores: StudyScores, variant: str) -> dict[str, Any]:
 
 def _interval(axes: Axes, row: int, found: Comparison, scale: int, style: dict[str, Any]) -> None:
     if found.difference is None:
-        axes.annotate("no pair", (0, row), (4, 0), textcoords="offset points", va="center")
+        axes.annotate("not compared", (0, row), (4, 0), textcoords="offset points", va="center")
         return
     if found.detectable is not None:
         reach = scale * found.detectable

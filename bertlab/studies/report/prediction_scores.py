@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bertlab.heads.span_answers import answer_scores, best_null_threshold, best_text
-from bertlab.heads.tag_schemes import entities, to_bio
-from bertlab.studies.report.row_influence import (
+from bertlab.evaluations.row_influence import (
     FloatArray,
     f1_scores,
     macro_f1_scores,
@@ -20,6 +18,8 @@ from bertlab.studies.report.row_influence import (
     ratio_scores,
     spearman_scores,
 )
+from bertlab.heads.span_answers import answer_scores, best_null_threshold, best_text
+from bertlab.heads.tag_schemes import entities, to_bio
 
 Rows = Sequence[Mapping[str, Any]]
 

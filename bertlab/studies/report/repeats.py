@@ -61,6 +61,9 @@ def add_results(cell: Cell, seed: int, results: Mapping[int | None, RunResult], 
     warning = "; ".join(_degenerate(results))
     if warning:
         cell.degenerate[seed] = warning
+        learned = [each.value for each in finite if each.degenerate is None]
+        if learned:
+            cell.learned[seed] = fmean(learned)
     repeats = {seed: each.value for seed, each in results.items() if seed is not None}
     if repeats:
         cell.repeats[seed] = repeats

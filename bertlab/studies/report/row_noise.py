@@ -36,16 +36,16 @@ def row_variance(
     Raises:
         DataError: the two sides or their seeds have different numbers of rows.
     """
-    usable = [
-        {seed: scores for seed, scores in side.items() if np.isfinite(scores).all()}
-        for side in (baseline, variant)
-    ]
-    lengths = {len(scores) for side in usable for scores in side.values()}
+    lengths = {len(scores) for side in (baseline, variant) for scores in side.values()}
     if len(lengths) > 1:
         raise DataError(
             f"predictions of {' and '.join(str(length) for length in sorted(lengths))} rows cannot"
             " be compared row by row; score all runs on the same test set"
         )
+    usable = [
+        {seed: scores for seed, scores in side.items() if np.isfinite(scores).all()}
+        for side in (baseline, variant)
+    ]
     if paired:
         seeds = sorted(usable[0].keys() & usable[1].keys())
         parts = [np.array([usable[1][seed] - usable[0][seed] for seed in seeds])]

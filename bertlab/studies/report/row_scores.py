@@ -1,7 +1,7 @@
 """Scores of single evaluation rows, read from what runs leave.
 
 The mean of a run's row scores is its metric: a row's own score, such as right or wrong, where the
-metric is a mean over rows, and its influence (:mod:`bertlab.studies.report.row_influence`) where it
+metric is a mean over rows, and its influence (:mod:`bertlab.evaluations.row_influence`) where it
 is not.
 """
 

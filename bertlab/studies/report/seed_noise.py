@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
 PRIOR = 2.0  # degrees of freedom that the other variants' variance counts for
@@ -82,8 +82,9 @@ class SeedNoise:
         variance = float(parts.sum())
         if variance == 0:
             # of all ways to deal the runs to two sides, two are as extreme: 3 and 3 -> 2 of 20
-            p = 2 / float(special.comb(sum(runs), runs[0])) if value else 1.0
-            return SeedDifference(runs, value, 0.0, p_constant=p)
+            p = 2 / float(special.comb(sum(runs), runs[0]))
+            means = [np.mean(list(side.values())) for side in (before, after)]
+            return SeedDifference(runs, value, 0.0, p_constant=_unless_same(p, value, means))
         # Welch and Satterthwaite; never more than all runs of the study know
         own = np.array([self.freedoms[side] for side in sides])
         freedom = min(variance**2 / float((parts**2 / own).sum()), self._total)
@@ -98,11 +99,12 @@ class SeedNoise:
         if pairs < 2:
             return SeedDifference((pairs, pairs), value)
         own, known = _variance(differences, np.abs(sides).max()), pairs - 1
-        prior = min(PRIOR, self._residual_freedom - known)
+        # seeds that not all variants have may be more than those of the residual
+        prior = max(min(PRIOR, self._residual_freedom - known), 0.0)
         variance = _moderated(own, known, 2 * self._residual, prior)
         if variance == 0:
             # sign test: n differences of one sign; two-sided 2 * (1/2)^n
-            p = 2.0 ** (1 - pairs) if value else 1.0
+            p = _unless_same(2.0 ** (1 - pairs), value, sides)
             return SeedDifference((pairs, pairs), value, 0.0, p_constant=p)
         return SeedDifference((pairs, pairs), value, variance / pairs, prior + known)
 
@@ -142,6 +144,11 @@ def seed_noise(values: Mapping[str, Values]) -> SeedNoise:
 
 def _moderated(own: float, known: float, others: float, prior: float) -> float:
     return max(own, (known * own + prior * others) / (known + prior))
+
+
+def _unless_same(p: float, difference: float, values: ArrayLike) -> float:
+    """Return the p, but 1 if the difference is rounding of numbers of this scale."""
+    return 1.0 if abs(difference) <= ROUNDING * float(np.abs(values).max()) else p
 
 
 def _variance(values: NDArray[np.float64], scale: float) -> float:

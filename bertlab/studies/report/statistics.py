@@ -95,19 +95,21 @@ def compare(
     )
     if found.value is None or found.variance is None:
         return comparison
-    if found.p_constant is not None:
-        p = found.p_constant
-        return replace(comparison, error=0.0, p=p, p_adjusted=p, family=1)
     sides = [cells[each].examples for each in (one, other)]
     extra = row_variance(sides[0], sides[1], noise.paired) if all(sides) else None
     over_rows, rows = (0.0, None) if extra is None else extra
     variance, freedom = found.variance + over_rows, found.freedom
+    if variance == 0:
+        p = found.p_constant
+        return replace(comparison, error=0.0, p=p, p_adjusted=p, family=1)
     if rows:
         # Satterthwaite: the part over rows has rows - 1 degrees of freedom
-        freedom = variance**2 / (found.variance**2 / freedom + over_rows**2 / (rows - 1))
+        over_seeds = found.variance**2 / freedom if freedom else 0.0
+        freedom = variance**2 / (over_seeds + over_rows**2 / (rows - 1))
     error = math.sqrt(variance)
     low, high = stats.t.interval(1 - LEVEL, freedom, loc=found.value, scale=error)
     p = float(2 * stats.t.sf(abs(found.value) / error, freedom))
+    p = max(p, found.p_constant or 0.0)  # few runs that are the same show little
     return replace(
         comparison,
         error=error,
@@ -151,7 +153,7 @@ def compare_study(scores: StudyScores, draws: int = DRAWS) -> dict[tuple[str, st
     }
     primary = {measure.name for measure in scores.measures if measure.is_primary}
     described = {
-        key: replace(one, p_adjusted=None, family=0)
+        key: replace(one, p_adjusted=None, family=0, margin=None, p_equivalent=None)
         for key, one in found.items()
         if key[1] not in primary or one.p is None
     }

@@ -16,7 +16,7 @@ from bertlab.api.study_scores import Cell, StudyScores
 from bertlab.studies.report.columns import Column, columns_of
 from bertlab.training.report.tables import Grid, TitledGrid
 
-NEGATIVE = "‡"
+NEGATIVE = "§"
 NOTHING = "–"
 _ROUNDING = 1e-12  # deviations below this share of the values are those of floating point
 

@@ -1,6 +1,7 @@
 """Words for comparisons and studies, and what they must not leave out."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,15 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertlab.api.study_scores import Cell, Measure, StudyScores, VariantScores
+from bertlab.studies.report.comparison import Comparison
+from bertlab.studies.report.failures import FailureComparison
 from bertlab.studies.report.findings import (
     conclude,
     describe,
-    describe_examples,
+    describe_failures,
+    describe_rows,
     format_p,
     warnings,
 )
-from bertlab.studies.report.row_scores import ExampleComparison
-from bertlab.studies.report.statistics import Comparison, compare, compare_study
+from bertlab.studies.report.multibootstrap import MultiBootstrap
+from bertlab.studies.report.seed_noise import seed_noise
+from bertlab.studies.report.statistics import compare, compare_study
 
 ACCURACY = Measure("mrpc", "accuracy")
 LOSS = Measure("mlm", "loss", higher_is_better=False, is_share=False)
@@ -25,24 +30,31 @@ FIVE = (1, 2, 3, 4, 5)
 
 def comparison(**changes) -> Comparison:
     found = {
-        "seeds": FIVE,
+        "runs": (5, 5),
         "difference": 0.0015,
-        "deviation": 0.006,
+        "error": 0.0036,
+        "freedom": 8.0,
         "low": -0.006,
         "high": 0.009,
         "p": 0.6,
         "p_adjusted": 0.6,
         "family": 1,
-        "minimum_detectable_effect": 0.01,
-        "minimum_detectable_effect_adjusted": 0.014,
     }
     return Comparison(**(found | changes))
 
 
+def of_two(baseline: dict[int, float], variant: dict[int, float]) -> Comparison:
+    noise = seed_noise({"one": baseline, "other": variant})
+    return compare(noise, {"one": Cell(baseline), "other": Cell(variant)}, "one", "other")
+
+
 def test_no_difference_says_what_could_have_been_shown():
-    expected = "no difference shown (95 % CI −0.6 … +0.9 points; 5 seeds could have shown 1.4"
-    assert describe(comparison(), ACCURACY) == f"{expected})"
-    assert describe(comparison(family=3), ACCURACY) == f"{expected} after Holm)"
+    expected = "no difference shown (95 % CI −0.6 … +0.9 points; 5 seeds could have shown "
+    assert describe(comparison(), ACCURACY) == f"{expected}1.2 (0.9 … 1.7))"
+    of_three = describe(comparison(family=3), ACCURACY)
+    assert of_three == f"{expected}1.4 (1.1 … 2.2) after Holm)"
+    uneven = describe(comparison(runs=(5, 4)), ACCURACY)
+    assert "; 5 and 4 seeds could have shown 1.2 " in uneven
 
 
 def test_difference():
@@ -59,8 +71,28 @@ def test_difference_that_holm_takes_back():
     found = comparison(low=0.001, high=0.009, p=0.03, p_adjusted=0.18, family=6)
     assert describe(found, ACCURACY) == (
         "no difference shown (95 % CI +0.1 … +0.9 points, p 0.030 alone, p 0.18 after Holm;"
-        " 5 seeds could have shown 1.4 after Holm)"
+        " 5 seeds could have shown 1.6 (1.2 … 2.4) after Holm)"
     )
+
+
+def test_difference_that_failed_runs_make():
+    rest = comparison(p=0.4, p_adjusted=0.4)
+    found = comparison(low=0.001, p=0.03, p_adjusted=0.03, without_failed=rest)
+    assert describe(found, ACCURACY) == (
+        "no difference shown without the runs that failed (95 % CI +0.1 … +0.9 points, p 0.030;"
+        " 5 seeds could have shown 1.2 (0.9 … 1.7))"
+    )
+
+
+def test_as_good_as_the_baseline():
+    found = comparison(margin=0.01, p_equivalent=0.012)
+    assert describe(found, ACCURACY) == (
+        "as good as the baseline, within 1.0 points (p 0.012; 95 % CI −0.6 … +0.9 points)"
+    )
+    assert describe(replace(found, p_equivalent=0.06), ACCURACY) == describe(comparison(), ACCURACY)
+    # a difference that is shown is told first, however small
+    shown = replace(found, low=0.001, p=0.001, p_adjusted=0.001)
+    assert describe(shown, ACCURACY).startswith("higher by 0.1 points (")
 
 
 @pytest.mark.parametrize(("sign", "words"), [(-1, "lower (better)"), (1, "higher (worse)")])
@@ -72,34 +104,40 @@ def test_losses_say_which_end_is_better(sign: int, words: str):
 
 
 def test_what_cannot_be_tested():
-    assert describe(compare({1: 0.5}, {1: 0.6}), ACCURACY) == "cannot be tested: 1 seed"
-    assert (
-        describe(compare({1: 0.5}, {2: 0.6}), ACCURACY)
-        == "cannot be tested: no seed has values on both sides"
-    )
+    said = [
+        (of_two({1: 0.5}, {1: 0.6}), "1 seed"),
+        (of_two({1: 0.5, 2: 0.6}, {1: 0.6}), "1 seed against 2"),
+        (of_two({1: 0.5}, {1: 0.6, 2: 0.7}), "2 seeds against 1"),
+        (of_two({}, {1: 0.6}), "no seed has values on both sides"),
+    ]
+    for found, why in said:
+        assert describe(found, ACCURACY) == f"cannot be tested: {why}"
 
 
 def test_constant_differences():
     values = {seed: 0.6 + seed / 100 for seed in FIVE}
-    assert describe(compare(values, values), ACCURACY) == "the same in every seed"
+    assert describe(of_two(values, values), ACCURACY) == "the same in every seed"
     more = {seed: value + 0.005 for seed, value in values.items()}
-    assert describe(compare(values, more), ACCURACY) == (
+    assert describe(of_two(values, more), ACCURACY) == (
         "no difference shown: higher by 0.5 points in each of 5 seeds, with no spread"
         " (sign test, p 0.062)"
+    )
+    same, lower = dict.fromkeys(FIVE, 0.6), dict.fromkeys(FIVE[:4], 0.58)
+    assert describe(of_two(same, lower), ACCURACY) == (
+        "lower by 2.0 points in each of 5 and 4 seeds, with no spread (permutation test, p 0.016)"
     )
 
 
 def test_few_seeds_are_said_to_be_few():
-    few = comparison(seeds=(1, 2, 3))
-    assert describe(few, ACCURACY).endswith("; few seeds: 3 could have shown 1.4)")
-    shown = comparison(seeds=(1, 2), low=0.001, p=0.04, p_adjusted=0.04)
+    few = comparison(runs=(5, 3))
+    expected = "; few seeds: 5 and 3 could have shown 1.2 (0.9 … 1.7))"
+    assert describe(few, ACCURACY).endswith(expected)
+    shown = comparison(runs=(2, 2), low=0.001, p=0.04, p_adjusted=0.04)
     assert describe(shown, ACCURACY).endswith(", p 0.040; few seeds: 2)")
 
 
 def test_measure_that_does_not_decide():
-    found = comparison(
-        difference=0.0016, p_adjusted=None, family=0, minimum_detectable_effect_adjusted=None
-    )
+    found = comparison(difference=0.0016, p_adjusted=None, family=0)
     assert (
         describe(found, ACCURACY)
         == "+0.2 points (95 % CI −0.6 … +0.9 points), not one of the measures that decide"
@@ -114,15 +152,39 @@ def test_narrow_intervals_get_more_decimals():
 
 
 def test_rows():
-    found = ExampleComparison(1725, (1, 2, 3), -0.0036, -0.0101, 0.0031, 0.3)
-    assert describe_examples(found, ACCURACY) == (
-        "over 1,725 rows, for the models of seeds 1, 2 and 3 as they are:"
-        " −0.4 points (95 % CI −1.0 … +0.3 points, bootstrap)"
+    drawn = MultiBootstrap(-0.0036, -0.0101, 0.0031, 0.3, 1725, (5, 5), 1000)
+    found = comparison(rows=1725, row_share=0.404, bootstrap=drawn)
+    assert describe_rows(found, ACCURACY) == (
+        "1,725 rows are 40 % of the uncertainty;"
+        " Multi-Bootstrap over seeds and rows: 95 % CI −1.0 … +0.3 points"
     )
-    same = ExampleComparison(20, (7,), 0.0, 0.0, 0.0, 1.0)
-    assert (
-        describe_examples(same, ACCURACY)
-        == "over 20 rows, for the models of seed 7 as they are: the same in every row"
+    assert describe_rows(replace(found, bootstrap=None), ACCURACY) == (
+        "1,725 rows are 40 % of the uncertainty"
+    )
+    same = replace(found, row_share=0.0, bootstrap=replace(drawn, low=0.0, high=0.0))
+    assert describe_rows(same, ACCURACY) == (
+        "1,725 rows are 0 % of the uncertainty; Multi-Bootstrap: the same in every draw"
+    )
+
+
+def test_failed_runs():
+    failures = FailureComparison((0, 3), (10, 10), 0.108, 0.603, 0.21, -0.004, 0.36)
+    rest = comparison(difference=-0.002, low=-0.011, high=0.006)
+    found = comparison(failures=failures, without_failed=rest)
+    assert describe_failures(found, ACCURACY, "mlm") == (
+        "3 of 10 runs failed (95 % CI 11 … 60 %), of mlm 0 of 10 (Fisher p 0.21);"
+        " without them: −0.2 points (95 % CI −1.1 … +0.6 points);"
+        " trimmed means: −0.4 points (p 0.36)"
+    )
+    few = replace(found, failures=replace(failures, trimmed=None, p_trimmed=None))
+    assert describe_failures(few, ACCURACY, "mlm").endswith("(95 % CI −1.1 … +0.6 points)")
+    no_test = replace(few, without_failed=of_two({1: 0.5}, {1: 0.6}))
+    assert describe_failures(no_test, ACCURACY, "mlm").endswith(
+        "; without them: nothing can be tested"
+    )
+    constant = replace(few, without_failed=of_two({1: 0.5, 2: 0.5}, {1: 0.6, 2: 0.6}))
+    assert describe_failures(constant, ACCURACY, "mlm").endswith(
+        "; without them: +10.0 points (no spread)"
     )
 
 
@@ -143,7 +205,7 @@ def test_p():
 )
 def test_every_comparison_has_words_with_real_minus_signs(pairs, is_share: bool, higher: bool):
     measure = Measure("t", "m", higher, is_share)
-    found = compare(
+    found = of_two(
         {seed: one for seed, (one, _) in enumerate(pairs)},
         {seed: other for seed, (_, other) in enumerate(pairs)},
     )
@@ -234,7 +296,7 @@ def test_missing_and_failed_runs_are_named():
         del cell.values[2]
     assert warnings(scores) == [
         "ltr: failed: mrpc, seed 2: exit code 1",
-        "ltr: seed 2 is missing; 4 of 5 seeds compared",
+        "ltr: seed 2 is missing; 4 of 5 seeds left",
     ]
 
 
@@ -244,8 +306,8 @@ def test_runs_missing_in_some_measures_and_in_the_baseline():
     scores.variants["ltr"].cells[LOSS.name].values.clear()
     del scores.variants["mlm+nsp"].cells[ACCURACY.name].values[4]
     assert warnings(scores) == [
-        "mlm+nsp, mrpc accuracy: seed 4 is missing; no comparison can use it",
-        "ltr, mrpc accuracy: seed 2 is missing; 3 of 5 seeds compared",
+        "mlm+nsp, mrpc accuracy: seed 4 is missing; 4 of 5 seeds left",
+        "ltr, mrpc accuracy: seed 2 is missing; 4 of 5 seeds left",
         "ltr, mlm loss: no seed has a value",
     ]
 

@@ -11,6 +11,7 @@ from bertlab.api.study_scores import Cell
 from bertlab.errors import DataError
 from bertlab.studies.execute.run_state import Attempt, Outcome, write_attempts
 from bertlab.studies.plan.study_file import BASE
+from bertlab.studies.report.failures import without
 from bertlab.studies.report.repeats import RunResult, add_results, seed_warnings
 from bertlab.studies.report.report import report_of
 from bertlab.studies.study import Study
@@ -173,3 +174,13 @@ def test_other_studies_have_no_given_checkpoints(tmp_path: Path) -> None:
     continued = {"a": {"init_from": "x"}, "b": {"init_from": "y"}}
     assert opened(tmp_path / "more", variants=continued).scores().checkpoints == []
     assert opened(tmp_path / "nested", **NESTED).scores().checkpoints == []
+
+
+def test_a_degenerate_fine_tuning_is_left_out_of_what_was_learned():
+    cell = Cell()
+    results = {1: RunResult(0.8), 2: RunResult(0.5, "one class for every row"), 3: RunResult(0.9)}
+    add_results(cell, 7, results, "mlm, qnli accuracy")
+    assert cell.values[7] == pytest.approx(2.2 / 3)
+    assert cell.learned[7] == pytest.approx(0.85)
+    cell.values[8] = 0.7
+    assert without(cell, {7}).values == {8: 0.7, 7: pytest.approx(0.85)}

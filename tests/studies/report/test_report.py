@@ -96,7 +96,7 @@ def test_a_variant_without_values_has_dashes(study: StudyScores) -> None:
     assert only(report, "ltr")[1:] == ("–", "–", "–")
     assert "– no value" in report.legend
     rows = [row for row in report.differences.rows if row[0] == "ltr"]
-    assert {row[2:] for row in rows} == {("–", "–", "–", "–", "–", "0")}
+    assert {row[2:] for row in rows} == {("–", "–", "–", "–", "–", "–", "0 / 5")}
 
 
 def test_differences_have_sign_interval_and_p(study: StudyScores) -> None:
@@ -108,7 +108,12 @@ def test_differences_have_sign_interval_and_p(study: StudyScores) -> None:
     assert row[2] == f"+{found.difference:.3f}*"
     assert row[3].startswith(f"+{found.low:.3f} … ")
     assert row[4] == "< 0.001"
-    assert row[-1] == "5"
+    low, high = found.detectable_range
+    assert row[5] == f"{found.detectable:.3f} ({low:.3f} … {high:.3f})"
+    assert row[6] == f"+{found.effect_size:.2f}"
+    assert row[7:] == ("–", "5")  # no rows
+    missing = next(row for row in report.differences.rows if row[:2] == ("mlm", "mrpc f1, points"))
+    assert missing[-1] == "4 / 5"
 
 
 def test_what_is_only_described_is_not_among_the_differences(study: StudyScores) -> None:
@@ -135,7 +140,34 @@ def test_findings_begin_with_the_whole_and_end_with_rows_where_predictions_are()
     report = report_of(study)
     assert report.findings[0].endswith(".")
     assert report.findings[1].startswith("b, qnli accuracy: lower by")
-    assert report.findings[2].startswith("b, qnli accuracy, over 200 rows")
+    assert report.findings[2].startswith("b, qnli accuracy: 200 rows are ")
+    assert "; Multi-Bootstrap over seeds and rows: 95 % CI −" in report.findings[2]
+    found = report.comparisons[0]["b", "qnli accuracy"]
+    row = next(row for row in report.differences.rows if row[1] == "qnli accuracy, points")
+    assert row[7] == f"{100 * found.row_share:.0f}"
+
+
+def test_failed_runs_have_a_sentence(study: StudyScores) -> None:
+    report = report_of(study)
+    assert any(
+        line.startswith("ltr, qnli accuracy: 1 of 5 runs failed (95 % CI 4 … 62 %), of mlm+nsp 0")
+        for line in report.findings
+    )
+    assert not any("failed" in line for line in report_of(made_up_study()).findings)
+
+
+def test_records_hold_the_figures_of_every_variant_and_measure(study: StudyScores) -> None:
+    study.measures[0] = Measure("qnli", "accuracy", margin=0.05)
+    report = report_of(study)
+    records = {(each["variant"], each["measure"]): each for each in report.records()}
+    assert len(records) == 9
+    found = report.comparisons[0]["mlm", "qnli accuracy"]
+    one = records["mlm", "qnli accuracy"]
+    assert one["difference"] == found.difference
+    assert (one["p"], one["significant"]) == (found.p_adjusted, found.significant)
+    assert one["p_equivalent"] == found.p_equivalent is not None
+    baseline = records["mlm+nsp", "qnli accuracy"]
+    assert (baseline["difference"], baseline["p_equivalent"]) == (None, None)
 
 
 def test_joined_studies_share_columns_and_are_not_compared(study: StudyScores) -> None:
@@ -348,7 +380,7 @@ def test_broken_curves_and_single_seeds_are_drawn() -> None:
     found = {p.name: p.svg for p in pictures(study, report_of(study).comparisons[0])}
     assert len(found) == 3
     assert ">percentage points (→ better)<" in found["differences"]
-    assert "mlm loss" not in found["differences"]  # no pair of it
+    assert "mlm loss" not in found["differences"]  # nothing to compare
     assert ">40%<" in found["learning_curves"]
 
 

@@ -1,4 +1,4 @@
-"""Statistics against scipy, printed values and simulation; what swapping and scaling must leave."""
+"""Comparisons of a study against scipy and R: what counts, what is corrected, what is included."""
 
 import math
 
@@ -10,26 +10,23 @@ from scipy import stats
 
 from bertlab.api.study_scores import Cell, Measure, StudyScores, VariantScores
 from bertlab.errors import DataError
-from bertlab.studies.report.row_scores import compare_examples
-from bertlab.studies.report.statistics import (
-    compare,
-    compare_study,
-    holm,
-    minimum_detectable_effect,
-    summarize,
-)
+from bertlab.studies.report.comparison import Comparison, detectable_effect
+from bertlab.studies.report.multibootstrap import multibootstrap
+from bertlab.studies.report.row_noise import row_variance
+from bertlab.studies.report.seed_noise import seed_noise
+from bertlab.studies.report.statistics import compare, compare_study, holm, summarize
 
 # Student (1908): hours of sleep gained by ten patients with two drugs
 DRUG_1 = dict(enumerate([0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]))
 DRUG_2 = dict(enumerate([1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]))
 
 finite = st.integers(-1000, 1000).map(lambda number: number / 1000)
-sides = st.lists(st.tuples(finite, finite), min_size=2, max_size=12).map(
-    lambda pairs: (
-        {seed: one for seed, (one, _) in enumerate(pairs)},
-        {seed: other for seed, (_, other) in enumerate(pairs)},
-    )
-)
+by_seed = st.dictionaries(st.integers(0, 7), finite, max_size=8)
+
+
+def of_two(baseline, variant) -> Comparison:
+    noise = seed_noise({"one": baseline, "other": variant})
+    return compare(noise, {"one": Cell(baseline), "other": Cell(variant)}, "one", "other")
 
 
 def test_summary_is_scipys_interval():
@@ -56,118 +53,66 @@ def test_summary_counts_what_it_leaves_out():
 
 
 def test_students_sleep():
-    found = compare(DRUG_1, DRUG_2)
-    # R: t.test(extra ~ group, data = sleep, paired = TRUE), signs turned
-    assert found.pairs == 10
+    found = of_two(DRUG_1, DRUG_2)
+    # R: t.test(extra ~ group, data = sleep, paired = TRUE), signs turned; patients move together
+    assert (found.runs, found.paired, found.freedom) == ((10, 10), True, 9)
     assert found.difference == pytest.approx(1.58)
     assert (found.low, found.high) == pytest.approx((0.7001142, 2.4598858), abs=1e-6)
     assert found.p == pytest.approx(0.002833, abs=1e-6)
-    assert found.p_adjusted == found.p
+    assert (found.p_adjusted, found.family) == (found.p, 1)
     assert found.significant
-    # d_z is t / √10; J of 9 degrees of freedom by its definition
-    j = math.gamma(4.5) / (math.sqrt(4.5) * math.gamma(4))
-    assert found.effect_size == pytest.approx(4.0621277 / math.sqrt(10) * j, rel=1e-6)
 
 
-def test_effect_size_is_unbiased():
-    rng = np.random.default_rng(0)
-    draws = rng.normal(0.8, 1.0, size=(400, 4))
-    sizes = [
-        compare(dict.fromkeys(range(4), 0.0), dict(enumerate(row))).effect_size for row in draws
-    ]
-    assert np.mean(sizes) == pytest.approx(0.8, abs=4 * np.std(sizes) / math.sqrt(400))
-    assert compare({1: 0.1, 2: 0.2}, {1: 0.2, 2: 0.4}).effect_size is None
+def test_students_sleep_of_twenty_patients():
+    found = of_two(DRUG_1, {100 + seed: value for seed, value in DRUG_2.items()})
+    # R: t.test(extra ~ group, data = sleep), signs turned
+    assert (found.runs, found.paired, found.correlation) == ((10, 10), False, None)
+    assert found.freedom == pytest.approx(17.776, abs=1e-3)
+    assert (found.low, found.high) == pytest.approx((-0.2054832, 3.3654832), abs=1e-6)
+    assert found.p == pytest.approx(0.07939, abs=1e-5)
+    assert found.detectable == detectable_effect(found.error, found.freedom)
 
 
-@pytest.mark.parametrize(("d_z", "pairs"), [(0.2, 199), (0.5, 34), (0.8, 15)])
-def test_power_as_in_the_tables(d_z: float, pairs: int):
-    # G*Power 3.1, means, difference between two dependent means, two tails, 0.05, power 0.8
-    assert minimum_detectable_effect(pairs, 1.0) <= d_z < minimum_detectable_effect(pairs - 1, 1.0)
-
-
-@pytest.mark.parametrize(("pairs", "level"), [(2, 0.05), (3, 0.05), (5, 0.05 / 6), (10, 0.05)])
-def test_power_by_simulation(pairs: int, level: float):
-    rng = np.random.default_rng(pairs)
-    differences = rng.normal(
-        minimum_detectable_effect(pairs, 2.0, level), 2.0, size=(20_000, pairs)
-    )
-    shown = (stats.ttest_1samp(differences, 0, axis=1).pvalue <= level).sum()
-    assert stats.binomtest(int(shown), 20_000, 0.8).pvalue > 0.001
-
-
-def test_no_pair_and_one_pair():
-    none = compare({1: 0.5}, {2: 0.6})
-    one = compare({1: 0.5, 2: 0.6}, {2: 0.7})
-    assert (none.pairs, none.difference, none.p, none.unpaired) == (0, None, None, (1, 2))
-    assert one.difference == pytest.approx(0.1)
-    assert (one.pairs, one.low, one.p, one.minimum_detectable_effect) == (1, None, None, None)
+def test_no_run_and_one_run():
+    none, one = of_two({}, {2: 0.6}), of_two({1: 0.5, 2: 0.6}, {2: 0.7})
+    assert (none.runs, none.difference, none.p) == ((0, 1), None, None)
+    assert (one.runs, one.low, one.p, one.detectable) == ((2, 1), None, None, None)
+    assert one.difference == pytest.approx(0.15)
     assert not one.significant
 
 
 def test_the_same_runs():
-    found = compare({1: 0.61, 2: 0.64}, {1: 0.61, 2: 0.64})
-    assert (found.difference, found.deviation, found.p, found.low) == (0.0, 0.0, 1.0, None)
+    found = of_two({1: 0.61, 2: 0.61}, {1: 0.61, 2: 0.61})
+    assert (found.difference, found.error, found.p, found.low) == (0.0, 0.0, 1.0, None)
     assert found.is_constant
 
 
 def test_a_constant_difference_is_not_infinitely_significant():
-    baseline = {seed: 0.1 * seed for seed in range(1, 7)}
-    variant = {seed: value + 0.2 for seed, value in baseline.items()}
-    three = compare({seed: baseline[seed] for seed in (1, 2, 3)}, variant)
-    assert three.p == 0.25
-    assert not three.significant
-    six = compare(baseline, variant)
-    assert six.p == stats.binomtest(6, 6).pvalue == 2 / 64
-    assert six.significant
-    assert (six.deviation, six.low, six.effect_size, six.minimum_detectable_effect) == (
-        0,
-        None,
-        None,
-        None,
+    three, six = (
+        of_two(dict.fromkeys(range(n), 0.5), dict.fromkeys(range(n), 0.7)) for n in (3, 6)
     )
-
-
-def test_values_that_are_not_finite_are_named():
-    found = compare({1: 0.5, 2: math.nan, 3: 0.7, 4: 0.6}, {1: 0.6, 2: 0.6, 3: 0.9, 4: -math.inf})
-    assert (found.seeds, found.unusable) == ((1, 3), (2, 4))
-    assert found.difference == pytest.approx(0.15)
+    assert (three.p, three.significant) == (pytest.approx(2 / 20), False)
+    assert (six.p, six.significant) == (pytest.approx(2 / 924), True)
+    assert (six.error, six.low, six.effect_size, six.detectable) == (0, None, None, None)
 
 
 @settings(deadline=None)
-@given(sides)
-def test_swapping_sides_turns_signs(pair):
-    one, other = compare(*pair), compare(*reversed(pair))
-    assert one.difference == pytest.approx(-other.difference)
+@given(by_seed, by_seed)
+def test_swapping_sides_turns_signs(baseline, variant):
+    one, other = of_two(baseline, variant), of_two(variant, baseline)
     assert one.p == pytest.approx(other.p)
-    assert one.minimum_detectable_effect == pytest.approx(other.minimum_detectable_effect)
-    if one.low is not None:
-        assert (one.low, one.high) == pytest.approx((-other.high, -other.low))
-    if one.effect_size is not None:
-        assert one.effect_size == pytest.approx(-other.effect_size)
-
-
-@settings(deadline=None)
-@given(sides, st.integers(-50, 50), st.integers(1, 1000))
-def test_shift_changes_nothing_and_scale_scales(pair, shift: int, scale: int):
-    one = compare(*pair)
-    moved = compare(
-        *({seed: (value + shift) * scale for seed, value in side.items()} for side in pair)
-    )
-    assert moved.difference == pytest.approx(one.difference * scale, rel=1e-6, abs=1e-9 * scale)
-    assert moved.p == pytest.approx(one.p, rel=1e-6, abs=1e-9)
-    if one.effect_size is not None:
-        assert moved.effect_size == pytest.approx(one.effect_size, rel=1e-6, abs=1e-9)
-    for name in ("deviation", "low", "high", "minimum_detectable_effect"):
-        before, after = getattr(one, name), getattr(moved, name)
+    assert one.detectable == pytest.approx(other.detectable)
+    for name, turned in (("difference", "difference"), ("low", "high"), ("effect_size",) * 2):
+        before, after = getattr(one, name), getattr(other, turned)
         assert (before is None) == (after is None)
         if before is not None:
-            assert after == pytest.approx(before * scale, rel=1e-6, abs=1e-9 * scale)
+            assert before == pytest.approx(-after)
 
 
 @settings(deadline=None)
-@given(sides)
-def test_interval_and_test_agree(pair):
-    found = compare(*pair)
+@given(by_seed, by_seed)
+def test_interval_and_test_agree(baseline, variant):
+    found = of_two(baseline, variant)
     assume(found.low is not None and abs(found.p - 0.05) > 1e-9)
     assert (found.low > 0 or found.high < 0) == found.significant
 
@@ -189,62 +134,13 @@ def test_holm_keeps_order_and_is_between_p_and_bonferroni(p: list[float]):
             assert corrected <= also or one >= other
 
 
-def by_seed(rng, rows: int, mean: float, deviation: float) -> dict[int, np.ndarray]:
-    return {seed: rng.normal(mean, deviation, rows) for seed in (1, 2, 3)}
-
-
-@pytest.mark.parametrize("rounded", [False, True])
-def test_bootstrap_is_the_normal_interval_on_many_rows(rounded: bool):
-    rng = np.random.default_rng(1)
-    baseline, variant = by_seed(rng, 3000, 0.3, 0.5), by_seed(rng, 3000, 0.32, 0.5)
-    if rounded:  # right or wrong
-        baseline = {seed: (scores > 0.5).astype(float) for seed, scores in baseline.items()}
-        variant = {seed: (scores > 0.5).astype(float) for seed, scores in variant.items()}
-    found = compare_examples(baseline, variant)
-    rows = np.mean([variant[seed] - baseline[seed] for seed in (1, 2, 3)], axis=0)
-    error = rows.std() / math.sqrt(3000)
-    normal = stats.norm(rows.mean(), error)
-    assert (found.rows, found.seeds) == (3000, (1, 2, 3))
-    assert found.difference == pytest.approx(rows.mean())
-    assert (found.low, found.high) == pytest.approx(normal.interval(0.95), abs=0.1 * error)
-    assert found.p == pytest.approx(2 * min(normal.cdf(0), normal.sf(0)), abs=0.02)
-
-
-def test_bootstrap_is_the_same_again_and_mirrored():
-    rng = np.random.default_rng(2)
-    baseline, variant = by_seed(rng, 150, 0.5, 0.2), by_seed(rng, 150, 0.55, 0.2)
-    found, again = compare_examples(baseline, variant), compare_examples(baseline, variant)
-    swapped = compare_examples(variant, baseline)
-    assert found == again
-    assert (found.low, found.high) == pytest.approx((-swapped.high, -swapped.low), abs=0.003)
-
-
-def test_bootstrap_of_the_same_predictions():
-    scores = {1: np.array([1.0, 0.0, 1.0])}
-    found = compare_examples(scores, scores)
-    assert (found.difference, found.low, found.high, found.p) == (0, 0, 0, 1)
-
-
-def test_bootstrap_leaves_out_and_names():
-    good, broken = np.array([1.0, 0.0, 1.0]), np.array([1.0, math.nan, 0.0])
-    found = compare_examples({1: good, 2: good, 3: good}, {1: good, 2: broken})
-    assert (found.seeds, found.unusable) == ((1,), (2,))
-    assert compare_examples({1: good}, {1: broken}) is None
-    endless = np.array([1.0, math.inf, 0.0])
-    assert compare_examples({1: endless}, {1: endless}) is None
-    assert compare_examples({1: good}, {2: good}) is None
-    assert compare_examples({}, {}) is None
-
-
-def study(*deciding: bool) -> StudyScores:
-    measures = [Measure(f"task{number}", "f1", is_primary=on) for number, on in enumerate(deciding)]
-    scores = StudyScores(
-        "s",
-        "base",
-        [1, 2, 3, 4, 5],
-        measures,
-        {name: VariantScores() for name in ("a", "base", "b")},
-    )
+def study(*deciding: bool, margin: float | None = None) -> StudyScores:
+    measures = [
+        Measure(f"task{number}", "f1", is_primary=on, margin=margin)
+        for number, on in enumerate(deciding)
+    ]
+    variants = {name: VariantScores() for name in ("a", "base", "b")}
+    scores = StudyScores("s", "base", [1, 2, 3, 4, 5], measures, variants)
     rng = np.random.default_rng(3)
     for name, variant in scores.variants.items():
         for measure in measures:
@@ -262,17 +158,21 @@ def test_study_corrects_over_what_decides():
     assert [one.p_adjusted for one in deciding] == holm([one.p for one in deciding])
     assert {one.family for one in deciding} == {4}
     for one in deciding:
-        adjusted = minimum_detectable_effect(5, one.deviation, 0.05 / 4)
-        assert one.minimum_detectable_effect_adjusted == pytest.approx(adjusted)
-        assert one.minimum_detectable_effect < one.minimum_detectable_effect_adjusted
+        assert one.detectable == detectable_effect(one.error, one.freedom, 0.05 / 4)
     aside = found["a", "task2 f1"]
     assert aside.p < 0.05
     assert (aside.p_adjusted, aside.family, aside.significant) == (None, 0, False)
-    alone = compare(
-        scores.variants["base"].cells["task0 f1"].values,
-        scores.variants["a"].cells["task0 f1"].values,
-    )
-    assert found["a", "task0 f1"].p == alone.p
+    assert (aside.detectable, aside.detectable_range) == (None, None)
+
+
+def test_study_estimates_noise_from_all_variants():
+    scores = study(True)
+    values = {name: scores.cell(name, scores.measures[0]).values for name in scores.variants}
+    noise = seed_noise(values).difference("base", "a")
+    found = compare_study(scores)["a", "task0 f1"]
+    assert found.error == pytest.approx(math.sqrt(noise.variance))
+    assert found.freedom == pytest.approx(noise.freedom)
+    assert found.p < of_two(values["base"], values["a"]).p
 
 
 def test_study_counts_only_what_can_be_tested():
@@ -280,19 +180,84 @@ def test_study_counts_only_what_can_be_tested():
     scores.variants["b"].cells = {"task0 f1": Cell({3: 0.5})}
     found = compare_study(scores)
     assert {one.family for (name, _), one in found.items() if name == "a"} == {2}
-    assert found["b", "task0 f1"].pairs == 1
-    assert found["b", "task1 f1"].pairs == 0
+    assert found["b", "task0 f1"].runs == (5, 1)
+    assert (found["b", "task1 f1"].runs, found["b", "task1 f1"].difference) == ((5, 0), None)
 
 
-def test_study_compares_rows_where_both_sides_kept_them():
-    scores = study(True)
-    right = np.array([1.0, 0.0, 1.0, 1.0])
-    scores.variants["base"].cells["task0 f1"].examples = {1: right, 2: right}
-    scores.variants["a"].cells["task0 f1"].examples = {2: 1 - right}
+def test_equivalence_is_corrected_over_what_decides():
+    scores = study(True, True, False, margin=0.06)
     found = compare_study(scores)
-    assert found["a", "task0 f1"].examples.seeds == (2,)
-    assert found["a", "task0 f1"].examples.difference == -0.5
-    assert found["b", "task0 f1"].examples is None
+    alone = compare_study(study(True, False, False, margin=0.06))
+    deciding = [one for (_, name), one in found.items() if name != "task2 f1"]
+    rooms = [(0.06 - abs(one.difference)) / one.error for one in deciding]
+    p = stats.t.sf(rooms, [one.freedom for one in deciding])
+    assert [one.p_equivalent for one in deciding] == pytest.approx(holm(p))
+    assert found["b", "task0 f1"].equivalent
+    assert not found["a", "task0 f1"].equivalent
+    assert alone["b", "task0 f1"].p_equivalent < found["b", "task0 f1"].p_equivalent
+    aside = found["b", "task2 f1"]
+    assert (aside.margin, aside.p_equivalent, aside.equivalent) == (None, None, False)
+
+
+def with_rows(scores: StudyScores, rows: int, seeds=(1, 2, 3, 4, 5)) -> StudyScores:
+    """Give baseline and variant ``a`` scores of rows, some of them better on other rows."""
+    rng = np.random.default_rng(0)
+    for name in ("base", "a"):
+        ease = rng.random(rows)
+        cell = scores.variants[name].cells["task0 f1"]
+        cell.examples = {seed: (rng.random(rows) < ease).astype(float) for seed in seeds}
+    return scores
+
+
+@pytest.mark.parametrize("seeds", [(1, 2, 3, 4, 5), (2, 4)])
+def test_rows_are_included_where_both_sides_kept_them(seeds: tuple[int, ...]):
+    scores = with_rows(study(True), 60, seeds)
+    found, alone = compare_study(scores), compare_study(study(True))
+    one, without = found["a", "task0 f1"], alone["a", "task0 f1"]
+    before, after = (scores.variants[name].cells["task0 f1"].examples for name in ("base", "a"))
+    over_rows, rows = row_variance(before, after, paired=False)
+    assert (one.rows, rows, one.paired) == (60, 60, False)
+    assert one.error**2 == pytest.approx(without.error**2 + over_rows)
+    assert one.row_share == pytest.approx(over_rows / one.error**2)
+    # Satterthwaite
+    parts = without.error**4 / without.freedom + over_rows**2 / 59
+    assert one.freedom == pytest.approx(one.error**4 / parts)
+    assert one.effect_size == without.effect_size
+    sides = [np.array(list(side.values())) for side in (before, after)]
+    assert one.bootstrap == multibootstrap(*sides, paired=False)
+    other = found["b", "task0 f1"]
+    assert (other.rows, other.row_share, other.bootstrap) == (None, None, None)
+    assert other.error == alone["b", "task0 f1"].error
+
+
+def test_runs_that_are_the_same_do_not_hide_that_rows_differ():
+    scores = study(True)
+    del scores.variants["b"]
+    for name, right in (("base", 12), ("a", 14)):  # two of twenty rows, in every seed
+        rows = (np.arange(20) < right).astype(float)
+        examples = dict.fromkeys(scores.seeds, rows)
+        values = dict.fromkeys(scores.seeds, right / 20)
+        scores.variants[name].cells["task0 f1"] = Cell(values, examples=examples)
+    found = compare_study(scores)["a", "task0 f1"]
+    assert found.p == pytest.approx(stats.ttest_1samp([1.0] * 2 + [0.0] * 18, 0).pvalue)
+    assert found.p > 0.05
+    assert (found.row_share, found.freedom, found.effect_size) == (1, 19, None)
+    for name in ("base", "a"):
+        scores.variants[name].cells["task0 f1"].examples = {}
+    assert compare_study(scores)["a", "task0 f1"].p == pytest.approx(2 / 252)
+
+
+def test_rows_do_not_make_two_runs_a_side_enough():
+    scores = study(True)
+    del scores.variants["b"]
+    for name, right in (("base", 2), ("a", 18)):
+        examples = dict.fromkeys((1, 2), (np.arange(20) < right).astype(float))
+        scores.variants[name].cells["task0 f1"] = Cell(
+            dict.fromkeys((1, 2), right / 20), examples=examples
+        )
+    found = compare_study(scores)["a", "task0 f1"]
+    assert found.low > 0
+    assert found.p == pytest.approx(2 / 6)
 
 
 def test_other_rows_are_an_error_that_says_where():
@@ -303,10 +268,15 @@ def test_other_rows_are_an_error_that_says_where():
         compare_study(scores)
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.sampled_from([-1.0, 0.0, 1.0]), min_size=2, max_size=40))
-def test_bootstrap_interval_lies_within_the_rows(values: list[float]):
-    rows = np.array(values)
-    found = compare_examples({1: np.zeros_like(rows)}, {1: rows}, draws=200)
-    assert rows.min() <= found.low <= found.high <= rows.max()
-    assert 0 < found.p <= 1
+def test_failed_runs_are_corrected_over_the_same_family():
+    scores = study(True, True)
+    scores.variants["a"].cells["task0 f1"].degenerate = {2: "one class for every row"}
+    found = compare_study(scores)
+    one = found["a", "task0 f1"]
+    # with the others' p as they are: nothing of them failed
+    rest = [(c.without_failed or c).p for c in found.values()]
+    assert one.failures.failed == (0, 1)
+    assert one.without_failed.runs == (5, 4)
+    assert one.without_failed.family == 4
+    assert one.without_failed.p_adjusted == holm(rest)[0]
+    assert found["b", "task0 f1"].without_failed is None

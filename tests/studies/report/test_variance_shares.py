@@ -179,7 +179,7 @@ def test_the_table_has_a_row_for_each_measure() -> None:
     assert row[3] == "–"
     assert row[4] == f"{100 * found.standard_error():.2f}"
     assert row[7] == "12, 45"
-    assert "‡" not in table.legend
+    assert "§" not in table.legend
 
 
 def test_rows_and_negative_estimates_are_marked() -> None:
@@ -190,10 +190,10 @@ def test_rows_and_negative_estimates_are_marked() -> None:
         for seed in study.seeds:
             cell.repeats[seed] = {1: 0.5, 2: 0.6, 3: 0.7, 4: 0.8}
     (table,) = variance_tables(study)
-    assert table.grid.rows[0][1:3] == ("0 % (0.00)‡", "100 % (12.91)")
+    assert table.grid.rows[0][1:3] == ("0 % (0.00)§", "100 % (12.91)")
     # 0.25 · 100 / 99 / 100 over the variance of 0.5, 0.6, 0.7, 0.8, which is 0.0167
     assert table.grid.rows[0][3] == "+15 % (5.03)"
-    assert "‡ the estimate is below 0" in table.legend
+    assert "§ the estimate is below 0" in table.legend
 
 
 def test_without_repeats_there_is_no_table() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import f1_score, matthews_corrcoef
 
-from bertlab.studies.report.row_influence import (
+from bertlab.evaluations.row_influence import (
     f1_scores,
     macro_f1_scores,
     matthews_scores,
