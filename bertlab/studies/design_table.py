@@ -9,7 +9,7 @@ from bertlab.api.study_scores import Measure, StudyScores
 from bertlab.errors import BertlabError, CommandError, StudyError, nearest
 from bertlab.studies.design_costs import SeedCosts, seed_costs
 from bertlab.studies.execute.run_state import is_done
-from bertlab.studies.report.collect import collect
+from bertlab.studies.report.collect import measures_of
 from bertlab.studies.report.comparison import POWER
 from bertlab.studies.report.design import (
     Design,
@@ -70,23 +70,25 @@ def design_tables(
     """
     given = given or GivenDeviations()
     _check(given, pilot is not None, effect)
-    scores = collect(study.config, study.planned, study.study_dir)
-    deciding = [each for each in scores.measures if each.is_primary]
-    found = scores if pilot is None else pilot.scores(accept_mixture=True)
-    chosen = _choose([each for each in found.measures if each.is_primary], measure)
+    measures = measures_of(study.config, study.planned, study.study_dir)
+    deciding = [each for each in measures if each.is_primary]
+    if not deciding:
+        raise StudyError("study design: no measure decides; expected evaluate, or decide")
     if pilot is None:
-        name = measure or "all measures"
-        noise = [(name, chosen[0], _as_deviations(given, chosen[0]))]
+        one = _choose(deciding, measure)[0]
+        noise = [(measure or "all measures", one, _as_deviations(given, one))]
     else:
+        found = pilot.scores(accept_mixture=True)
+        chosen = _choose([each for each in found.measures if each.is_primary], measure)
         noise = [(each.name, each, _of_pilot(found, each, pilot, given.rows)) for each in chosen]
-    comparisons = (len(study.config.variants) - 1) * max(len(deciding), 1)
+    variants, looks = len(study.config.variants), study.analysis()["looks"] or 1
     costs = seed_costs(study, pilot)
     return [
         _table(
             name,
             each,
             deviations,
-            Question(effect / _scale(each), len(study.config.variants), comparisons),
+            Question(effect / _scale(each), variants, (variants - 1) * len(deciding), looks),
             costs,
             _repeats(study, each, deviations),
         )
@@ -112,7 +114,7 @@ def _shown(study: "Study", scores: StudyScores) -> Iterator[str]:
     for measure in deciding:
         deviations = pilot_deviations(scores, measure)
         if deviations is not None and seeds > 1:
-            question = Question(0.0, variants, (variants - 1) * len(deciding))
+            question = Question(0.0, variants, (variants - 1) * len(deciding), scores.looks)
             repeats = len(study.config.finetune_seeds or (1,))
             shows = evaluate_design(deviations, question, seeds, repeats).shows
             yield f"{measure.name} {_amount(shows, measure)} with {seeds} seeds"
@@ -154,8 +156,6 @@ def _choose(measures: Sequence[Measure], name: str | None) -> list[Measure]:
             f"--measure: found {name!r}{nearest(name, names)} (there are: {', '.join(names)})"
         )
     chosen = [each for each in measures if name in (None, each.name)]
-    if not chosen:
-        raise StudyError("study design: no measure decides; expected evaluate, or decide")
     if len({each.is_share for each in chosen}) > 1:
         raise CommandError(
             "study design: shares and other measures decide, and --effect is of one unit; expected "
@@ -278,6 +278,7 @@ def _basis(
 ) -> str:
     """Return what the figures rest on."""
     seeds, repeats = deviations.freedom or (None, None)
+    looks = f" and {question.looks} looks" if question.looks > 1 else ""
     parts = [f"{_amount(deviations.pretraining, measure)} over seeds{_freedom(seeds)}"]
     if deviations.finetuning is not None:
         parts.append(
@@ -287,7 +288,7 @@ def _basis(
         parts.append(f"{_amount(deviations.row, measure)} over {deviations.rows:,} rows")
     lines = [
         f"Deviations: {', '.join(parts)}. Test: 5 % after Holm over {question.comparisons} "
-        f"comparison{'s' * (question.comparisons > 1)}, not paired."
+        f"comparison{'s' * (question.comparisons > 1)}{looks}, not paired."
     ]
     if deviations.row is None:
         lines.append("Rows are left out: their part is not known.")

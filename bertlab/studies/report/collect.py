@@ -37,8 +37,7 @@ def collect(study: StudyConfig, plan: Plan, folder: Path) -> StudyScores:
         folder: of the study.
     """
     pretraining = pretraining_measures(study, plan)
-    of_pretraining = _of_pretraining(study, plan, folder, pretraining)
-    measures = [*_primary(study, plan, folder), *of_pretraining]
+    measures = measures_of(study, plan, folder)
     settings = variant_settings(plan, study)
     states = read_states(plan.in_order(), folder)
     variants = {}
@@ -65,6 +64,21 @@ def collect(study: StudyConfig, plan: Plan, folder: Path) -> StudyScores:
         checkpoints=_checkpoints(plan),
         why_described=pretraining.reason,
     )
+
+
+def measures_of(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
+    """Return the columns of a study's table.
+
+    Args:
+        study: what was asked.
+        plan: its runs.
+        folder: of the study, in which runs that are done add what describes only.
+
+    Raises:
+        StudyError: if a metric does not tell which end of it is better, or cannot decide.
+    """
+    of_pretraining = _of_pretraining(study, plan, folder, pretraining_measures(study, plan))
+    return [*_primary(study, plan, folder), *of_pretraining]
 
 
 def _checkpoints(plan: Plan) -> list[str]:

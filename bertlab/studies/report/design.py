@@ -64,16 +64,18 @@ class Question:
         effect: the true difference that matters, in the measure's units.
         variants: of the study, the baseline among them.
         comparisons: that Holm's correction is over.
+        looks: planned number of looks at the data.
     """
 
     effect: float
     variants: int
     comparisons: int
+    looks: int = 1
 
     @property
     def level(self) -> float:
         """Of the test that the smallest p-value has to pass."""
-        return LEVEL / self.comparisons
+        return LEVEL / (self.comparisons * self.looks)
 
 
 @dataclass(frozen=True)
