@@ -8,7 +8,7 @@ that are chosen, or repeated, after the data were seen do not keep their 5 %.
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,6 +29,7 @@ ANALYSIS, LOOKS = "analysis.json", "looks.json"  # in the directory of a study
 # chance in percent that one of so many tests at 5 % finds what is not there: Armitage, McPherson
 # and Rowe (1969), Repeated significance tests on accumulating data, table 2
 _FALSE_ALARMS = {2: "8", 3: "11", 4: "13", 5: "14"}
+_SEEDS = ("seeds", "finetune_seeds")
 _SHOWN = 12  # hexadecimal digits
 
 Analysis = dict[str, Any]
@@ -116,13 +117,19 @@ def add_analysis(scores: StudyScores, study_dir: Path, now: Analysis) -> None:
     scores.manifest["analysis"] = f"{stamp[:_SHOWN]}, written down {when}"
     if digest(then) != stamp:
         scores.remarks.append(f"{ANALYSIS} was edited: its SHA-256 is of another content")
-    changes = differences(json.loads(json.dumps(now)), then, "")
+    planned = bool(now["looks"]) and then.get("looks") == now["looks"]
+    left_out = _SEEDS if planned else ()  # more of them were planned
+    changes = differences(_without(now, left_out), _without(then, left_out))
     if changes:
         scores.remarks.append(
             "the analysis was changed after data had been seen "
             f"({_count_done(study_dir)} runs are done; here: now, there: as written down): "
             + "; ".join(changes)
         )
+
+
+def _without(analysis: Analysis, keys: Collection[str]) -> Analysis:
+    return {key: value for key, value in analysis.items() if key not in keys}
 
 
 def record_look(study_dir: Path, plan: Plan, analysis: Analysis) -> None:
@@ -186,7 +193,7 @@ def _looks(study_dir: Path) -> list[object]:
 
 
 def _seeds(analysis: Analysis) -> dict[str, list[int]]:
-    return {key: sorted(analysis[key]) for key in ("seeds", "finetune_seeds")}
+    return {key: sorted(analysis[key]) for key in _SEEDS}
 
 
 def _count_done(study_dir: Path) -> int:
