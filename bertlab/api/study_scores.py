@@ -148,7 +148,9 @@ class StudyScores:
         finetune_seeds: that each pre-training is fine-tuned with; empty if seeds are not nested.
         checkpoints: that a study which only fine-tunes starts from, each once.
         why_described: why the metrics of pre-training describe and do not decide.
-        remarks: a line for each way in which runs that should be alike are not.
+        remarks: a line for each way in which runs that should be alike are not, or the analysis
+            is not the one that was planned.
+        looks: planned number of looks at the study while seeds are added; tests allow for it.
     """
 
     name: str
@@ -163,6 +165,7 @@ class StudyScores:
     checkpoints: list[str] = field(default_factory=list)
     why_described: str = ""
     remarks: list[str] = field(default_factory=list)
+    looks: int = 1
 
     def cell(self, variant: str, measure: Measure) -> Cell:
         """Return a variant's values of a measure; empty if there are none."""

@@ -169,6 +169,43 @@ def plan(study: Study, slurm: bool = False) -> int:
     return 0
 
 
+def design(
+    study: Study,
+    pilot: str | None = None,
+    deviation: float | None = None,
+    finetune_deviation: float | None = None,
+    row_deviation: float | None = None,
+    rows: int | None = None,
+    effect: float = 1.0,
+    measure: str | None = None,
+) -> int:
+    """Print how many seeds, fine-tunings and rows an effect needs; run nothing.
+
+    Numbers are in percentage points where a share decides, such as accuracy, else in its own units.
+
+    Args:
+        study: that is designed.
+        pilot: directory of an earlier study, or of this one: its deviations are taken.
+        deviation: over seeds of pre-training, without --pilot; 0.3 to 1.5 points are usual, and
+            more on few rows. With --finetune_deviation it is what is left when fine-tunings are
+            averaged away, else that of single results.
+        finetune_deviation: over fine-tunings of one pre-training; 0.3 to 3 points are usual.
+        row_deviation: over rows, of the difference of two variants' scores of one row, each the
+            mean over seeds; 15 to 30 points are usual of accuracy. Needs --rows.
+        rows: of the test set; with --pilot, if it will not be as many as there.
+        effect: the true difference that matters.
+        measure: the only one that is looked at, such as 'mrpc f1'.
+    """
+    from bertlab.studies.design_table import GivenDeviations, design_tables  # noqa: PLC0415
+    from bertlab.studies.study import study as open_study  # noqa: PLC0415
+
+    earlier = None if pilot is None else open_study(pilot)
+    given = GivenDeviations(deviation, finetune_deviation, row_deviation, rows)
+    for table in design_tables(study, earlier, given, effect, measure):
+        table.print()
+    return 0
+
+
 def status(study: Study) -> int:
     """Print how far each run is."""
     study.status().print()
@@ -245,6 +282,7 @@ def _print(found: "Report") -> None:
 _ACTIONS: dict[str, Callable[..., Any]] = {
     "run": run,
     "plan": plan,
+    "design": design,
     "status": status,
     "report": report,
     "compare": compare,

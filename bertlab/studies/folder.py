@@ -10,7 +10,7 @@ import yaml
 
 from bertlab.config.overrides import Overrides, as_overrides
 from bertlab.config.yaml_files import Config, differences, read_config
-from bertlab.errors import StudyChangedError, StudyError
+from bertlab.errors import StudyChangedError, StudyError, warn
 from bertlab.files import explain_failed_write, write_json, write_text
 from bertlab.studies.execute.run_state import PLAN
 from bertlab.studies.plan.plan import Plan
@@ -126,6 +126,18 @@ def added_seeds(study_dir: Path) -> object:
     """
     path = study_dir / STUDY_FILE
     return read_config(path).get(ADDED_SEEDS) if path.is_file() else None
+
+
+def warn_of_others(study_dir: Path, plan: Plan) -> None:
+    """Warn of runs that are there and not in the study as it is now: they are left out."""
+    there = {path.name for path in (study_dir / "runs").glob("*") if path.is_dir()}
+    others = sorted(there - set(plan.runs))
+    if others:
+        warn(
+            f"{study_dir}: {len(others)} runs are not of the study as it is now "
+            f"({others[0]}, …); its file has changed, or bertlab has (a run's manifest.json "
+            "names the version)"
+        )
 
 
 def _read_plan(path: Path) -> dict[str, Any] | None:

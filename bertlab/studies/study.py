@@ -17,7 +17,8 @@ from bertlab.api.study_scores import StudyScores
 from bertlab.checkpoints.run_directory import manifest
 from bertlab.config.overrides import Overrides
 from bertlab.config.yaml_files import Config, yaml_inline
-from bertlab.errors import CommandError, StudyError, warn
+from bertlab.errors import CommandError, StudyError
+from bertlab.studies.design_table import shown_by_plan
 from bertlab.studies.execute.execution import execute
 from bertlab.studies.execute.live_table import watch
 from bertlab.studies.execute.local import run_local
@@ -25,11 +26,18 @@ from bertlab.studies.execute.ray import run_on_ray
 from bertlab.studies.execute.run_state import State, is_done
 from bertlab.studies.execute.schedule import Change, OnChange, Summary
 from bertlab.studies.execute.slurm import write_slurm
-from bertlab.studies.folder import STUDY_FILE, added_seeds, claim, keep_content, read_study
-from bertlab.studies.plan.measures import deciding_metric, pretraining_measures
+from bertlab.studies.folder import (
+    STUDY_FILE,
+    added_seeds,
+    claim,
+    keep_content,
+    read_study,
+    warn_of_others,
+)
 from bertlab.studies.plan.plan import Plan, PlannedRun, make_plan
 from bertlab.studies.plan.seeds import ADDED_SEEDS, more_seeds, seeds_content
 from bertlab.studies.plan.study_file import StudyConfig, make_study, with_absolute_paths
+from bertlab.studies.report import analysis
 from bertlab.studies.report.collect import collect
 from bertlab.studies.report.render import write_report
 from bertlab.studies.report.report import Report, report_of
@@ -87,10 +95,9 @@ def study(
             kept = None  # the file has them now
     begun = [path.name for path in (place / "runs").glob("*")]
     plan = make_plan(config, begun)
-    for evaluation in config.evaluations:
-        deciding_metric(config, plan, evaluation)  # which refuses one without a better end
-    pretraining_measures(config, plan)
-    return Study(place, with_absolute_paths(content, config), config, plan, kept)
+    found = Study(place, with_absolute_paths(content, config), config, plan, kept)
+    found.analysis()  # which refuses a metric without a better end
+    return found
 
 
 @dataclass(frozen=True)
@@ -118,12 +125,12 @@ class Study:
         return self.planned.in_order()
 
     def plan(self) -> Table:
-        """Return the runs, what each costs and how far it is."""
-        return plan_table(self.planned, self.study_dir)
+        """Return the runs, what each costs and how far it is, and what the study can show."""
+        return plan_table(self.planned, self.study_dir, shown_by_plan(self))
 
     def status(self) -> Table:
         """Return how far each run is; warn of runs that the study does not ask for any more."""
-        self._warn_of_others()
+        warn_of_others(self.study_dir, self.planned)
         return status_table(self.runs, self.study_dir)
 
     def run(
@@ -230,11 +237,13 @@ class Study:
             MixtureError: if runs are not of the same data, unless that is accepted.
             OutputError: if a file cannot be written.
         """
-        self._warn_of_others()
+        warn_of_others(self.study_dir, self.planned)
         found = report_of(self.scores(accept_mixture))
         if not write:
             return found
-        return replace(found, files=tuple(write_report(found, self.study_dir / REPORT)))
+        files = tuple(write_report(found, self.study_dir / REPORT))
+        analysis.record_look(self.study_dir, self.planned, self.analysis())
+        return replace(found, files=files)
 
     def scores(self, accept_mixture: bool = False) -> StudyScores:
         """Return the values that the report is made of, and what is needed to repeat them.
@@ -257,6 +266,7 @@ class Study:
             "study": self.content,
             **manifest({}, {}),
         }
+        analysis.add_analysis(found, self.study_dir, self.analysis())
         return found
 
     def add_seeds(
@@ -295,7 +305,13 @@ class Study:
         Raises:
             StudyChangedError: if runs that were begun would be left out, unless that is accepted.
         """
-        return claim(self.study_dir, self.content, self.config, self.planned, accept_changes)
+        changes = claim(self.study_dir, self.content, self.config, self.planned, accept_changes)
+        analysis.freeze(self.study_dir, self.analysis())
+        return changes
+
+    def analysis(self) -> dict[str, Any]:
+        """Return what is tested and how; ``analysis.json`` holds it from the first run on."""
+        return analysis.planned_analysis(self.config, self.planned, self.content.get("looks"))
 
     def _refusing_mixtures(self, on_change: OnChange) -> OnChange:
         """Return what also stops the study when a run that is done had other data than before."""
@@ -306,17 +322,6 @@ class Study:
                 refuse_mixture(compare_runs(self.planned, self.study_dir), self.study_dir)
 
         return note
-
-    def _warn_of_others(self) -> None:
-        """Warn of runs that are there and not in the study as it is now: they are left out."""
-        there = {path.name for path in (self.study_dir / "runs").glob("*") if path.is_dir()}
-        others = sorted(there - set(self.planned.runs))
-        if others:
-            warn(
-                f"{self.study_dir}: {len(others)} runs are not of the study as it is now "
-                f"({others[0]}, …); its file has changed, or bertlab has (a run's manifest.json "
-                "names the version)"
-            )
 
     def _repr_html_(self) -> str:
         """Return the variants: what they differ in, or once runs are done, what they reached."""

@@ -47,8 +47,14 @@ class Table:
         return titled_table(self.title, self.headings, self.rows, self.figures, self.note)
 
 
-def plan_table(plan: Plan, study_dir: Path) -> Table:
-    """Return each run with its cost, if its config tells, and its state."""
+def plan_table(plan: Plan, study_dir: Path, shows: str) -> Table:
+    """Return each run with its cost, if its config tells, and its state.
+
+    Args:
+        plan: of the study.
+        study_dir: directory of the study.
+        shows: a line on what the study can show.
+    """
     runs = plan.in_order()
     states = read_states(runs, study_dir)
     rows, tokens, flops = [], 0.0, 0.0
@@ -64,7 +70,7 @@ def plan_table(plan: Plan, study_dir: Path) -> Table:
         tuple(rows),
         figures=2,
         note=f"together at most {tokens:.3g} tokens, {flops:.3g} FLOPs, and what is known when the "
-        "data is read (empty places)",
+        f"data is read (empty places)\n{shows}",
     )
 
 

@@ -15,7 +15,7 @@ from tests.conftest import Command
 from tests.studies.small_study import finish, opened, write_study, write_yaml
 
 EVALUATE = {"evaluate": {"x": "task.yaml"}}
-ACTIONS = ("run", "plan", "status", "report", "compare", "add-seeds", "run-one")
+ACTIONS = ("run", "plan", "design", "status", "report", "compare", "add-seeds", "run-one")
 
 
 def finished(folder: Path, better: float = 0.0, **content: object) -> Study:
@@ -71,6 +71,24 @@ def test_help_of_an_action(action: str, bertlab: Command) -> None:
         (["run-one", "STUDY"], ["number"]),
         (["run-one", "STUDY", "--number", "8"], ["--number: found 8, expected 0 to 7"]),
         (["run-one", "STUDY", "--number", "-1"], ["--number: found -1, expected 0 to 7"]),
+        (["design", "STUDY"], ["found no deviations, expected --pilot DIR"]),
+        (["design", "STUDY", "--pilot", "empty"], ["empty: not the directory of a study"]),
+        (
+            ["design", "STUDY", "--pilot", "STUDY", "--deviation", "1"],
+            ["found --pilot and --deviation, expected one of them"],
+        ),
+        (["design", "STUDY", "--pilot", "STUDY"], ["x accuracy: no variant has two seeds"]),
+        (["design", "STUDY", "--deviation", "0"], ["--deviation: found 0.0, expected a number"]),
+        (["design", "STUDY", "--deviation", "1", "--effect", "-1"], ["--effect: found -1.0"]),
+        (["design", "STUDY", "--deviation", "1", "--rows", "9"], ["expected both, or --pilot"]),
+        (
+            ["design", "STUDY", "--deviation", "1", "--row_deviation", "9", "--rows", "1"],
+            ["--rows: found 1, expected 2 or more"],
+        ),
+        (
+            ["design", "STUDY", "--deviation", "1", "--measure", "x acuracy"],
+            ["--measure: found 'x acuracy'", "did you mean 'x accuracy'"],
+        ),
         (["add-seeds", "STUDY"], ["missing: --seeds"]),
         (["add-seeds", "STUDY", "--seeds", "3"], ["no study was run there yet"]),
     ],
@@ -148,6 +166,82 @@ def test_status_and_report(
         code, _, err = bertlab("study", action, study.study_dir)
         assert code == 0
         assert "1 runs are not of the study as it is now (mlm-base-old, …)" in err
+
+
+def test_a_design_of_given_deviations(
+    tmp_path: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    path = write_study(tmp_path, seeds=4, **EVALUATE)
+    before = files(tmp_path)
+    known = ("--deviation", "0.8", "--finetune_deviation", "1.2")
+    code, out, err = bertlab("study", "design", path, *known, "--effect", "2.5")
+    assert code == 0, err
+    assert files(tmp_path) == before
+    # 2 variants, each pre-trained once and fine-tuned three times: 8 runs a seed
+    assert "│     5 │            3 │" in out
+    assert "│   40 │ ≥ " in out
+    assert "power for 2.5 points" in out
+    assert "shows 2.5 points four times in five: 5 seeds, 3 fine-tunings of each, 40 runs." in out
+    assert "0.8 points over seeds, 1.2 points over fine-tunings." in out
+    assert "5 % after Holm over 1 comparison, not paired. Rows are left out" in out
+    rows = ("--row_deviation", "20", "--rows", "277")
+    code, out, err = bertlab("study", "design", path, *known, *rows)
+    assert code == 0, err
+    assert "277 rows alone cannot show less than 3.38 points, and more seeds do not help" in out
+
+
+def test_a_design_by_a_pilot(tmp_path: Path, bertlab: Command) -> None:
+    pilot = finished(tmp_path / "pilot")
+    variants = {
+        "both": {},
+        "mlm": {"objectives": {"nsp": None}},
+        "wide": {"optimizer.learning_rate": 0.01},
+    }
+    path = write_study(tmp_path, variants=variants, **EVALUATE)
+    given = ("design", path, "--pilot", pilot.study_dir)
+    code, out, err = bertlab("study", *given)
+    assert code == 0, err
+    assert "x accuracy" in out
+    # seeds 1 and 2 reach 0.51 and 0.52 in both variants
+    assert "0.707 points over seeds (2 degrees of freedom)" in out
+    assert "after Holm over 2 comparisons" in out
+    code, out, err = bertlab("study", "design", pilot.study_dir, "--pilot", pilot.study_dir)
+    assert code == 0, err
+    assert "after Holm over 1 comparison," in out
+
+
+def test_one_effect_is_of_one_unit(tmp_path: Path, bertlab: Command) -> None:
+    path = write_study(
+        tmp_path,
+        variants={"a": {}, "b": {"optimizer.learning_rate": 0.01}},
+        decide=["mlm loss"],
+        **EVALUATE,
+    )
+    code, _, err = bertlab("study", "design", path, "--deviation", "0.1")
+    assert code == 2
+    assert "expected --measure with one of: x accuracy, mlm loss" in err
+    code, out, err = bertlab(
+        "study", "design", path, "--deviation", "0.1", "--measure", "mlm loss", "--effect", "0.2"
+    )
+    assert code == 0, err
+    assert "power for 0.2" in out
+    assert "points" not in out
+
+
+def test_a_plan_says_what_it_can_show(tmp_path: Path, bertlab: Command) -> None:
+    code, out, err = bertlab("study", "plan", write_study(tmp_path / "new", **EVALUATE))
+    assert code == 0, err
+    assert "what it can show: bertlab study design" in out
+    study = finished(tmp_path)
+    code, out, err = bertlab("study", "plan", study.study_dir)
+    assert code == 0, err
+    assert "shown four times in five: x accuracy" in out
+    assert "points with 2 seeds" in out
+    (next((study.study_dir / "runs").glob("*-x-*")) / "results.json").write_text("{}", "utf-8")
+    code, out, err = bertlab("study", "plan", study.study_dir)
+    assert code == 0, err
+    assert "what it can show is not known: " in out
 
 
 def test_a_report_of_nothing(tmp_path: Path, bertlab: Command) -> None:

@@ -25,6 +25,7 @@ KEYS = (
     "evaluate_settings",
     "baseline",
     "decide",
+    "looks",
     ADDED_SEEDS,
 )
 _EVALUATION_KEYS = ("config", "metric", "step", "settings")

@@ -37,8 +37,7 @@ def collect(study: StudyConfig, plan: Plan, folder: Path) -> StudyScores:
         folder: of the study.
     """
     pretraining = pretraining_measures(study, plan)
-    of_pretraining = _of_pretraining(study, plan, folder, pretraining)
-    measures = [*_primary(study, plan, folder), *of_pretraining]
+    measures = measures_of(study, plan, folder)
     settings = variant_settings(plan, study)
     states = read_states(plan.in_order(), folder)
     variants = {}
@@ -65,6 +64,21 @@ def collect(study: StudyConfig, plan: Plan, folder: Path) -> StudyScores:
         checkpoints=_checkpoints(plan),
         why_described=pretraining.reason,
     )
+
+
+def measures_of(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
+    """Return the columns of a study's table.
+
+    Args:
+        study: what was asked.
+        plan: its runs.
+        folder: of the study, in which runs that are done add what describes only.
+
+    Raises:
+        StudyError: if a metric does not tell which end of it is better, or cannot decide.
+    """
+    of_pretraining = _of_pretraining(study, plan, folder, pretraining_measures(study, plan))
+    return [*_primary(study, plan, folder), *of_pretraining]
 
 
 def _checkpoints(plan: Plan) -> list[str]:
@@ -233,7 +247,7 @@ def _add_runs(
             found.seconds[seed] = sum(read_status(run, folder, State.DONE).seconds for run in runs)
         for metric, curve in _curves(runs[0].directory(folder)).items():
             found.curves.setdefault(metric, {})[seed] = curve
-    costs = [_cost(plan, folder, variant.name, stage, study.seeds) for stage in study.stages]
+    costs = [stage_cost(plan, folder, variant.name, stage, study.seeds) for stage in study.stages]
     counts = [len(plan.runs_of(variant.name, stage, study.seeds[0])) for stage in study.stages]
     costs[0] = _until_step(costs[0], plan.configs[variant.name, BASE], variant.from_step)
     found.tokens = None if costs[0] is None else costs[0].tokens
@@ -241,7 +255,9 @@ def _add_runs(
     found.flops = sum(known) if len(known) == len(costs) else None
 
 
-def _cost(plan: Plan, folder: Path, variant: str, stage: str, seeds: Iterable[int]) -> Cost | None:
+def stage_cost(
+    plan: Plan, folder: Path, variant: str, stage: str, seeds: Iterable[int]
+) -> Cost | None:
     """Return what a stage cost by the record of a run, or will by its config."""
     for seed in seeds:
         directory = plan.run_of(variant, stage, seed).directory(folder)  # all cost about the same

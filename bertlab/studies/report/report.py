@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bertlab.api.study_scores import Measure, StudyScores
 from bertlab.plugins.hooks import ReportSection, report_sections
 from bertlab.studies.report import findings
+from bertlab.studies.report.analysis import with_looks
 from bertlab.studies.report.columns import (
     DEGENERATE,
     LOWER,
@@ -142,7 +143,7 @@ def report_of(*studies: StudyScores) -> Report:
     Raises:
         DataError: predictions of a variant and of its baseline are of different rows.
     """
-    comparisons = tuple(compare_study(study) for study in studies)
+    comparisons = tuple(with_looks(compare_study(study), study.looks) for study in studies)
     columns = columns_of(*studies)
     both = list(zip(studies, comparisons, strict=True))
     joined = len(studies) > 1
