@@ -147,7 +147,8 @@ def _test(deviations: Deviations, question: Question, seeds: int, finetunings: i
     parts = moderated[:, :2] / seeds  # (DRAWS, 2): of the baseline and of a variant
     variance = parts.sum(1)
     # Welch and Satterthwaite; never more than all runs of the study know
-    freedom = variance**2 * (known + prior) / np.square(parts).sum(1)
+    lent = known + prior * np.minimum(1.0, pooled / own[:, :2])
+    freedom = variance**2 / (np.square(parts) / lent).sum(1)
     freedom = np.minimum(freedom, question.variants * known)
     if over_rows and deviations.rows is not None:
         of_rows = over_rows * rng.chisquare(deviations.rows - 1, DRAWS) / (deviations.rows - 1)
