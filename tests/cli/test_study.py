@@ -426,7 +426,7 @@ def test_a_replaced_corpus_is_not_averaged_with_the_one_before(
     assert len(started(place)) == 2
     code, out, _ = bertlab(*run, "--accept_mixture", "true")
     assert code == 0
-    assert "kept: seeds 2, which were added" in out
+    assert "kept: seeds [1, 2], with those that were added" in out
     assert len(started(place)) == 4
     code, _, err = bertlab("study", "report", place)
     assert code == 2
