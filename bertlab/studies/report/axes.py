@@ -94,9 +94,8 @@ def axis_tables(scores: StudyScores) -> list[TitledGrid]:
             if measure.is_primary:
                 cells = figures(effect.comparisons[measure.name], measure)[: len(_COLUMNS)]
                 unit = ", points" if measure.is_share else ""
-                rows.append(
-                    (effect.axis, effect.level + MIXED * mixed, measure.name + unit, *cells)
-                )
+                names = (effect.axis, effect.level + mark, measure.name + unit)
+                rows.append((*names, *cells))
     headings = (("axis",), ("effect",), ("measure",), *_COLUMNS)
     return [TitledGrid("Effects of the axes", Grid(headings, tuple(rows), len(_COLUMNS)), _LEGEND)]
 
