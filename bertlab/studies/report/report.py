@@ -9,7 +9,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertlab.api.study_scores import Cell, Measure, StudyScores
+from bertlab.api.study_scores import Measure, StudyScores
 from bertlab.errors import StudyError, nearest
 from bertlab.plugins.hooks import ReportSection, report_sections
 from bertlab.studies.report import findings
@@ -22,14 +22,13 @@ from bertlab.studies.report.columns import (
     SHOWN,
     Column,
     columns_of,
-    label_of,
 )
 from bertlab.studies.report.comparison import Comparison
 from bertlab.studies.report.difference_table import DIFFERENCE, LEGEND, difference_rows
 from bertlab.studies.report.group_report import group_tables
 from bertlab.studies.report.over_tasks import over_tasks_tables
 from bertlab.studies.report.repeats import seed_warnings
-from bertlab.studies.report.run_tables import runs_of, settings_of
+from bertlab.studies.report.run_tables import mean_rows, runs_of, settings_of
 from bertlab.studies.report.statistics import compare_pair, compare_study, summarize
 from bertlab.studies.report.variance_shares import variance_tables
 from bertlab.training.report.escaping import html_templates
@@ -187,7 +186,7 @@ def report_of(*studies: StudyScores) -> Report:
     both = list(zip(studies, comparisons, strict=True))
     joined = len(studies) > 1
     study_heading = (("study",),) if joined else ()
-    rows = [(study.name, row) for study, found in both for row in _rows(study, found, columns)]
+    rows = [(study.name, row) for study, found in both for row in mean_rows(study, found, columns)]
     changes = [(study.name, row) for study, found in both for row in difference_rows(study, found)]
     said = [(study.name, line) for study, found in both for line in _findings(study, found)]
     warned = [
@@ -235,37 +234,6 @@ def _record(
         "p_equivalent": None if against is None else against.p_equivalent,
         "significant": None if against is None else against.significant,
     }
-
-
-def _rows(
-    scores: StudyScores, compared: Comparisons, columns: Sequence[Column]
-) -> Iterable[tuple[str, ...]]:
-    for variant in scores.variants:
-        label = label_of(scores, variant)
-        if variant == scores.baseline:
-            label += " (baseline)"
-        cells = [
-            _mean(
-                scores.cell(variant, column.measure),
-                column,
-                len(scores.seeds),
-                compared.get((variant, column.measure.name)),
-            )
-            for column in columns
-        ]
-        yield label, *cells
-
-
-def _mean(cell: Cell, column: Column, seeds: int, compared: Comparison | None) -> str:
-    found = summarize(cell.values.values())
-    marks = SHOWN if compared is not None and compared.significant else ""
-    if cell.degenerate:
-        marks += DEGENERATE
-    if found.mean is None:
-        return NOTHING + marks
-    spread = "" if found.deviation is None else f" ± {column.number(found.deviation)}"
-    count = "" if found.n == seeds else f" (n={found.n})"
-    return f"{column.number(found.mean)}{spread}{marks}{count}"
 
 
 def _legend(

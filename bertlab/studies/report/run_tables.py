@@ -1,11 +1,48 @@
-"""Tables at the end of a report: what variants differ in and cost, and what each run reached."""
+"""Tables of a report by variant: means, what variants differ in and cost, what each run reached."""
+
+from collections.abc import Iterator, Mapping, Sequence
 
 from bertlab.api.study_scores import Cell, StudyScores
 from bertlab.config.yaml_files import yaml_inline
-from bertlab.studies.report.columns import DEGENERATE, NOTHING, Column, columns_of, label_of
+from bertlab.studies.report.columns import DEGENERATE, NOTHING, SHOWN, Column, columns_of, label_of
+from bertlab.studies.report.comparison import Comparison
 from bertlab.studies.report.repeats import repeat_rows
 from bertlab.studies.report.statistics import summarize
 from bertlab.training.report.tables import Grid
+
+
+def mean_rows(
+    scores: StudyScores,
+    compared: Mapping[tuple[str, str], Comparison],
+    columns: Sequence[Column],
+) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each variant, with its mean in each column."""
+    for variant in scores.variants:
+        label = label_of(scores, variant)
+        if variant == scores.baseline:
+            label += " (baseline)"
+        cells = [
+            _mean(
+                scores.cell(variant, column.measure),
+                column,
+                len(scores.seeds),
+                compared.get((variant, column.measure.name)),
+            )
+            for column in columns
+        ]
+        yield label, *cells
+
+
+def _mean(cell: Cell, column: Column, seeds: int, compared: Comparison | None) -> str:
+    found = summarize(cell.values.values())
+    marks = SHOWN if compared is not None and compared.significant else ""
+    if cell.degenerate:
+        marks += DEGENERATE
+    if found.mean is None:
+        return NOTHING + marks
+    spread = "" if found.deviation is None else f" ± {column.number(found.deviation)}"
+    count = "" if found.n == seeds else f" (n={found.n})"
+    return f"{column.number(found.mean)}{spread}{marks}{count}"
 
 
 def settings_of(scores: StudyScores) -> Grid:
