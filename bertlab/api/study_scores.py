@@ -86,6 +86,7 @@ class VariantScores:
         curves: of the pre-training's held-out metrics, by name of the metric and seed.
         failures: one line for each run of it that failed.
         is_mixed: its runs, or its runs and other variants', are of different data by mistake.
+        levels: its label on each of the study's axes, by the axis; empty if there are none.
     """
 
     cells: dict[str, Cell] = field(default_factory=dict)
@@ -96,6 +97,7 @@ class VariantScores:
     curves: dict[str, dict[int, Curve]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     is_mixed: bool = False
+    levels: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass

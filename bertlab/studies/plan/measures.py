@@ -14,6 +14,7 @@ from bertlab.model.build import build_metrics, build_tasks
 from bertlab.studies.plan.plan import FREE, Plan
 from bertlab.studies.plan.study_file import BASE, Evaluation, StudyConfig
 from bertlab.studies.plan.zero_shot import plugin_of
+from bertlab.training.results import is_share
 
 Ends = dict[str, str]  # "min" or "max" by the name of a metric
 
@@ -43,8 +44,19 @@ def deciding_metric(study: StudyConfig, plan: Plan, evaluation: Evaluation) -> t
     """Return the metric that an evaluation compares variants by, and which end of it is better.
 
     Raises:
-        StudyError: if the metric does not tell which end is better, and the study file neither.
+        StudyError: if the metric does not tell which end is better, and the study file neither, or
+            its margin is that of no share.
     """
+    metric, end = _deciding_metric(study, plan, evaluation)
+    if is_share(metric) and (evaluation.margin or 0) >= 1:
+        raise StudyError(
+            f"study {study.name}: evaluate.{evaluation.name}.margin: found {evaluation.margin:g}, "
+            f"expected less than 1: {metric} is a share, one point of it is 0.01"
+        )
+    return metric, end
+
+
+def _deciding_metric(study: StudyConfig, plan: Plan, evaluation: Evaluation) -> tuple[str, str]:
     if evaluation.zero_shot is not None:
         plugin = plugin_of(evaluation.zero_shot)
         own = plugin.monitor

@@ -1,16 +1,25 @@
 """``StudyConfig``: what a study file asks for, from base config and variants to evaluations."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from bertlab.config.overrides import Overrides, as_overrides
 from bertlab.config.yaml_files import Config
 from bertlab.errors import StudyError, nearest
 from bertlab.studies.plan.budget import budget_settings
 from bertlab.studies.plan.seeds import ADDED_SEEDS, join_seeds, read_seeds
+from bertlab.studies.plan.values import (
+    check_keys,
+    decide_and_margins,
+    file,
+    folder_name,
+    mapping,
+    margin,
+    refuse_repeated,
+    text,
+)
 from bertlab.studies.plan.zero_shot import ZERO_SHOT_KEYS, zero_shot_config
 
 KEYS = (
@@ -28,7 +37,8 @@ KEYS = (
     "looks",
     ADDED_SEEDS,
 )
-_EVALUATION_KEYS = ("config", "metric", "step", "settings")
+_EVALUATION_KEYS = ("config", "metric", "margin", "step", "settings")
+VARIANTS = "variants"
 _EVALUATE = "evaluate."
 _FROM_STEP = "from_step"
 _BETTER = {"higher": "max", "lower": "min"}
@@ -47,6 +57,7 @@ class Evaluation:
         better: which end of it is better, ``min`` or ``max``; None if the metric tells.
         step: ``last`` or ``best``: which of its evaluations counts.
         zero_shot: resolved config of an evaluation that trains nothing; None of a fine-tuning.
+        margin: differences below it count as none, in units of the metric; None: there is none.
     """
 
     name: str
@@ -56,6 +67,7 @@ class Evaluation:
     step: str = "last"
     zero_shot: Config | None = None
     better: str | None = None
+    margin: float | None = None
 
 
 @dataclass(frozen=True)
@@ -67,12 +79,15 @@ class Variant:
         settings: overrides of the base config.
         evaluate: overrides of every evaluation.
         from_step: optimiser step of the pre-training whose checkpoint is evaluated; None: the last.
+        levels: its label on each axis, by the axis; named variants are an axis if there are several
+            beside axes.
     """
 
     name: str
     settings: Overrides = field(default_factory=dict)
     evaluate: Overrides = field(default_factory=dict)
     from_step: int | None = None
+    levels: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -90,6 +105,7 @@ class StudyConfig:
         baseline: the variant that the others are compared with.
         finetune_seeds: that each pre-training is fine-tuned with; None: once, with its own seed.
         decide: measures of pre-training, such as ``mlm loss``, that variants are compared by.
+        margins: of those of ``decide`` that have one.
     """
 
     name: str
@@ -101,6 +117,7 @@ class StudyConfig:
     baseline: str
     finetune_seeds: tuple[int, ...] | None = None
     decide: tuple[str, ...] = ()
+    margins: dict[str, float] = field(default_factory=dict)
 
     @property
     def stages(self) -> list[str]:
@@ -119,8 +136,8 @@ def make_study(content: Config, where: str, folder: Path) -> StudyConfig:
     Raises:
         StudyError: if a key is unknown, missing or of another kind.
     """
-    _check_keys(content, KEYS, where)
-    base = _text(content.get("base"), f"{where}: base", "the config file that variants change")
+    check_keys(content, KEYS, where)
+    base = text(content.get("base"), f"{where}: base", "the config file that variants change")
     settings = as_overrides(content.get("settings"), f"{where}: settings")
     budget = budget_settings(content.get("budget"), f"{where}: budget")
     for key in settings.keys() & budget.keys():
@@ -148,16 +165,18 @@ def make_study(content: Config, where: str, folder: Path) -> StudyConfig:
             f"{where}: seeds.finetune: found {list(finetune_seeds)}, but there is no evaluate: "
             f"no run starts from another; expected seeds: {len(seeds)}, those of the base run"
         )
+    decide, margins = decide_and_margins(content.get("decide"), f"{where}: decide")
     return StudyConfig(
-        name=_folder_name(content.get("name"), f"{where}: name"),
-        base=_file(folder, base, f"{where}: base"),
+        name=folder_name(content.get("name"), f"{where}: name"),
+        base=file(folder, base, f"{where}: base"),
         settings=settings,
         variants=tuple(variants),
         seeds=seeds,
         evaluations=tuple(evaluations),
         baseline=baseline,
         finetune_seeds=finetune_seeds,
-        decide=_texts(content.get("decide"), f"{where}: decide"),
+        decide=decide,
+        margins=margins,
     )
 
 
@@ -185,10 +204,12 @@ def with_absolute_paths(content: Config, study: StudyConfig) -> Config:
 def _variants(content: Config, where: str) -> list[Variant]:
     """Return the named variants times the product of the axes."""
     given = content.get("variants")
-    named = _mapping({"": {}} if given is None else given, f"{where}: variants")
-    axes = _mapping(content.get("axes") or {}, f"{where}: axes")
+    named = mapping({"": {}} if given is None else given, f"{where}: variants")
+    axes = mapping(content.get("axes") or {}, f"{where}: axes")
     if given is None and not axes:
         raise StudyError(f"{where}: variants: found none, expected names with overrides, or axes")
+    if VARIANTS in axes:
+        raise StudyError(f"{where}: axes.{VARIANTS}: this is the name of the rows; choose another")
     points = [_axis(name, values, f"{where}: axes.{name}") for name, values in axes.items()]
     variants = []
     for name, overrides in named.items():
@@ -197,15 +218,19 @@ def _variants(content: Config, where: str) -> list[Variant]:
             merged = as_overrides(overrides, f"{where}: variants.{name}")
             for _, more in combination:
                 merged |= more
-            variants.append(_variant(" ".join(filter(None, [str(name), *labels])), merged, where))
+            levels = dict(zip(axes, labels, strict=True))
+            if axes and len(named) > 1:
+                levels = {VARIANTS: str(name), **levels}
+            full_name = " ".join(filter(None, [str(name), *labels]))
+            variants.append(_variant(full_name, merged, levels, where))
     if len(variants) < 2:
         found = "one" if variants else "none"
         raise StudyError(f"{where}: variants: found {found}, expected two or more to compare")
-    _refuse_repeated([variant.name for variant in variants], f"{where}: variants")
+    refuse_repeated([variant.name for variant in variants], f"{where}: variants")
     return variants
 
 
-def _variant(name: str, overrides: Overrides, where: str) -> Variant:
+def _variant(name: str, overrides: Overrides, levels: dict[str, str], where: str) -> Variant:
     settings = {key: value for key, value in overrides.items() if not key.startswith(_EVALUATE)}
     evaluate = {
         key.removeprefix(_EVALUATE): value
@@ -218,7 +243,8 @@ def _variant(name: str, overrides: Overrides, where: str) -> Variant:
         raise StudyError(
             f"{where}: {name}: evaluate.from_step: found {step!r}, expected a number of steps"
         )
-    return Variant(name, settings, as_overrides(evaluate, f"{where}: {name}: evaluate"), step)
+    evaluate = as_overrides(evaluate, f"{where}: {name}: evaluate")
+    return Variant(name, settings, evaluate, step, levels)
 
 
 def _axis(name: str, values: object, where: str) -> list[tuple[str, Overrides]]:
@@ -246,7 +272,7 @@ def _evaluations(given: object, common: Overrides, where: str, folder: Path) -> 
     else:
         raise StudyError(f"{place}: found {given!r}, expected config files, or names with them")
     names = [name for name, _ in named]
-    _refuse_repeated(names, place)
+    refuse_repeated(names, place)
     if BASE in names:
         raise StudyError(f"{place}: {BASE!r} is the name of the pre-training; choose another")
     return [_evaluation(name, entry, common, f"{place}.{name}", folder) for name, entry in named]
@@ -255,85 +281,34 @@ def _evaluations(given: object, common: Overrides, where: str, folder: Path) -> 
 def _evaluation(
     name: str, entry: object, common: Overrides, where: str, folder: Path
 ) -> Evaluation:
-    fields = {"config": entry} if isinstance(entry, str) else _mapping(entry, where)
+    fields = {"config": entry} if isinstance(entry, str) else mapping(entry, where)
     step = fields.get("step", "last")
     metric, better = _metric(fields.get("metric"), f"{where}.metric")
+    least = margin(fields.get("margin"), f"{where}.margin")
     if "evaluation" in fields:
-        _check_keys(fields, ZERO_SHOT_KEYS, where)
+        check_keys(fields, ZERO_SHOT_KEYS, where)
         zero_shot = zero_shot_config(name, fields, where)
-        return Evaluation(name, None, metric=metric, zero_shot=zero_shot, better=better)
-    _check_keys(fields, _EVALUATION_KEYS, where)
-    config = _text(
+        return Evaluation(
+            name, None, metric=metric, zero_shot=zero_shot, better=better, margin=least
+        )
+    check_keys(fields, _EVALUATION_KEYS, where)
+    config = text(
         fields.get("config"), f"{where}.config", "a config file of bertlab fit, or evaluation: NAME"
     )
     if step not in ("last", "best"):
         raise StudyError(f"{where}.step: found {step!r}, expected last or best")
     settings = common | as_overrides(fields.get("settings"), f"{where}.settings")
-    path = _file(folder, config, where)
-    return Evaluation(name, path, settings, metric, step, better=better)
+    path = file(folder, config, where)
+    return Evaluation(name, path, settings, metric, step, better=better, margin=least)
 
 
 def _metric(given: object, where: str) -> tuple[str | None, str | None]:
     """Return the name of a metric and its better end, each None if it is not said."""
     if given is None or isinstance(given, str):
-        return (None if given is None else _text(given, where, "the name of a metric")), None
+        return (None if given is None else text(given, where, "the name of a metric")), None
     expected = "the name of a metric, or {name: NAME, better: higher} (or lower)"
     if not isinstance(given, dict) or given.keys() != {"name", "better"}:
         raise StudyError(f"{where}: found {given!r}, expected {expected}")
     if given["better"] not in _BETTER:
         raise StudyError(f"{where}.better: found {given['better']!r}, expected higher or lower")
-    return _text(given["name"], f"{where}.name", "the name of a metric"), _BETTER[given["better"]]
-
-
-def _refuse_repeated(names: list[str], where: str) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise StudyError(
-                f"{where}: {name!r} is there twice; expected names that differ (give them as a "
-                "mapping: {name: …})"
-            )
-
-
-def _check_keys(given: Config, known: Sequence[str], where: str) -> None:
-    for key in given:
-        if key not in known:
-            raise StudyError(
-                f"{where}: no key is called {key!r}{nearest(str(key), known)} "
-                f"(there are: {', '.join(known)})"
-            )
-
-
-def _mapping(given: object, where: str) -> dict[str, Any]:
-    if not isinstance(given, dict):
-        raise StudyError(f"{where}: found {given!r}, expected a mapping")
-    return given
-
-
-def _text(given: object, where: str, expected: str) -> str:
-    if not isinstance(given, str) or not given:
-        raise StudyError(f"{where}: found {given!r}, expected {expected}")
-    return given
-
-
-def _texts(given: object, where: str) -> tuple[str, ...]:
-    if given is not None and not (
-        isinstance(given, list) and all(isinstance(each, str) for each in given)
-    ):
-        raise StudyError(f"{where}: found {given!r}, expected a list of measures: [mlm loss]")
-    return tuple(given or ())
-
-
-def _folder_name(given: object, where: str) -> str:
-    """Return the name of a study, which is that of its directory."""
-    name = _text(given, where, "a name")
-    if name in (".", "..") or "/" in name or "\\" in name:
-        raise StudyError(f"{where}: found {name!r}, expected a name without slashes")
-    return name
-
-
-def _file(folder: Path, name: str, where: str) -> Path:
-    path = folder / name
-    if not path.is_file():
-        near = nearest(path.name, [each.name for each in path.parent.glob("*.yaml")])
-        raise StudyError(f"{where}: {path}: no such config file{near}")
-    return path.resolve()
+    return text(given["name"], f"{where}.name", "the name of a metric"), _BETTER[given["better"]]

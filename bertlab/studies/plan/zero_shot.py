@@ -10,7 +10,7 @@ from bertlab.errors import BertlabError, StudyError
 from bertlab.plugins.index import load_class
 
 ENTRY_KEYS = ("evaluation", "data", "format", "split", "columns", "settings")
-ZERO_SHOT_KEYS = (*ENTRY_KEYS, "metric", "words_checkpoints")
+ZERO_SHOT_KEYS = (*ENTRY_KEYS, "metric", "margin", "words_checkpoints")
 SECTION = "evaluation"
 
 

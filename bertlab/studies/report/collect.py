@@ -42,7 +42,7 @@ def collect(study: StudyConfig, plan: Plan, folder: Path) -> StudyScores:
     states = read_states(plan.in_order(), folder)
     variants = {}
     for variant in study.variants:
-        found = VariantScores(settings=settings[variant.name])
+        found = VariantScores(settings=settings[variant.name], levels=variant.levels)
         for measure in measures:
             found.cells[measure.name] = _cell(study, plan, folder, variant, measure)
         _add_runs(found, study, plan, folder, variant)
@@ -102,7 +102,7 @@ def _primary(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
         metric = deciding_metric(study, plan, evaluation)
         if evaluation.metric is None and evaluation.zero_shot is None:
             metric = _own_metric(study, plan, folder, evaluation.name) or metric
-        measures.append(_measure(evaluation.name, metric))
+        measures.append(_measure(evaluation.name, metric, evaluation.margin))
     return measures
 
 
@@ -132,9 +132,9 @@ def _runs(study: StudyConfig, plan: Plan, stage: str) -> Iterator[PlannedRun]:
             yield from plan.runs_of(variant.name, stage, seed).values()
 
 
-def _measure(task: str, monitor: tuple[str, str]) -> Measure:
+def _measure(task: str, monitor: tuple[str, str], margin: float | None = None) -> Measure:
     metric, mode = monitor
-    return Measure(task, metric, mode == "max", is_share(metric))
+    return Measure(task, metric, mode == "max", is_share(metric), margin=margin)
 
 
 def _of_pretraining(
@@ -155,7 +155,8 @@ def _of_pretraining(
         decides = f"{task} {metric}" in known.deciding
         if task and task not in evaluations and (decides or metric in ("accuracy", "loss")):
             higher = end_of(metric, known.ends.get(task, {"loss": "min"})) != "min"
-            measures.append(Measure(task, metric, higher, is_share(metric), decides))
+            margin = study.margins.get(f"{task} {metric}")
+            measures.append(Measure(task, metric, higher, is_share(metric), decides, margin))
     return measures
 
 

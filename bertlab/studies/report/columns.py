@@ -8,6 +8,7 @@ from bertlab.api.study_scores import Measure, StudyScores
 from bertlab.studies.report.statistics import Summary, summarize
 
 NOTHING = "–"
+SHOWN = "*"
 DEGENERATE = "†"
 LOWER = "↓"
 MIXED = "‡"  # behind a variant whose runs are not of the same data
@@ -50,11 +51,11 @@ def columns_of(*studies: StudyScores) -> tuple[Column, ...]:
                 for variant in study.variants
             )
     return tuple(
-        Column(measure, _digits(measure, summaries[name])) for name, measure in measures.items()
+        Column(measure, digits_of(measure, summaries[name])) for name, measure in measures.items()
     )
 
 
-def _digits(measure: Measure, summaries: Iterable[Summary]) -> int:
+def digits_of(measure: Measure, summaries: Iterable[Summary]) -> int:
     """Return decimals that give the middle deviation two figures: one or two for percentages."""
     deviations = sorted(found.deviation for found in summaries if found.deviation)
     if not deviations:

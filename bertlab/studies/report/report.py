@@ -5,28 +5,33 @@ Each format only escapes the text and lays it out.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertlab.api.study_scores import Measure, StudyScores
+from bertlab.errors import StudyError, nearest
 from bertlab.plugins.hooks import ReportSection, report_sections
 from bertlab.studies.report import findings
 from bertlab.studies.report.analysis import with_looks
+from bertlab.studies.report.axes import axis_tables
 from bertlab.studies.report.columns import (
     DEGENERATE,
     LOWER,
     MIXED,
     NOTHING,
+    SHOWN,
     Column,
     columns_of,
-    label_of,
 )
 from bertlab.studies.report.comparison import Comparison
+from bertlab.studies.report.difference_table import DIFFERENCE, LEGEND, difference_rows
 from bertlab.studies.report.group_report import group_tables
+from bertlab.studies.report.over_tasks import over_tasks_tables
 from bertlab.studies.report.repeats import seed_warnings
-from bertlab.studies.report.statistics import compare_study, summarize
+from bertlab.studies.report.statistics import compare_pair, compare_study, summarize
 from bertlab.studies.report.variance_shares import variance_tables
-from bertlab.studies.report.variant_tables import SHOWN, mean_rows, runs_of, settings_of
+from bertlab.studies.report.variant_tables import mean_rows, runs_of, settings_of
 from bertlab.training.report.escaping import html_templates
 from bertlab.training.report.tables import Grid, TitledGrid
 
@@ -34,15 +39,6 @@ if TYPE_CHECKING:
     import pandas
 
 HTML = html_templates("bertlab.studies.report")
-
-DIFFERENCES_LEGEND = (
-    "Differences are variant − baseline; those of shares in percentage points. p: t-test over "
-    "seeds and, where rows have scores, over rows, after Holm's correction; the noise is estimated "
-    "from all variants. Could show: the smallest true difference that so many seeds and rows would "
-    "show four times in five, and in brackets how well that is known (80 %). Effect size: the "
-    "difference in deviations of a run over seeds. Rows: their share of the uncertainty."
-)
-
 Comparisons = dict[tuple[str, str], Comparison]
 
 
@@ -81,7 +77,7 @@ class Report:
     @property
     def differences_legend(self) -> str:
         """What the columns of the differences mean."""
-        return DIFFERENCES_LEGEND
+        return LEGEND
 
     def settings_of(self, study: StudyScores) -> Grid:
         """Return the settings and costs of a study's variants."""
@@ -96,8 +92,51 @@ class Report:
         return Grid(tuple((heading,) for heading in section.headings), section.rows)
 
     def tables_of(self, study: StudyScores) -> list[TitledGrid]:
-        """Return the variance shares of a study, and its scores by group as heat maps show them."""
-        return [*variance_tables(study), *group_tables(study)]
+        """Return what is known of a study beside its comparisons with the baseline.
+
+        That are the effects of its axes, one figure over all tasks, the shares of variance, and
+        scores by group as heat maps show them.
+        """
+        return [
+            *axis_tables(study),
+            *over_tasks_tables(study),
+            *variance_tables(study),
+            *group_tables(study),
+        ]
+
+    def pair(self, one: str, other: str) -> dict[str, Comparison]:
+        """Compare any two variants of a study: ``other`` − ``one``, in each primary measure.
+
+        Nothing is corrected for many comparisons: a pair that is picked out of many, because it
+        looks different, looks more certain than it is.
+
+        Args:
+            one: a variant, in the place of the baseline.
+            other: another of the same study.
+
+        Returns:
+            By name of the measure.
+
+        Raises:
+            StudyError: if no study has both.
+        """
+        for study in self.studies:
+            if one != other and {one, other} <= study.variants.keys():
+                return compare_pair(study, one, other)
+        known = [name for study in self.studies for name in study.variants]
+        wrong = next((each for each in (one, other) if each not in known), other)
+        raise StudyError(
+            f"report {self.title}: found {wrong!r}{nearest(wrong, known)}, expected two variants "
+            f"of one study (there are: {', '.join(known)})"
+        )
+
+    def comparisons_of_pairs(self) -> dict[tuple[str, str], dict[str, Comparison]]:
+        """Return :meth:`pair` of all pairs in each study, by ``(one, other)``, not corrected."""
+        return {
+            (one, other): self.pair(one, other)
+            for study in self.studies
+            for one, other in combinations(study.variants, 2)
+        }
 
     @property
     def sentences(self) -> list[tuple[str, tuple[str, ...]]]:
@@ -149,7 +188,7 @@ def report_of(*studies: StudyScores) -> Report:
     joined = len(studies) > 1
     study_heading = (("study",),) if joined else ()
     rows = [(study.name, row) for study, found in both for row in mean_rows(study, found, columns)]
-    changes = [(study.name, row) for study, found in both for row in _differences(study, found)]
+    changes = [(study.name, row) for study, found in both for row in difference_rows(study, found)]
     said = [(study.name, line) for study, found in both for line in _findings(study, found)]
     warned = [
         (study.name, line)
@@ -165,9 +204,9 @@ def report_of(*studies: StudyScores) -> Report:
         ),
         legend=" ".join(_legend(studies, columns, [row for _, row in rows])),
         differences=Grid(
-            (*study_heading, *_DIFFERENCE),
+            (*study_heading, *DIFFERENCE),
             tuple((name, *row) if joined else row for name, row in changes),
-            figures=len(_DIFFERENCE) - 2,
+            figures=len(DIFFERENCE) - 2,
         ),
         findings=tuple(f"{name}: {line}" if joined else line for name, line in said),
         warnings=tuple(f"{name}: {line}" if joined else line for name, line in warned),
@@ -228,53 +267,6 @@ def _legend(
         yield f"Described, not tested: {', '.join(described)}{why}."
     if len(studies) > 1:
         yield "Each study is compared with its own baseline; nothing is tested across studies."
-
-
-_DIFFERENCE = (
-    ("variant",),
-    ("measure",),
-    ("difference",),
-    ("95 % interval",),
-    ("p",),
-    ("could", "show"),
-    ("effect", "size"),
-    ("rows", "%"),
-    ("seeds",),
-)
-
-
-def _differences(scores: StudyScores, compared: Comparisons) -> Iterable[tuple[str, ...]]:
-    measures = {measure.name: measure for measure in scores.measures}
-    for (variant, name), found in compared.items():
-        measure = measures[name]
-        if measure.is_primary:
-            unit = ", points" if measure.is_share else ""
-            label = label_of(scores, variant, against_baseline=True)
-            yield label, name + unit, *_figures(found, measure)
-
-
-def _figures(found: Comparison, measure: Measure) -> tuple[str, ...]:
-    digits = findings.decimals(found, measure)
-
-    def number(value: float | None) -> str:
-        return NOTHING if value is None else findings.signed(value, measure, digits)
-
-    interval = NOTHING if found.low is None else f"{number(found.low)} … {number(found.high)}"
-    p, effect, share = found.p_adjusted, found.effect_size, found.row_share
-    before, after = found.runs
-    could = number(found.detectable).removeprefix("+")
-    if found.detectable_range is not None:
-        low, high = (number(end).removeprefix("+") for end in found.detectable_range)
-        could += f" ({low} … {high})"
-    return (
-        number(found.difference) + (SHOWN if found.significant else ""),
-        interval,
-        NOTHING if p is None else findings.format_p(p).removeprefix("p "),
-        could,
-        NOTHING if effect is None else f"{effect:+.2f}".replace("-", "−"),
-        NOTHING if share is None else f"{100 * share:.0f}",
-        str(after) if before == after else f"{after} / {before}",
-    )
 
 
 def _findings(scores: StudyScores, compared: Comparisons) -> Iterable[str]:

@@ -7,7 +7,7 @@ analysis of variance with crossed factors (Owen and Eckles 2012, Bootstrapping d
 arbitrary order): seeds, and rows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,25 +18,25 @@ FloatArray = NDArray[np.float64]
 
 
 def row_variance(
-    baseline: Mapping[int, FloatArray], variant: Mapping[int, FloatArray], paired: bool
+    sides: Sequence[Mapping[int, FloatArray]], weights: Sequence[float], paired: bool
 ) -> tuple[float, int] | None:
-    """Return the part of a difference's variance that other rows would add, and the rows.
+    """Return the part of a contrast's variance that other rows would add, and the rows.
 
-    The variance over rows of the mean difference also holds the noise of single runs at single
-    rows, which the variance over seeds has counted already; that part is subtracted.
+    The variance over rows of the weighted sum also holds the noise of single runs at single rows,
+    which the variance over seeds has counted already; that part is subtracted.
 
     Args:
-        baseline: ``(rows,)`` score of each row, by seed.
-        variant: the same rows' scores.
-        paired: whether the difference is taken seed by seed.
+        sides: of each variant, ``(rows,)`` score of each row by seed; the same rows in all.
+        weights: of the variants' means. A difference has −1 and 1.
+        paired: whether the sum is taken seed by seed.
 
     Returns:
         None if a side has fewer than two seeds with scores, or there are fewer than two rows.
 
     Raises:
-        DataError: the two sides or their seeds have different numbers of rows.
+        DataError: the sides or their seeds have different numbers of rows.
     """
-    lengths = {len(scores) for side in (baseline, variant) for scores in side.values()}
+    lengths = {len(scores) for side in sides for scores in side.values()}
     if len(lengths) > 1:
         raise DataError(
             f"predictions of {' and '.join(str(length) for length in sorted(lengths))} rows cannot"
@@ -44,18 +44,18 @@ def row_variance(
         )
     usable = [
         {seed: scores for seed, scores in side.items() if np.isfinite(scores).all()}
-        for side in (baseline, variant)
+        for side in sides
     ]
     if paired:
-        seeds = sorted(usable[0].keys() & usable[1].keys())
-        parts = [np.array([usable[1][seed] - usable[0][seed] for seed in seeds])]
-    else:
-        parts = [np.array(list(side.values())) for side in usable]
+        seeds = sorted(set.intersection(*(set(side) for side in usable)))
+        usable = [{seed: side[seed] for seed in seeds} for side in usable]
+    parts = [w * np.array(list(side.values())) for w, side in zip(weights, usable, strict=True)]
+    if paired:
+        parts = [np.sum(parts, axis=0)]
     if min(map(len, parts)) < 2 or max(lengths) < 2:
         return None
     rows = parts[0].shape[1]
-    signs = (1,) if paired else (-1, 1)
-    means = sum(sign * part.mean(0) for sign, part in zip(signs, parts, strict=True))  # (rows,)
+    means = sum(part.mean(0) for part in parts)  # (rows,)
     # of (S, R) scores what is left without the means of runs and rows, as the mean over S runs
     single = sum(_interaction(part) / len(part) for part in parts)
     return max(0.0, float(np.var(means, ddof=1)) - single) / rows, rows

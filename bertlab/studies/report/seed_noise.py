@@ -20,19 +20,21 @@ PAIRING_LEVEL = 0.02  # of the test that seeds move all variants together
 ROUNDING = 1e-12  # spread below this share of the values is that of floating point
 
 Values = Mapping[int, float]  # of one measure, by seed
+Weights = Mapping[str, float]  # of variants, by name
 
 
 @dataclass(frozen=True)
-class SeedDifference:
-    """A difference of two variants, and how much other seeds would move it.
+class SeedContrast:
+    """A weighted sum of variants' means, such as a difference, and how much other seeds move it.
 
     Attributes:
-        runs: of the baseline and of the variant, that count.
-        value: variant − baseline; None if a side has no run.
-        variance: of ``value`` over seeds; None with fewer than two runs on a side, 0 if all runs of
-            a side (or all paired differences) are the same.
+        runs: that count, of the variants with a weight below 0, and of those with one above 0.
+        value: the sum; None if a variant has no run.
+        variance: of ``value`` over seeds; None with fewer than two runs of a variant, 0 if all runs
+            of each variant (or the sums of all seeds) are the same.
         freedom: degrees of freedom of ``variance``.
-        p_constant: where ``variance`` is 0: the p of the permutation (or, paired, the sign) test.
+        p_constant: where ``variance`` is 0: the p of the permutation (or, paired, the sign) test;
+            None of more than two variants that are not paired.
     """
 
     runs: tuple[int, int]
@@ -65,49 +67,60 @@ class SeedNoise:
     _residual: float = 0.0  # mean square after variants' and seeds' means are taken out
     _residual_freedom: int = 0
 
-    def difference(self, baseline: str, variant: str) -> SeedDifference:
-        """Compare two variants."""
-        before, after = self.values[baseline], self.values[variant]
+    def contrast(self, weights: Weights) -> SeedContrast:
+        """Return a weighted sum of the means of variants.
+
+        Args:
+            weights: by variant; they add up to 0. ``{"a": -1, "b": 1}`` is the difference b − a.
+        """
+        sides = [self.values[variant] for variant in weights]
+        signed = np.array(list(weights.values()))
         if self.paired:
-            seeds = sorted(before.keys() & after.keys())
-            return self._paired(np.array([[side[s] for s in seeds] for side in (before, after)]))
-        runs = len(before), len(after)
-        if not all(runs):
-            return SeedDifference(runs)
-        value = float(np.mean(list(after.values())) - np.mean(list(before.values())))
-        if min(runs) < 2:
-            return SeedDifference(runs, value)
-        sides = (baseline, variant)
-        parts = np.array([self.variances[v] / n for v, n in zip(sides, runs, strict=True)])
+            seeds = sorted(set.intersection(*(set(side) for side in sides)))
+            return self._paired(np.array([[side[s] for s in seeds] for side in sides]), signed)
+        counts = np.array([len(side) for side in sides])
+        runs = _of_both_sides(counts, signed)
+        if not counts.all():
+            return SeedContrast(runs)
+        value = float(signed @ [np.mean(list(side.values())) for side in sides])
+        if counts.min() < 2:
+            return SeedContrast(runs, value)
+        parts = signed**2 * [self.variances[variant] for variant in weights] / counts
         variance = float(parts.sum())
         if variance == 0:
             # of all ways to deal the runs to two sides, two are as extreme: 3 and 3 -> 2 of 20
             p = 2 / float(special.comb(sum(runs), runs[0]))
-            means = [np.mean(list(side.values())) for side in (before, after)]
-            return SeedDifference(runs, value, 0.0, p_constant=_unless_same(p, value, means))
+            means = [np.mean(list(side.values())) for side in sides]
+            p = _unless_same(p, value, means)
+            return SeedContrast(runs, value, 0.0, p_constant=p if len(sides) == 2 else None)
         # Welch and Satterthwaite; never more than all runs of the study know
-        own = np.array([self.freedoms[side] for side in sides])
+        own = np.array([self.freedoms[variant] for variant in weights])
         freedom = min(variance**2 / float((parts**2 / own).sum()), self._total)
-        return SeedDifference(runs, value, variance, freedom)
+        return SeedContrast(runs, value, variance, freedom)
 
-    def _paired(self, sides: NDArray[np.float64]) -> SeedDifference:
+    def _paired(self, sides: NDArray[np.float64], weights: NDArray[np.float64]) -> SeedContrast:
         pairs = sides.shape[1]
+        runs = _of_both_sides(np.full(len(sides), pairs), weights)
         if not pairs:
-            return SeedDifference((0, 0))
-        differences = sides[1] - sides[0]
-        value = float(differences.mean())
+            return SeedContrast(runs)
+        sums = weights @ sides  # (S,)
+        value = float(sums.mean())
         if pairs < 2:
-            return SeedDifference((pairs, pairs), value)
-        own, known = _variance(differences, np.abs(sides).max()), pairs - 1
+            return SeedContrast(runs, value)
+        own, known = _variance(sums, np.abs(sides).max()), pairs - 1
         # seeds that not all variants have may be more than those of the residual
         prior = max(min(PRIOR, self._residual_freedom - known), 0.0)
-        variance = _moderated(own, known, 2 * self._residual, prior)
+        others = float(weights @ weights) * self._residual
+        variance = _moderated(own, known, others, prior)
         if variance == 0:
-            # sign test: n differences of one sign; two-sided 2 * (1/2)^n
+            # sign test: n sums of one sign; two-sided 2 * (1/2)^n
             p = _unless_same(2.0 ** (1 - pairs), value, sides)
-            return SeedDifference((pairs, pairs), value, 0.0, p_constant=p)
-        freedom = known + _lent(own, 2 * self._residual, prior)
-        return SeedDifference((pairs, pairs), value, variance / pairs, freedom)
+            return SeedContrast(runs, value, 0.0, p_constant=p)
+        return SeedContrast(runs, value, variance / pairs, known + _lent(own, others, prior))
+
+
+def _of_both_sides(counts: NDArray[np.int64], weights: NDArray[np.float64]) -> tuple[int, int]:
+    return int(counts[weights < 0].sum()), int(counts[weights > 0].sum())
 
 
 def seed_noise(values: Mapping[str, Values]) -> SeedNoise:

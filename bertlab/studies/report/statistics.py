@@ -10,7 +10,7 @@ Holm (1979), A simple sequentially rejective multiple test procedure.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +28,7 @@ from bertlab.studies.report.comparison import (
 from bertlab.studies.report.failures import compare_failures, failed_runs, without
 from bertlab.studies.report.multibootstrap import MultiBootstrap, multibootstrap
 from bertlab.studies.report.row_noise import row_variance
-from bertlab.studies.report.seed_noise import ROUNDING, SeedNoise, seed_noise
+from bertlab.studies.report.seed_noise import ROUNDING, SeedNoise, Weights, seed_noise
 
 DRAWS = 1000  # of the Multi-Bootstrap
 
@@ -77,40 +77,51 @@ def summarize(values: Iterable[float], confidence: float = 1 - LEVEL) -> Summary
 def compare(
     noise: SeedNoise, cells: Mapping[str, Cell], one: str, other: str, draws: int = DRAWS
 ) -> Comparison:
-    """Compare two variants in one measure: ``other`` − ``one``.
+    """Compare two variants in one measure: ``other`` − ``one``; see :func:`contrast`."""
+    return contrast(noise, {one: -1, other: 1}, cells, draws=draws)
+
+
+def contrast(
+    noise: SeedNoise, weights: Weights, *tasks: Mapping[str, Cell], draws: int = 0
+) -> Comparison:
+    """Test whether a weighted sum of the means of variants is 0.
 
     Args:
         noise: of the measure, from all variants.
-        cells: of the measure, by variant; the scores of rows are read of both sides.
-        one: the baseline.
-        other: the variant.
-        draws: of the Multi-Bootstrap; 0: none.
+        weights: by variant; they add up to 0. ``{"a": -1, "b": 1}`` is the difference b − a.
+        *tasks: cells of the measure by variant; of a mean over tasks, those of each task. The
+            scores of rows are read where all variants of the sum have them.
+        draws: of the Multi-Bootstrap beside it, for two variants in one task.
+
+    Returns:
+        Not corrected for many comparisons. ``runs`` are of the variants with a weight below 0, and
+        of those with one above 0.
 
     Raises:
-        DataError: predictions of the two are of different rows.
+        DataError: predictions of the variants are of different rows.
     """
-    found = noise.difference(one, other)
+    found = noise.contrast(weights)
     comparison = Comparison(
         found.runs, found.value, paired=noise.paired, correlation=noise.correlation
     )
     if found.value is None or found.variance is None:
         return comparison
-    sides = [cells[each].examples for each in (one, other)]
-    extra = row_variance(sides[0], sides[1], noise.paired) if all(sides) else None
-    over_rows, rows = (0.0, None) if extra is None else extra
+    parts = list(_row_parts(weights, tasks, noise.paired))
+    over_rows, rows = sum(part for part, _ in parts), sum(count for _, count in parts)
     variance, freedom = found.variance + over_rows, found.freedom
     if variance == 0:
-        p = found.p_constant
-        return replace(comparison, error=0.0, p=p, p_adjusted=p, family=1)
-    if rows:
-        # Satterthwaite: the part over rows has rows - 1 degrees of freedom
+        p, family = found.p_constant, 0 if found.p_constant is None else 1
+        return replace(comparison, error=0.0, p=p, p_adjusted=p, family=family)
+    if parts:
+        # Satterthwaite: a part over rows has rows - 1 degrees of freedom
         over_seeds = found.variance**2 / freedom if freedom else 0.0
-        freedom = variance**2 / (over_seeds + over_rows**2 / (rows - 1))
+        each = [over_seeds, *(part**2 / (count - 1) for part, count in parts)]
+        freedom = variance**2 / sum(each)
     error = math.sqrt(variance)
     low, high = stats.t.interval(1 - LEVEL, freedom, loc=found.value, scale=error)
     p = float(2 * stats.t.sf(abs(found.value) / error, freedom))
     p = max(p, found.p_constant or 0.0)  # few runs that are the same show little
-    return replace(
+    comparison = replace(
         comparison,
         error=error,
         freedom=freedom,
@@ -119,11 +130,28 @@ def compare(
         p=p,
         p_adjusted=p,
         family=1,
-        effect_size=effect_size(found.value, found.variance, found.runs, found.freedom),
-        rows=rows,
-        row_share=None if rows is None else over_rows / variance,
-        bootstrap=_bootstrap(sides, noise.paired, draws) if rows and draws else None,
+        rows=rows or None,
+        row_share=over_rows / variance if parts else None,
     )
+    if len(weights) > 2:
+        return comparison
+    sides = [tasks[0][variant].examples for variant in weights]
+    return replace(
+        comparison,
+        effect_size=effect_size(found.value, found.variance, found.runs, found.freedom),
+        bootstrap=_bootstrap(sides, noise.paired, draws) if parts and draws else None,
+    )
+
+
+def _row_parts(
+    weights: Weights, tasks: Sequence[Mapping[str, Cell]], paired: bool
+) -> Iterator[tuple[float, int]]:
+    """Yield what the rows of each task add to the variance of the mean over tasks, and the rows."""
+    for cells in tasks:
+        sides = [cells[variant].examples for variant in weights]
+        found = row_variance(sides, list(weights.values()), paired) if all(sides) else None
+        if found is not None:
+            yield found[0] / len(tasks) ** 2, found[1]
 
 
 def compare_study(scores: StudyScores, draws: int = DRAWS) -> dict[tuple[str, str], Comparison]:
@@ -144,7 +172,8 @@ def compare_study(scores: StudyScores, draws: int = DRAWS) -> dict[tuple[str, st
     """
     others = [variant for variant in scores.variants if variant != scores.baseline]
     by_measure = {
-        measure.name: _compare_measure(scores, measure, draws) for measure in scores.measures
+        measure.name: _compare_measure(scores, measure, draws, others)
+        for measure in scores.measures
     }
     found = {
         (variant, measure.name): by_measure[measure.name][variant]
@@ -158,7 +187,7 @@ def compare_study(scores: StudyScores, draws: int = DRAWS) -> dict[tuple[str, st
         if key[1] not in primary or one.p is None
     }
     tested = [key for key in found if key not in described]
-    found |= described | _adjusted({key: found[key] for key in tested})
+    found |= described | after_holm({key: found[key] for key in tested})
     margins = [key for key in tested if found[key].p_equivalent is not None]
     equivalent = holm([found[key].p_equivalent or 0.0 for key in margins])
     for key, p in zip(margins, equivalent, strict=True):
@@ -166,42 +195,85 @@ def compare_study(scores: StudyScores, draws: int = DRAWS) -> dict[tuple[str, st
     return found
 
 
-def _compare_measure(scores: StudyScores, measure: Measure, draws: int) -> dict[str, Comparison]:
+def compare_pair(scores: StudyScores, one: str, other: str) -> dict[str, Comparison]:
+    """Compare any two variants in each primary measure: ``other`` − ``one``, each test on its own.
+
+    Args:
+        scores: what was found; the noise is estimated from all variants.
+        one: a variant, in the place of the baseline.
+        other: another.
+
+    Returns:
+        By name of the measure, not corrected for many comparisons.
+
+    Raises:
+        DataError: predictions of the two are of different rows.
+    """
+    seen_from_one = replace(scores, baseline=one)
+    return {
+        measure.name: _compare_measure(seen_from_one, measure, DRAWS, [other])[other]
+        for measure in scores.measures
+        if measure.is_primary
+    }
+
+
+def _compare_measure(
+    scores: StudyScores, measure: Measure, draws: int, others: Iterable[str]
+) -> dict[str, Comparison]:
     """Return the comparisons of one measure by variant, none corrected for many."""
+    wanted = {variant: {scores.baseline: -1, variant: 1} for variant in others}
+    failed = failed_runs(scores, measure)
+    return {
+        variant: replace(one, failures=compare_failures(failed, scores, measure, variant))
+        for variant, one in compare_contrasts(scores, measure, wanted, draws).items()
+    }
+
+
+def compare_contrasts(
+    scores: StudyScores, measure: Measure, wanted: Mapping[str, Weights], draws: int = 0
+) -> dict[str, Comparison]:
+    """Test weighted sums of variants' means in one measure, with and without failed runs.
+
+    Args:
+        scores: what was found.
+        measure: of the study.
+        wanted: weights by variant, as :func:`contrast` takes them, by name of the sum.
+        draws: of the Multi-Bootstrap.
+
+    Returns:
+        By name of the sum, none corrected for many comparisons.
+
+    Raises:
+        DataError: predictions of variants are of different rows.
+    """
     cells = {variant: scores.cell(variant, measure) for variant in scores.variants}
     failed = failed_runs(scores, measure)
-    found = _compare_cells(cells, scores.baseline, measure, draws)
-    if any(failed.values()):
-        learned = {variant: without(cell, failed[variant]) for variant, cell in cells.items()}
-        rest = _compare_cells(learned, scores.baseline, measure, draws=0)
-        for variant, comparison in found.items():
-            failures = compare_failures(failed, scores, measure, variant)
-            if failures is not None:
-                found[variant] = replace(
-                    comparison, failures=failures, without_failed=rest[variant]
-                )
+    found = _contrasts(cells, wanted, measure, draws)
+    hurt = {key: each for key, each in wanted.items() if any(failed[variant] for variant in each)}
+    learned = {variant: without(cell, failed[variant]) for variant, cell in cells.items()}
+    for key, rest in _contrasts(learned, hurt, measure, draws=0).items():
+        found[key] = replace(found[key], without_failed=rest)
     return found
 
 
-def _compare_cells(
-    cells: Mapping[str, Cell], baseline: str, measure: Measure, draws: int
+def _contrasts(
+    cells: Mapping[str, Cell], wanted: Mapping[str, Weights], measure: Measure, draws: int
 ) -> dict[str, Comparison]:
     noise = seed_noise({variant: cell.values for variant, cell in cells.items()})
     found = {}
-    for variant in cells:
-        if variant != baseline:
-            try:
-                comparison = compare(noise, cells, baseline, variant, draws)
-            except DataError as error:
-                raise DataError(f"{variant}, {measure.name}: {error}") from error
-            found[variant] = with_margin(comparison, measure.margin)
+    for key, weights in wanted.items():
+        try:
+            comparison = contrast(noise, weights, cells, draws=draws)
+        except DataError as error:
+            raise DataError(f"{key}, {measure.name}: {error}") from error
+        found[key] = with_margin(comparison, measure.margin)
     return found
 
 
-def _adjusted(
+def after_holm(
     tested: Mapping[tuple[str, str], Comparison],
 ) -> dict[tuple[str, str], Comparison]:
-    """Return comparisons with Holm's p-values, of the runs that did not fail too."""
+    """Return comparisons with Holm's p-values over all of them; of runs that did not fail too."""
     family = len(tested)
     adjusted = holm([one.p or 0.0 for one in tested.values()])
     rest = {key: one.without_failed or one for key, one in tested.items()}

@@ -1,22 +1,22 @@
-"""Tables of variants: means over seeds, settings and costs, and what each run reached."""
+"""Tables of a report by variant: means, what variants differ in and cost, what each run reached."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from bertlab.api.study_scores import Cell, StudyScores
 from bertlab.config.yaml_files import yaml_inline
-from bertlab.studies.report.columns import DEGENERATE, NOTHING, Column, columns_of, label_of
+from bertlab.studies.report.columns import DEGENERATE, NOTHING, SHOWN, Column, columns_of, label_of
 from bertlab.studies.report.comparison import Comparison
 from bertlab.studies.report.repeats import repeat_rows
 from bertlab.studies.report.statistics import summarize
 from bertlab.training.report.tables import Grid
 
-SHOWN = "*"
-
 
 def mean_rows(
-    scores: StudyScores, compared: Mapping[tuple[str, str], Comparison], columns: Sequence[Column]
-) -> Iterable[tuple[str, ...]]:
-    """Yield a row for each variant: its name, and mean and deviation of each measure with marks."""
+    scores: StudyScores,
+    compared: Mapping[tuple[str, str], Comparison],
+    columns: Sequence[Column],
+) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each variant, with its mean in each column."""
     for variant in scores.variants:
         label = label_of(scores, variant)
         if variant == scores.baseline:

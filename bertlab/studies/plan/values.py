@@ -1,0 +1,96 @@
+"""Values of a study file that several keys share, and what is said of one that is wrong."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bertlab.config.yaml_files import Config
+from bertlab.errors import StudyError, nearest
+
+
+def refuse_repeated(names: list[str], where: str) -> None:
+    """Raise StudyError if a name is there twice."""
+    for name in names:
+        if names.count(name) > 1:
+            raise StudyError(
+                f"{where}: {name!r} is there twice; expected names that differ (give them as a "
+                "mapping: {name: …})"
+            )
+
+
+def check_keys(given: Config, known: Sequence[str], where: str) -> None:
+    """Raise StudyError if a key is unknown."""
+    for key in given:
+        if key not in known:
+            raise StudyError(
+                f"{where}: no key is called {key!r}{nearest(str(key), known)} "
+                f"(there are: {', '.join(known)})"
+            )
+
+
+def mapping(given: object, where: str) -> dict[str, Any]:
+    """Return a mapping, or raise StudyError."""
+    if not isinstance(given, dict):
+        raise StudyError(f"{where}: found {given!r}, expected a mapping")
+    return given
+
+
+def text(given: object, where: str, expected: str) -> str:
+    """Return a text that is not empty, or raise StudyError."""
+    if not isinstance(given, str) or not given:
+        raise StudyError(f"{where}: found {given!r}, expected {expected}")
+    return given
+
+
+def folder_name(given: object, where: str) -> str:
+    """Return the name of a study, which is that of its directory."""
+    name = text(given, where, "a name")
+    if name in (".", "..") or "/" in name or "\\" in name:
+        raise StudyError(f"{where}: found {name!r}, expected a name without slashes")
+    return name
+
+
+def file(folder: Path, name: str, where: str) -> Path:
+    """Return the path of a config file, or raise StudyError if there is none."""
+    path = folder / name
+    if not path.is_file():
+        near = nearest(path.name, [each.name for each in path.parent.glob("*.yaml")])
+        raise StudyError(f"{where}: {path}: no such config file{near}")
+    return path.resolve()
+
+
+def decide_and_margins(given: object, where: str) -> tuple[tuple[str, ...], dict[str, float]]:
+    """Return the measures of pre-training that decide, and the margins of those that have one.
+
+    Args:
+        given: ``[mlm loss]`` or ``{mlm loss: {margin: 0.02}}``.
+        where: the file and key, for messages.
+    """
+    if isinstance(given, dict):
+        found = {}
+        for name, fields in given.items():
+            check_keys(mapping(fields, f"{where}.{name}"), ("margin",), f"{where}.{name}")
+            found[str(name)] = margin(fields.get("margin"), f"{where}.{name}.margin")
+        return tuple(found), {name: each for name, each in found.items() if each is not None}
+    if given is not None and not (
+        isinstance(given, list) and all(isinstance(each, str) for each in given)
+    ):
+        raise StudyError(
+            f"{where}: found {given!r}, expected a list of measures: [mlm loss], or "
+            "{mlm loss: {margin: 0.02}}"
+        )
+    return tuple(given or ()), {}
+
+
+def margin(given: object, where: str) -> float | None:
+    """Return the size below which a difference counts as none; None if it is not said."""
+    if given is None:
+        return None
+    # type(): to isinstance(), True is an int
+    if type(given) not in (int, float) or not 0 < float(given) < math.inf:  # type: ignore[arg-type]
+        raise StudyError(
+            f"{where}: found {given!r}, expected a number above 0, in units of the measure: 0.01 "
+            "is one point of a share"
+        )
+    return float(given)  # type: ignore[arg-type]
