@@ -145,9 +145,9 @@ def test_seeds_that_were_added_stay_when_the_file_is_run_again(
     assert "changed" not in out
     assert open_study(study.study_dir).runs == study.runs
     assert opened(tmp_path, seeds=4).config.seeds == (1, 2, 3, 4, 5)
-    assert opened(tmp_path, seeds=4).kept_seeds == (5,)
+    assert opened(tmp_path, seeds=4).kept_seeds == [1, 2, 3, 4, 5]
     opened(tmp_path, seeds=6).claim()
-    assert opened(tmp_path, seeds=6).kept_seeds == ()
+    assert opened(tmp_path, seeds=6).kept_seeds is None
 
 
 @pytest.fixture

@@ -9,11 +9,18 @@ from scipy import special, stats
 
 from bertlab.api.study_scores import Cell, Measure, StudyScores, VariantScores
 from bertlab.errors import DataError
-from bertlab.studies.report.row_noise import row_variance
+from bertlab.studies.report import row_noise
 from bertlab.studies.report.seed_noise import seed_noise
 from bertlab.studies.report.statistics import compare, compare_study
 
 score = st.sampled_from([-1.0, 0.0, 0.25, 1.0])
+
+
+def row_variance(
+    one: dict[int, np.ndarray], other: dict[int, np.ndarray], paired: bool
+) -> tuple[float, int] | None:
+    """Return it of a difference."""
+    return row_noise.row_variance([one, other], (-1, 1), paired)
 
 
 def tables(sides: int):

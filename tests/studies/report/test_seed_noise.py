@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from bertlab.studies.report.seed_noise import SeedDifference, SeedNoise, seed_noise
+from bertlab.studies.report.seed_noise import SeedContrast, SeedNoise, seed_noise
 from bertlab.studies.report.statistics import holm
 
 # Shrout and Fleiss (1979), table 2: six targets (here seeds) by four judges (here variants)
@@ -32,7 +32,7 @@ def apart(*sides) -> dict[str, dict[int, float]]:
     }
 
 
-def p_of(found: SeedDifference) -> float:
+def p_of(found: SeedContrast) -> float:
     return float(2 * stats.t.sf(abs(found.value) / math.sqrt(found.variance), found.freedom))
 
 
@@ -58,7 +58,7 @@ def by_hand(values, one: str, other: str) -> tuple[float, float, float]:
 @given(sides)
 def test_two_variants_are_welchs_test(pair):
     assume(min(map(np.ptp, pair)) > 0)
-    found = seed_noise(apart(*pair)).difference("a", "b")
+    found = seed_noise(apart(*pair)).contrast({"a": -1, "b": 1})
     scipys = stats.ttest_ind(pair[1], pair[0], equal_var=False)
     assert found.runs == (len(pair[0]), len(pair[1]))
     assert found.value / math.sqrt(found.variance) == pytest.approx(scipys.statistic)
@@ -74,7 +74,7 @@ def test_two_variants_that_move_together_are_the_paired_test(n: int):
     one = rng.permutation(n) + rng.normal(0, 0.001, n)
     other = one + rng.normal(0.001, 0.001, n)
     noise = seed_noise({"a": dict(enumerate(one)), "b": dict(enumerate(other))})
-    found, scipys = noise.difference("a", "b"), stats.ttest_rel(other, one)
+    found, scipys = noise.contrast({"a": -1, "b": 1}), stats.ttest_rel(other, one)
     assert noise.paired
     assert found.value / math.sqrt(found.variance) == pytest.approx(scipys.statistic)
     assert found.freedom == scipys.df == n - 1
@@ -86,7 +86,7 @@ def test_seeds_of_the_same_number_do_not_pair_by_themselves():
     one, other = rng.normal(size=(2, 6))
     noise = seed_noise({"a": dict(enumerate(one)), "b": dict(enumerate(other))})
     assert not noise.paired
-    found = noise.difference("a", "b")
+    found = noise.contrast({"a": -1, "b": 1})
     assert p_of(found) == pytest.approx(stats.ttest_ind(other, one, equal_var=False).pvalue)
 
 
@@ -95,7 +95,7 @@ def test_seeds_of_the_same_number_do_not_pair_by_themselves():
 def test_any_variants_are_the_formula(variants):
     assume(all(np.ptp(each) > 0 for each in variants))
     values = apart(*variants)
-    found = seed_noise(values).difference("a", "b")
+    found = seed_noise(values).contrast({"a": -1, "b": 1})
     expected = by_hand(values, "a", "b")
     assert (found.value, found.variance, found.freedom) == pytest.approx(expected)
 
@@ -105,7 +105,7 @@ def test_any_variants_are_the_formula(variants):
 )
 def test_equally_noisy_variants_know_more_together(variants: int, n: int, freedom: int):
     values = apart(*(np.arange(n) + 10 * place for place in range(variants)))
-    found = seed_noise(values).difference("a", "b")
+    found = seed_noise(values).contrast({"a": -1, "b": 1})
     # each has n - 1 degrees of freedom and two of the others; all together variants * (n - 1)
     assert found.freedom == pytest.approx(freedom)
     assert found.variance == pytest.approx(2 * np.var(np.arange(n), ddof=1) / n)
@@ -130,23 +130,23 @@ def test_values_that_are_not_finite_are_left_out():
 
 def test_too_few_runs():
     noise = seed_noise(apart([1.0, 2.0], [4.0], []))
-    assert noise.difference("a", "b") == SeedDifference((2, 1), 2.5)
-    assert noise.difference("a", "c") == SeedDifference((2, 0))
-    assert seed_noise(apart([1.0], [4.0])).difference("a", "b") == SeedDifference((1, 1), 3.0)
+    assert noise.contrast({"a": -1, "b": 1}) == SeedContrast((2, 1), 2.5)
+    assert noise.contrast({"a": -1, "c": 1}) == SeedContrast((2, 0))
+    assert seed_noise(apart([1.0], [4.0])).contrast({"a": -1, "b": 1}) == SeedContrast((1, 1), 3.0)
     assert seed_noise({"a": {}, "b": {}}).correlation is None
 
 
 def test_a_variant_of_one_run_knows_nothing_of_noise():
     three, again = [1.0, 2.0, 4.0], [3.0, 1.0, 2.0]
     noise = seed_noise(apart(three, [4.0], again))
-    assert noise.difference("a", "b").variance is None
+    assert noise.contrast({"a": -1, "b": 1}).variance is None
     welch = stats.ttest_ind(again, three, equal_var=False)
-    assert p_of(noise.difference("a", "c")) == pytest.approx(welch.pvalue)
+    assert p_of(noise.contrast({"a": -1, "c": 1})) == pytest.approx(welch.pvalue)
 
 
 @pytest.mark.parametrize(("n", "m"), [(3, 3), (4, 4), (2, 5)])
 def test_constants_are_a_permutation_test(n: int, m: int):
-    found = seed_noise(apart([0.5] * n, [0.7] * m)).difference("a", "b")
+    found = seed_noise(apart([0.5] * n, [0.7] * m)).contrast({"a": -1, "b": 1})
     scipys = stats.permutation_test(
         ([0.5] * n, [0.7] * m), lambda x, y, axis: y.mean(axis) - x.mean(axis), vectorized=True
     )
@@ -157,22 +157,22 @@ def test_constants_are_a_permutation_test(n: int, m: int):
 def test_constants_that_move_together_are_a_sign_test():
     one = {seed: 0.1 * seed for seed in range(6)}
     noise = seed_noise({"a": one, "b": {seed: value + 0.2 for seed, value in one.items()}})
-    found = noise.difference("a", "b")
+    found = noise.contrast({"a": -1, "b": 1})
     assert (noise.correlation, noise.paired, found.variance) == (1, True, 0)
     assert found.p_constant == stats.binomtest(6, 6).pvalue
 
 
 def test_sides_that_differ_by_rounding_are_the_same():
     # the mean of three is 0.10000000000000002
-    found = seed_noise(apart([0.1] * 3, [0.1] * 4)).difference("a", "b")
+    found = seed_noise(apart([0.1] * 3, [0.1] * 4)).contrast({"a": -1, "b": 1})
     assert found.p_constant == 1
     one = {seed: seed / 7 for seed in range(8)}
     moved = {seed: (value + 5) - 5 for seed, value in one.items()}
-    assert seed_noise({"a": one, "b": moved}).difference("a", "b").p_constant == 1
+    assert seed_noise({"a": one, "b": moved}).contrast({"a": -1, "b": 1}).p_constant == 1
 
 
 def test_one_constant_side_has_the_noise_of_the_other():
-    found = seed_noise(apart([0.5] * 4, [0.6, 0.7, 0.8])).difference("a", "b")
+    found = seed_noise(apart([0.5] * 4, [0.6, 0.7, 0.8])).contrast({"a": -1, "b": 1})
     assert found.variance == pytest.approx(0.01 / 3)
     assert found.freedom == pytest.approx(2)
 
@@ -207,7 +207,7 @@ def test_correlation_is_the_analysis_of_variance(rows):
 def test_several_variants_that_move_together_are_moderated_too(quiet: str, noisy: str):
     noise = seed_noise(JUDGES)
     one, other = (np.array(list(JUDGES[name].values())) for name in (quiet, noisy))
-    own, found = np.var(other - one, ddof=1), noise.difference(quiet, noisy)
+    own, found = np.var(other - one, ddof=1), noise.contrast({quiet: -1, noisy: 1})
     # table 3: mean square of the residual, of which a difference has two
     moderated = (5 * own + 2 * 2 * 1.02) / 7
     assert found.variance * 6 == pytest.approx(max(own, moderated), rel=1e-3)
@@ -229,18 +229,20 @@ def test_pairs_beyond_the_seeds_that_all_have_count():
     one, other = shared + rng.normal(0, 0.001, (2, 10))
     late = {0: one[0] + 0.2, 1: one[1] + 0.2001}
     noise = seed_noise({"a": dict(enumerate(one)), "b": dict(enumerate(other)), "c": late})
-    found = noise.difference("a", "b")
+    found = noise.contrast({"a": -1, "b": 1})
     assert noise.paired
     assert found.runs == (10, 10)
     assert found.freedom == 9
     assert found.variance == pytest.approx(np.var(other - one, ddof=1) / 10)
 
 
-def differences(noise: SeedNoise) -> dict[tuple[str, str], SeedDifference]:
-    return {(a, b): noise.difference(a, b) for a in noise.values for b in noise.values if a != b}
+def differences(noise: SeedNoise) -> dict[tuple[str, str], SeedContrast]:
+    return {
+        (a, b): noise.contrast({a: -1, b: 1}) for a in noise.values for b in noise.values if a != b
+    }
 
 
-def assert_same(one: SeedDifference, other: SeedDifference, factor: float) -> None:
+def assert_same(one: SeedContrast, other: SeedContrast, factor: float) -> None:
     assert one.runs == other.runs
     for name, power in (("value", 1), ("variance", 2), ("freedom", 0), ("p_constant", 0)):
         before, after = getattr(one, name), getattr(other, name)
@@ -289,7 +291,7 @@ def p_values(draws: np.ndarray) -> list[list[float]]:
     found = []
     for each in draws:
         noise = seed_noise({str(v): dict(enumerate(row)) for v, row in enumerate(each.tolist())})
-        found.append([noise.difference("0", name) for name in list(noise.values)[1:]])
+        found.append([noise.contrast({"0": -1, name: 1}) for name in list(noise.values)[1:]])
     t = np.array([[abs(d.value) / math.sqrt(d.variance) for d in each] for each in found])
     return (2 * stats.t.sf(t, [[d.freedom for d in each] for each in found])).tolist()
 

@@ -168,7 +168,7 @@ def test_study_corrects_over_what_decides():
 def test_study_estimates_noise_from_all_variants():
     scores = study(True)
     values = {name: scores.cell(name, scores.measures[0]).values for name in scores.variants}
-    noise = seed_noise(values).difference("base", "a")
+    noise = seed_noise(values).contrast({"base": -1, "a": 1})
     found = compare_study(scores)["a", "task0 f1"]
     assert found.error == pytest.approx(math.sqrt(noise.variance))
     assert found.freedom == pytest.approx(noise.freedom)
@@ -215,7 +215,7 @@ def test_rows_are_included_where_both_sides_kept_them(seeds: tuple[int, ...]):
     found, alone = compare_study(scores), compare_study(study(True))
     one, without = found["a", "task0 f1"], alone["a", "task0 f1"]
     before, after = (scores.variants[name].cells["task0 f1"].examples for name in ("base", "a"))
-    over_rows, rows = row_variance(before, after, paired=False)
+    over_rows, rows = row_variance([before, after], (-1, 1), paired=False)
     assert (one.rows, rows, one.paired) == (60, 60, False)
     assert one.error**2 == pytest.approx(without.error**2 + over_rows)
     assert one.row_share == pytest.approx(over_rows / one.error**2)
