@@ -185,11 +185,13 @@ def test_a_killed_worker_is_an_error_and_no_hang(corpus, tmp_path, small_batches
         while True:
             yield RawDocument("the cat\nthe end", True, "x")
 
+    others = set(multiprocessing.active_children())  # of another test
+
     def kill_one():
-        while not multiprocessing.active_children():
+        while not (workers := set(multiprocessing.active_children()) - others):
             time.sleep(0.01)
         time.sleep(0.5)
-        os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
+        os.kill(workers.pop().pid, signal.SIGKILL)
 
     monkeypatch.setattr("bertlab.data.corpus.prepare.read_raw_documents", endless)
     killer = threading.Thread(target=kill_one)
