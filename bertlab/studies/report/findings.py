@@ -229,11 +229,16 @@ def _could_show(comparison: Comparison, measure: Measure, digits: int) -> str:
 
 
 def _missing(scores: StudyScores, variant: str) -> list[str]:
-    """Return a line for each set of seeds without values, naming measures only if they differ."""
+    """Return a line for each set of seeds without values, naming measures only if they differ.
+
+    Described measures that no seed has are of objectives that the variant lacks.
+    """
     groups: dict[tuple[int, ...], list[str]] = {}
     for measure in scores.measures:
         values = scores.cell(variant, measure).values
         missing = tuple(seed for seed in scores.seeds if seed not in values)
+        if len(missing) == len(scores.seeds) and not measure.is_primary:
+            continue  # a variant without NSP has no accuracy of it
         groups.setdefault(missing, []).append(measure.name)
     lines = []
     for missing, names in groups.items():
