@@ -88,10 +88,10 @@ def study(
     place = own or chosen
     kept = None if own is not None else added_seeds(place)
     if kept is not None:
-        asked = {*config.seeds, *(config.finetune_seeds or ())}
+        asked = config.seeds, config.finetune_seeds
         content = {**content, ADDED_SEEDS: kept}
         config = make_study(content, str(file), file.parent)
-        if asked == {*config.seeds, *(config.finetune_seeds or ())}:
+        if asked == (config.seeds, config.finetune_seeds):
             kept = None  # the file has them now
     begun = [path.name for path in (place / "runs").glob("*")]
     plan = make_plan(config, begun)

@@ -70,10 +70,11 @@ def failed_runs(scores: StudyScores, measure: Measure) -> dict[str, set[int]]:
         return found
     # the median itself is no distance: 3 runs have one of 0
     sizes = [size for runs in below.values() for size in sorted(map(abs, runs.values()))[1:]]
+    common = float(np.median(sizes))
     for variant, runs in below.items():
         above = [-distance for distance in runs.values() if distance < 0]  # failures are not there
         own = float(np.median(above)) if len(runs) >= _RUNS and above else 0.0
-        limit = OUTLYING * _TO_DEVIATION * max(float(np.median(sizes)), own)
+        limit = OUTLYING * _TO_DEVIATION * max(common, own)
         found[variant] |= {seed for seed, distance in runs.items() if distance > limit > 0}
     return found
 

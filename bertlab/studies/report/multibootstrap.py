@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertlab.errors import DataError
+from bertlab.studies.report.seed_noise import ROUNDING
 
 FloatArray = NDArray[np.float64]
 
 _BATCH = 2_000_000  # counts of rows that are held at a time, 16 MB
 _TAILS = (0.025, 0.975)
-_ROUNDING = 1e-12  # spread below this share of the values is that of floating point
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _interval_and_p(draws: NDArray[np.float64], scale: float) -> tuple[float, fl
         draws: ``(draws,)`` differences.
         scale: the largest absolute score, whose rounding counts as zero.
     """
-    zero = _ROUNDING * scale  # sums of rows that cancel may miss 0
+    zero = ROUNDING * scale  # sums of rows that cancel may miss 0
     # (b + 1) / (B + 1), never 0 (Davison and Hinkley 1997, chapter 4), of the smaller tail, doubled
     tail = 1 + min(int((draws <= zero).sum()), int((draws >= -zero).sum()))
     low, high = np.quantile(draws, _TAILS)

@@ -5,6 +5,7 @@ Each format only escapes the text and lays it out.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,12 +98,20 @@ class Report:
         That are the effects of its axes, one figure over all tasks, the shares of variance, and
         scores by group as heat maps show them.
         """
-        return [
-            *axis_tables(study),
-            *over_tasks_tables(study),
-            *variance_tables(study),
-            *group_tables(study),
-        ]
+        return self._tables[id(study)]
+
+    @cached_property
+    def _tables(self) -> dict[int, list[TitledGrid]]:
+        """Made once for all forms of the report: they draw thousands of bootstrap samples."""
+        return {
+            id(study): [
+                *axis_tables(study),
+                *over_tasks_tables(study),
+                *variance_tables(study),
+                *group_tables(study),
+            ]
+            for study in self.studies
+        }
 
     def pair(self, one: str, other: str) -> dict[str, Comparison]:
         """Compare any two variants of a study: ``other`` − ``one``, in each primary measure.

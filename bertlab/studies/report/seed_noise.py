@@ -82,7 +82,8 @@ class SeedNoise:
         runs = _of_both_sides(counts, signed)
         if not counts.all():
             return SeedContrast(runs)
-        value = float(signed @ [np.mean(list(side.values())) for side in sides])
+        means = np.array([np.mean(list(side.values())) for side in sides])
+        value = float(signed @ means)
         if counts.min() < 2:
             return SeedContrast(runs, value)
         parts = signed**2 * [self.variances[variant] for variant in weights] / counts
@@ -90,7 +91,6 @@ class SeedNoise:
         if variance == 0:
             # of all ways to deal the runs to two sides, two are as extreme: 3 and 3 -> 2 of 20
             p = 2 / float(special.comb(sum(runs), runs[0]))
-            means = [np.mean(list(side.values())) for side in sides]
             p = _unless_same(p, value, means)
             return SeedContrast(runs, value, 0.0, p_constant=p if len(sides) == 2 else None)
         # Welch and Satterthwaite; never more than all runs of the study know
@@ -142,14 +142,14 @@ def seed_noise(values: Mapping[str, Values]) -> SeedNoise:
     total = sum(known.values())
     pooled = sum(known[name] * own[name] for name in several) / total
     # two variants know nothing of each other: Welch's test
-    prior = min(PRIOR, (len(several) - 2) * min(known.values()))
+    prior = max(min(PRIOR, (len(several) - 2) * min(known.values())), 0)
     correlation, p, residual, freedom = _agreement(finite, scale)
     return SeedNoise(
         values=finite,
         correlation=correlation,
         paired=p is not None and p <= PAIRING_LEVEL,
-        variances={n: _moderated(own[n], known[n], pooled, max(prior, 0)) for n in several},
-        freedoms={n: known[n] + _lent(own[n], pooled, max(prior, 0)) for n in several},
+        variances={n: _moderated(own[n], known[n], pooled, prior) for n in several},
+        freedoms={n: known[n] + _lent(own[n], pooled, prior) for n in several},
         _total=total,
         _residual=residual,
         _residual_freedom=freedom,

@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertlab.api.study_scores import Cell, StudyScores
-from bertlab.studies.report.columns import Column, columns_of
+from bertlab.studies.report.columns import NOTHING, Column, columns_of
+from bertlab.studies.report.seed_noise import ROUNDING
 from bertlab.training.report.tables import Grid, TitledGrid
 
 NEGATIVE = "§"
-NOTHING = "–"
-_ROUNDING = 1e-12  # deviations below this share of the values are those of floating point
 
 _LEGEND = (
     "Seeds: the share of the variance of a single result (one pre-training, fine-tuned once) that "
@@ -109,7 +108,7 @@ def variance_shares(cells: Iterable[Cell]) -> VarianceShares | None:
     if freedom_between < 1 or freedom_within < 1:
         return None
     scale = max(float(np.abs(each).max()) for of_variant in groups for each in of_variant)
-    smallest = (_ROUNDING * scale) ** 2
+    smallest = (ROUNDING * scale) ** 2
     finetuning = within / freedom_within
     pretraining = (between - freedom_between * finetuning) / coefficient
     finetuning = finetuning if finetuning > smallest else 0.0
