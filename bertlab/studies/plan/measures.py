@@ -175,3 +175,19 @@ def _held_out(config: Config) -> Config:
         kept["data.batch_size"] = config["data"].get("batch_size")
         kept["data.batch_tokens"] = config["data"].get("batch_tokens")
     return kept | {"trainer.limit_val_batches": limit}
+
+
+def uses_pretraining(plan: Plan, variant: str) -> bool:
+    """Return whether a variant is scored on the weights of its base runs.
+
+    It is not if all its evaluations start from new random weights: ``from_scratch`` takes only
+    sizes and tokenizer.
+    """
+    evaluations = [
+        config
+        for (name, stage), config in plan.configs.items()
+        if name == variant and stage != BASE
+    ]
+    return not evaluations or not all(
+        config.get("model", {}).get("from_scratch") for config in evaluations
+    )

@@ -17,6 +17,7 @@ from bertlab.studies.plan.measures import (
     end_of,
     head_of,
     pretraining_measures,
+    uses_pretraining,
 )
 from bertlab.studies.plan.plan import Plan, PlannedRun, variant_settings
 from bertlab.studies.plan.study_file import BASE, Evaluation, StudyConfig, Variant
@@ -165,6 +166,8 @@ def _cell(study: StudyConfig, plan: Plan, folder: Path, variant: Variant, measur
     evaluation = next((each for each in study.evaluations if each.name == measure.task), None)
     stage = BASE if evaluation is None else evaluation.name
     of_rows = evaluation is not None or head_of(plan.configs[variant.name, BASE]) is not None
+    if stage == BASE and not uses_pretraining(plan, variant.name):
+        return cell
     for seed in study.seeds:
         found = {}
         for finetune, run in plan.runs_of(variant.name, stage, seed).items():
@@ -238,20 +241,20 @@ def _add_runs(
     found: VariantScores, study: StudyConfig, plan: Plan, folder: Path, variant: Variant
 ) -> None:
     """Add costs, times and curves of a variant's runs."""
+    pretrained = uses_pretraining(plan, variant.name)
+    stages = study.stages if pretrained else [each for each in study.stages if each != BASE]
     for seed in study.seeds:
-        runs = [
-            run
-            for stage in study.stages
-            for run in plan.runs_of(variant.name, stage, seed).values()
-        ]
+        runs = [run for stage in stages for run in plan.runs_of(variant.name, stage, seed).values()]
         if all(is_done(run.directory(folder)) for run in runs):
             found.seconds[seed] = sum(read_status(run, folder, State.DONE).seconds for run in runs)
-        for metric, curve in _curves(runs[0].directory(folder)).items():
-            found.curves.setdefault(metric, {})[seed] = curve
-    costs = [stage_cost(plan, folder, variant.name, stage, study.seeds) for stage in study.stages]
-    counts = [len(plan.runs_of(variant.name, stage, study.seeds[0])) for stage in study.stages]
-    costs[0] = _until_step(costs[0], plan.configs[variant.name, BASE], variant.from_step)
-    found.tokens = None if costs[0] is None else costs[0].tokens
+        if pretrained:
+            for metric, curve in _curves(runs[0].directory(folder)).items():
+                found.curves.setdefault(metric, {})[seed] = curve
+    costs = [stage_cost(plan, folder, variant.name, stage, study.seeds) for stage in stages]
+    counts = [len(plan.runs_of(variant.name, stage, study.seeds[0])) for stage in stages]
+    if pretrained:
+        costs[0] = _until_step(costs[0], plan.configs[variant.name, BASE], variant.from_step)
+        found.tokens = None if costs[0] is None else costs[0].tokens
     known = [n * cost.flops for n, cost in zip(counts, costs, strict=True) if cost is not None]
     found.flops = sum(known) if len(known) == len(costs) else None
 

@@ -157,6 +157,25 @@ def test_a_study_of_fine_tunings(tmp_path: Path) -> None:
     assert found.variants["scratch"].tokens is None
 
 
+def test_what_starts_from_new_weights_has_nothing_of_the_pre_training(tmp_path: Path) -> None:
+    variants: dict[str, Any] = {"both": {}, "none": {"evaluate.from_scratch": True}}
+    study = opened(tmp_path, variants=variants, evaluate={"x": "task.yaml"})
+    for seed in (1, 2):
+        curve = {6: {"val/mlm/loss": 5.0}}
+        finish(study, run_of(study, "both", BASE, seed), PRETRAINED, curve=curve)
+        for variant in variants:
+            finish(study, run_of(study, variant, "x", seed), scored(0.5 + seed / 100))
+    found = collected(study)
+    both, none = found.variants["both"], found.variants["none"]
+    x, loss, *_ = found.measures
+    assert found.cell("none", x).values == found.cell("both", x).values == {1: 0.51, 2: 0.52}
+    assert (len(found.cell("both", loss).values), found.cell("none", loss).values) == (2, {})
+    assert (list(both.curves), none.curves) == (["mlm loss"], {})
+    assert both.tokens is not None
+    assert none.tokens is None
+    assert not any("none" in warning for warning in report_of(found).warnings)
+
+
 def test_failures_are_told_of_each_variant_that_needs_the_run(tmp_path: Path) -> None:
     study = opened(
         tmp_path,
