@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bertlab.config.overrides import choose_seed, seed_list
+from bertlab.config.seeds import choose_seed, seed_list
 from bertlab.errors import CommandError, ConfigError, StudyError, nearest
 
 PRETRAIN, FINETUNE = "pretrain", "finetune"
