@@ -26,6 +26,7 @@ _TAKEN = {
     "ckpt_path": "the study resumes its runs itself",
     "seed_everything": "give the study seeds",
     "seeds": "give the study seeds",
+    "seed": "give the study seeds of parts: {weights: 3}",
     "against_scratch": "make a variant with evaluate.from_scratch: true",
     "keep_predictions": "a study keeps them",
 }
@@ -58,8 +59,8 @@ def as_overrides(given: object, where: str) -> Overrides:
         if name in _SECTIONS and isinstance(value, Mapping):
             below = {f"{prefix}{name}.{each}": more for each, more in value.items()}
             overrides |= as_overrides(below, where)
-        elif name in _TAKEN:
-            raise StudyError(f"{where}: {key}: cannot be set here; {_TAKEN[name]}")
+        elif (taken := "seed" if name.startswith("seed.") else name) in _TAKEN:
+            raise StudyError(f"{where}: {key}: cannot be set here; {_TAKEN[taken]}")
         else:
             overrides[prefix + name] = value
     return overrides
