@@ -9,8 +9,8 @@ from bertlab.config.overrides import Overrides, as_overrides
 from bertlab.config.yaml_files import Config
 from bertlab.errors import StudyError, nearest
 from bertlab.studies.plan.budget import budget_settings
-from bertlab.studies.plan.seed_parts import SeedFactor, read_factors, seed_table
-from bertlab.studies.plan.seeds import ADDED_SEEDS, SeedTuple, join_seeds, read_seeds
+from bertlab.studies.plan.seed_parts import SeedFactor, SeedTuple, read_factors, seed_table
+from bertlab.studies.plan.seeds import ADDED_SEEDS, join_seeds, read_seeds
 from bertlab.studies.plan.values import (
     check_keys,
     decide_and_margins,

@@ -155,4 +155,4 @@ def test_a_crossed_study_reports_shares(tmp_path: Path) -> None:
     assert not any(one.significant for one in report.comparisons[0].values())
     assert runs_of(report.studies[0]).rows[1][1] == "2 (weights 1, order 2)"
     table = variants_table(study.planned, study.config)
-    assert table.title == "study: 8 runs, seeds of weights 1, 2 × of order 1, 2"
+    assert table.title == "study: 16 runs, seeds of weights 1, 2 × of order 1, 2"
