@@ -153,6 +153,8 @@ class StudyScores:
         remarks: a line for each way in which runs that should be alike are not, or the analysis
             is not the one that was planned.
         looks: planned number of looks at the study while seeds are added; tests allow for it.
+        factors: where only parts of a run vary: the seed of each, such as ``weights``, by the
+            number that ``seeds`` has. All else has the same seed in all runs.
     """
 
     name: str
@@ -168,6 +170,19 @@ class StudyScores:
     why_described: str = ""
     remarks: list[str] = field(default_factory=list)
     looks: int = 1
+    factors: dict[int, dict[str, int]] = field(default_factory=dict)
+
+    @property
+    def is_crossed(self) -> bool:
+        """Whether the seeds of several parts are crossed, so that runs are not independent."""
+        return any(len(each) > 1 for each in self.factors.values())
+
+    def name_of_seed(self, seed: int) -> str:
+        """Return ``3``, or of crossed seeds ``3 (weights 1, order 3)``."""
+        if not self.is_crossed:
+            return str(seed)
+        parts = ", ".join(f"{name} {own}" for name, own in self.factors[seed].items())
+        return f"{seed} ({parts})"
 
     def cell(self, variant: str, measure: Measure) -> Cell:
         """Return a variant's values of a measure; empty if there are none."""

@@ -1,14 +1,12 @@
-"""Values that a command line or a study sets: overrides by dotted key, and seeds."""
+"""Values that a command line or a study sets: overrides by dotted key."""
 
-import os
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
 
 from bertlab.config.yaml_files import yaml_inline
-from bertlab.errors import ConfigError, StudyError
+from bertlab.errors import StudyError
 
 Overrides = dict[str, Any]
 # sections whose own keys may be nested below them; anything else keeps a mapping as its value
@@ -28,6 +26,7 @@ _TAKEN = {
     "ckpt_path": "the study resumes its runs itself",
     "seed_everything": "give the study seeds",
     "seeds": "give the study seeds",
+    "seed": "give the study seeds of parts: {weights: 3}",
     "against_scratch": "make a variant with evaluate.from_scratch: true",
     "keep_predictions": "a study keeps them",
 }
@@ -60,8 +59,8 @@ def as_overrides(given: object, where: str) -> Overrides:
         if name in _SECTIONS and isinstance(value, Mapping):
             below = {f"{prefix}{name}.{each}": more for each, more in value.items()}
             overrides |= as_overrides(below, where)
-        elif name in _TAKEN:
-            raise StudyError(f"{where}: {key}: cannot be set here; {_TAKEN[name]}")
+        elif (taken := "seed" if name.startswith("seed.") else name) in _TAKEN:
+            raise StudyError(f"{where}: {key}: cannot be set here; {_TAKEN[taken]}")
         else:
             overrides[prefix + name] = value
     return overrides
@@ -97,48 +96,3 @@ def parse_value(text: str, option: str) -> Any:  # noqa: ANN401
         return yaml.safe_load(text)
     except yaml.YAMLError:
         raise StudyError(f"{option}: cannot read {text!r} as YAML") from None
-
-
-def choose_seed(given: int | bool, resumed: int | None = None) -> int:
-    """Return the seed of a run.
-
-    Args:
-        given: ``seed_everything``; True for any.
-        resumed: that of the run that goes on, if there is one.
-
-    Raises:
-        ConfigError: if it is out of range, or several processes would draw different ones.
-    """
-    if given is True:
-        given = _fresh_seed() if resumed is None else resumed
-    if not 0 <= given < 2**32:  # NumPy takes no others
-        raise ConfigError(f"seed_everything: found {given}, expected 0 to 4294967295")
-    return int(given)
-
-
-def seed_list(given: object) -> list[int]:
-    """Return the seeds 1 … N of a number, or those of a list.
-
-    Raises:
-        ConfigError: if it is neither, or a seed is given twice.
-    """
-    seeds = list(range(1, given + 1)) if type(given) is int else given  # True is no number
-    if (
-        not isinstance(seeds, list)
-        or not seeds
-        or any(type(seed) is not int or seed < 0 for seed in seeds)
-        or len(set(seeds)) < len(seeds)
-    ):
-        raise ConfigError(f"seeds: found {given!r}, expected a number of seeds or a list: [1, 2]")
-    return seeds
-
-
-def _fresh_seed() -> int:
-    """Draw a seed; processes that Lightning starts inherit the first one's."""
-    # Lightning's seed_everything() leaves it there for the processes that it starts
-    inherited = os.environ.get("PL_GLOBAL_SEED") if os.environ.get("LOCAL_RANK") else None
-    if inherited:
-        return int(inherited)
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 or int(os.environ.get("SLURM_NTASKS", "1")) > 1:
-        raise ConfigError("seed_everything: give one where torchrun or SLURM starts the processes")
-    return secrets.randbelow(2**31)  # not random's, which the caller may have seeded

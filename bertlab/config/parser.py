@@ -17,6 +17,7 @@ from bertlab.api.encoder import Encoder
 from bertlab.api.head import Head
 from bertlab.api.task import Objective
 from bertlab.config.request import Request
+from bertlab.config.seeds import SECTION, GivenSeeds
 from bertlab.config.yaml_files import Config
 from bertlab.data.fine_tuning import LabelledData
 from bertlab.data.module import TaskData
@@ -71,12 +72,14 @@ def build_parser(
         default=True,
         help="seed of the run; true draws one and records it",
     )
+    parser.add_class_arguments(GivenSeeds, SECTION, instantiate=False)
     parser.add_class_arguments(
         Trainer, "trainer", fail_untyped=False, instantiate=False, sub_configs=True
     )
     parser.set_defaults({f"trainer.{key}": value for key, value in TRAINER_DEFAULTS.items()})
     _add_model(parser, request, encoder_config)
-    parser.add_class_arguments(data_class(request), "data", instantiate=False, skip={"seed"})
+    data, seeds = data_class(request), {"seed", "mask_seed"}
+    parser.add_class_arguments(data, "data", instantiate=False, skip=seeds)
     if command == "fit":
         _add_fit(parser)
         _add_evaluations(parser)

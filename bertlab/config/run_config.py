@@ -12,10 +12,10 @@ import yaml
 from jsonargparse import Namespace
 from lightning.pytorch.cli import LightningArgumentParser
 
-from bertlab.config.overrides import choose_seed
 from bertlab.config.parse import parse_arguments, parse_config
 from bertlab.config.parser import build_parser
 from bertlab.config.request import Request, read_request
+from bertlab.config.seeds import SECTION, Seeds, check_seeds, choose_seed
 from bertlab.config.yaml_files import Config
 
 # keys that do not change what a run computes
@@ -57,6 +57,11 @@ class RunConfig:
     def seed(self) -> int:
         """Seed of the run."""
         return int(self.plain["seed_everything"])
+
+    @property
+    def seeds(self) -> Seeds:
+        """Seed of each part of the run."""
+        return Seeds.of(self.plain)
 
     def trainer_arguments(self) -> dict[str, Any]:
         """Return the arguments of Lightning's Trainer; callbacks, loggers and plugins are made."""
@@ -126,6 +131,9 @@ def _plain(parser: LightningArgumentParser, values: Namespace, request: Request)
         model["head"]["name"] = request.head
     if request.metrics:
         model["metrics"] = _named(model.get("metrics"), request.metrics)
+    seeds = check_seeds(content.pop(SECTION), request.head is not None)
+    if seeds:
+        content[SECTION] = seeds
     for key in _NOT_RECORDED:
         content.pop(key, None)
     return content

@@ -52,7 +52,7 @@ class LabelledData(TaskData):
         num_workers: processes that make batches ahead of the device; 0 makes them in line.
         input: for ``bertlab predict``: a file of rows, labelled or not; ``-`` is standard input.
         input_format: of that file; ``auto`` goes by the ending, standard input is JSON lines.
-        seed: of the order of rows; linked to ``seed_everything``.
+        seed: of the order of rows; ``seed.order`` of a config.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ class Stream(Protocol):
 
 @dataclass
 class SequenceStream:
-    """An endless stream of labelled sequences; the g-th is a pure function of the seed and g.
+    """An endless stream of labelled sequences; the g-th is a pure function of the seeds and g.
 
     Attributes:
         sampler: makes text, pairs, layout and lengths.
@@ -61,10 +61,12 @@ class SequenceStream:
         return sequences.to_batch(), sequences.counts
 
     def describe(self, positions: IntArray) -> str:
-        """Return the sequences' numbers in their epoch, which with the seed determine them."""
+        """Return the sequences' numbers in their epoch, which with the seeds determine them."""
         epochs, indices = np.divmod(positions, len(self.sampler))
         first, last = f"{indices[0]} (epoch {epochs[0]})", f"{indices[-1]} (epoch {epochs[-1]})"
-        return f"sequences {first} to {last} of seed {self.seed}"
+        order = self.sampler.rng.seed
+        masks = "" if self.seed == order else f", masks of seed {self.seed}"
+        return f"sequences {first} to {last} of seed {order}{masks}"
 
 
 def prepare_sequences(

@@ -65,7 +65,8 @@ class PretrainingData(TaskData):
         cache_dir: where prepared corpora are kept; ``$BERTLAB_CACHE`` or ``~/.cache/bertlab``.
         text: sentences for ``bertlab predict``, with ``[MASK]`` where a word is to be found.
         text_pair: a second sentence for each, for next-sentence prediction.
-        seed: of sampling and masking; linked to ``seed_everything``.
+        seed: of sampling: which text is in which sequence; ``seed.order`` of a config.
+        mask_seed: of what the objectives draw; ``seed.masks`` of a config. ``seed`` if None.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class PretrainingData(TaskData):
         text: str | list[str] | None = None,
         text_pair: str | list[str] | None = None,
         seed: int = 0,
+        mask_seed: int | None = None,
     ) -> None:
         super().__init__()
         self.corpus = Corpus(
@@ -118,6 +120,7 @@ class PretrainingData(TaskData):
         self.text = [text] if isinstance(text, str) else text
         self.text_pair = [text_pair] if isinstance(text_pair, str) else text_pair
         self.seed = seed
+        self.mask_seed = seed if mask_seed is None else mask_seed
         self._check_sizes()
         self.objectives: Mapping[str, Objective] = {}
         self.tokenizer: WordPieceTokenizer | None = None
@@ -187,7 +190,7 @@ class PretrainingData(TaskData):
             self.train_sampler,
             self.objectives,
             self.tokenizer.mask_id,
-            self.seed,
+            self.mask_seed,
         )
         return StoreReport.read(self.store.path), sampling
 
@@ -252,7 +255,7 @@ class PretrainingData(TaskData):
         The last step goes on into the next epoch's first sequences, so that all are whole.
         """
         assert self.train_sampler is not None
-        stream = SequenceStream(self.train_sampler, self.objectives, self.seed, training=True)
+        stream = SequenceStream(self.train_sampler, self.objectives, self.mask_seed, training=True)
         return self.training_loader(stream, crosses_epochs=True)
 
     def val_dataloader(self) -> StepLoader:

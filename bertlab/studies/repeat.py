@@ -18,9 +18,9 @@ from pathlib import Path
 import yaml
 
 from bertlab.checkpoints.run_directory import MANIFEST, choose_run_directory
-from bertlab.config.overrides import seed_list
 from bertlab.config.request import Request
 from bertlab.config.run_config import resolve_arguments
+from bertlab.config.seeds import seed_list
 from bertlab.config.yaml_files import Config, differences, split_arguments
 from bertlab.errors import ConfigError, StudyChangedError
 from bertlab.files import write_json

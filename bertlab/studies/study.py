@@ -35,7 +35,7 @@ from bertlab.studies.folder import (
     warn_of_others,
 )
 from bertlab.studies.plan.plan import Plan, PlannedRun, make_plan
-from bertlab.studies.plan.seeds import ADDED_SEEDS, more_seeds, seeds_content
+from bertlab.studies.plan.seeds import ADDED_SEEDS, more_seeds, refuse_more, seeds_content
 from bertlab.studies.plan.study_file import StudyConfig, make_study, with_absolute_paths
 from bertlab.studies.report import analysis
 from bertlab.studies.report.collect import collect
@@ -289,6 +289,7 @@ class Study:
             raise CommandError(
                 f"{self.study_dir}: no study was run there yet; set seeds in its file"
             )
+        refuse_more(self.config.factors, self.study_dir)
         pretrain, finetune = self.config.seeds, self.config.finetune_seeds
         if seeds is not None:
             pretrain = more_seeds("--seeds", seeds, pretrain)

@@ -98,6 +98,9 @@ def variants_table(plan: Plan, config: StudyConfig) -> Table:
         for name in settings
     ]
     seeds = ", ".join(map(str, config.seeds))
+    if config.factors:
+        of = (f"of {each.name} {', '.join(map(str, each.seeds))}" for each in config.factors)
+        seeds = " × ".join(of)
     if config.finetune_seeds is not None:
         seeds += f", of fine-tuning {', '.join(map(str, config.finetune_seeds))}"
     title = f"{config.name}: {len(plan.runs)} runs, seeds {seeds}"

@@ -1,6 +1,7 @@
 """``Session``: builds trainer, data and module of one command from its config, and runs it."""
 
 import sys
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,14 +9,11 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, Trainer, seed_everything
 
-from bertlab.api.encoder import Encoder
-from bertlab.api.task import Task, TaskContext, check_tasks
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import (
     choose_tokenizer,
     read_checkpoint,
     read_warm_start,
-    restore_module,
 )
 from bertlab.checkpoints.run_directory import (
     DEGENERATE,
@@ -26,23 +24,13 @@ from bertlab.checkpoints.run_directory import (
     manifest,
     resumed_run,
 )
-from bertlab.checkpoints.warm_start import warm_start
 from bertlab.config.parser import data_class
 from bertlab.config.request import Request, read_request
 from bertlab.config.run_config import RunConfig, parse_request
 from bertlab.data.module import TaskData
 from bertlab.errors import CommandError
 from bertlab.files import write_json
-from bertlab.model.build import (
-    build_encoder,
-    build_metrics,
-    build_tasks,
-    check_lengths,
-    compile_layers,
-    compile_losses,
-)
-from bertlab.model.module import BertModule
-from bertlab.model.optimizer import AdamWConfig
+from bertlab.model.build import build_tasks, compile_layers, compile_losses
 from bertlab.model.schedule import asked_steps, check_end, steps_at_words, training_size
 from bertlab.plugins.hooks import run_callbacks
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
@@ -58,6 +46,7 @@ from bertlab.training.callbacks.run_record import RunRecord, check_same_computat
 from bertlab.training.callbacks.word_checkpoints import WordCheckpoints
 from bertlab.training.console import print_table
 from bertlab.training.exit import StopOnSignal, how_to_resume, naming_losses, train
+from bertlab.training.module_building import ModuleBuilder
 from bertlab.training.predictions import PredictionWriter, open_sink
 from bertlab.training.results import held_out_results, print_results
 from bertlab.training.trainer import make_trainer, quiet_lightning
@@ -121,7 +110,8 @@ class Session:
         self.fits = config.command == "fit"
         if self.fits and checkpoint is not None and checkpoint.config is not None:
             check_same_computation(config.plain, checkpoint.config)
-        seed_everything(config.seed, workers=True, verbose=False)  # before weights are drawn
+        seeds = config.seeds
+        seed_everything(seeds.weights, workers=True, verbose=False)  # before they are drawn
         self.directory, resumed = Path(), None
         if self.fits:
             given = config.values.run_dir
@@ -130,13 +120,16 @@ class Session:
         self.record = RunRecord(self.directory, config.plain, goes_on=resumed is not None)
         predicts = config.command == "predict" or config.values.get("keep_predictions", False)
         self.writers = [PredictionWriter()] if predicts else []
-        self.data: TaskData = data_class(config.request)(**config.plain["data"], seed=config.seed)
+        masks = {} if config.request.head else {"mask_seed": seeds.masks}
+        arguments = {**config.plain["data"], "seed": seeds.order, **masks}
+        self.data: TaskData = data_class(config.request)(**arguments)
         tasks = build_tasks(config.plain["model"])
         self.along = along_training(self.directory, config.values) if self.fits else []
         self.trainer = self._make_trainer()  # checks its settings before the data is read
         tokenizer = choose_tokenizer(checkpoint, warm, self.data)
         self.data.connect(tokenizer, tasks)
-        self.model = self._build(tasks, tokenizer)
+        builder = ModuleBuilder(config, self.data, checkpoint, warm, self.trainer.is_global_zero)
+        self.model = builder.build(tasks, tokenizer)
         self.data.encode()  # by the head, whose labels are known now
         if self.fits:
             self._check_fit()
@@ -178,54 +171,6 @@ class Session:
         settings["callbacks"] = [self.record, *given]  # it claims the directory: before all others
         return make_trainer(settings, self.directory, [*own, *self.writers])
 
-    def _build(self, tasks: dict[str, Task], tokenizer: WordPieceTokenizer) -> BertModule:
-        """Return the checkpoint's module, or one with new or taken-over weights."""
-        model = self.config.plain["model"]
-        if self.checkpoint is not None and not self.fits:
-            self._prepare()
-            module = restore_module(
-                self.checkpoint,
-                self.config.plain,
-                tasks,
-                self.data.evaluation_rows(),
-                build_metrics(model),
-            )
-            check_lengths(self.data.max_seq_length, module.encoder)
-        else:  # what can be wrong is checked before data is prepared
-            encoder = build_encoder(model["encoder"], tokenizer.vocab_size)
-            check_lengths(self.data.max_seq_length, encoder)
-            check_tasks(tasks, encoder)
-            optimizer = AdamWConfig(**model["optimizer"])
-            self._prepare()
-            module = BertModule(
-                encoder,
-                tasks,
-                self._context(encoder, tokenizer),
-                optimizer,
-                self.data.evaluation_rows(),
-                build_metrics(model),
-            )
-        if self.warm is not None and not model["from_scratch"]:
-            for line in warm_start(self.warm, module):
-                self._note(line)
-        for start in (self.checkpoint, self.warm):
-            if start is not None:
-                start.release_weights()
-        return module
-
-    def _context(self, encoder: Encoder, tokenizer: WordPieceTokenizer) -> TaskContext:
-        """Return the context of new tasks; ``fit`` learns the labels from its data."""
-        if self.fits:
-            return TaskContext(encoder, tokenizer, self.data.token_counts, self.data.labels)
-        start = self.warm or self.checkpoint
-        counts = None if self.config.command == "predict" else self.data.token_counts
-        return TaskContext(encoder, tokenizer, counts, None if start is None else start.labels)
-
-    def _prepare(self) -> None:
-        """Read the data, which may take long; predictions bring their own."""
-        if self.config.command != "predict":
-            self.data.prepare(self.config.command)
-
     def _check_fit(self) -> None:
         """Raise what would stop the run later, before its directory is made."""
         values, model = self.config.values, self.model
@@ -252,6 +197,7 @@ class Session:
         facts = {
             "command": ["bertlab", "fit", *request.argv],
             "seed": self.config.seed,
+            "seeds": asdict(self.config.seeds),
             **machine(self.trainer.strategy.root_device, self.trainer.world_size),
             "precision": str(self.trainer.precision),
             "tokenizer": tokenizer.fingerprint,
@@ -262,12 +208,6 @@ class Session:
         counts = None if data.token_counts is None else torch.from_numpy(data.token_counts)
         record = manifest(request.packages(), facts)
         self.record.describe(record, tokenizer, counts, data.labels)
-
-    def _note(self, line: str) -> None:
-        """Print where weights come from; ``predict`` keeps standard output for predictions."""
-        if self.trainer.is_global_zero:
-            predicts = self.config.command == "predict"
-            (sys.stderr if predicts else sys.stdout).write(line + "\n")
 
     def _fit(self) -> int:
         """Train, evaluate once more at the end, and print where everything is."""

@@ -7,8 +7,9 @@ from bertlab.api.encoder import Encoder
 from bertlab.api.task import check_tasks
 from bertlab.config.parser import data_class
 from bertlab.config.request import Request
+from bertlab.config.seeds import SECTION
 from bertlab.config.yaml_files import Config
-from bertlab.errors import ConfigError
+from bertlab.errors import ConfigError, StudyError
 from bertlab.model.build import build_tasks, check_lengths
 from bertlab.model.optimizer import AdamWConfig
 from bertlab.model.schedule import check_budget, check_schedule, is_endless
@@ -39,6 +40,42 @@ def check_config(plan: Request, config: Config, encoder: Encoder | None) -> None
         check_tasks(tasks, encoder)
         check_lengths(config["data"]["max_seq_length"], encoder)
     _check_length_of_run(config)
+
+
+def check_checkpoint(config: Config, step: int) -> None:
+    """Raise StudyError if a run will not keep the checkpoint of a step."""
+    if config["checkpoint"]["save_top_k"] != -1:
+        raise StudyError(
+            "evaluate.from_step needs the checkpoints of all steps; set checkpoint.save_top_k: -1, "
+            "and trainer.val_check_interval so that one is written then"
+        )
+    trainer = config["trainer"]
+    interval, accumulate = trainer["val_check_interval"], trainer["accumulate_grad_batches"]
+    every = interval // accumulate if isinstance(interval, int) else 1  # batches -> optimiser steps
+    if step % every:
+        raise StudyError(
+            f"evaluate.from_step: found {step}, expected a multiple of {every}, the steps from a "
+            "checkpoint to the next (trainer.val_check_interval)"
+        )
+    if 0 < trainer["max_steps"] < step:
+        raise StudyError(
+            f"evaluate.from_step: found {step}, expected at most trainer.max_steps, which is "
+            f"{trainer['max_steps']}"
+        )
+
+
+def check_seed_parts(config: Config, file: object) -> None:
+    """Raise StudyError if a config file gives parts of a run seeds of their own.
+
+    Args:
+        config: resolved.
+        file: that it comes from.
+    """
+    if SECTION in config:
+        raise StudyError(
+            f"{SECTION}: found {config[SECTION]} in {file}, expected none; what varies and what "
+            "stays the same is said by the study's seeds, such as {weights: 3}"
+        )
 
 
 def _check_length_of_run(config: Config) -> None:

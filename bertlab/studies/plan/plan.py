@@ -13,8 +13,14 @@ from bertlab.config.overrides import to_arguments
 from bertlab.config.run_config import resolve_arguments
 from bertlab.config.yaml_files import Config
 from bertlab.errors import BertlabError, StudyError
-from bertlab.studies.plan.checks import check_config, known_encoder
-from bertlab.studies.plan.seeds import finetuning_seed
+from bertlab.studies.plan.checks import (
+    check_checkpoint,
+    check_config,
+    check_seed_parts,
+    known_encoder,
+)
+from bertlab.studies.plan.seed_parts import RunSeeds, seeds_of_combination
+from bertlab.studies.plan.seeds import seeds_of_run
 from bertlab.studies.plan.study_file import BASE, Evaluation, StudyConfig, Variant
 from bertlab.studies.plan.zero_shot import is_zero_shot, zero_shot_arguments
 
@@ -30,7 +36,7 @@ class PlannedRun:
         stage: ``base``, or the name of an evaluation.
         variant: the first variant that needs it; others may share it.
         seed: of the run; where seeds are nested, a fine-tuning's is made of its pre-training's
-            and its own.
+            and its own. Parts of it may have others, by its arguments.
         arguments: of the command, without the run directory; ``{weights}`` stands for the
             directory that its parent leaves.
         parent: id of the run whose weights it starts from, or None.
@@ -133,7 +139,8 @@ def make_plan(study: StudyConfig, begun: Iterable[str] = ()) -> Plan:
 
 def _add_variant(plan: Plan, study: StudyConfig, variant: Variant, seed: int) -> None:
     config = plan.configs[variant.name, BASE]
-    base = _add(plan, variant, BASE, seed, _base_arguments(study, variant), config)
+    seeds = _seeds(study, seed, None)
+    base = _add(plan, variant, BASE, seed, seeds, _base_arguments(study, variant), config)
     for evaluation in study.evaluations:
         weights = WEIGHTS
         if variant.from_step is not None:
@@ -146,9 +153,20 @@ def _add_variant(plan: Plan, study: StudyConfig, variant: Variant, seed: int) ->
         else:
             arguments = [*_evaluation_arguments(evaluation, variant), f"--{_INIT_FROM}={weights}"]
         for each in finetune_seeds:
-            _add(
-                plan, variant, evaluation.name, seed, arguments, own, base, variant.from_step, each
+            seeds = _seeds(study, seed, each, has_parent=True)
+            run = _add(
+                plan, variant, evaluation.name, seed, seeds, arguments, own, base, variant.from_step
             )
+            if each is not None:
+                plan.nested.setdefault((variant.name, evaluation.name, seed), {})[each] = run.id
+
+
+def _seeds(
+    study: StudyConfig, seed: int, finetune: int | None, has_parent: bool = False
+) -> RunSeeds:
+    if study.factors:
+        return seeds_of_combination(study.factors, seed, has_parent)
+    return seeds_of_run(seed, finetune)
 
 
 def _add(
@@ -156,14 +174,13 @@ def _add(
     variant: Variant,
     stage: str,
     seed: int,
+    own_seeds: RunSeeds,
     arguments: list[str],
     config: Config,
     parent: PlannedRun | None = None,
     from_step: int | None = None,
-    finetune: int | None = None,
 ) -> PlannedRun:
     """Add a run, unless another variant has the same, and note that the variant needs it."""
-    own_seed = seed if finetune is None else finetuning_seed(seed, finetune)
     content = {
         section: {key: value for key, value in found.items() if key not in FREE}
         if section in ("data", "trainer")
@@ -171,45 +188,37 @@ def _add(
         for section, found in config.items()
     }
     # the parent's id ends in its own hash: what changes there changes this one
-    key = [
-        {**content, "seed_everything": own_seed},
-        None if parent is None else parent.id,
-        from_step,
-    ]
+    key = [{**content, **own_seeds.content}, None if parent is None else parent.id, from_step]
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:_HASH]
     same = [run for run in plan.runs.values() if run.id.endswith(digest)]
     if same:
         run = same[0]
     else:
-        seeds = f"seed-{seed}" if finetune is None else f"seed-{seed}-finetune-{finetune}"
-        named = f"{_slug(variant.name)}-{_slug(stage)}-{seeds}-{digest}"
+        named = f"{_slug(variant.name)}-{_slug(stage)}-{own_seeds.name}-{digest}"
         trains = not is_zero_shot(config)
         run = PlannedRun(
             id=plan.begun.get(digest, named),
             stage=stage,
             variant=variant.name,
-            seed=own_seed,
-            arguments=(*arguments, *(_arguments_of_run(config, own_seed) if trains else ())),
+            seed=own_seeds.seed,
+            arguments=(*arguments, *(_arguments_of_run(config, own_seeds) if trains else ())),
             parent=None if parent is None else parent.id,
             steps=_steps(config) if trains else None,
             trains=trains,
         )
         plan.runs[run.id] = run
-    cell = (variant.name, stage, seed)
-    plan.cells.setdefault(cell, run.id)
-    if finetune is not None:
-        plan.nested.setdefault(cell, {})[finetune] = run.id
+    plan.cells.setdefault((variant.name, stage, seed), run.id)
     return run
 
 
-def _arguments_of_run(config: Config, seed: int) -> tuple[str, ...]:
+def _arguments_of_run(config: Config, seeds: RunSeeds) -> tuple[str, ...]:
     """Return the arguments that every training run of a study has."""
     keeps = "true" if config["model"].get("head") else "false"  # there are labelled rows
     return (
         "--seeds=null",  # whatever the config files say
         "--against_scratch=false",
         f"--keep_predictions={keeps}",
-        f"--seed_everything={seed}",
+        *seeds.arguments,
     )
 
 
@@ -238,8 +247,9 @@ def _resolve(study: StudyConfig, variant: Variant) -> tuple[Config, Encoder | No
         plan, config = resolve_arguments(_base_arguments(study, variant))
         encoder = known_encoder(config)
         check_config(plan, config, encoder)
+        check_seed_parts(config, study.base)
         if variant.from_step is not None:
-            _check_checkpoint(config, variant.from_step)
+            check_checkpoint(config, variant.from_step)
     except BertlabError as error:
         raise StudyError(f"{where}: {error}") from None
     if plan.head is not None and study.evaluations:
@@ -247,29 +257,13 @@ def _resolve(study: StudyConfig, variant: Variant) -> tuple[Config, Encoder | No
             f"study {study.name}: base: {study.base} fine-tunes {plan.head}; expected a "
             "pre-training config, or no evaluate"
         )
+    masks = [factor.name for factor in study.factors if "masks" in factor.parts]
+    if plan.head is not None and masks:
+        raise StudyError(
+            f"study {study.name}: seeds.{masks[0]}: found in a study that fine-tunes {plan.head}, "
+            "which draws no masks; expected weights, order or dropout"
+        )
     return config, encoder
-
-
-def _check_checkpoint(config: Config, step: int) -> None:
-    """Raise ConfigError if a run will not keep the checkpoint of a step."""
-    if config["checkpoint"]["save_top_k"] != -1:
-        raise StudyError(
-            "evaluate.from_step needs the checkpoints of all steps; set checkpoint.save_top_k: -1, "
-            "and trainer.val_check_interval so that one is written then"
-        )
-    trainer = config["trainer"]
-    interval, accumulate = trainer["val_check_interval"], trainer["accumulate_grad_batches"]
-    every = interval // accumulate if isinstance(interval, int) else 1  # batches -> optimiser steps
-    if step % every:
-        raise StudyError(
-            f"evaluate.from_step: found {step}, expected a multiple of {every}, the steps from a "
-            "checkpoint to the next (trainer.val_check_interval)"
-        )
-    if 0 < trainer["max_steps"] < step:
-        raise StudyError(
-            f"evaluate.from_step: found {step}, expected at most trainer.max_steps, which is "
-            f"{trainer['max_steps']}"
-        )
 
 
 def _resolve_evaluation(
@@ -284,6 +278,7 @@ def _resolve_evaluation(
         arguments = [*_evaluation_arguments(evaluation, variant), f"--{_INIT_FROM}=null"]
         plan, config = resolve_arguments(arguments)
         check_config(plan, config, encoder)
+        check_seed_parts(config, evaluation.config)
     except BertlabError as error:
         raise StudyError(
             f"study {study.name}: evaluation {evaluation.name} of {variant.name}: {error}"

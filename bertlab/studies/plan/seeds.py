@@ -1,16 +1,18 @@
 """The seeds of a study: those of its pre-trainings, and those of the fine-tunings of each."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 
-from bertlab.config.overrides import choose_seed, seed_list
+from bertlab.config.seeds import PARTS, choose_seed, seed_list
 from bertlab.errors import CommandError, ConfigError, StudyError, nearest
+from bertlab.studies.plan.seed_parts import RunSeeds, SeedFactor, SeedTuple
 
 PRETRAIN, FINETUNE = "pretrain", "finetune"
 ADDED_SEEDS = "added_seeds"  # key of a study file that add-seeds writes; of the form of seeds
 _DEFAULT = 3  # pre-trainings
 _FIRST = 1  # the fine-tuning seed that a study has which gives none
-
-SeedTuple = tuple[int, ...]
 
 
 def read_seeds(given: object, where: str) -> tuple[SeedTuple, SeedTuple | None]:
@@ -18,7 +20,8 @@ def read_seeds(given: object, where: str) -> tuple[SeedTuple, SeedTuple | None]:
 
     Args:
         given: a number N for 1 … N, a list, or a mapping of ``pretrain`` and ``finetune`` to one
-            of these. Three pre-trainings if the mapping has no ``pretrain``.
+            of these. Three pre-trainings if the mapping has no ``pretrain``. Parts of a run, such
+            as ``weights``, are read before.
         where: file and key, for messages.
 
     Returns:
@@ -31,9 +34,10 @@ def read_seeds(given: object, where: str) -> tuple[SeedTuple, SeedTuple | None]:
         return _seeds(given, where), None
     for key in given:
         if key not in (PRETRAIN, FINETUNE):
+            known = (PRETRAIN, FINETUNE, *PARTS)
             raise StudyError(
-                f"{where}: no key is called {key!r}{nearest(str(key), (PRETRAIN, FINETUNE))} "
-                f"(there are: {PRETRAIN}, {FINETUNE})"
+                f"{where}: no key is called {key!r}{nearest(str(key), known)} "
+                f"(there are: {PRETRAIN}, {FINETUNE}; or parts of a run: {', '.join(PARTS)})"
             )
     pretrain = _seeds(given.get(PRETRAIN, _DEFAULT), f"{where}.{PRETRAIN}")
     if FINETUNE not in given:
@@ -63,6 +67,15 @@ def join_seeds(
     if own[1] is None and added[1] is None:
         return pretrain, None
     return pretrain, tuple(dict.fromkeys((own[1] or (_FIRST,)) + (added[1] or ())))
+
+
+def refuse_more(factors: Sequence[SeedFactor], study_dir: Path) -> None:
+    """Raise CommandError if a study's seeds are of parts of a run: its file alone has these."""
+    if factors:
+        raise CommandError(
+            f"{study_dir}: the study's seeds are of {' and '.join(each.name for each in factors)}; "
+            "give more in its file and run that again, which keeps what is done"
+        )
 
 
 def more_seeds(option: str, asked: int | list[int], own: SeedTuple | None) -> SeedTuple:
@@ -101,3 +114,15 @@ def finetuning_seed(pretrain: int, finetune: int) -> int:
     # (2, 4) -> a number below 2**32 that differs from those of (4, 2) and (3, 4); NumPy keeps it
     # the same in all versions
     return int(np.random.SeedSequence((pretrain, finetune)).generate_state(1)[0])
+
+
+def seeds_of_run(pretrain: int, finetune: int | None) -> RunSeeds:
+    """Return the seeds of a run of a study whose seeds are those of all parts.
+
+    Args:
+        pretrain: seed of its pre-training, or its own.
+        finetune: its own, where seeds are nested.
+    """
+    if finetune is None:
+        return RunSeeds(pretrain, f"seed-{pretrain}")
+    return RunSeeds(finetuning_seed(pretrain, finetune), f"seed-{pretrain}-finetune-{finetune}")

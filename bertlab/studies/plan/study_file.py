@@ -9,6 +9,7 @@ from bertlab.config.overrides import Overrides, as_overrides
 from bertlab.config.yaml_files import Config
 from bertlab.errors import StudyError, nearest
 from bertlab.studies.plan.budget import budget_settings
+from bertlab.studies.plan.seed_parts import SeedFactor, SeedTuple, read_factors, seed_table
 from bertlab.studies.plan.seeds import ADDED_SEEDS, join_seeds, read_seeds
 from bertlab.studies.plan.values import (
     check_keys,
@@ -106,6 +107,8 @@ class StudyConfig:
         finetune_seeds: that each pre-training is fine-tuned with; None: once, with its own seed.
         decide: measures of pre-training, such as ``mlm loss``, that variants are compared by.
         margins: of those of ``decide`` that have one.
+        factors: parts of a run whose seeds vary, where the others stay the same; ``seeds`` are the
+            numbers of their combinations then.
     """
 
     name: str
@@ -118,6 +121,12 @@ class StudyConfig:
     finetune_seeds: tuple[int, ...] | None = None
     decide: tuple[str, ...] = ()
     margins: dict[str, float] = field(default_factory=dict)
+    factors: tuple[SeedFactor, ...] = ()
+
+    @property
+    def is_crossed(self) -> bool:
+        """Whether runs share seeds with each other, so that they are not independent."""
+        return len(self.factors) > 1
 
     @property
     def stages(self) -> list[str]:
@@ -156,16 +165,19 @@ def make_study(content: Config, where: str, folder: Path) -> StudyConfig:
         )
     common = as_overrides(content.get("evaluate_settings"), f"{where}: evaluate_settings")
     evaluations = _evaluations(content.get("evaluate") or {}, common, where, folder)
-    seeds, finetune_seeds = read_seeds(content.get("seeds", 3), f"{where}: seeds")
-    if content.get(ADDED_SEEDS) is not None:
-        added = read_seeds(content[ADDED_SEEDS], f"{where}: {ADDED_SEEDS}")
-        seeds, finetune_seeds = join_seeds((seeds, finetune_seeds), added)
+    factors = read_factors(content.get("seeds"), f"{where}: seeds")
+    seeds, finetune_seeds = _seeds(content, factors, where)
     if finetune_seeds is not None and not evaluations:
         raise StudyError(
             f"{where}: seeds.finetune: found {list(finetune_seeds)}, but there is no evaluate: "
             f"no run starts from another; expected seeds: {len(seeds)}, those of the base run"
         )
     decide, margins = decide_and_margins(content.get("decide"), f"{where}: decide")
+    if decide and len(factors) > 1:
+        raise StudyError(
+            f"{where}: decide: found {', '.join(decide)}, but seeds are crossed: runs that share "
+            "seeds test nothing; leave it out, or expected seeds: N"
+        )
     return StudyConfig(
         name=folder_name(content.get("name"), f"{where}: name"),
         base=file(folder, base, f"{where}: base"),
@@ -177,7 +189,26 @@ def make_study(content: Config, where: str, folder: Path) -> StudyConfig:
         finetune_seeds=finetune_seeds,
         decide=decide,
         margins=margins,
+        factors=factors,
     )
+
+
+def _seeds(
+    content: Config, factors: tuple[SeedFactor, ...], where: str
+) -> tuple[SeedTuple, SeedTuple | None]:
+    """Return the seeds of pre-trainings, and of the fine-tunings of each, with those added."""
+    added = content.get(ADDED_SEEDS)
+    if factors:
+        if added is not None:
+            raise StudyError(
+                f"{where}: {ADDED_SEEDS}: found {added!r} beside seeds of parts of a run; expected "
+                "all seeds in seeds"
+            )
+        return tuple(seed_table(factors)), None
+    seeds = read_seeds(content.get("seeds", 3), f"{where}: seeds")
+    if added is None:
+        return seeds
+    return join_seeds(seeds, read_seeds(added, f"{where}: {ADDED_SEEDS}"))
 
 
 def with_absolute_paths(content: Config, study: StudyConfig) -> Config:

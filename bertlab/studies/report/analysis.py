@@ -55,6 +55,9 @@ def planned_analysis(study: StudyConfig, plan: Plan, looks: object) -> Analysis:
         )
     nothing = Path(os.devnull)  # no folder: the same before the first run and after the last
     measures = [each for each in measures_of(study, plan, nothing) if each.is_primary]
+    if study.is_crossed:
+        measures = []  # runs that share seeds test nothing
+    factors = {each.name: list(each.seeds) for each in study.factors}
     return {
         "version": VERSION,
         "variants": [variant.name for variant in study.variants],
@@ -68,6 +71,7 @@ def planned_analysis(study: StudyConfig, plan: Plan, looks: object) -> Analysis:
         },
         "seeds": list(study.seeds),
         "finetune_seeds": list(study.finetune_seeds or ()),
+        **({"factors": factors} if factors else {}),
         "level": LEVEL,
         "correction": "Holm",
         "looks": looks,

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,6 +21,7 @@ from bertlab.studies.plan.measures import (
     uses_pretraining,
 )
 from bertlab.studies.plan.plan import Plan, PlannedRun, variant_settings
+from bertlab.studies.plan.seed_parts import seed_table
 from bertlab.studies.plan.study_file import BASE, Evaluation, StudyConfig, Variant
 from bertlab.studies.plan.zero_shot import is_zero_shot
 from bertlab.studies.report.groups import collect_groups
@@ -57,13 +59,17 @@ def collect(study: StudyConfig, plan: Plan, folder: Path) -> StudyScores:
         name=study.name,
         baseline=study.baseline,
         seeds=list(study.seeds),
-        measures=measures,
+        # runs that share seeds test nothing
+        measures=[replace(each, is_primary=False) for each in measures]
+        if study.is_crossed
+        else measures,
         variants=variants,
         groups=groups,
         group_curves=group_curves,
         finetune_seeds=list(study.finetune_seeds or ()),
         checkpoints=_checkpoints(plan),
-        why_described=pretraining.reason,
+        why_described="" if study.is_crossed else pretraining.reason,
+        factors=seed_table(study.factors) if study.factors else {},
     )
 
 

@@ -117,6 +117,11 @@ def conclude(scores: StudyScores, comparisons: Mapping[tuple[str, str], Comparis
         scores: what was found.
         comparisons: as `compare_study` returns them.
     """
+    if scores.is_crossed:
+        return (
+            "Seeds are crossed: the study tells how much each part of a run moves a result, and "
+            "tests no difference between variants."
+        )
     measures = {measure.name: measure for measure in scores.measures if measure.is_primary}
     primary = {key: one for key, one in comparisons.items() if key[1] in measures}
     tested = {key: one for key, one in primary.items() if one.p is not None}

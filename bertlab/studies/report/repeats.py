@@ -5,7 +5,7 @@ score more exactly, and are no further evidence on the recipe (Sellam et al. 202
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertlab.api.study_scores import Cell, StudyScores
+from bertlab.config.seeds import PARTS
 from bertlab.errors import DataError
 from bertlab.studies.report.columns import Column
 
@@ -89,10 +90,12 @@ def fine_tunings(seeds: Sequence[int]) -> str:
 def seed_warnings(scores: StudyScores) -> list[str]:
     """Return a line for each way in which the seeds of a study say less than they seem to.
 
-    That is where fine-tunings of a pre-training have no value, and where a study starts from
-    given checkpoints, so that its seeds are of fine-tuning only.
+    That is where fine-tunings of a pre-training have no value, where a study starts from given
+    checkpoints, so that its seeds are of fine-tuning only, and where it varies parts of a run only.
     """
     lines = []
+    if scores.factors and not scores.is_crossed:
+        lines.append(_fixed_parts(next(iter(scores.factors.values()))))
     if scores.checkpoints:
         one = len(scores.checkpoints) == 1
         these, recipes = (
@@ -111,6 +114,18 @@ def seed_warnings(scores: StudyScores) -> list[str]:
             if left_out:
                 lines.append(f"{variant}, {measure.name}: {left_out}; means are of the others")
     return lines
+
+
+def _fixed_parts(factors: Iterable[str]) -> str:
+    varied = [part for name in factors for part in name.split("+")]
+    fixed = [part for part in PARTS if part not in varied]
+    if not fixed:
+        return "all parts of a pre-training have the same seed; fine-tunings have seed 1"
+    return (
+        f"only the seed of {' and '.join(varied)} varies: tests and intervals speak for the one "
+        f"{', '.join(fixed)} that all runs have, and for the one seed of fine-tunings if there are "
+        "any, not for others; seeds: N speaks for all"
+    )
 
 
 def _left_out(cell: Cell, asked: Sequence[int]) -> Iterator[str]:

@@ -26,6 +26,7 @@ from bertlab.studies.report.columns import (
     columns_of,
 )
 from bertlab.studies.report.comparison import Comparison
+from bertlab.studies.report.crossed_seeds import crossed_tables
 from bertlab.studies.report.difference_table import DIFFERENCE, LEGEND, difference_rows
 from bertlab.studies.report.group_report import group_tables
 from bertlab.studies.report.over_tasks import over_tasks_tables
@@ -108,6 +109,7 @@ class Report:
                 *axis_tables(study),
                 *over_tasks_tables(study),
                 *variance_tables(study),
+                *crossed_tables(study),
                 *group_tables(study),
             ]
             for study in self.studies
@@ -255,8 +257,9 @@ def _legend(
         yield "Values of one seed."
     else:
         seeds = " or ".join(map(str, counts))
+        crossed = " (crossed: no independent ones)" * any(each.is_crossed for each in studies)
         partial = "; n where fewer have a value" if any("(n=" in cell for cell in cells) else ""
-        yield f"Mean ± standard deviation over {seeds} seeds{partial}."
+        yield f"Mean ± standard deviation over {seeds} seeds{crossed}{partial}."
     if any(study.finetune_seeds for study in studies):
         yield "Seeds are of pre-training; of fine-tunings, a seed's value is their mean."
     if any(SHOWN in cell for cell in cells):

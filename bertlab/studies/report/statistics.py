@@ -180,6 +180,8 @@ def compare_study(scores: StudyScores, draws: int = DRAWS) -> dict[tuple[str, st
         for variant in others
         for measure in scores.measures
     }
+    if scores.is_crossed:  # an interval would take runs that share seeds for independent ones
+        return {key: Comparison(one.runs, one.difference) for key, one in found.items()}
     primary = {measure.name for measure in scores.measures if measure.is_primary}
     described = {
         key: replace(one, p_adjusted=None, family=0, margin=None, p_equivalent=None)

@@ -79,7 +79,13 @@ def runs_of(scores: StudyScores) -> Grid:
         label = label_of(scores, variant)
         for seed in scores.seeds:
             both = zip(cells, columns, strict=True)
-            rows.append((label, str(seed), *(_single(cell, seed, each) for cell, each in both)))
+            rows.append(
+                (
+                    label,
+                    scores.name_of_seed(seed),
+                    *(_single(cell, seed, each) for cell, each in both),
+                )
+            )
             rows += repeat_rows(scores, variant, seed, columns)
     headings = (("variant",), ("seed",), *(column.heading for column in columns))
     return Grid(headings, tuple(rows), figures=1 + len(columns))

@@ -11,6 +11,7 @@ from torch import Tensor
 from bertlab.api.examples import Labels
 from bertlab.checkpoints.run_checkpoint import RUN_KEY
 from bertlab.checkpoints.run_directory import claim
+from bertlab.config.seeds import SECTION, Seeds
 from bertlab.config.yaml_files import differences
 from bertlab.errors import ResumeError
 from bertlab.files import write_text
@@ -180,6 +181,7 @@ def _computed(config: dict[str, Any]) -> dict[str, Any]:
     """Return the part of a config that decides what a run computes."""
     kept: dict[str, Any] = {
         "seed_everything": config["seed_everything"],
+        SECTION: Seeds.of(config).apart(config["seed_everything"]),
         "model": {key: value for key, value in config["model"].items() if key != "init_from"},
     }
     for section, free in _FREE.items():

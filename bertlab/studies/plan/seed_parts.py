@@ -1,0 +1,132 @@
+"""Seeds of parts of a study's runs: ``seeds: {weights: 3, order: 3}`` varies these and no other.
+
+The parts are those of the section ``seed`` of ``bertlab fit``. Each key is a factor, and its seeds
+are crossed with those of the other keys. What no key names has the same seed in all runs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+from bertlab.config.seeds import PARTS, SECTION, check_seed, seed_list
+from bertlab.errors import ConfigError, StudyError, nearest
+
+FIXED = 1  # the seed of what does not vary
+_TOGETHER = "+"  # order+masks: 3 gives both the seeds 1, 2, 3 at a time
+
+SeedTuple = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SeedFactor:
+    """Parts of a run whose seed varies, all of them at a time.
+
+    Attributes:
+        name: as the study file has it: ``weights``, or ``order+masks`` of two parts.
+        parts: of the section ``seed``.
+        seeds: that they have.
+    """
+
+    name: str
+    parts: tuple[str, ...]
+    seeds: SeedTuple
+
+
+@dataclass(frozen=True)
+class RunSeeds:
+    """The seeds of one run.
+
+    Attributes:
+        seed: ``seed_everything``.
+        name: in the run's id.
+        parts: seed of each part that has another.
+    """
+
+    seed: int
+    name: str
+    parts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def content(self) -> dict[str, object]:
+        """The config keys that a run's hash is made of."""
+        return {"seed_everything": self.seed, **({SECTION: self.parts} if self.parts else {})}
+
+    @property
+    def arguments(self) -> list[str]:
+        """Those of ``bertlab fit``."""
+        parts = [f"--{SECTION}.{part}={seed}" for part, seed in self.parts.items()]
+        return [*parts, f"--seed_everything={self.seed}"]
+
+
+def read_factors(given: object, where: str) -> tuple[SeedFactor, ...]:
+    """Return the factors of a study's ``seeds``; none if these name no part of a run.
+
+    Args:
+        given: content of the key.
+        where: file and key, for messages.
+
+    Raises:
+        StudyError: if a key beside a part is none, a part is named twice, or seeds are no seeds.
+    """
+    keys = list(given) if isinstance(given, dict) else []
+    named = {key: str(key).split(_TOGETHER) for key in keys}
+    if not isinstance(given, dict) or not any(set(each) & set(PARTS) for each in named.values()):
+        return ()
+    seen: list[str] = []
+    for key, parts in named.items():
+        for part in parts:
+            if part not in PARTS:
+                raise StudyError(
+                    f"{where}: found {key!r} beside parts of a run{nearest(part, PARTS)} "
+                    f"(the parts are: {', '.join(PARTS)})"
+                )
+        seen += parts
+    twice = next((part for part in seen if seen.count(part) > 1), None)
+    if twice is not None:
+        raise StudyError(f"{where}: {twice!r} is given twice; expected each part once")
+    return tuple(
+        SeedFactor(str(key), tuple(parts), _seeds(given[key], f"{where}.{key}"))
+        for key, parts in named.items()
+    )
+
+
+def _seeds(given: object, where: str) -> SeedTuple:
+    try:
+        return tuple(check_seed(seed, where) for seed in seed_list(given))
+    except ConfigError as error:
+        message = str(error).removeprefix("seeds: ").removeprefix(f"{where}: ")
+        raise StudyError(f"{where}: {message}") from None
+
+
+def seed_table(factors: Sequence[SeedFactor]) -> dict[int, dict[str, int]]:
+    """Return the seed of each factor, by the number of their combination.
+
+    One factor's seeds are the numbers themselves. Combinations of several are numbered from 1.
+    """
+    if len(factors) == 1:
+        return {seed: {factors[0].name: seed} for seed in factors[0].seeds}
+    # weights [1, 2] and order [1, 2, 3] -> 1: (1, 1), 2: (1, 2), 3: (1, 3), 4: (2, 1), …
+    names = [factor.name for factor in factors]
+    combinations = product(*(factor.seeds for factor in factors))
+    return {
+        number: dict(zip(names, each, strict=True)) for number, each in enumerate(combinations, 1)
+    }
+
+
+def seeds_of_combination(factors: Sequence[SeedFactor], number: int, has_parent: bool) -> RunSeeds:
+    """Return the seeds of a run, by the number of its combination.
+
+    Args:
+        factors: of the study, one or more.
+        number: as in :func:`seed_table`.
+        has_parent: it starts from another run, in which the parts vary; its own seed is fixed.
+    """
+    seeds = seed_table(factors)[number]
+    name = "-".join(f"{factor}-{seed}" for factor, seed in seeds.items())
+    parts = {
+        part: seeds[factor.name]
+        for factor in factors
+        for part in factor.parts
+        if seeds[factor.name] != FIXED and not has_parent
+    }
+    return RunSeeds(FIXED, name, parts)
