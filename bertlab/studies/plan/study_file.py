@@ -10,6 +10,7 @@ from bertlab.config.yaml_files import Config
 from bertlab.errors import StudyError, nearest
 from bertlab.studies.plan.budget import budget_settings
 from bertlab.studies.plan.seeds import ADDED_SEEDS, join_seeds, read_seeds
+from bertlab.studies.plan.tuning import Tuning, read_tuning
 from bertlab.studies.plan.values import (
     check_keys,
     decide_and_margins,
@@ -35,6 +36,7 @@ KEYS = (
     "baseline",
     "decide",
     "looks",
+    "tune",
     ADDED_SEEDS,
 )
 _EVALUATION_KEYS = ("config", "metric", "margin", "step", "settings")
@@ -89,6 +91,13 @@ class Variant:
     from_step: int | None = None
     levels: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def overrides(self) -> Overrides:
+        """The overrides of base and evaluations, as a study file has them."""
+        evaluate = {f"{_EVALUATE}{key}": value for key, value in self.evaluate.items()}
+        step = {} if self.from_step is None else {f"{_EVALUATE}{_FROM_STEP}": self.from_step}
+        return {**self.settings, **evaluate, **step}
+
 
 @dataclass(frozen=True)
 class StudyConfig:
@@ -106,6 +115,7 @@ class StudyConfig:
         finetune_seeds: that each pre-training is fine-tuned with; None: once, with its own seed.
         decide: measures of pre-training, such as ``mlm loss``, that variants are compared by.
         margins: of those of ``decide`` that have one.
+        tune: how the settings of each variant are chosen before; None: they are fixed.
     """
 
     name: str
@@ -118,6 +128,7 @@ class StudyConfig:
     finetune_seeds: tuple[int, ...] | None = None
     decide: tuple[str, ...] = ()
     margins: dict[str, float] = field(default_factory=dict)
+    tune: Tuning | None = None
 
     @property
     def stages(self) -> list[str]:
@@ -177,6 +188,12 @@ def make_study(content: Config, where: str, folder: Path) -> StudyConfig:
         finetune_seeds=finetune_seeds,
         decide=decide,
         margins=margins,
+        tune=read_tuning(
+            content.get("tune"),
+            f"{where}: tune",
+            {variant.name: variant.overrides for variant in variants},
+            seeds,
+        ),
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from bertlab.data.corpus.corpus import Corpus
 from bertlab.errors import CorpusError, MixtureError
-from bertlab.studies import study as module
+from bertlab.studies.execute import executor as module
 from bertlab.studies.execute.run_state import State
 from bertlab.studies.execute.schedule import Change, OnChange, Summary
 from bertlab.studies.plan.plan import PlannedRun
