@@ -134,6 +134,42 @@ class GroupCurves:
     curves: dict[str, dict[str, dict[str, dict[int, Curve]]]]
 
 
+@dataclass(frozen=True)
+class Trial:
+    """One trial of a variant that is tuned.
+
+    Attributes:
+        settings: config keys and values that it tried.
+        values: of the measure that chooses, by seed of the trials.
+        value: their mean; None if a run of the trial failed or is not done.
+    """
+
+    settings: dict[str, Any]
+    values: dict[int, float]
+    value: float | None
+
+
+@dataclass(frozen=True)
+class TuningScores:
+    """What the trials of a tuned study have found.
+
+    Attributes:
+        measure: that chooses.
+        rows: of which it is, in words.
+        search: how the settings of trials were found: ``random`` or ``grid``.
+        seeds: of the trials.
+        trials: of each variant, in order.
+        chosen: number of the trial that was chosen for each variant, from 0; empty before.
+    """
+
+    measure: Measure
+    rows: str
+    search: str
+    seeds: list[int]
+    trials: dict[str, list[Trial]]
+    chosen: dict[str, int] = field(default_factory=dict)
+
+
 @dataclass
 class StudyScores:
     """What a study has found.
@@ -155,6 +191,7 @@ class StudyScores:
         looks: planned number of looks at the study while seeds are added; tests allow for it.
         factors: where only parts of a run vary: the seed of each, such as ``weights``, by the
             number that ``seeds`` has. All else has the same seed in all runs.
+        tuning: what the trials have found, of a study that is tuned.
     """
 
     name: str
@@ -171,6 +208,7 @@ class StudyScores:
     remarks: list[str] = field(default_factory=list)
     looks: int = 1
     factors: dict[int, dict[str, int]] = field(default_factory=dict)
+    tuning: TuningScores | None = None
 
     @property
     def is_crossed(self) -> bool:

@@ -132,8 +132,9 @@ def run(
             out of the report.
         accept_mixture: go on though runs are not of the same data; every table is marked.
     """
-    from bertlab.studies.study import StudyStopped  # noqa: PLC0415
+    from bertlab.studies.execute.schedule import StudyStopped  # noqa: PLC0415
 
+    runs_in = study.study_dir
     try:
         summary = study.run(
             workers=workers,
@@ -148,8 +149,8 @@ def run(
             accept_mixture=accept_mixture,
         )
     except StudyStopped as stopped:
-        summary = stopped.summary
-    for line in summary.lines(study.study_dir):
+        summary, runs_in = stopped.summary, stopped.study_dir
+    for line in summary.lines(runs_in, go_on=f"bertlab study run {study.study_dir}"):
         sys.stdout.write(line + "\n")
     if summary.done:
         _print(study.report(accept_mixture=accept_mixture))

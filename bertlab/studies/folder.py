@@ -128,6 +128,11 @@ def added_seeds(study_dir: Path) -> object:
     return read_config(path).get(ADDED_SEEDS) if path.is_file() else None
 
 
+def begun_in(study_dir: Path) -> list[str]:
+    """Return the ids of the runs that were begun in the directory of a study."""
+    return [path.name for path in (study_dir / "runs").glob("*")]
+
+
 def warn_of_others(study_dir: Path, plan: Plan) -> None:
     """Warn of runs that are there and not in the study as it is now: they are left out."""
     there = {path.name for path in (study_dir / "runs").glob("*") if path.is_dir()}

@@ -9,7 +9,6 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,43 +19,32 @@ from bertlab.config.yaml_files import Config, yaml_inline
 from bertlab.errors import CommandError, StudyError
 from bertlab.studies.design_table import shown_by_plan
 from bertlab.studies.execute.execution import execute
+from bertlab.studies.execute.executor import ExecuteAll, executor_of
 from bertlab.studies.execute.live_table import watch
-from bertlab.studies.execute.local import run_local
-from bertlab.studies.execute.ray import run_on_ray
-from bertlab.studies.execute.run_state import State, is_done
-from bertlab.studies.execute.schedule import Change, OnChange, Summary
+from bertlab.studies.execute.run_state import is_done
+from bertlab.studies.execute.schedule import StudyStopped, Summary
 from bertlab.studies.execute.slurm import write_slurm
 from bertlab.studies.folder import (
     STUDY_FILE,
     added_seeds,
+    begun_in,
     claim,
     keep_content,
     read_study,
     warn_of_others,
 )
 from bertlab.studies.plan.plan import Plan, PlannedRun, make_plan
-from bertlab.studies.plan.seeds import ADDED_SEEDS, more_seeds, refuse_more, seeds_content
+from bertlab.studies.plan.seeds import ADDED_SEEDS, extended_seeds, refuse_more
 from bertlab.studies.plan.study_file import StudyConfig, make_study, with_absolute_paths
-from bertlab.studies.report import analysis
+from bertlab.studies.plan.trials import deciding_rows
+from bertlab.studies.report import analysis, sameness
 from bertlab.studies.report.collect import collect
 from bertlab.studies.report.render import write_report
 from bertlab.studies.report.report import Report, report_of
-from bertlab.studies.report.sameness import compare_runs, refuse_mixture, refuse_other_corpus
 from bertlab.studies.tables import Table, plan_table, status_table, variants_table
+from bertlab.studies.trial_stage import TrialStage, trial_stage
 
 REPORT = "report"  # folder of the report in the directory of a study
-
-
-class StudyStopped(KeyboardInterrupt):
-    """A study was told to stop, by Ctrl-C for example; calling ``run`` again goes on with it.
-
-    Attributes:
-        summary: how far it is.
-    """
-
-    def __init__(self, summary: Summary, study_dir: Path) -> None:
-        super().__init__("\n".join(summary.lines(study_dir)))
-        self.summary = summary
 
 
 def study(
@@ -93,14 +81,15 @@ def study(
         config = make_study(content, str(file), file.parent)
         if asked == (config.seeds, config.finetune_seeds):
             kept = None  # the file has them now
-    begun = [path.name for path in (place / "runs").glob("*")]
-    plan = make_plan(config, begun)
-    found = Study(place, with_absolute_paths(content, config), config, plan, kept)
+    content = with_absolute_paths(content, config)
+    stage = None if config.tune is None else trial_stage(place, content, config, study)
+    config = config if stage is None else stage.tuned()
+    found = Study(place, content, config, make_plan(config, begun_in(place)), kept, stage)
     found.analysis()  # which refuses a metric without a better end
     return found
 
 
-@dataclass(frozen=True)
+@dataclass
 class Study:
     """A study and its directory; :func:`study` makes one.
 
@@ -111,6 +100,7 @@ class Study:
         planned: its runs.
         kept_seeds: as the study's own file has them, where ``add-seeds`` added some to those of
             ``content``.
+        stage: its trials, which come first; None of a study that is not tuned.
     """
 
     study_dir: Path
@@ -118,6 +108,7 @@ class Study:
     config: StudyConfig = field(repr=False)
     planned: Plan = field(repr=False)
     kept_seeds: object = None
+    stage: TrialStage | None = field(default=None, repr=False)
 
     @property
     def runs(self) -> list[PlannedRun]:
@@ -126,12 +117,14 @@ class Study:
 
     def plan(self) -> Table:
         """Return the runs, what each costs and how far it is, and what the study can show."""
-        return plan_table(self.planned, self.study_dir, shown_by_plan(self))
+        own = plan_table(self.planned, self.study_dir, shown_by_plan(self))
+        return own if self.stage is None else self.stage.before(own, self.stage.study.plan())
 
     def status(self) -> Table:
         """Return how far each run is; warn of runs that the study does not ask for any more."""
         warn_of_others(self.study_dir, self.planned)
-        return status_table(self.runs, self.study_dir)
+        own = status_table(self.runs, self.study_dir)
+        return own if self.stage is None else self.stage.before(own, self.stage.study.status())
 
     def run(
         self,
@@ -171,16 +164,18 @@ class Study:
             MixtureError: if runs are not of the same data, or would not be.
             StudyStopped: if Ctrl-C, SIGTERM or SIGHUP stopped it.
         """
-        for name, given, least in (
-            ("workers", workers, 1),
-            ("threads", threads, 1),
-            ("devices", devices, 0),
-            ("retries", retries, 0),
-            ("cpus", cpus, 0),
-            ("gpus", gpus, 0),
-        ):
-            if given is not None and not given >= least:  # NaN is not either
-                raise CommandError(f"{name}: found {given}, expected {least} or more")
+        execute_all = executor_of(workers, threads, devices, retries, executor, address, cpus, gpus)
+        return self.run_with(execute_all, accept_changes, accept_mixture)
+
+    def run_with(
+        self, execute_all: ExecuteAll, accept_changes: bool, accept_mixture: bool
+    ) -> Summary:
+        """Do what :meth:`run` does, by a function that executes runs."""
+        if self.stage is not None and not self.stage.chosen:
+            self.claim(accept_changes)
+            go_on = f"bertlab study run {self.study_dir}"
+            self.stage.run(execute_all, accept_changes, accept_mixture, go_on)
+            self._choose()
         for change in self.claim(accept_changes):
             sys.stdout.write(f"changed: {change}\n")
         if self.kept_seeds:
@@ -189,16 +184,14 @@ class Study:
                 f"({ADDED_SEEDS} in {self.study_dir / STUDY_FILE})\n"
             )
         if not accept_mixture:
-            refuse_mixture(compare_runs(self.planned, self.study_dir), self.study_dir)
-            refuse_other_corpus(self.planned, self.study_dir)
-        execute_all = (
-            partial(run_local, workers=workers, threads=threads, devices=devices)
-            if executor == "local"
-            else partial(run_on_ray, address=address, cpus=cpus, gpus=gpus)
-        )
+            sameness.refuse_mixture(
+                sameness.compare_runs(self.planned, self.study_dir), self.study_dir
+            )
+            sameness.refuse_other_corpus(self.planned, self.study_dir)
         with watch(self.runs, self.study_dir) as show:
-            on_change = show if accept_mixture else self._refusing_mixtures(show)
-            summary = execute_all(self.runs, self.study_dir, retries=retries, on_change=on_change)
+            refusing = sameness.refusing_mixtures(show, self.planned, self.study_dir)
+            on_change = show if accept_mixture else refusing
+            summary = execute_all(self.runs, self.study_dir, on_change=on_change)
         if summary.stopped_by is not None:
             raise StudyStopped(summary, self.study_dir)
         return summary
@@ -216,14 +209,24 @@ class Study:
         Raises:
             CommandError: if there is no such run.
         """
+        if self.stage is not None:
+            self.stage.refuse_run(number)
         if not 0 <= number < len(self.runs):
             raise CommandError(f"--number: found {number}, expected 0 to {len(self.runs) - 1}")
         environment = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
         return execute(self.runs[number], self.study_dir, environment=environment)
 
     def write_slurm(self) -> list[Path]:
-        """Write job arrays of the runs that are not done, and ``submit.sh``; return the files."""
+        """Write job arrays of the runs that are not done, and ``submit.sh``; return the files.
+
+        Those of a study that is tuned are of its trials, until these are over.
+        """
         self.claim(accept_changes=False)
+        if self.stage is not None and not self.stage.chosen:
+            if not self.stage.trials.are_over():
+                return self.stage.study.write_slurm()
+            self._choose()
+            self.claim(accept_changes=False)
         return write_slurm(self.runs, self.study_dir)
 
     def report(self, write: bool = True, accept_mixture: bool = False) -> Report:
@@ -254,10 +257,10 @@ class Study:
         Raises:
             MixtureError: if there are any, unless that is accepted.
         """
-        same = compare_runs(self.planned, self.study_dir)
+        same = sameness.compare_runs(self.planned, self.study_dir)
         if not accept_mixture:
-            refuse_mixture(same, self.study_dir)
-        found = collect(self.config, self.planned, self.study_dir)
+            sameness.refuse_mixture(same, self.study_dir)
+        found = collect(self.config, self.planned, self.study_dir, deciding_rows(self.config))
         found.remarks = [*(f"mixed data: {line}" for line in same.mixtures), *same.remarks]
         for name in same.variants:
             found.variants[name].is_mixed = True
@@ -267,6 +270,8 @@ class Study:
             **manifest({}, {}),
         }
         analysis.add_analysis(found, self.study_dir, self.analysis())
+        if self.stage is not None:
+            self.stage.add_scores(found)
         return found
 
     def add_seeds(
@@ -290,12 +295,8 @@ class Study:
                 f"{self.study_dir}: no study was run there yet; set seeds in its file"
             )
         refuse_more(self.config.factors, self.study_dir)
-        pretrain, finetune = self.config.seeds, self.config.finetune_seeds
-        if seeds is not None:
-            pretrain = more_seeds("--seeds", seeds, pretrain)
-        if finetune_seeds is not None:
-            finetune = more_seeds("--finetune_seeds", finetune_seeds, finetune)
-        content = {**self.content, ADDED_SEEDS: seeds_content(pretrain, finetune)}
+        own = self.config.seeds, self.config.finetune_seeds
+        content = {**self.content, ADDED_SEEDS: extended_seeds(own, seeds, finetune_seeds)}
         study(content, self.study_dir)  # a wrong one is refused before it is written
         keep_content(self.study_dir, content)
         return study(self.study_dir)
@@ -306,7 +307,11 @@ class Study:
         Raises:
             StudyChangedError: if runs that were begun would be left out, unless that is accepted.
         """
-        changes = claim(self.study_dir, self.content, self.config, self.planned, accept_changes)
+        if self.stage is not None and not self.stage.chosen:  # its own runs are not known yet
+            changes = self.stage.study.claim(accept_changes)
+            keep_content(self.study_dir, self.content)
+        else:
+            changes = claim(self.study_dir, self.content, self.config, self.planned, accept_changes)
         analysis.freeze(self.study_dir, self.analysis())
         return changes
 
@@ -314,15 +319,11 @@ class Study:
         """Return what is tested and how; ``analysis.json`` holds it from the first run on."""
         return analysis.planned_analysis(self.config, self.planned, self.content.get("looks"))
 
-    def _refusing_mixtures(self, on_change: OnChange) -> OnChange:
-        """Return what also stops the study when a run that is done had other data than before."""
-
-        def note(change: Change) -> None:
-            on_change(change)
-            if change.state is State.DONE:
-                refuse_mixture(compare_runs(self.planned, self.study_dir), self.study_dir)
-
-        return note
+    def _choose(self) -> None:
+        """Choose by the trials of a study that is tuned; its variants have the settings then."""
+        assert self.stage is not None, "only a study that is tuned chooses"
+        self.config = self.stage.choose(self.study_dir)
+        self.planned = make_plan(self.config, begun_in(self.study_dir))
 
     def _repr_html_(self) -> str:
         """Return the variants: what they differ in, or once runs are done, what they reached."""

@@ -12,13 +12,13 @@ import pytest
 import yaml
 
 from bertlab.errors import CommandError, StudyChangedError, StudyError
-from bertlab.studies import study as module
+from bertlab.studies.execute import executor as module
 from bertlab.studies.execute.local import run_local
 from bertlab.studies.execute.run_state import State, own_state
-from bertlab.studies.execute.schedule import Change, OnChange, Summary
+from bertlab.studies.execute.schedule import Change, OnChange, StudyStopped, Summary
 from bertlab.studies.plan.plan import PlannedRun
 from bertlab.studies.plan.study_file import BASE
-from bertlab.studies.study import Study, StudyStopped, compare
+from bertlab.studies.study import Study, compare
 from bertlab.studies.study import study as open_study
 from tests.studies.fake_fit import FAKE, fake_run
 from tests.studies.small_study import finish, opened, write_study

@@ -7,6 +7,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Protocol
 
+from bertlab.errors import NumericalError
 from bertlab.studies.execute.execution import settle
 from bertlab.studies.execute.run_state import (
     Outcome,
@@ -91,6 +92,20 @@ class Summary:
             how = "stopped; go" if self.stopped_by is not None else "mend it and go"
             lines.append(f"{how} on with: {go_on or f'bertlab study run {study_dir}'}")
         return lines
+
+
+class StudyStopped(KeyboardInterrupt):
+    """A study was told to stop, by Ctrl-C for example; calling ``run`` again goes on with it.
+
+    Attributes:
+        summary: how far it is.
+        study_dir: of the runs that were stopped: the study's own, or that of its trials.
+    """
+
+    def __init__(self, summary: Summary, study_dir: Path, go_on: str | None = None) -> None:
+        super().__init__("\n".join(summary.lines(study_dir, go_on)))
+        self.summary = summary
+        self.study_dir = study_dir
 
 
 _MISTAKE = 2  # the exit code of bertlab's commands for a mistake of the user's
@@ -203,7 +218,7 @@ class Schedule:
         self.on_change(Change(run, State.FAILED, told))
         self._block(run, run)
         alike.append(run)
-        if mistaken and run.stage not in self._stages_done:
+        if mistaken and NumericalError.code not in text and run.stage not in self._stages_done:
             self._leave_if_shared([each for each in alike if each.stage == run.stage])
 
     def _leave_if_shared(self, alike: list[PlannedRun]) -> None:

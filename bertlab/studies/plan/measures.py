@@ -135,7 +135,7 @@ def pretraining_measures(study: StudyConfig, plan: Plan) -> PretrainingMeasures:
             raise StudyError(
                 f"{where}: found {name!r}{nearest(name, names)} (there are: {', '.join(names)})"
             )
-    different = _differences(study, plan)
+    different = held_out_differences(study, plan)
     if different:
         reason = f"variants differ in {', '.join(different)}"
         if study.decide:
@@ -152,7 +152,7 @@ def pretraining_measures(study: StudyConfig, plan: Plan) -> PretrainingMeasures:
     )
 
 
-def _differences(study: StudyConfig, plan: Plan) -> list[str]:
+def held_out_differences(study: StudyConfig, plan: Plan) -> list[str]:
     """Return the config keys in which variants differ, of those that a held-out loss depends on."""
     found = [_held_out(plan.configs[variant.name, BASE]) for variant in study.variants]
     # a dict as a set that keeps its order

@@ -78,6 +78,29 @@ def refuse_more(factors: Sequence[SeedFactor], study_dir: Path) -> None:
         )
 
 
+def extended_seeds(
+    own: tuple[SeedTuple, SeedTuple | None],
+    seeds: int | list[int] | None,
+    finetune_seeds: int | list[int] | None,
+) -> object:
+    """Return seeds as a study file has them: those of a study, with more where they are asked for.
+
+    Args:
+        own: seeds of the study, of pre-trainings and of the fine-tunings of each.
+        seeds: how many in all, or a list of them; as they are if None.
+        finetune_seeds: the same of fine-tunings.
+
+    Raises:
+        CommandError: as :func:`more_seeds`.
+    """
+    pretrain, finetune = own
+    if seeds is not None:
+        pretrain = more_seeds("--seeds", seeds, pretrain)
+    if finetune_seeds is not None:
+        finetune = more_seeds("--finetune_seeds", finetune_seeds, finetune)
+    return seeds_content(pretrain, finetune)
+
+
 def more_seeds(option: str, asked: int | list[int], own: SeedTuple | None) -> SeedTuple:
     """Return the seeds that are asked for.
 

@@ -11,6 +11,7 @@ from bertlab.errors import StudyError, nearest
 from bertlab.studies.plan.budget import budget_settings
 from bertlab.studies.plan.seed_parts import SeedFactor, SeedTuple, read_factors, seed_table
 from bertlab.studies.plan.seeds import ADDED_SEEDS, join_seeds, read_seeds
+from bertlab.studies.plan.tuning import Tuning, read_tuning
 from bertlab.studies.plan.values import (
     check_keys,
     decide_and_margins,
@@ -36,6 +37,7 @@ KEYS = (
     "baseline",
     "decide",
     "looks",
+    "tune",
     ADDED_SEEDS,
 )
 _EVALUATION_KEYS = ("config", "metric", "margin", "step", "settings")
@@ -90,6 +92,13 @@ class Variant:
     from_step: int | None = None
     levels: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def overrides(self) -> Overrides:
+        """The overrides of base and evaluations, as a study file has them."""
+        evaluate = {f"{_EVALUATE}{key}": value for key, value in self.evaluate.items()}
+        step = {} if self.from_step is None else {f"{_EVALUATE}{_FROM_STEP}": self.from_step}
+        return {**self.settings, **evaluate, **step}
+
 
 @dataclass(frozen=True)
 class StudyConfig:
@@ -109,6 +118,7 @@ class StudyConfig:
         margins: of those of ``decide`` that have one.
         factors: parts of a run whose seeds vary, where the others stay the same; ``seeds`` are the
             numbers of their combinations then.
+        tune: how the settings of each variant are chosen before; None: they are fixed.
     """
 
     name: str
@@ -122,6 +132,7 @@ class StudyConfig:
     decide: tuple[str, ...] = ()
     margins: dict[str, float] = field(default_factory=dict)
     factors: tuple[SeedFactor, ...] = ()
+    tune: Tuning | None = None
 
     @property
     def is_crossed(self) -> bool:
@@ -190,6 +201,12 @@ def make_study(content: Config, where: str, folder: Path) -> StudyConfig:
         decide=decide,
         margins=margins,
         factors=factors,
+        tune=read_tuning(
+            content.get("tune"),
+            f"{where}: tune",
+            {variant.name: variant.overrides for variant in variants},
+            seeds,
+        ),
     )
 
 

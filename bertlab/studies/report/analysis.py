@@ -21,6 +21,7 @@ from bertlab.files import explain_failed_write, write_json
 from bertlab.studies.execute.run_state import is_done
 from bertlab.studies.plan.plan import Plan
 from bertlab.studies.plan.study_file import StudyConfig
+from bertlab.studies.plan.trials import TRIALS, check_rows
 from bertlab.studies.report.collect import measures_of
 from bertlab.studies.report.comparison import LEVEL, Comparison
 
@@ -58,6 +59,7 @@ def planned_analysis(study: StudyConfig, plan: Plan, looks: object) -> Analysis:
     if study.is_crossed:
         measures = []  # runs that share seeds test nothing
     factors = {each.name: list(each.seeds) for each in study.factors}
+    check_rows(study, [each.name for each in measures])
     return {
         "version": VERSION,
         "variants": [variant.name for variant in study.variants],
@@ -75,6 +77,7 @@ def planned_analysis(study: StudyConfig, plan: Plan, looks: object) -> Analysis:
         "level": LEVEL,
         "correction": "Holm",
         "looks": looks,
+        **({} if study.tune is None else {"tune": study.tune.plain()}),
     }
 
 
@@ -201,8 +204,9 @@ def _seeds(analysis: Analysis) -> dict[str, list[int]]:
 
 
 def _count_done(study_dir: Path) -> int:
-    """Return the number of runs that are done, those that are not asked any more among them."""
-    return sum(1 for _ in (study_dir / "runs").glob(f"*/{RESULTS}"))
+    """Return the number of runs that are done: trials, and those not asked any more, as well."""
+    folders = (study_dir / "runs", study_dir / TRIALS / "runs")
+    return sum(1 for folder in folders for _ in folder.glob(f"*/{RESULTS}"))
 
 
 def _read(path: Path, nothing: Kind) -> Kind:

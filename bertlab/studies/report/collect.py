@@ -1,10 +1,13 @@
 """Collects what the runs of a study have found from their directories."""
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
+
+import numpy as np
 
 from bertlab.api.study_scores import Cell, Curve, Measure, StudyScores, VariantScores
 from bertlab.checkpoints.run_directory import DEGENERATE, MANIFEST, PREDICTIONS
@@ -23,6 +26,7 @@ from bertlab.studies.plan.measures import (
 from bertlab.studies.plan.plan import Plan, PlannedRun, variant_settings
 from bertlab.studies.plan.seed_parts import seed_table
 from bertlab.studies.plan.study_file import BASE, Evaluation, StudyConfig, Variant
+from bertlab.studies.plan.tuning import Rows
 from bertlab.studies.plan.zero_shot import is_zero_shot
 from bertlab.studies.report.groups import collect_groups
 from bertlab.studies.report.repeats import RunResult, add_results
@@ -31,13 +35,19 @@ from bertlab.training.history import read_curves
 from bertlab.training.results import is_share, read_results
 
 
-def collect(study: StudyConfig, plan: Plan, folder: Path) -> StudyScores:
+def collect(
+    study: StudyConfig, plan: Plan, folder: Path, rows: Mapping[str, Rows] | None = None
+) -> StudyScores:
     """Read what the runs that are done have left.
 
     Args:
         study: what was asked.
         plan: its runs.
         folder: of the study.
+        rows: by task, of which rows its measure is; of all if it says nothing.
+
+    Raises:
+        StudyError: if a run lacks a metric, or it is of a half of the rows, which have no scores.
     """
     pretraining = pretraining_measures(study, plan)
     measures = measures_of(study, plan, folder)
@@ -47,7 +57,8 @@ def collect(study: StudyConfig, plan: Plan, folder: Path) -> StudyScores:
     for variant in study.variants:
         found = VariantScores(settings=settings[variant.name], levels=variant.levels)
         for measure in measures:
-            found.cells[measure.name] = _cell(study, plan, folder, variant, measure)
+            of = (rows or {}).get(measure.task, Rows.ALL)
+            found.cells[measure.name] = _cell(study, plan, folder, variant, measure, of)
         _add_runs(found, study, plan, folder, variant)
         found.failures = _failures(study, plan, folder, variant.name, states)
         variants[variant.name] = found
@@ -167,7 +178,9 @@ def _of_pretraining(
     return measures
 
 
-def _cell(study: StudyConfig, plan: Plan, folder: Path, variant: Variant, measure: Measure) -> Cell:
+def _cell(
+    study: StudyConfig, plan: Plan, folder: Path, variant: Variant, measure: Measure, rows: Rows
+) -> Cell:
     cell = Cell()
     evaluation = next((each for each in study.evaluations if each.name == measure.task), None)
     stage = BASE if evaluation is None else evaluation.name
@@ -185,7 +198,7 @@ def _cell(study: StudyConfig, plan: Plan, folder: Path, variant: Variant, measur
                 value = _value(results, measure, of_rows)
                 if value is None:
                     _refuse_metric(measure, results, study)
-                found[finetune] = _result_of_rows(directory, evaluation, measure, value)
+                found[finetune] = _result_of_rows(directory, evaluation, measure, value, rows)
             elif (value := _of_objective(directory, results, variant, measure)) is not None:
                 found[finetune] = RunResult(value, _degenerate(directory, measure))
         add_results(cell, seed, found, f"{variant.name}, {measure.name}")
@@ -203,14 +216,22 @@ def _of_objective(
 
 
 def _result_of_rows(
-    directory: Path, evaluation: Evaluation | None, measure: Measure, value: float
+    directory: Path, evaluation: Evaluation | None, measure: Measure, value: float, rows: Rows
 ) -> RunResult:
     """Return a run's value with what is wrong with it and its rows' scores, if it has them."""
     scores = None
     if evaluation is not None and evaluation.zero_shot is not None:
-        scores = evaluated_rows(directory / f"{evaluation.name}.rows.jsonl", value)
+        scores = evaluated_rows(directory / f"{evaluation.name}.rows.jsonl", value, rows)
     elif evaluation is None or evaluation.step == "last":  # predictions are those of the last step
-        scores = row_scores(directory / PREDICTIONS, measure.metric, value)
+        scores = row_scores(directory / PREDICTIONS, measure.metric, value, rows)
+    if rows is not Rows.ALL and math.isfinite(value):
+        if scores is None:
+            raise StudyError(
+                f"{directory}: keeps no scores of rows of {measure.name}, so that it is not known "
+                "of half of the rows; choose by another measure (tune.by), or say tune.same_rows: "
+                "true (finished runs are kept)"
+            )
+        value = float(np.nanmean(scores))
     return RunResult(value, _degenerate(directory, measure), scores)
 
 

@@ -18,6 +18,7 @@ from bertlab.api.study_scores import Curve, StudyScores
 from bertlab.studies.report.comparison import Comparison
 from bertlab.studies.report.group_report import group_figures
 from bertlab.studies.report.statistics import summarize
+from bertlab.studies.report.tuning_report import CAPTION, tuning_figure
 from bertlab.training.report.pictures import Picture, file_names, svg_of
 from bertlab.training.report.plot_axes import (
     GRAY,
@@ -58,6 +59,7 @@ def pictures(scores: StudyScores, comparisons: Comparisons) -> list[Picture]:
                 "Mean over the seeds and its standard deviation, against what a run costs.",
                 score_against_compute(scores),
             ),
+            ("expected_best", CAPTION, tuning_figure(scores)),
         )
         found = [(name, caption, svg_of(figure)) for name, caption, figure in drawn if figure]
         by_group = list(group_figures(scores))

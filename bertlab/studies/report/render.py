@@ -11,6 +11,7 @@ from bertlab.files import explain_failed_write, write_text
 from bertlab.studies.report.group_report import group_csv_files
 from bertlab.studies.report.plots import pictures
 from bertlab.studies.report.report import HTML, Report
+from bertlab.studies.report.tuning_report import tuning_csv_files
 from bertlab.training.console import print_table
 from bertlab.training.report.escaping import latex_templates, markdown_templates
 from bertlab.training.report.pictures import Picture, inline_svg, on_white
@@ -21,7 +22,7 @@ LATEX = latex_templates("bertlab.studies.report")
 
 
 def write_report(report: Report, folder: Path) -> list[Path]:
-    """Write ``report.html``, ``report.md``, ``report.tex``, pictures as SVG, and groups as CSV.
+    """Write ``report.html``, ``report.md``, ``report.tex``, pictures as SVG, and CSV files.
 
     Returns:
         The files; the page comes first.
@@ -62,7 +63,7 @@ def _csv_files(report: Report) -> dict[str, str]:
     return {
         f"{number}_{name}" if several else name: text
         for number, study in enumerate(report.studies, 1)
-        for name, text in group_csv_files(study).items()
+        for name, text in (group_csv_files(study) | tuning_csv_files(study)).items()
     }
 
 

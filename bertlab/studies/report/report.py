@@ -32,6 +32,7 @@ from bertlab.studies.report.group_report import group_tables
 from bertlab.studies.report.over_tasks import over_tasks_tables
 from bertlab.studies.report.repeats import seed_warnings
 from bertlab.studies.report.statistics import compare_pair, compare_study, summarize
+from bertlab.studies.report.tuning_report import tuning_tables
 from bertlab.studies.report.variance_shares import variance_tables
 from bertlab.studies.report.variant_tables import mean_rows, runs_of, settings_of
 from bertlab.training.report.escaping import html_templates
@@ -96,8 +97,8 @@ class Report:
     def tables_of(self, study: StudyScores) -> list[TitledGrid]:
         """Return what is known of a study beside its comparisons with the baseline.
 
-        That are the effects of its axes, one figure over all tasks, the shares of variance, and
-        scores by group as heat maps show them.
+        That are the settings that were chosen by tuning, the effects of its axes, one figure over
+        all tasks, the shares of variance, and scores by group as heat maps show them.
         """
         return self._tables[id(study)]
 
@@ -106,6 +107,7 @@ class Report:
         """Made once for all forms of the report: they draw thousands of bootstrap samples."""
         return {
             id(study): [
+                *tuning_tables(study),
                 *axis_tables(study),
                 *over_tasks_tables(study),
                 *variance_tables(study),

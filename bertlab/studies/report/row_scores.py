@@ -12,12 +12,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from bertlab.studies.plan.tuning import Rows
 from bertlab.studies.report.prediction_scores import candidate_scores
 
 _TOLERANCE = 1e-5  # metrics are computed in float32
 
 
-def row_scores(path: Path, metric: str, value: float) -> NDArray[np.float64] | None:
+def row_scores(
+    path: Path, metric: str, value: float, rows: Rows = Rows.ALL
+) -> NDArray[np.float64] | None:
     """Return ``(rows,)`` float64 scores whose mean is the metric; None where there are none.
 
     There are scores of accuracy, F1, macro F1 and Matthews' coefficient of classes, of Pearson's
@@ -28,6 +31,7 @@ def row_scores(path: Path, metric: str, value: float) -> NDArray[np.float64] | N
         path: predictions as JSON lines, each with its ``gold``.
         metric: that the rows are scored by.
         value: that the run reported; if the rows' mean is another, they are not what it is made of.
+        rows: that are scored; of a half, the scores' mean is the metric of that half.
     """
     if not path.is_file():
         return None
@@ -35,18 +39,25 @@ def row_scores(path: Path, metric: str, value: float) -> NDArray[np.float64] | N
         lines = [json.loads(line) for line in file]
     if not lines:
         return None
-    for scores in candidate_scores(lines, metric):
+    ways = list(candidate_scores(lines, metric))
+    for place, scores in enumerate(ways):
         if scores is not None and abs(scores.mean() - value) < _TOLERANCE:
-            return scores
+            if rows is Rows.ALL:
+                return scores
+            kept = [line for line, keep in zip(lines, rows.of(len(lines)), strict=True) if keep]
+            # from the end: a half all of whose questions have an answer has SQuAD 1.1's way first,
+            # which the whole may lack: ways [2.0] of all, [1.1, 2.0] of the half -> -1
+            return list(candidate_scores(kept, metric))[place - len(ways)] if kept else None
     return None
 
 
-def evaluated_rows(path: Path, value: float) -> NDArray[np.float64] | None:
+def evaluated_rows(path: Path, value: float, rows: Rows = Rows.ALL) -> NDArray[np.float64] | None:
     """Return the ``(rows,)`` scores that ``bertlab evaluate`` wrote, NaN of rows without one.
 
     Args:
         path: ``NAME.rows.jsonl``.
         value: that the run reported; None is returned if the rows' mean is another metric.
+        rows: whose scores are returned.
     """
     if not path.is_file():
         return None
@@ -54,7 +65,8 @@ def evaluated_rows(path: Path, value: float) -> NDArray[np.float64] | None:
         found = [json.loads(line)["score"] for line in file]
     scores = np.array([np.nan if each is None else each for each in found], np.float64)
     fits = len(scores) > 0 and abs(np.nanmean(scores) - value) < _TOLERANCE
-    return scores if fits else None
+    kept = scores[rows.of(len(scores))]
+    return kept if fits and not np.isnan(kept).all() else None
 
 
 def keep_common_rows(cells: Sequence[dict[int, NDArray[np.float64]]]) -> None:

@@ -17,7 +17,8 @@ from bertlab.data.corpus.prepare import open_prepared
 from bertlab.data.pretraining import PretrainingData
 from bertlab.data.sources import is_source
 from bertlab.errors import MixtureError
-from bertlab.studies.execute.run_state import is_done
+from bertlab.studies.execute.run_state import State, is_done
+from bertlab.studies.execute.schedule import Change, OnChange
 from bertlab.studies.plan.plan import Plan, PlannedRun
 from bertlab.studies.plan.study_file import BASE
 from bertlab.studies.plan.zero_shot import SECTION, is_zero_shot
@@ -109,6 +110,17 @@ def refuse_mixture(same: Sameness, study_dir: Path) -> None:
             + f"\nPut the data back, or delete the runs of one side below {study_dir / 'runs'} and "
             "run the study again, or go on with --accept_mixture true, which marks every table"
         )
+
+
+def refusing_mixtures(on_change: OnChange, plan: Plan, study_dir: Path) -> OnChange:
+    """Return what also stops a study when a run that is done had other data than before."""
+
+    def note(change: Change) -> None:
+        on_change(change)
+        if change.state is State.DONE:
+            refuse_mixture(compare_runs(plan, study_dir), study_dir)
+
+    return note
 
 
 def refuse_other_corpus(plan: Plan, study_dir: Path) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from bertlab.errors import ConfigError
+from bertlab.errors import ConfigError, NumericalError
+from bertlab.studies.execute import schedule
 from bertlab.studies.execute.execution import execute, start
 from bertlab.studies.execute.live_table import LiveTable, duration, event_line, main_result, watch
 from bertlab.studies.execute.local import run_local, worker_environments
@@ -167,6 +168,18 @@ def test_a_mistake_that_all_variants_share_is_told_once_and_ends_the_study(tmp_p
     assert not any(read_attempts(run, tmp_path) for run in plan[2:])
     (tmp_path / "mended").touch()
     assert len(run_all(plan, tmp_path)[0].done) == 6
+
+
+def test_a_loss_that_is_no_number_is_no_mistake_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two trials of tuning may diverge at the same step; others need not."""
+    line = f"bertlab: error {NumericalError.code}: step 1: the loss is nan"
+    monkeypatch.setattr(schedule, "last_line", lambda log: line)
+    plan = [fake_run(name, fail_at=0, failures=9, exit_code=2) for name in "ab"]
+    summary, _ = run_all([*plan, fake_run("c")], tmp_path, retries=3)
+    assert list(summary.failed) == ["a", "b"]
+    assert summary.done == ["c"]
 
 
 def of_variant(run: PlannedRun, variant: str) -> PlannedRun:

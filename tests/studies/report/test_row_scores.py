@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from bertlab.api.examples import Example
 from bertlab.api.head import Head
 from bertlab.heads.single_sentence import SingleSentence
 from bertlab.heads.span import Span
 from bertlab.heads.tagging import Tagging
-from bertlab.studies.report.row_scores import row_scores
+from bertlab.studies.plan.tuning import Rows
+from bertlab.studies.report.row_scores import evaluated_rows, row_scores
 from bertlab.training.predictions import open_sink
 from tests.heads.samples import built, rows_of
 
@@ -250,3 +252,64 @@ def test_metrics_of_answers(unanswerable: bool, tuned: bool, tmp_path: Path) -> 
     values.pop("best_f1_threshold", None)
     assert len(values) == (7 if unanswerable else 2)
     check_all(kept(tmp_path, head, rows, found), values, 60)
+
+
+def half_of(lines: Lines, half: Rows) -> Lines:
+    return [line for line, keep in zip(lines, half.of(len(lines)), strict=True) if keep]
+
+
+@pytest.mark.parametrize("half", [Rows.CHOOSE, Rows.DECIDE])
+def test_scores_of_half_of_the_rows_have_its_metric_as_their_mean(
+    half: Rows, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(4)
+    golds = rng.integers(0, 2, 200)
+    guesses = np.where(rng.random(200) < 0.7, golds, 1 - golds)
+    lines = [
+        {"label": str(guess), "scores": {"0": 0.5, "1": 0.5}, "gold": {"label": str(gold)}}
+        for guess, gold in zip(guesses, golds, strict=True)
+    ]
+    path = tmp_path / "predictions.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    kept = half.of(200)
+    for metric, reference in (
+        ("accuracy", accuracy_score),
+        ("f1", f1_score),
+        ("matthews", matthews_corrcoef),
+    ):
+        found = row_scores(path, metric, reference(golds, guesses), half)
+        assert found is not None
+        assert len(found) == kept.sum()
+        assert found.mean() == pytest.approx(reference(golds[kept], guesses[kept]), abs=1e-9)
+
+
+def test_half_of_the_rows_is_counted_as_the_whole_is(tmp_path: Path) -> None:
+    """A half of SQuAD 2.0 that has no question without an answer is still of version 2.0."""
+    whole = list(answered(*[("the", ["a"])] * 30))  # version 1.1 counts 0, version 2.0 counts 1
+    other = int(np.flatnonzero(Rows.DECIDE.of(30))[0])
+    whole[other] = answered(("", []))[0]
+    path = tmp_path / "predictions.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in whole), "utf-8")
+    found = row_scores(path, "f1", 1.0, Rows.CHOOSE)
+    assert found is not None
+    assert found.tolist() == [1.0] * len(half_of(whole, Rows.CHOOSE))
+
+
+def test_half_of_the_rows_that_an_evaluation_scored(tmp_path: Path) -> None:
+    path = tmp_path / "x.rows.jsonl"
+    scores = [None if row % 5 == 0 else float(row % 2) for row in range(50)]
+    path.write_text("".join(json.dumps({"score": each}) + "\n" for each in scores), "utf-8")
+    whole = evaluated_rows(path, 0.5)
+    assert whole is not None
+    for half in (Rows.CHOOSE, Rows.DECIDE):
+        found = evaluated_rows(path, 0.5, half)
+        assert found is not None
+        assert np.array_equal(found, whole[half.of(50)], equal_nan=True)
+    assert evaluated_rows(path, 0.4, Rows.CHOOSE) is None  # of another metric
+
+
+def test_no_half_of_one_row(tmp_path: Path) -> None:
+    path = tmp_path / "predictions.jsonl"
+    path.write_text(json.dumps(labelled(("a", "a"))[0]) + "\n", "utf-8")
+    found = [row_scores(path, "accuracy", 1.0, half) for half in (Rows.CHOOSE, Rows.DECIDE)]
+    assert sum(each is None for each in found) == 1
