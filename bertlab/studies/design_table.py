@@ -10,7 +10,7 @@ from bertlab.errors import BertlabError, CommandError, StudyError, nearest
 from bertlab.studies.design_costs import SeedCosts, seed_costs
 from bertlab.studies.execute.run_state import is_done
 from bertlab.studies.report.collect import measures_of
-from bertlab.studies.report.comparison import POWER
+from bertlab.studies.report.contrast_noise import POWER
 from bertlab.studies.report.design import (
     Design,
     Deviations,

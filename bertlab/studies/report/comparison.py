@@ -10,11 +10,11 @@ from functools import lru_cache
 
 from scipy import optimize, special, stats
 
+from bertlab.studies.report.contrast_noise import POWER, ContrastNoise
 from bertlab.studies.report.failures import FailureComparison
 from bertlab.studies.report.multibootstrap import MultiBootstrap
 
 LEVEL = 0.05  # of the tests, two-sided
-POWER = 0.8  # at which a difference counts as one that could have been shown
 _DEVIATION_KNOWN = 0.8  # confidence of the range in which the detectable effect lies
 
 
@@ -46,6 +46,7 @@ class Comparison:
         correlation: of the variants over seeds; None if it cannot be told.
         rows: of the test set that ``error`` includes; None where rows have no scores.
         row_share: of ``error`` squared that is due to rows.
+        noise: what ``error`` and ``freedom`` are estimated from.
         bootstrap: the Multi-Bootstrap over seeds and rows, beside; it decides nothing.
         failures: how often runs failed; None if none did.
         without_failed: the same comparison without these runs.
@@ -68,6 +69,7 @@ class Comparison:
     correlation: float | None = None
     rows: int | None = None
     row_share: float | None = None
+    noise: ContrastNoise | None = None
     bootstrap: MultiBootstrap | None = None
     failures: FailureComparison | None = None
     without_failed: "Comparison | None" = None
