@@ -6,11 +6,10 @@ References: Hedges (1981), Distribution theory for Glass's estimator of effect s
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
-from scipy import optimize, special, stats
+from scipy import special, stats
 
-from bertlab.studies.report.contrast_noise import POWER, ContrastNoise
+from bertlab.studies.report.contrast_noise import ContrastNoise, draw_test
 from bertlab.studies.report.failures import FailureComparison
 from bertlab.studies.report.multibootstrap import MultiBootstrap
 
@@ -103,11 +102,11 @@ class Comparison:
         """Smallest true difference that so many seeds and rows show with 80 % power.
 
         By a two-sided test at 5 % / family, as if it were the only difference of the study, were
-        ``error`` the true one. None where nothing is tested.
+        the variances that ``noise`` has the true ones. None where nothing is tested.
         """
-        if not self.family or not self.error or self.freedom is None:
+        if not self.family or not self.error or self.noise is None:
             return None
-        return detectable_effect(self.error, self.freedom, LEVEL / self.family)
+        return draw_test(self.noise, LEVEL / self.family).detectable
 
     @property
     def detectable_range(self) -> tuple[float, float] | None:
@@ -118,32 +117,6 @@ class Comparison:
         miss = (1 - _DEVIATION_KNOWN) / 2
         low, high = stats.chi2.ppf((miss, 1 - miss), self.freedom)
         return effect * math.sqrt(self.freedom / high), effect * math.sqrt(self.freedom / low)
-
-
-def detectable_effect(error: float, freedom: float, level: float = LEVEL) -> float:
-    """Return the true difference that a two-sided t-test shows at 80 % power, sign and all.
-
-    Args:
-        error: standard error of the difference.
-        freedom: its degrees of freedom.
-        level: of the test.
-    """
-    return _noncentrality(round(freedom, 6), level) * error
-
-
-@lru_cache(maxsize=4096)
-def _noncentrality(freedom: float, level: float) -> float:
-    """Return the noncentrality at which a two-sided t-test shows the right sign at 80 % power."""
-    critical = stats.t.isf(level / 2, freedom)
-
-    def missing(noncentrality: float) -> float:
-        # the upper tail only: a rejection with the wrong sign shows nothing
-        return float(stats.nct.sf(critical, freedom, noncentrality)) - POWER
-
-    # above it both the deviation's and the mean's share of a miss are below (1 − power) / 2
-    miss = (1 - POWER) / 2
-    enough = critical * (stats.chi2.isf(miss, freedom) / freedom) ** 0.5 + stats.norm.isf(miss)
-    return float(optimize.brentq(missing, 0.0, enough))
 
 
 def with_margin(comparison: Comparison, margin: float | None) -> Comparison:

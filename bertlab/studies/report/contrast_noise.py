@@ -15,11 +15,12 @@ effect, since moderated variances are never below a variant's own.
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
+from scipy.stats import qmc
 
 FloatArray = NDArray[np.float64]
 
@@ -109,14 +110,17 @@ class ContrastNoise:
         lent = pooled / np.maximum(np.maximum(own, pooled), _TINY)
         return moderated, known + prior * lent
 
-    def test(self, level: float) -> "DrawnTest":
-        """Return the test at a level as it could turn out, were the estimated variances true."""
+    def drawn(self) -> tuple[FloatArray, FloatArray]:
+        """Return what others like the study would estimate, were its own estimates true.
+
+        Returns:
+            ``(DRAWS,)`` variances of the sum, and their degrees of freedom.
+        """
         own, of_rows = self._found
         true = np.maximum(self._moderated(own)[0], 0)
-        over_seeds, over_rows = _draws(self.known, tuple(known for _, known in self.rows))
-        variance, freedom = self.over_all(true * over_seeds, of_rows * over_rows)
-        critical = -special.stdtrit(freedom, level / 2) * np.sqrt(variance)
-        return DrawnTest(math.sqrt(self.estimate[0]), critical)
+        drawn = _draws((*self.known, *(known for _, known in self.rows)))
+        count = len(self.known)
+        return self.over_all(true * drawn[:, :count], of_rows * drawn[:, count:])
 
 
 @dataclass(frozen=True)
@@ -135,17 +139,28 @@ class DrawnTest:
         """Return the chance to show a true sum, with its sign."""
         return float(special.ndtr((effect - self.critical) / self.error).mean())
 
+    @cached_property
     def detectable(self) -> float:
-        """Return the true sum that is shown with power ``POWER``."""
-        top = float(self.critical.max()) + 10 * self.error
-        return float(optimize.brentq(lambda effect: self.power(effect) - POWER, 0.0, top))
+        """The true sum that is shown with power ``POWER``."""
+        top = float(self.critical.max()) / self.error + 10
+        # in standard errors: brentq's tolerance is absolute
+        found = optimize.brentq(lambda effect: self.power(effect * self.error) - POWER, 0.0, top)
+        return float(found) * self.error
+
+
+@lru_cache(maxsize=256)
+def draw_test(noise: ContrastNoise, level: float) -> DrawnTest:
+    """Return the two-sided test at a level as it could turn out, were the estimates true."""
+    variance, freedom = noise.drawn()
+    critical = -special.stdtrit(freedom, level / 2) * np.sqrt(variance)
+    return DrawnTest(math.sqrt(noise.estimate[0]), critical)
 
 
 @lru_cache(maxsize=16)
-def _draws(known: tuple[int, ...], rows: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
-    """Return ``(DRAWS, variances)`` and ``(DRAWS, test sets)`` estimates of variances of 1."""
-    rng = np.random.default_rng(0)  # the same for all, so that they can be compared
-    over_seeds, over_rows = (
-        rng.chisquare(each, (DRAWS, len(each))) / np.array(each) for each in (known, rows)
-    )
-    return over_seeds, over_rows
+def _draws(known: tuple[int, ...]) -> FloatArray:
+    """Return ``(DRAWS, variances)`` estimates of variances of 1, by their degrees of freedom.
+
+    The same for all, so that they can be compared, and spread evenly: by a Latin hypercube.
+    """
+    levels = qmc.LatinHypercube(len(known), scramble=False, rng=0).random(DRAWS)
+    return np.asarray(special.chdtri(known, levels) / np.array(known))

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bertlab.api.study_scores import Measure, StudyScores
-from bertlab.studies.report.comparison import LEVEL, detectable_effect
-from bertlab.studies.report.contrast_noise import POWER, PRIOR, ContrastNoise, DrawnTest
+from bertlab.studies.report.comparison import LEVEL
+from bertlab.studies.report.contrast_noise import POWER, PRIOR, ContrastNoise, DrawnTest, draw_test
 from bertlab.studies.report.statistics import compare_study, summarize
 from bertlab.studies.report.variance_shares import variance_shares
 
@@ -101,7 +101,7 @@ def evaluate_design(
         finetunings: of each pre-training.
     """
     test = _test(deviations, question, seeds, finetunings)
-    return Design(seeds, finetunings, test.detectable(), test.power(question.effect))
+    return Design(seeds, finetunings, test.detectable, test.power(question.effect))
 
 
 def _test(deviations: Deviations, question: Question, seeds: int, finetunings: int) -> DrawnTest:
@@ -114,15 +114,14 @@ def _test(deviations: Deviations, question: Question, seeds: int, finetunings: i
         prior=max(0.0, min(PRIOR, (variants - 2) * known)),
         rows=((over_rows, deviations.rows - 1),) if over_rows and deviations.rows else (),
     )
-    return noise.test(question.level)
+    return draw_test(noise, question.level)
 
 
 def limit_of_rows(deviations: Deviations, question: Question) -> float:
     """Return the smallest difference that the rows at hand could show with any number of seeds."""
     if not deviations.over_rows() or deviations.rows is None:
         return 0.0
-    error = math.sqrt(deviations.over_rows())
-    return detectable_effect(error, deviations.rows - 1, question.level)
+    return _test(replace(deviations, pretraining=0.0, finetuning=None), question, 2, 1).detectable
 
 
 def seeds_needed(deviations: Deviations, question: Question, finetunings: int = 1) -> int | None:
