@@ -1,8 +1,10 @@
 """Whether the statistics of studies keep their promises, on simulated ones.
 
     python benchmarks/study_calibration.py [--studies 2000] [--seed 0] [--lines normal …]
+        [--table FILE]
 
-Prints a Markdown table, a line for each kind of noise and design. Each figure is a share of the
+Prints a Markdown table, a line for each kind of noise and design. With ``--table`` each line is
+added to FILE as well, and lines that FILE has are not run again. Each figure is a share of the
 simulated studies, with its exact (Clopper and Pearson's) 95 % binomial interval; *as promised* is
 what has the promise inside, or errs on the careful side. In each study variants are compared with
 the first one by `compare_study`, as a report does.
@@ -25,8 +27,11 @@ are kept. `nested`: each pre-training is fine-tuned five times, and half the var
 """
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +51,11 @@ EFFECT = 4.0  # deviations, at three seeds
 DESIGNS = ((2, 1), (6, 2), (8, 4))  # variants, tasks
 SEEDS = (3, 5, 10, 25)
 ROWS = (100, 277, 1000, 5000)
+HEAD = """{studies:,} studies a line, seed {seed}
+
+| noise | variants × tasks | seeds | false alarm | as promised | paired t, Holm |\
+ coverage | as promised | power | paired t, Holm |
+| --- | ---: | ---: | --- | --- | ---: | --- | --- | ---: | ---: |"""
 
 
 @dataclass(frozen=True)
@@ -66,6 +76,12 @@ class Line:
     seeds: int
     rows: int = 0
 
+    @property
+    def label(self) -> str:
+        """The first cells of its line."""
+        rows = f", {self.rows} rows" if self.rows else ""
+        return f"| {self.noise}{rows} | {self.variants} × {self.tasks} | {self.seeds} |"
+
 
 def main() -> None:
     """Simulate and print."""
@@ -73,16 +89,24 @@ def main() -> None:
     parser.add_argument("--studies", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--lines", nargs="*", help="kinds of noise; all if not given")
+    parser.add_argument("--table", type=Path, help="file that lines are added to")
     given = parser.parse_args()
-    print(f"{given.studies:,} studies a line, seed {given.seed}\n")
-    print(
-        "| noise | variants × tasks | seeds | false alarm | as promised | paired t, Holm |"
-        " coverage | as promised | power | paired t, Holm |"
-    )
-    print("| --- | ---: | ---: | --- | --- | ---: | --- | --- | ---: | ---: |")
-    for line in lines():
-        if not given.lines or line.noise.partition(",")[0] in given.lines:
-            print_line(line, given.studies, given.seed)
+    head = HEAD.format(studies=given.studies, seed=given.seed)
+    done = given.table.read_text("utf-8") if given.table and given.table.exists() else ""
+    if done and not done.startswith(head):
+        parser.error(f"--table: {given.table} is of another number of studies, or seed")
+    with given.table.open("a", encoding="utf-8") if given.table else nullcontext() as file:
+
+        def show(text: str) -> None:
+            for each in filter(None, (sys.stdout, file)):
+                print(text, file=each, flush=True)
+
+        if not done:
+            show(head)
+        for line in lines():
+            asked = not given.lines or line.noise.partition(",")[0] in given.lines
+            if asked and line.label not in done:
+                show(table_line(line, given.studies, given.seed))
 
 
 def lines() -> Iterator[Line]:
@@ -99,8 +123,8 @@ def lines() -> Iterator[Line]:
     yield Line("rows", 6, 2, 5, TEST_ROWS)
 
 
-def print_line(line: Line, studies: int, seed: int) -> None:
-    """Simulate the studies of a line, and print it."""
+def table_line(line: Line, studies: int, seed: int) -> str:
+    """Simulate the studies of a line, and return it."""
     rng = np.random.default_rng([seed, *map(ord, line.noise), line.variants, line.seeds, line.rows])
     planted = EFFECT * DEVIATION * (3 / line.seeds) ** 0.5
     truth = planted if line.rows else true_difference(line, planted, rng)
@@ -118,13 +142,11 @@ def print_line(line: Line, studies: int, seed: int) -> None:
         former_shown += former_test(other)[key] <= LEVEL
     share = f"{alarms / studies:.1%} {interval(alarms, studies)}"
     covered = f"{held / studies:.1%} {interval(held, studies)}"
-    rows = f", {line.rows} rows" if line.rows else ""
-    print(
-        f"| {line.noise}{rows} | {line.variants} × {line.tasks} | {line.seeds} | {share} |"
+    return (
+        f"{line.label} {share} |"
         f" {verdict(alarms, studies, LEVEL)} | {former_alarms / studies:.1%} | {covered} |"
         f" {verdict(studies - held, studies, LEVEL)} | {shown / studies:.0%} |"
-        f" {former_shown / studies:.0%} |",
-        flush=True,
+        f" {former_shown / studies:.0%} |"
     )
 
 
@@ -132,10 +154,8 @@ def true_difference(line: Line, planted: float, rng: np.random.Generator) -> flo
     """Return the last variant's difference in the mean of very many runs, to three digits."""
     effects = np.zeros(line.variants)
     effects[-1] = planted
-    many = replace(line, seeds=300_000)
-    cells = _values(many, effects, rng)
-    before, after = (np.mean(list(cells[which].values.values())) for which in (0, -1))
-    return float(after - before)
+    values = _values(line.noise, effects, 300_000, rng)
+    return float(values[-1].mean() - values[0].mean())
 
 
 def make_study(line: Line, planted: float, rng: np.random.Generator) -> StudyScores:
@@ -147,20 +167,22 @@ def make_study(line: Line, planted: float, rng: np.random.Generator) -> StudySco
     for measure in measures:
         effects = np.zeros(line.variants)
         effects[-1] = planted if measure is measures[-1] else 0.0
-        make = _scored_rows if line.rows else _values
-        for name, cell in zip(names, make(line, effects, rng), strict=True):
+        if line.rows:
+            cells = _scored_rows(line, effects, rng)
+        else:
+            values = _values(line.noise, effects, line.seeds, rng)
+            cells = [Cell(dict(enumerate(of_variant))) for of_variant in values.tolist()]
+        for name, cell in zip(names, cells, strict=True):
             found[name].cells[measure.name] = cell
     return study
 
 
-def _values(line: Line, effects: Array, rng: np.random.Generator) -> list[Cell]:
-    shape = (line.variants, line.seeds)
-    values = CENTER + effects[:, None] + DEVIATION * NOISES[line.noise](shape, rng)
-    if line.noise == "discrete":
-        values = np.round(values * TEST_ROWS) / TEST_ROWS
-    if line.noise == "ceiling":
-        values = np.minimum(values, CENTER + DEVIATION)
-    return [Cell(dict(enumerate(row.tolist()))) for row in values]
+def _values(noise: str, effects: Array, seeds: int, rng: np.random.Generator) -> Array:
+    """Return ``(variants, seeds)`` values."""
+    values = CENTER + effects[:, None] + DEVIATION * NOISES[noise]((len(effects), seeds), rng)
+    if noise == "discrete":
+        return np.round(values * TEST_ROWS) / TEST_ROWS
+    return np.minimum(values, CENTER + DEVIATION) if noise == "ceiling" else values
 
 
 def _scored_rows(line: Line, effects: Array, rng: np.random.Generator) -> list[Cell]:
@@ -240,20 +262,23 @@ NOISES: dict[str, Noise] = {
 
 def former_test(study: StudyScores) -> dict[tuple[str, str], float]:
     """Return the p-values of a paired t-test for each comparison, corrected by Holm."""
-    keys, p = [], []
-    for name in list(study.variants)[1:]:
-        for measure in study.measures:
-            before, after = (
-                np.array(list(study.cell(each, measure).values.values()))
-                for each in (study.baseline, name)
-            )
-            differences = after - before
-            if np.ptp(differences) < 1e-12:  # then it took the sign test
-                p.append(2.0 ** (1 - len(differences)) if differences[0] else 1.0)
-            else:
-                p.append(float(stats.ttest_rel(after, before).pvalue))
-            keys.append((name, measure.name))
-    return dict(zip(keys, holm(p), strict=True))
+    names = list(study.variants)
+    keys = [(name, measure.name) for name in names[1:] for measure in study.measures]
+    # (variants, measures, seeds)
+    values = np.array(
+        [
+            [list(study.cell(name, measure).values.values()) for measure in study.measures]
+            for name in names
+        ]
+    )
+    differences = (values[1:] - values[0]).reshape(len(keys), -1)
+    seeds = differences.shape[1]
+    error = differences.std(1, ddof=1) / seeds**0.5
+    same = np.ptp(differences, axis=1) < 1e-12  # then it took the sign test
+    t = np.abs(differences.mean(1)) / np.where(same, 1.0, error)
+    sign = np.where(differences[:, 0] == 0, 1.0, 2.0 ** (1 - seeds))
+    p = np.where(same, sign, 2 * special.stdtr(seeds - 1, -t))
+    return dict(zip(keys, holm(p.tolist()), strict=True))
 
 
 def interval(hits: int, of: int) -> str:

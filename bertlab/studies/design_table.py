@@ -10,7 +10,7 @@ from bertlab.errors import BertlabError, CommandError, StudyError, nearest
 from bertlab.studies.design_costs import SeedCosts, seed_costs
 from bertlab.studies.execute.run_state import is_done
 from bertlab.studies.report.collect import measures_of
-from bertlab.studies.report.comparison import POWER
+from bertlab.studies.report.contrast_noise import POWER
 from bertlab.studies.report.design import (
     Design,
     Deviations,
@@ -203,6 +203,9 @@ def _table(
         evaluate_design(deviations, question, seeds, each) for seeds in SEEDS for each in repeats
     ]
     nested = len(repeats) > 1
+    # two figures of the smallest: 3.16, 1.8, 0.74 points -> 2 decimals
+    smallest = _scale(measure) * min(each.shows for each in designs)
+    digits = max(0, 1 - math.floor(math.log10(smallest)))
     rows = []
     for each in designs:
         runs, cost = costs.of(each.seeds, each.finetunings)
@@ -211,11 +214,10 @@ def _table(
             (
                 str(each.seeds),
                 *((str(each.finetunings),) if nested else ()),
-                _number(each.shows, measure),
+                f"{_scale(measure) * each.shows:.{digits}f}",
                 f"{100 * each.power:.0f} %",
                 str(runs),
-                f"{at_least}{cost.tokens:.3g}",
-                f"{at_least}{cost.flops:.3g}",
+                *(f"{at_least}{one:.2e}" if one else "0" for one in (cost.tokens, cost.flops)),
             )
         )
     asked = _amount(question.effect, measure)
@@ -316,11 +318,7 @@ def _unit(measure: Measure) -> str:
     return " points" if measure.is_share else ""
 
 
-def _number(value: float, measure: Measure) -> str:
-    return f"{_scale(measure) * value:.3g}"
-
-
 def _amount(value: float, measure: Measure) -> str:
     """Return ``0.8 points``, or a number alone where the measure is no share."""
-    number = _number(value, measure)
+    number = f"{_scale(measure) * value:.3g}"
     return number + ("" if not measure.is_share else " point" if number == "1" else " points")

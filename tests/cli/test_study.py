@@ -1,6 +1,7 @@
 """``bertlab study`` as it is used, from the plan to the report."""
 
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -181,6 +182,10 @@ def test_a_design_of_given_deviations(
     # 2 variants, each pre-trained once and fine-tuned three times: 8 runs a seed
     assert "│     5 │            3 │" in out
     assert "│   40 │ ≥ " in out
+    # seeds, fine-tunings, shows: 10.37, 6.03, … 0.81 points, all with two decimals
+    shown = re.findall(r"^│ +\d+ │ +\d │ +([\d.]+) │", out, re.M)
+    assert len(shown) == 18
+    assert {len(each.partition(".")[2]) for each in shown} == {2}
     assert "power for 2.5 points" in out
     assert "shows 2.5 points four times in five: 5 seeds, 3 fine-tunings of each, 40 runs." in out
     assert "0.8 points over seeds, 1.2 points over fine-tunings." in out

@@ -6,15 +6,14 @@ References: Hedges (1981), Distribution theory for Glass's estimator of effect s
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
-from scipy import optimize, special, stats
+from scipy import special, stats
 
+from bertlab.studies.report.contrast_noise import ContrastNoise, draw_test
 from bertlab.studies.report.failures import FailureComparison
 from bertlab.studies.report.multibootstrap import MultiBootstrap
 
 LEVEL = 0.05  # of the tests, two-sided
-POWER = 0.8  # at which a difference counts as one that could have been shown
 _DEVIATION_KNOWN = 0.8  # confidence of the range in which the detectable effect lies
 
 
@@ -46,6 +45,7 @@ class Comparison:
         correlation: of the variants over seeds; None if it cannot be told.
         rows: of the test set that ``error`` includes; None where rows have no scores.
         row_share: of ``error`` squared that is due to rows.
+        noise: what ``error`` and ``freedom`` are estimated from.
         bootstrap: the Multi-Bootstrap over seeds and rows, beside; it decides nothing.
         failures: how often runs failed; None if none did.
         without_failed: the same comparison without these runs.
@@ -68,6 +68,7 @@ class Comparison:
     correlation: float | None = None
     rows: int | None = None
     row_share: float | None = None
+    noise: ContrastNoise | None = None
     bootstrap: MultiBootstrap | None = None
     failures: FailureComparison | None = None
     without_failed: "Comparison | None" = None
@@ -101,11 +102,11 @@ class Comparison:
         """Smallest true difference that so many seeds and rows show with 80 % power.
 
         By a two-sided test at 5 % / family, as if it were the only difference of the study, were
-        ``error`` the true one. None where nothing is tested.
+        the variances that ``noise`` has the true ones. None where nothing is tested.
         """
-        if not self.family or not self.error or self.freedom is None:
+        if not self.family or not self.error or self.noise is None:
             return None
-        return detectable_effect(self.error, self.freedom, LEVEL / self.family)
+        return draw_test(self.noise, LEVEL / self.family).detectable
 
     @property
     def detectable_range(self) -> tuple[float, float] | None:
@@ -116,32 +117,6 @@ class Comparison:
         miss = (1 - _DEVIATION_KNOWN) / 2
         low, high = stats.chi2.ppf((miss, 1 - miss), self.freedom)
         return effect * math.sqrt(self.freedom / high), effect * math.sqrt(self.freedom / low)
-
-
-def detectable_effect(error: float, freedom: float, level: float = LEVEL) -> float:
-    """Return the true difference that a two-sided t-test shows at 80 % power, sign and all.
-
-    Args:
-        error: standard error of the difference.
-        freedom: its degrees of freedom.
-        level: of the test.
-    """
-    return _noncentrality(round(freedom, 6), level) * error
-
-
-@lru_cache(maxsize=4096)
-def _noncentrality(freedom: float, level: float) -> float:
-    """Return the noncentrality at which a two-sided t-test shows the right sign at 80 % power."""
-    critical = stats.t.isf(level / 2, freedom)
-
-    def missing(noncentrality: float) -> float:
-        # the upper tail only: a rejection with the wrong sign shows nothing
-        return float(stats.nct.sf(critical, freedom, noncentrality)) - POWER
-
-    # above it both the deviation's and the mean's share of a miss are below (1 − power) / 2
-    miss = (1 - POWER) / 2
-    enough = critical * (stats.chi2.isf(miss, freedom) / freedom) ** 0.5 + stats.norm.isf(miss)
-    return float(optimize.brentq(missing, 0.0, enough))
 
 
 def with_margin(comparison: Comparison, margin: float | None) -> Comparison:

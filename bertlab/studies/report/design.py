@@ -1,9 +1,6 @@
 """What a study of so many seeds, fine-tunings and rows can show: power before there are data.
 
-Power is that of the report's own test (:mod:`~bertlab.studies.report.statistics`): variances that a
-study could estimate are drawn, and given these its power is exact. A plain noncentral t with the
-mean degrees of freedom would promise too much: at three seeds it says 80 % where 66 to 73 % of
-simulated studies show the effect, since moderated variances are never below a variant's own.
+Power is that of the report's own test: see :mod:`~bertlab.studies.report.contrast_noise`.
 """
 
 import math
@@ -11,16 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import optimize, stats
 
 from bertlab.api.study_scores import Measure, StudyScores
-from bertlab.studies.report.comparison import LEVEL, POWER, detectable_effect
-from bertlab.studies.report.seed_noise import PRIOR
+from bertlab.studies.report.comparison import LEVEL
+from bertlab.studies.report.contrast_noise import POWER, PRIOR, ContrastNoise, DrawnTest, draw_test
 from bertlab.studies.report.statistics import compare_study, summarize
 from bertlab.studies.report.variance_shares import variance_shares
 
-DRAWS = 4000  # of the variances that a study estimates
 MOST_SEEDS, MOST_ROWS = 1000, 10_000_000  # that are looked for
 
 
@@ -95,28 +89,6 @@ class Design:
     power: float
 
 
-@dataclass(frozen=True)
-class _Test:
-    """The test of one comparison, as it could turn out.
-
-    Attributes:
-        error: true standard error of the difference.
-        critical: ``(DRAWS,)`` differences that are just significant.
-    """
-
-    error: float
-    critical: NDArray[np.float64]
-
-    def power(self, effect: float) -> float:
-        """Return the chance to show a true difference, with its sign."""
-        return float(stats.norm.sf((self.critical - effect) / self.error).mean())
-
-    def detectable(self) -> float:
-        """Return the true difference that is shown with power ``POWER``."""
-        top = float(self.critical.max()) + 10 * self.error
-        return float(optimize.brentq(lambda effect: self.power(effect) - POWER, 0.0, top))
-
-
 def evaluate_design(
     deviations: Deviations, question: Question, seeds: int, finetunings: int = 1
 ) -> Design:
@@ -129,42 +101,27 @@ def evaluate_design(
         finetunings: of each pre-training.
     """
     test = _test(deviations, question, seeds, finetunings)
-    return Design(seeds, finetunings, test.detectable(), test.power(question.effect))
+    return Design(seeds, finetunings, test.detectable, test.power(question.effect))
 
 
-def _test(deviations: Deviations, question: Question, seeds: int, finetunings: int) -> _Test:
-    """Draw the variances that a study estimates, and return the differences that pass its test.
-
-    As :func:`~bertlab.studies.report.seed_noise.seed_noise` does for variants compared unpaired.
-    """
-    single, over_rows = deviations.over_seeds(finetunings), deviations.over_rows()
-    known = seeds - 1
-    rng = np.random.default_rng(0)  # the same for all designs, so that they can be compared
-    own = single * rng.chisquare(known, (DRAWS, question.variants)) / known
-    prior = max(0.0, min(PRIOR, (question.variants - 2) * known))
-    pooled = own.mean(1, keepdims=True)
-    moderated = np.maximum(own, (known * own + prior * pooled) / (known + prior))
-    parts = moderated[:, :2] / seeds  # (DRAWS, 2): of the baseline and of a variant
-    variance = parts.sum(1)
-    # Welch and Satterthwaite; never more than all runs of the study know
-    lent = known + prior * np.minimum(1.0, pooled / own[:, :2])
-    freedom = variance**2 / (np.square(parts) / lent).sum(1)
-    freedom = np.minimum(freedom, question.variants * known)
-    if over_rows and deviations.rows is not None:
-        of_rows = over_rows * rng.chisquare(deviations.rows - 1, DRAWS) / (deviations.rows - 1)
-        both = variance + of_rows
-        freedom = both**2 / (variance**2 / freedom + of_rows**2 / (deviations.rows - 1))
-        variance = both
-    critical = stats.t.isf(question.level / 2, freedom) * np.sqrt(variance)
-    return _Test(math.sqrt(2 * single / seeds + over_rows), critical)
+def _test(deviations: Deviations, question: Question, seeds: int, finetunings: int) -> DrawnTest:
+    """Return the test of one comparison, for variants that are equally noisy and not paired."""
+    known, variants, over_rows = seeds - 1, question.variants, deviations.over_rows()
+    noise = ContrastNoise(
+        variances=(deviations.over_seeds(finetunings),) * variants,
+        known=(known,) * variants,
+        shares=(1 / seeds,) * 2,
+        prior=max(0.0, min(PRIOR, (variants - 2) * known)),
+        rows=((over_rows, deviations.rows - 1),) if over_rows and deviations.rows else (),
+    )
+    return draw_test(noise, question.level)
 
 
 def limit_of_rows(deviations: Deviations, question: Question) -> float:
     """Return the smallest difference that the rows at hand could show with any number of seeds."""
     if not deviations.over_rows() or deviations.rows is None:
         return 0.0
-    error = math.sqrt(deviations.over_rows())
-    return detectable_effect(error, deviations.rows - 1, question.level)
+    return _test(replace(deviations, pretraining=0.0, finetuning=None), question, 2, 1).detectable
 
 
 def seeds_needed(deviations: Deviations, question: Question, finetunings: int = 1) -> int | None:

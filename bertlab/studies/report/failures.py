@@ -7,6 +7,7 @@ often is one question, how good it is when it learns is another.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,17 +64,17 @@ def failed_runs(scores: StudyScores, measure: Measure) -> dict[str, set[int]]:
     for variant, cell in cells.items():
         kept = {seed: v for seed, v in cell.values.items() if seed not in found[variant]}
         if len(kept) > 2:
-            middle = float(np.median(list(kept.values())))
+            middle = median(kept.values())
             sign = 1 if measure.higher_is_better else -1
             below[variant] = {seed: sign * (middle - value) for seed, value in kept.items()}
     if sum(map(len, below.values())) < _RUNS:
         return found
     # the median itself is no distance: 3 runs have one of 0
     sizes = [size for runs in below.values() for size in sorted(map(abs, runs.values()))[1:]]
-    common = float(np.median(sizes))
+    common = median(sizes)
     for variant, runs in below.items():
         above = [-distance for distance in runs.values() if distance < 0]  # failures are not there
-        own = float(np.median(above)) if len(runs) >= _RUNS and above else 0.0
+        own = median(above) if len(runs) >= _RUNS and above else 0.0
         limit = OUTLYING * _TO_DEVIATION * max(common, own)
         found[variant] |= {seed for seed, distance in runs.items() if distance > limit > 0}
     return found

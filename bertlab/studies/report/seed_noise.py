@@ -1,11 +1,7 @@
 """How much a measure varies over seeds: one estimate from all variants of a study.
 
-Three seeds hardly know the noise of one variant. A study has several variants that are about as
-noisy, so each variance is moderated towards that of all, as limma does for genes (Smyth 2004,
-Linear models and empirical Bayes methods, Stat. Appl. Genet. Mol. Biol. 3). Two to eight variants
-cannot tell how much they have in common, so the weight of the others is fixed, and a variance is
-never below the variant's own: a variant that is three times as noisy as the others keeps its noise.
-``benchmarks/study_calibration.py`` shows what that is worth.
+What that makes of a difference, and of any weighted sum of means, is
+:mod:`~bertlab.studies.report.contrast_noise`'s.
 """
 
 from collections.abc import Mapping
@@ -13,9 +9,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
+from scipy import special
 
-PRIOR = 2.0  # degrees of freedom that the other variants' variance counts for
+from bertlab.studies.report.contrast_noise import PRIOR, ContrastNoise
+
 PAIRING_LEVEL = 0.02  # of the test that seeds move all variants together
 ROUNDING = 1e-12  # spread below this share of the values is that of floating point
 
@@ -33,6 +30,7 @@ class SeedContrast:
         variance: of ``value`` over seeds; None with fewer than two runs of a variant, 0 if all runs
             of each variant (or the sums of all seeds) are the same.
         freedom: degrees of freedom of ``variance``.
+        noise: where ``variance`` comes from; None if it is None.
         p_constant: where ``variance`` is 0: the p of the permutation (or, paired, the sign) test;
             None of more than two variants that are not paired.
     """
@@ -41,6 +39,7 @@ class SeedContrast:
     value: float | None = None
     variance: float | None = None
     freedom: float = 0.0
+    noise: ContrastNoise | None = None
     p_constant: float | None = None
 
 
@@ -54,16 +53,13 @@ class SeedNoise:
             Fleiss 1979); None with fewer than two such seeds or variants.
         paired: variants are compared seed by seed, because they move together: the test of the
             correlation is significant at ``PAIRING_LEVEL``.
-        variances: of a single run, moderated, by variant with two runs or more.
-        freedoms: their degrees of freedom.
+        variances: of a single run, by variant with two runs or more.
     """
 
     values: Mapping[str, Values]
     correlation: float | None = None
     paired: bool = False
     variances: Mapping[str, float] = field(default_factory=dict)
-    freedoms: Mapping[str, float] = field(default_factory=dict)
-    _total: float = 0.0
     _residual: float = 0.0  # mean square after variants' and seeds' means are taken out
     _residual_freedom: int = 0
 
@@ -86,17 +82,35 @@ class SeedNoise:
         value = float(signed @ means)
         if counts.min() < 2:
             return SeedContrast(runs, value)
-        parts = signed**2 * [self.variances[variant] for variant in weights] / counts
-        variance = float(parts.sum())
-        if variance == 0:
+        noise = self._unpaired(weights)
+        variance, freedom = noise.estimate
+        p = None
+        if variance == 0 and len(sides) == 2:
             # of all ways to deal the runs to two sides, two are as extreme: 3 and 3 -> 2 of 20
-            p = 2 / float(special.comb(sum(runs), runs[0]))
-            p = _unless_same(p, value, means)
-            return SeedContrast(runs, value, 0.0, p_constant=p if len(sides) == 2 else None)
-        # Welch and Satterthwaite; never more than all runs of the study know
-        own = np.array([self.freedoms[variant] for variant in weights])
-        freedom = min(variance**2 / float((parts**2 / own).sum()), self._total)
-        return SeedContrast(runs, value, variance, freedom)
+            p = _unless_same(2 / float(special.comb(sum(runs), runs[0])), value, means)
+        return SeedContrast(runs, value, variance, freedom, noise, p)
+
+    def _unpaired(self, weights: Weights) -> ContrastNoise:
+        """Return the noise of a sum of variants that have two runs or more."""
+        known = {name: len(self.values[name]) - 1 for name in self.variances}
+        # those of the sum first; variants that are alike may change places, which moves no figure
+        names = sorted(
+            known,
+            key=lambda name: (
+                name not in weights,
+                self.variances[name],
+                known[name],
+                weights.get(name, 0.0) ** 2,
+            ),
+        )
+        # two variants know nothing of each other: Welch's test
+        prior = max(min(PRIOR, (len(names) - 2) * min(known.values())), 0)
+        return ContrastNoise(
+            tuple(self.variances[name] for name in names),
+            tuple(known[name] for name in names),
+            tuple(weights[name] ** 2 / (known[name] + 1) for name in names[: len(weights)]),
+            prior,
+        )
 
     def _paired(self, sides: NDArray[np.float64], weights: NDArray[np.float64]) -> SeedContrast:
         pairs = sides.shape[1]
@@ -108,15 +122,17 @@ class SeedNoise:
         if pairs < 2:
             return SeedContrast(runs, value)
         own, known = _variance(sums, np.abs(sides).max()), pairs - 1
-        # seeds that not all variants have may be more than those of the residual
-        prior = max(min(PRIOR, self._residual_freedom - known), 0.0)
-        others = float(weights @ weights) * self._residual
-        variance = _moderated(own, known, others, prior)
-        if variance == 0:
-            # sign test: n sums of one sign; two-sided 2 * (1/2)^n
-            p = _unless_same(2.0 ** (1 - pairs), value, sides)
-            return SeedContrast(runs, value, 0.0, p_constant=p)
-        return SeedContrast(runs, value, variance / pairs, known + _lent(own, others, prior))
+        noise = ContrastNoise((own,), (known,), (1 / pairs,), 0)
+        # what the residual knows beyond this sum; seeds that not all variants have may be more
+        rest = self._residual_freedom - known
+        if rest > 0:
+            others = float(weights @ weights) * self._residual
+            lent = (self._residual_freedom * others - known * own) / rest
+            noise = ContrastNoise((own, lent), (known, rest), (1 / pairs,), min(PRIOR, rest))
+        variance, freedom = noise.estimate
+        # sign test: n sums of one sign; two-sided 2 * (1/2)^n
+        p = None if variance else _unless_same(2.0 ** (1 - pairs), value, sides)
+        return SeedContrast(runs, value, variance, freedom, noise, p)
 
 
 def _of_both_sides(counts: NDArray[np.int64], weights: NDArray[np.float64]) -> tuple[int, int]:
@@ -137,32 +153,15 @@ def seed_noise(values: Mapping[str, Values]) -> SeedNoise:
     if not several:
         return SeedNoise(finite)
     scale = max(float(np.abs(each).max()) for each in several.values())
-    own = {name: _variance(each, scale) for name, each in several.items()}
-    known = {name: len(each) - 1 for name, each in several.items()}
-    total = sum(known.values())
-    pooled = sum(known[name] * own[name] for name in several) / total
-    # two variants know nothing of each other: Welch's test
-    prior = max(min(PRIOR, (len(several) - 2) * min(known.values())), 0)
     correlation, p, residual, freedom = _agreement(finite, scale)
     return SeedNoise(
         values=finite,
         correlation=correlation,
         paired=p is not None and p <= PAIRING_LEVEL,
-        variances={n: _moderated(own[n], known[n], pooled, prior) for n in several},
-        freedoms={n: known[n] + _lent(own[n], pooled, prior) for n in several},
-        _total=total,
+        variances={name: _variance(each, scale) for name, each in several.items()},
         _residual=residual,
         _residual_freedom=freedom,
     )
-
-
-def _moderated(own: float, known: float, others: float, prior: float) -> float:
-    return max(own, (known * own + prior * others) / (known + prior))
-
-
-def _lent(own: float, others: float, prior: float) -> float:
-    """Return the degrees of freedom that the others add: fewer where a variant is noisier."""
-    return prior * min(1.0, others / own) if own else prior
 
 
 def _unless_same(p: float, difference: float, values: ArrayLike) -> float:
@@ -198,5 +197,5 @@ def _agreement(
         constant = bool(np.ptp(together) <= ROUNDING * scale)
         return (None, None, 0.0, freedom) if constant else (1.0, 0.0, 0.0, freedom)
     correlation = (between - residual) / (between + (variants - 1) * residual)
-    p = float(stats.f.sf(between / residual, count - 1, freedom))
+    p = float(special.fdtrc(count - 1, freedom, between / residual))
     return correlation, p, residual, freedom

@@ -5,8 +5,7 @@ would hold other rows; a difference to build on survives both. Its variance is t
 (:mod:`~bertlab.studies.report.seed_noise`, :mod:`~bertlab.studies.report.row_noise`), and Student's
 t with the degrees of freedom of Satterthwaite decides.
 
-References: Satterthwaite (1946), An approximate distribution of estimates of variance components;
-Holm (1979), A simple sequentially rejective multiple test procedure.
+Reference: Holm (1979), A simple sequentially rejective multiple test procedure.
 """
 
 import math
@@ -15,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special, stats
 
 from bertlab.api.study_scores import Cell, Measure, StudyScores
 from bertlab.errors import DataError
@@ -104,34 +103,30 @@ def contrast(
     comparison = Comparison(
         found.runs, found.value, paired=noise.paired, correlation=noise.correlation
     )
-    if found.value is None or found.variance is None:
+    if found.value is None or found.variance is None or found.noise is None:
         return comparison
-    parts = list(_row_parts(weights, tasks, noise.paired))
-    over_rows, rows = sum(part for part, _ in parts), sum(count for _, count in parts)
-    variance, freedom = found.variance + over_rows, found.freedom
+    parts = tuple(_row_parts(weights, tasks, noise.paired))
+    over_all = replace(found.noise, rows=parts)
+    variance, freedom = over_all.estimate
     if variance == 0:
         p, family = found.p_constant, 0 if found.p_constant is None else 1
         return replace(comparison, error=0.0, p=p, p_adjusted=p, family=family)
-    if parts:
-        # Satterthwaite: a part over rows has rows - 1 degrees of freedom
-        over_seeds = found.variance**2 / freedom if freedom else 0.0
-        each = [over_seeds, *(part**2 / (count - 1) for part, count in parts)]
-        freedom = variance**2 / sum(each)
     error = math.sqrt(variance)
-    low, high = stats.t.interval(1 - LEVEL, freedom, loc=found.value, scale=error)
-    p = float(2 * stats.t.sf(abs(found.value) / error, freedom))
+    half = error * float(-special.stdtrit(freedom, LEVEL / 2))  # Student's t, as stats.t.isf
+    p = 2 * float(special.stdtr(freedom, -abs(found.value) / error))
     p = max(p, found.p_constant or 0.0)  # few runs that are the same show little
     comparison = replace(
         comparison,
         error=error,
         freedom=freedom,
-        low=float(low),
-        high=float(high),
+        low=found.value - half,
+        high=found.value + half,
         p=p,
         p_adjusted=p,
         family=1,
-        rows=rows or None,
-        row_share=over_rows / variance if parts else None,
+        rows=sum(known + 1 for _, known in parts) or None,
+        row_share=sum(part for part, _ in parts) / variance if parts else None,
+        noise=over_all,
     )
     if len(weights) > 2:
         return comparison
@@ -146,12 +141,12 @@ def contrast(
 def _row_parts(
     weights: Weights, tasks: Sequence[Mapping[str, Cell]], paired: bool
 ) -> Iterator[tuple[float, int]]:
-    """Yield what the rows of each task add to the variance of the mean over tasks, and the rows."""
+    """Yield what rows of each task add to the variance of the mean over tasks, and its freedom."""
     for cells in tasks:
         sides = [cells[variant].examples for variant in weights]
         found = row_variance(sides, list(weights.values()), paired) if all(sides) else None
         if found is not None:
-            yield found[0] / len(tasks) ** 2, found[1]
+            yield found[0] / len(tasks) ** 2, found[1] - 1
 
 
 def compare_study(scores: StudyScores, draws: int = DRAWS) -> dict[tuple[str, str], Comparison]:

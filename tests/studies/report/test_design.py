@@ -1,14 +1,16 @@
 """What designs can show: power against simulated studies, pilots, and what must be so of any."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from bertlab.api.study_scores import Cell, Measure, StudyScores, VariantScores
-from bertlab.studies.report.comparison import detectable_effect
+from bertlab.studies.report.comparison import LEVEL, Comparison
 from bertlab.studies.report.design import (
     Deviations,
     Question,
@@ -18,7 +20,8 @@ from bertlab.studies.report.design import (
     rows_needed,
     seeds_needed,
 )
-from bertlab.studies.report.statistics import compare_study
+from bertlab.studies.report.seed_noise import seed_noise
+from bertlab.studies.report.statistics import compare, compare_study
 from tests.studies.made_up_scores import SPREADS, add_repeats, made_up_study
 
 DRAWN = 2000
@@ -72,6 +75,30 @@ def test_power_is_that_of_simulated_studies(
         shown += found.significant and (found.difference or 0) > 0
     design = evaluate_design(deviations, question, seeds)
     assert shown / DRAWN == pytest.approx(design.power, abs=0.03)
+
+
+@pytest.mark.parametrize("seeds", [3, 5, 10])
+@pytest.mark.parametrize(("variants", "family"), [(2, 1), (6, 10)])
+def test_what_a_report_says_could_be_shown_is_shown_four_times_in_five(
+    variants: int, family: int, seeds: int
+) -> None:
+    def compared(values: np.ndarray, apart: int) -> Comparison:
+        """Compare two of ``(variants, seeds)`` values, whose seeds are the same if not apart."""
+        by_seed = [dict(enumerate(row.tolist(), apart * v)) for v, row in enumerate(values)]
+        noise = seed_noise({str(v): each for v, each in enumerate(by_seed)})
+        cells = {str(v): Cell(each) for v, each in enumerate(by_seed)}
+        return replace(compare(noise, cells, "0", "1"), family=family)
+
+    rng = np.random.default_rng(seeds)
+    # a report whose noise is that of the studies: each variant's sample deviation is 1
+    known = stats.zscore(rng.normal(size=(variants, seeds)), axis=1, ddof=1)
+    could = compared(known, apart=seeds).detectable
+    assert could is not None
+    effect = np.zeros((variants, 1))
+    effect[1] = could
+    found = [compared(rng.normal(size=(variants, seeds)) + effect, 0) for _ in range(3 * DRAWN)]
+    shown = [(one.p or 0) <= LEVEL / family and (one.difference or 0) > 0 for one in found]
+    assert np.mean(shown) == pytest.approx(0.8, abs=0.03)
 
 
 def test_what_is_shown_is_shown_four_times_in_five() -> None:
@@ -128,9 +155,9 @@ def test_the_fewest_seeds_and_rows() -> None:
 
 def test_rows_alone_can_be_too_few() -> None:
     known, question = Deviations(0.8, None, 20.0, 277), Question(1.0, 2, 1)
-    assert limit_of_rows(known, question) == pytest.approx(
-        detectable_effect(20 / 277**0.5, 276, 0.05)
-    )
+    noncentrality = limit_of_rows(known, question) / (20 / 277**0.5)
+    power = stats.nct.sf(stats.t.isf(0.025, 276), 276, noncentrality)
+    assert power == pytest.approx(0.8, abs=0.002)
     assert limit_of_rows(known, question) > 1
     assert seeds_needed(known, question) is None
     assert rows_needed(Deviations(5.0, None, 20.0, 277), question, 3) is None

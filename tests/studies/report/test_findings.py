@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bertlab.api.study_scores import Cell, Measure, StudyScores, VariantScores
 from bertlab.studies.report.comparison import Comparison
+from bertlab.studies.report.contrast_noise import ContrastNoise
 from bertlab.studies.report.failures import FailureComparison
 from bertlab.studies.report.findings import (
     conclude,
@@ -39,6 +40,7 @@ def comparison(**changes) -> Comparison:
         "p": 0.6,
         "p_adjusted": 0.6,
         "family": 1,
+        "noise": ContrastNoise((0.0036**2,), (8,), (1.0,), prior=0),
     }
     return Comparison(**(found | changes))
 

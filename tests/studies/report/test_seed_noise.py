@@ -115,11 +115,14 @@ def test_equally_noisy_variants_know_more_together(variants: int, n: int, freedo
 def test_a_noisy_variant_keeps_its_noise_and_quiet_ones_get_some():
     noise = seed_noise(apart([1, 2, 3], [1, 2, 3], [1, 2, 3], [10, 40, 70]))
     pooled = (3 * 1 + 900) / 4
-    assert noise.variances["d"] == 900
-    assert noise.variances["a"] == pytest.approx((2 * 1 + 2 * pooled) / 4)
-    assert noise.freedoms["a"] == 4
+    moderated = (2 * 1 + 2 * pooled) / 4
+    quiet, mixed = noise.contrast({"a": -1, "b": 1}), noise.contrast({"a": -1, "d": 1})
+    assert quiet.variance == pytest.approx(2 * moderated / 3)
+    assert quiet.freedom == 4 + 4
+    assert mixed.variance == pytest.approx((moderated + 900) / 3)
     # what the others know is lent less to a variant that is not like them
-    assert noise.freedoms["d"] == pytest.approx(2 + 2 * pooled / 900)
+    below = moderated**2 / 4 + 900**2 / (2 + 2 * pooled / 900)
+    assert mixed.freedom == pytest.approx((moderated + 900) ** 2 / below)
 
 
 def test_values_that_are_not_finite_are_left_out():

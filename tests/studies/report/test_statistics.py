@@ -10,7 +10,8 @@ from scipy import stats
 
 from bertlab.api.study_scores import Cell, Measure, StudyScores, VariantScores
 from bertlab.errors import DataError
-from bertlab.studies.report.comparison import Comparison, detectable_effect
+from bertlab.studies.report.comparison import Comparison
+from bertlab.studies.report.contrast_noise import ContrastNoise, draw_test
 from bertlab.studies.report.multibootstrap import multibootstrap
 from bertlab.studies.report.row_noise import row_variance
 from bertlab.studies.report.seed_noise import seed_noise
@@ -70,7 +71,9 @@ def test_students_sleep_of_twenty_patients():
     assert found.freedom == pytest.approx(17.776, abs=1e-3)
     assert (found.low, found.high) == pytest.approx((-0.2054832, 3.3654832), abs=1e-6)
     assert found.p == pytest.approx(0.07939, abs=1e-5)
-    assert found.detectable == detectable_effect(found.error, found.freedom)
+    variances = [np.var(list(drug.values()), ddof=1) for drug in (DRUG_1, DRUG_2)]
+    noise = ContrastNoise(tuple(sorted(variances)), (9, 9), (1 / 10, 1 / 10), prior=0)
+    assert found.detectable == pytest.approx(draw_test(noise, 0.05).detectable)
 
 
 def test_no_run_and_one_run():
@@ -158,7 +161,7 @@ def test_study_corrects_over_what_decides():
     assert [one.p_adjusted for one in deciding] == holm([one.p for one in deciding])
     assert {one.family for one in deciding} == {4}
     for one in deciding:
-        assert one.detectable == detectable_effect(one.error, one.freedom, 0.05 / 4)
+        assert one.detectable == draw_test(one.noise, 0.05 / 4).detectable
     aside = found["a", "task2 f1"]
     assert aside.p < 0.05
     assert (aside.p_adjusted, aside.family, aside.significant) == (None, 0, False)
