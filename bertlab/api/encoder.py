@@ -44,6 +44,17 @@ class Encoder(nn.Module, ABC):
             all_layers: also return the hidden states of every layer.
         """
 
+    def tokens_attended(self, sequence_length: float) -> float:
+        """Return how many tokens a token attends to in all layers, for counts of operations.
+
+        Args:
+            sequence_length: S, a mean over the sequences.
+
+        Returns:
+            L * S; less where layers do not see the whole sequence.
+        """
+        return self.num_hidden_layers * sequence_length
+
 
 def layers_of(encoder: nn.Module) -> list[nn.Module]:
     """Return what an encoder calls one after the other: the members of its ``nn.ModuleList``s."""
