@@ -1,10 +1,12 @@
 """The contract of an encoder."""
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from torch import nn
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
+from bertlab.api.huggingface import HuggingFaceForm
 
 
 class Encoder(nn.Module, ABC):
@@ -22,7 +24,11 @@ class Encoder(nn.Module, ABC):
         initializer_range: standard deviation of new weights (BERT: 0.02); heads use the same.
         token_embedding: ``(vocab_size, H)`` table, which the masked-LM head shares.
         pooler: layers that make the pooled output; frozen where no task reads it.
+        huggingface: forms in which ``transformers`` keeps such an encoder; it is read from any, and
+            written in the first. Empty if there is none.
     """
+
+    huggingface: ClassVar[tuple[HuggingFaceForm, ...]] = ()
 
     vocab_size: int
     hidden_size: int

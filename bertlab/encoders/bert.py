@@ -20,6 +20,7 @@ from bertlab.api.batch import (
 )
 from bertlab.api.encoder import Encoder
 from bertlab.encoders.attention import dtype_of_products, packed_attention
+from bertlab.encoders.bert_form import BertForm, RobertaForm
 from bertlab.encoders.layers import (
     Dropout,
     final_states,
@@ -145,7 +146,7 @@ class BertEncoder(Encoder):
         num_attention_heads: number of attention heads, A; must divide ``hidden_size``.
         intermediate_size: width of the feed-forward layers; 4 H if not given.
         max_position_embeddings: longest sequence in tokens.
-        type_vocab_size: number of segments.
+        type_vocab_size: number of segments; 1: no token's segment matters, as in RoBERTa.
         hidden_dropout_prob: dropout on embeddings and on each sub-layer's output.
         attention_probs_dropout_prob: dropout on attention weights.
         layer_norm_eps: epsilon of the LayerNorms.
@@ -163,6 +164,7 @@ class BertEncoder(Encoder):
             hidden size cannot be halved for the two directions of a BiLSTM.
     """
 
+    huggingface = (BertForm(), RobertaForm())
     sinusoidal_table: Tensor
 
     def __init__(
@@ -270,7 +272,9 @@ class BertEncoder(Encoder):
 
     def _embed(self, batch: PackedBatch) -> Tensor:
         tokens: Tensor = self.token_embedding(batch.input_ids)
-        segments: Tensor = self.token_type_embedding(batch.token_type_ids)
+        has_segments = self.type_vocab_size > 1
+        types = batch.token_type_ids if has_segments else torch.zeros_like(batch.token_type_ids)
+        segments: Tensor = self.token_type_embedding(types)
         if self.position_embedding_type == "learned":
             positions: Tensor = self.position_embedding(batch.position_ids)
         else:

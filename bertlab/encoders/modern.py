@@ -21,6 +21,7 @@ from bertlab.api.batch import (
 from bertlab.api.encoder import Encoder
 from bertlab.encoders.attention import dtype_of_products
 from bertlab.encoders.layers import Dropout, rows_read, states_at_rows
+from bertlab.encoders.modern_form import ModernBertForm
 from bertlab.encoders.modern_layer import (
     FeedForward,
     LayerOptions,
@@ -120,6 +121,8 @@ class ModernEncoder(Encoder):
         ConfigError: if the heads do not divide the hidden size, a head has no even size for rotary
             positions, or a number is out of range.
     """
+
+    huggingface = (ModernBertForm(),)
 
     def __init__(
         self,
