@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
@@ -74,14 +74,14 @@ class BertForm(HuggingFaceForm):
     head_parts = ("cls.",)
     decoder = "cls.predictions.decoder"
     decoder_bias = "cls.predictions.bias"
-    architectures: Mapping[frozenset[str], str] = {
+    architectures: ClassVar[Mapping[frozenset[str], str]] = {
         frozenset({"mlm", "nsp"}): "BertForPreTraining",
         frozenset({"mlm"}): "BertForMaskedLM",
         frozenset({"clm"}): "BertLMHeadModel",
         frozenset({"nsp"}): "BertForNextSentencePrediction",
         frozenset[str](): "BertModel",
     }
-    heads: Mapping[str, HeadLayout] = {
+    heads: ClassVar[Mapping[str, HeadLayout]] = {
         layout.kind: layout
         for layout in (
             HeadLayout("BertForSequenceClassification", "classifier", has_pooler=True),
@@ -128,7 +128,7 @@ class BertForm(HuggingFaceForm):
             "eos_token_id": None,
             "hidden_act": "gelu",
             "is_decoder": encoder.causal,
-            "model_type": "bert",
+            "model_type": self.model_type,
             "pad_token_id": encoder.pad_token_id,
             "position_embedding_type": "absolute",
             "tie_word_embeddings": True,
@@ -205,7 +205,7 @@ class RobertaForm(BertForm):
     head_parts = ("lm_head.",)
     decoder = "lm_head.decoder"
     decoder_bias = "lm_head.bias"
-    heads: Mapping[str, HeadLayout] = {}
+    heads: ClassVar[Mapping[str, HeadLayout]] = {}
 
     def arguments(self, content: Mapping[str, Any], path: Path) -> dict[str, Any]:
         """The positions that can be read are fewer than the table has rows."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -85,11 +85,11 @@ class ModernBertForm(HuggingFaceForm):
     head_parts = ("head.", "decoder.")
     decoder = "decoder"
     decoder_bias = "decoder.bias"
-    architectures: Mapping[frozenset[str], str] = {
+    architectures: ClassVar[Mapping[frozenset[str], str]] = {
         frozenset({"mlm"}): "ModernBertForMaskedLM",
         frozenset[str](): "ModernBertModel",
     }
-    heads: Mapping[str, HeadLayout] = {
+    heads: ClassVar[Mapping[str, HeadLayout]] = {
         "ModernBertForSequenceClassification": HeadLayout(
             "BertForSequenceClassification", "classifier", has_pooler=True
         ),

@@ -89,17 +89,19 @@ class ModernLayer(nn.Module):
 
         On a CPU more rows follow. In autocast, what is added up between pre-norms is float32.
         """
-        normed = self.attention_norm(hidden) if self.is_pre_norm else hidden
-        attended = self.dropout(self.attention(normed, batch, rotation, rows))
+        before = self.attention_norm(hidden) if self.is_pre_norm else hidden
+        attended = self.dropout(self.attention(before, batch, rotation, rows))
         if rows is not None:
             hidden = pad_to_multiple_of(hidden.index_select(0, rows), _ROWS)
         hidden = hidden + attended
+        output: Tensor
         if self.is_pre_norm:
-            return hidden + self.dropout(self._feed_forward(self.feed_forward_norm(hidden)))
+            output = self.dropout(self._feed_forward(self.feed_forward_norm(hidden)))
+            return hidden + output
         # what is kept between post-norms has products' dtype, as in BertLayer
         hidden = self.attention_norm(hidden).to(attended.dtype)
         output = self.dropout(self._feed_forward(hidden))
-        normed = self.feed_forward_norm(hidden + output)
+        normed: Tensor = self.feed_forward_norm(hidden + output)
         return normed.to(output.dtype)
 
     def _feed_forward(self, hidden: Tensor) -> Tensor:

@@ -31,6 +31,7 @@ from bertlab.encoders.bert import BertEncoder
 from bertlab.encoders.bert_form import BertForm
 from bertlab.encoders.modern import ModernEncoder
 from bertlab.errors import CheckpointError
+from bertlab.model import build
 from bertlab.model.build import build_encoder
 from bertlab.objectives.masked_lm import MaskedLM
 from tests.checkpoints.peers import TOKENIZER, randomized
@@ -274,12 +275,18 @@ class OtherEncoder(BertEncoder):
     huggingface: ClassVar = (OtherForm(),)
 
 
-def test_an_encoder_of_a_plugin_brings_its_own_form(
+def test_an_encoder_of_a_plugin_is_written_and_read_in_its_own_form(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     classes = {"bert": BertEncoder, "other": OtherEncoder}
     monkeypatch.setattr(huggingface, "installed", lambda _: classes)
-    monkeypatch.setattr(huggingface, "load_class", lambda kind, name, base: classes[name])
-    (tmp_path / "config.json").write_text("{}")
-    name, form = huggingface.form_of({"model_type": "other"}, tmp_path)
-    assert (name, form) == ("other", OtherEncoder.huggingface[0])
+    for module in (huggingface, build):
+        monkeypatch.setattr(module, "load_class", lambda kind, name, base: classes[name])
+    encoder = randomized(OtherEncoder(97, "tiny", num_hidden_layers=1))
+    export_huggingface(encoder, {}, TOKENIZER, tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["model_type"] == "other"
+    found = read_huggingface(tmp_path / "out")
+    assert found.encoder_config["name"] == "other"
+    assert found.encoder_state.keys() == encoder.state_dict().keys()
+    for name, tensor in encoder.state_dict().items():
+        assert torch.equal(found.encoder_state[name], tensor), name
