@@ -27,11 +27,15 @@ from transformers import (
     BertForSequenceClassification,
     DataCollatorForLanguageModeling,
     DataCollatorWithPadding,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
     PreTrainedTokenizerBase,
     Trainer,
     TrainerCallback,
     TrainingArguments,
 )
+
+from bertlab.encoders.modern import ModernEncoder
 
 
 class Ticking(TrainerCallback):
@@ -46,6 +50,18 @@ class Ticking(TrainerCallback):
 def model_of(given: argparse.Namespace, tokenizer: PreTrainedTokenizerBase) -> torch.nn.Module:
     """Return a model with new weights."""
     layers, width, heads = SIZES[given.size]
+    if given.modern:
+        modern = ModernBertConfig(
+            vocab_size=len(tokenizer),
+            num_hidden_layers=layers,
+            hidden_size=width,
+            num_attention_heads=heads,
+            intermediate_size=ModernEncoder(1, "tiny", hidden_size=width).intermediate_size,
+            pad_token_id=tokenizer.pad_token_id,
+            attn_implementation=given.attention,
+            sparse_prediction=given.best,  # logits of the masked tokens only
+        )
+        return ModernBertForMaskedLM(modern)
     config = BertConfig(
         vocab_size=len(tokenizer),
         num_hidden_layers=layers,
@@ -68,6 +84,7 @@ def main() -> None:
     parser.add_argument("--batch_size", type=int, default=32)
     parser.add_argument("--max_seq_length", type=int, default=128)
     parser.add_argument("--best", action="store_true")
+    parser.add_argument("--modern", action="store_true", help="ModernBERT, masked LM only")
     parser.add_argument("--attention", default="sdpa", choices=["sdpa", "eager"])
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--workers", type=int, default=0)

@@ -40,6 +40,7 @@ _MODULES = {
     "bertlab.data.examples.encoded": "encode_examples",
     "bertlab.data.loader": "prepare_sequences",
     "bertlab.encoders.bert": "BertEncoder sinusoidal_positions",
+    "bertlab.encoders.modern": "ModernEncoder",
     "bertlab.encoders.layers": "final_states initialize packed_lstm",
     "bertlab.heads.classification": "ClassifierHead",
     "bertlab.model.optimizer": "parameter_depths",
@@ -110,6 +111,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.encoders.layers import final_states as final_states
     from bertlab.encoders.layers import initialize as initialize
     from bertlab.encoders.layers import packed_lstm as packed_lstm
+    from bertlab.encoders.modern import ModernEncoder as ModernEncoder
     from bertlab.errors import BertlabError as BertlabError
     from bertlab.errors import CheckpointError as CheckpointError
     from bertlab.errors import ConfigError as ConfigError

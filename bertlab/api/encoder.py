@@ -1,10 +1,12 @@
 """The contract of an encoder."""
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from torch import nn
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
+from bertlab.api.huggingface import HuggingFaceForm
 
 
 class Encoder(nn.Module, ABC):
@@ -22,7 +24,11 @@ class Encoder(nn.Module, ABC):
         initializer_range: standard deviation of new weights (BERT: 0.02); heads use the same.
         token_embedding: ``(vocab_size, H)`` table, which the masked-LM head shares.
         pooler: layers that make the pooled output; frozen where no task reads it.
+        huggingface: forms in which ``transformers`` keeps such an encoder; it is read from any, and
+            written in the first. Empty if there is none.
     """
+
+    huggingface: ClassVar[tuple[HuggingFaceForm, ...]] = ()
 
     vocab_size: int
     hidden_size: int
@@ -43,6 +49,17 @@ class Encoder(nn.Module, ABC):
             batch: T tokens of B sequences, laid end to end; no sequence sees another.
             all_layers: also return the hidden states of every layer.
         """
+
+    def tokens_attended(self, sequence_length: float) -> float:
+        """Return how many tokens a token attends to in all layers, for counts of operations.
+
+        Args:
+            sequence_length: S, a mean over the sequences.
+
+        Returns:
+            L * S; less where layers do not see the whole sequence.
+        """
+        return self.num_hidden_layers * sequence_length
 
 
 def layers_of(encoder: nn.Module) -> list[nn.Module]:

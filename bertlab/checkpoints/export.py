@@ -11,34 +11,19 @@ from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
+from bertlab.api.encoder import Encoder
 from bertlab.api.head import Head
+from bertlab.api.huggingface import HuggingFaceForm
 from bertlab.api.task import TaskContext
-from bertlab.checkpoints.huggingface_config import config_of
-from bertlab.checkpoints.huggingface_layers import (
-    HEAD_LAYOUTS,
-    HuggingFaceHead,
-    encoder_names,
-    head_config,
-    head_names,
-)
+from bertlab.checkpoints.huggingface_head import HuggingFaceHead, head_config
 from bertlab.checkpoints.loading import load_matching
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import read_pretrained
-from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import CheckpointError, OutputError
 from bertlab.files import new_folder
 from bertlab.heads.classification import ClassifierHead
 from bertlab.model.build import build_encoder, build_tasks
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
-
-# by the exported tasks; the class of transformers that has just these heads
-_ARCHITECTURES = {
-    frozenset({"mlm", "nsp"}): "BertForPreTraining",
-    frozenset({"mlm"}): "BertForMaskedLM",
-    frozenset({"clm"}): "BertLMHeadModel",
-    frozenset({"nsp"}): "BertForNextSentencePrediction",
-    frozenset[str](): "BertModel",
-}
 
 
 @dataclass
@@ -68,15 +53,15 @@ def export_model(source: str, output: Path, overwrite: bool = False) -> ExportRe
         overwrite: replace what is there.
 
     Raises:
-        CheckpointError: if the source cannot be read, the encoder is not a BERT, or the output is
-            in use.
+        CheckpointError: if the source cannot be read, the encoder has no Hugging Face form,
+            or the output is in use.
     """
     start = read_pretrained(source)
     encoder = build_encoder(start.encoder_config, start.vocab_size)
-    if not isinstance(encoder, BertEncoder):
+    if not encoder.huggingface:
         raise CheckpointError(
-            f"{source}: the encoder {start.encoder_config['name']!r} is not a BERT; Hugging Face "
-            "has no class for it"
+            f"{source}: the encoder {start.encoder_config['name']!r} has no Hugging Face form; "
+            "transformers has no class for it"
         )
     if start.tokenizer is None:
         raise CheckpointError(f"{source}: has no tokenizer (vocab.txt or tokenizer.json) to export")
@@ -101,27 +86,29 @@ def _show(tensor: Tensor) -> str:
 
 
 def _head_of_run(
-    start: Pretrained, config: dict[str, Any], encoder: BertEncoder, tokenizer: WordPieceTokenizer
+    start: Pretrained, config: dict[str, Any], encoder: Encoder, tokenizer: WordPieceTokenizer
 ) -> HuggingFaceHead | None:
     """Return the head of a fine-tuned run; None if ``transformers`` has no class of its layers."""
     name = config["name"]
     head = build_tasks({"head": config})[name]
     assert isinstance(head, Head)
-    if head.huggingface not in HEAD_LAYOUTS:
+    layouts = encoder.huggingface[0].heads
+    named = [each for each, layout in layouts.items() if layout.kind == head.huggingface]
+    if not named:
         return None
+    architecture, layout = named[0], layouts[named[0]]
     head.build(TaskContext(encoder, tokenizer, labels=start.labels))
     load_matching(head, start.task_states[name], start.source)
-    names = HEAD_LAYOUTS[head.huggingface].names
     # a subclass with a layer more than the class of transformers
-    if {each for each, _ in head.named_parameters()} != set(names):
+    if {each for each, _ in head.named_parameters()} != set(layout.names):
         return None
-    state = {each: tensor for each, tensor in head.state_dict().items() if each in names}
+    state = {each: tensor for each, tensor in head.state_dict().items() if each in layout.names}
     dropout = head.dropout_prob if isinstance(head, ClassifierHead) else None
-    return HuggingFaceHead(head.huggingface, state, start.labels, dropout)
+    return HuggingFaceHead(architecture, layout, state, start.labels, dropout)
 
 
 def export_huggingface(
-    encoder: BertEncoder,
+    encoder: Encoder,
     task_states: Mapping[str, Mapping[str, Tensor]],
     tokenizer: WordPieceTokenizer,
     output: Path,
@@ -146,21 +133,17 @@ def export_huggingface(
             else from these weights: a BiLSTM, or the pooled output of a causal encoder under a
             head.
     """
-    _check_computes_the_same(encoder, head, output)
+    form = encoder.huggingface[0]
+    _check_computes_the_same(form, encoder, head, output)
     if tokenizer.vocab_size > encoder.vocab_size:
         raise CheckpointError(
             f"{output}: not written: the tokenizer has {tokenizer.vocab_size} ids, but the encoder "
             f"only {encoder.vocab_size}; give the tokenizer that the encoder was trained with"
         )
-    heads = head_names(encoder.causal)
+    heads = form.head_names(encoder.causal)
     exported = [task for task in heads if task in task_states and head is None]
-    architecture = _ARCHITECTURES[frozenset(exported)] if head is None else head.architecture
-    report = ExportReport(output, architecture)
-    if encoder.position_embedding_type == "sinusoidal":
-        report.notes.append(
-            "sinusoidal positions are written as a table of the same values, which transformers "
-            "takes for learned ones: results are equal, but further training changes them"
-        )
+    architecture = form.architectures[frozenset(exported)] if head is None else head.architecture
+    report = ExportReport(output, architecture, form.notes(encoder))
     if encoder.causal and head is None:
         report.notes.append(
             "pooler_output differs: transformers pools the first token, bertlab the last one, as "
@@ -172,15 +155,20 @@ def export_huggingface(
         if task not in exported
     ]
     # names in a BertModel have no prefix; a class with a head puts "bert." before them
-    tensors = _encoder_tensors(encoder, prefix="bert." if exported or head else "")
-    config = config_of(encoder, architecture)
+    tensors = _encoder_tensors(encoder, form.prefix if exported or head else "")
+    config = form.config(encoder, architecture)
     if head is not None:
-        if not head.layout.has_pooler:
-            tensors = {n: t for n, t in tensors.items() if not n.startswith("bert.pooler.")}
+        if head.layout.has_pooler:
+            state = encoder.state_dict()
+            tensors |= {t: _own_copy(state[ours]) for ours, t in form.pooler_names().items()}
+        else:
+            pooler = f"{form.prefix}pooler."
+            tensors = {n: t for n, t in tensors.items() if not n.startswith(pooler)}
         tensors |= {name: _own_copy(tensor) for name, tensor in head.state.items()}
         config |= head_config(head)
     for task in exported:
         tensors |= _head_tensors(task, task_states[task], heads[task])
+    form.before_writing(config, tensors)
     # last, so that an export that cannot be made leaves the old one as it is
     _check_output(output, overwrite)
     text = json.dumps(config, indent=2, sort_keys=True)
@@ -199,13 +187,13 @@ def export_huggingface(
 
 
 def _check_computes_the_same(
-    encoder: BertEncoder, head: HuggingFaceHead | None, output: Path
+    form: HuggingFaceForm, encoder: Encoder, head: HuggingFaceHead | None, output: Path
 ) -> None:
-    if encoder.bilstm_layers:
+    refusal = form.refusal(encoder)
+    if refusal is not None:
         raise CheckpointError(
-            f"{output}: not written: the encoder has a BiLSTM (model.encoder.bilstm_layers "
-            f"{encoder.bilstm_layers}), for which transformers' BERT has no place; use the model "
-            "in bertlab, or export the run that it was started from"
+            f"{output}: not written: {refusal}; use the model in bertlab, or export the run that "
+            "it was started from"
         )
     if encoder.causal and head is not None and head.layout.has_pooler:
         raise CheckpointError(
@@ -216,15 +204,14 @@ def _check_computes_the_same(
         )
 
 
-def _encoder_tensors(encoder: BertEncoder, prefix: str) -> dict[str, Tensor]:
+def _encoder_tensors(encoder: Encoder, prefix: str) -> dict[str, Tensor]:
     """Return the encoder's tensors by Hugging Face's names, each with memory of its own."""
-    state = encoder.state_dict()
-    if encoder.position_embedding_type == "sinusoidal":
-        table = encoder.sinusoidal_table.to(encoder.token_embedding.weight.dtype)
-        state["position_embedding.weight"] = table
+    form = encoder.huggingface[0]
+    state = form.state(encoder)
     return {
         prefix + name: _own_copy(part)
-        for ours, theirs in encoder_names(encoder.num_hidden_layers).items()
+        for ours, theirs in form.encoder_names(encoder.num_hidden_layers).items()
+        if ours in state
         # qkv (3H, H) -> query, key and value, each (H, H); all others are one chunk
         for name, part in zip(theirs, state[ours].chunk(len(theirs)), strict=True)
     }
@@ -237,7 +224,7 @@ def _head_tensors(
         raise CheckpointError(
             f"tasks.{task}: found tensors {sorted(state)}, expected {sorted(names)}"
         )
-    return {f"cls.{theirs}": _own_copy(state[ours]) for ours, theirs in names.items()}
+    return {theirs: _own_copy(state[ours]) for ours, theirs in names.items()}
 
 
 def _own_copy(tensor: Tensor) -> Tensor:

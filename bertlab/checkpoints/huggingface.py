@@ -1,5 +1,6 @@
-"""Reading Hugging Face's BERT checkpoints, from a folder or from the hub."""
+"""Reading Hugging Face's checkpoints of encoders that have such a form, from a folder or hub."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,18 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertlab.checkpoints.huggingface_config import encoder_arguments, read_config
-from bertlab.checkpoints.huggingface_layers import (
-    WORD_EMBEDDING,
-    encoder_names,
-    expected_shape,
-    head_names,
-    read_head,
-)
+from bertlab.api.encoder import Encoder
+from bertlab.api.huggingface import HuggingFaceForm
+from bertlab.checkpoints.huggingface_head import read_head
 from bertlab.checkpoints.loading import list_limited
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.tensor_files import read_tensors
-from bertlab.errors import CheckpointError, nearest
+from bertlab.errors import CheckpointError, ConfigError, PluginError, nearest
+from bertlab.model.build import build_encoder
+from bertlab.plugins.index import installed, load_class
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 WEIGHT_FILES = (  # best first
@@ -34,15 +32,13 @@ TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
 _HUB_SAFETENSORS = ("*.json", "*.txt", "model*.safetensors")
 _HUB_BIN = ("*.json", "*.txt", "pytorch_model*.bin")
-# "", "bert." and "model.bert." before the word embedding; not "roberta."
-_ENCODER_ROOT = re.compile(rf"((?:.*\.)?bert\.|){re.escape(WORD_EMBEDDING)}")
 
 
 @dataclass
 class _Parts:
-    """Tensors by Hugging Face's names: encoder and ``cls`` heads without prefix, and all others.
+    """Tensors by Hugging Face's names: encoder and heads without prefix, and all others.
 
-    What stands before ``bert.`` and ``cls.`` in the file is ``root``.
+    What stands before the encoder's and the heads' prefix in the file is ``root``.
     """
 
     encoder: dict[str, Tensor]
@@ -52,9 +48,9 @@ class _Parts:
 
 
 def read_huggingface(folder_or_hub_name: str | Path) -> Pretrained:
-    """Read a BERT that Hugging Face's ``transformers`` saved.
+    """Read an encoder that Hugging Face's ``transformers`` saved, such as a BERT or a ModernBERT.
 
-    Every class that holds one BERT is read (``BertModel``, ``BertForPreTraining``,
+    Every class that holds one of it is read (``BertModel``, ``BertForPreTraining``,
     ``BertForMaskedLM``, ``BertForSequenceClassification``, …), with the old names ``gamma`` and
     ``beta`` of LayerNorms too. ``is_decoder`` becomes ``causal``; ``seq_relationship`` of such a
     model is left out, as ``transformers`` pools the first token and bertlab the last.
@@ -64,50 +60,113 @@ def read_huggingface(folder_or_hub_name: str | Path) -> Pretrained:
             ``google-bert/bert-base-uncased``. A folder of that name wins over the hub.
 
     Raises:
-        CheckpointError: if there is no such checkpoint, it is damaged, is not a BERT as the paper
-            has it (other activation, relative positions, untied decoder), or its tensors do not
-            have the shapes that ``config.json`` says; each differing tensor is listed.
+        CheckpointError: if there is no such checkpoint, it is damaged, no encoder has its form
+            (another model type or activation, relative positions, untied decoder), or its tensors
+            do not have the shapes that ``config.json`` says; each differing tensor is listed.
     """
     folder = _find_folder(folder_or_hub_name)
-    content = read_config(folder / "config.json")
-    config = encoder_arguments(content, folder / "config.json")
+    path = folder / "config.json"
+    content = read_config(path)
+    name, form = form_of(content, path)
+    config = form.arguments(content, path)
     weights = _first_file(folder, WEIGHT_FILES)
     if weights is None:
         raise CheckpointError(
             f"{folder}: holds no weights that can be read, expected {' or '.join(WEIGHT_FILES)}"
         )
-    parts = _split(read_tensors(weights), weights)
-    _check_shapes(parts, config, weights)
-    _drop_tied_decoder(parts, weights)
+    parts = _split(read_tensors(weights), form, weights)
+    _check_layers(parts, form, config, weights)
+    form.after_reading(content, parts.encoder, parts.heads)
+    _check_shapes(parts, form, {"name": name, **config}, path, weights)
+    _drop_tied_decoder(parts, form, weights)
     state = {
         f"encoder.{ours}": _join([parts.encoder.pop(name) for name in theirs])
-        for ours, theirs in encoder_names(config["num_hidden_layers"]).items()
+        for ours, theirs in form.encoder_names(config["num_hidden_layers"]).items()
         if theirs[0] in parts.encoder
     }
-    for task, names in head_names(config["causal"]).items():
-        if all(theirs in parts.heads for theirs in names.values()):
-            state |= {
-                f"tasks.{task}.{ours}": parts.heads.pop(theirs) for ours, theirs in names.items()
-            }
+    used: set[str] = set()
+    # a task's tensors are read if all are there, as are the pooler's
+    heads = form.head_names(config.get("causal", False)).items()
+    owners = [("encoder", form.pooler_names()), *((f"tasks.{task}", each) for task, each in heads)]
+    for owner, names in owners:
+        if names and all(theirs in parts.heads for theirs in names.values()):
+            state |= {f"{owner}.{ours}": parts.heads[theirs] for ours, theirs in names.items()}
+            used |= set(names.values())
     others = {name.removeprefix(parts.root): tensor for name, tensor in parts.others.items()}
-    head = read_head(content | config, others, weights)
+    head = read_head(form, content | config, others, weights)
     taken = () if head is None else tuple(parts.root + name for name in head.state)
     left = [name for name in parts.others if name not in taken]
-    has_tokenizer = _first_file(folder, TOKENIZER_FILES) is not None
     return Pretrained(
         source=str(folder_or_hub_name),
         encoder_config={
-            "name": "bert",
+            "name": name,
             **{key: value for key, value in config.items() if key != "vocab_size"},
         },
         vocab_size=config["vocab_size"],
         state=state,
-        # by its folder, whose tokenizer_config.json says whether it is cased
-        tokenizer=WordPieceTokenizer.load(folder) if has_tokenizer else None,
+        tokenizer=_read_tokenizer(folder),
         labels=None if head is None else head.labels,
         head=head,
-        unused=[*parts.encoder, *(f"cls.{name}" for name in parts.heads), *left],
+        unused=[*parts.encoder, *(name for name in parts.heads if name not in used), *left],
     )
+
+
+def form_of(content: Mapping[str, Any], path: Path) -> tuple[str, HuggingFaceForm]:
+    """Return the encoder, by its entry point, and its form that a ``config.json`` names.
+
+    Raises:
+        CheckpointError: if no installed encoder has a form of that ``model_type``.
+    """
+    model_type = content.get("model_type", "bert")  # checkpoints of before 2020 have none
+    known: list[str] = []
+    for name in sorted(installed("encoder"), key=lambda each: each not in ("bert", "modern")):
+        try:
+            forms = load_class("encoder", name, Encoder).huggingface  # type: ignore[attr-defined]
+        except PluginError:  # of a model that another encoder may know
+            continue
+        for form in forms:
+            if form.model_type == model_type:
+                return name, form
+            known.append(form.model_type)
+    raise CheckpointError(
+        f"{path}: found model_type {str(model_type)[:80]!r}, expected "
+        f"{' or '.join(repr(each) for each in known)}{nearest(str(model_type), known)}"
+    )
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Return the content of a ``config.json``.
+
+    Raises:
+        CheckpointError: if the file is missing or damaged.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(
+            f"{path}: no such file; a Hugging Face checkpoint keeps its sizes in it"
+        ) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: cannot be read as JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path}: found a {type(content).__name__}, expected a JSON object")
+    return content
+
+
+def _read_tokenizer(folder: Path) -> WordPieceTokenizer | None:
+    """Return the tokenizer of a folder; None if there is none, or it is no WordPiece."""
+    file = _first_file(folder, TOKENIZER_FILES)
+    if file is None:
+        return None
+    if file.suffix == ".json":
+        try:
+            model = json.loads(file.read_text(encoding="utf-8"))["model"]["type"]
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            model = None  # load() says what is wrong with it
+        if model in {"BPE", "Unigram"}:
+            return None
+    # by its folder, whose tokenizer_config.json says whether it is cased
+    return WordPieceTokenizer.load(folder)
 
 
 def _first_file(folder: Path, names: tuple[str, ...]) -> Path | None:
@@ -118,25 +177,28 @@ def _join(tensors: list[Tensor]) -> Tensor:
     return tensors[0] if len(tensors) == 1 else torch.cat(tensors)  # three (H, H) -> (3H, H)
 
 
-def _split(tensors: Mapping[str, Tensor], weights: Path) -> _Parts:
+def _split(tensors: Mapping[str, Tensor], form: HuggingFaceForm, weights: Path) -> _Parts:
     """Sort tensors into encoder, heads and others, without prefixes and with today's names."""
-    roots = [match[1] for name in tensors if (match := _ENCODER_ROOT.fullmatch(name))]
+    # "", "bert." and "model.bert." before the word embedding of a BERT; not "roberta."
+    prefix, embedding = re.escape(form.prefix), re.escape(form.word_embedding)
+    pattern = re.compile(rf"((?:.*\.)?{prefix}|){embedding}")
+    roots = [match[1] for name in tensors if (match := pattern.fullmatch(name))]
     if len(roots) != 1:
         raise CheckpointError(
-            f"{weights}: found {len(roots)} tensors named …{WORD_EMBEDDING}, expected one BERT; "
-            f"the first tensors are {', '.join(list(tensors)[:3])}"
+            f"{weights}: found {len(roots)} tensors named …{form.word_embedding}, expected one of "
+            f"a {form.model_type}; the first tensors are {', '.join(list(tensors)[:3])}"
         )
     encoder_root = roots[0]
-    root = encoder_root.removesuffix("bert.")  # model.bert. -> model.
-    head_root = root + "cls."
-    inside = tuple(encoder_root + part for part in ("embeddings.", "encoder.", "pooler."))
+    root = encoder_root.removesuffix(form.prefix)  # model.bert. -> model.
+    inside = tuple(encoder_root + part for part in form.parts)
+    heads = tuple(root + part for part in form.head_parts)
     parts = _Parts({}, {}, {}, root)
     for name, tensor in tensors.items():
         # names of TensorFlow's checkpoints, which the first PyTorch conversions kept
         modern = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
         modern = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", modern)
-        if name.startswith(head_root):
-            parts.heads[modern.removeprefix(head_root)] = tensor
+        if name.startswith(heads):
+            parts.heads[modern.removeprefix(root)] = tensor
         elif not name.startswith(inside):
             parts.others[name] = tensor
         elif not name.endswith("embeddings.position_ids"):  # a buffer of old versions
@@ -144,30 +206,55 @@ def _split(tensors: Mapping[str, Tensor], weights: Path) -> _Parts:
     return parts
 
 
-def _check_shapes(parts: _Parts, config: Mapping[str, Any], weights: Path) -> None:
-    """Compare the tensors with what config.json says of them."""
-    layers = {int(m[1]) for n in parts.encoder if (m := re.match(r"encoder\.layer\.(\d+)\.", n))}
+def _check_layers(
+    parts: _Parts, form: HuggingFaceForm, config: Mapping[str, Any], weights: Path
+) -> None:
+    pattern = re.compile(rf"{re.escape(form.layers)}(\d+)\.")
+    layers = {int(m[1]) for name in parts.encoder if (m := pattern.match(name))}
     # {0, 1, 3} for num_hidden_layers 3: the count is right, but layer 2 is missing
     if len(layers) != config["num_hidden_layers"] or max(layers) != len(layers) - 1:
         raise CheckpointError(
             f"{weights}: holds {len(layers)} layers, but config.json beside it says "
             f"num_hidden_layers {config['num_hidden_layers']}"
         )
-    names = [name for theirs in encoder_names(len(layers)).values() for name in theirs]
-    missing = [n for n in names if n not in parts.encoder and not n.startswith("pooler.")]
+
+
+def _check_shapes(
+    parts: _Parts, form: HuggingFaceForm, config: Mapping[str, Any], path: Path, weights: Path
+) -> None:
+    """Compare the tensors with what config.json says of them."""
+    try:
+        with torch.device("meta"):  # shapes without memory
+            arguments = {key: value for key, value in config.items() if key != "vocab_size"}
+            encoder = build_encoder(arguments, config["vocab_size"])
+    except (ConfigError, RuntimeError, OverflowError) as error:
+        raise CheckpointError(f"{path}: {str(error).splitlines()[0]}") from None
+    shapes = {name: tuple(tensor.shape) for name, tensor in form.state(encoder).items()}
+    expected: dict[str, tuple[int, ...]] = {}
+    optional: set[str] = set()
+    for ours, theirs in form.encoder_names(config["num_hidden_layers"]).items():
+        if ours in shapes:
+            # (3H, H) of qkv -> (H, H) of each
+            first, *rest = shapes[ours]
+            expected |= dict.fromkeys(theirs, (first // len(theirs), *rest))
+            optional |= set(theirs) if ours.startswith("pooler.") else set()
+    missing = [name for name in expected if name not in parts.encoder and name not in optional]
     if missing:
         raise CheckpointError(
-            f"{weights}: lacks {len(missing)} of the encoder's {len(names)} tensors:\n"
+            f"{weights}: lacks {len(missing)} of the encoder's {len(expected)} tensors:\n"
             + list_limited(missing)
         )
-    found = {name: parts.encoder[name] for name in names if name in parts.encoder}
-    for head in head_names(config["causal"]).values():
-        found |= {name: parts.heads[name] for name in head.values() if name in parts.heads}
+    width, vocab_size = encoder.hidden_size, encoder.vocab_size
+    for head in form.head_names(encoder.causal).values():
+        for ours, name in head.items():
+            expected[name] = _head_shape(ours, width, vocab_size)
+    present = parts.heads | parts.encoder
     differing = [
-        f"{name}: tensor {tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}, "
-        f"config.json {expected_shape(name, config)} float"
-        for name, tensor in found.items()
-        if tuple(tensor.shape) != expected_shape(name, config) or not tensor.is_floating_point()
+        f"{name}: tensor {tuple(present[name].shape)} "
+        f"{str(present[name].dtype).removeprefix('torch.')}, config.json {shape} float"
+        for name, shape in expected.items()
+        if name in present
+        and (tuple(present[name].shape) != shape or not present[name].is_floating_point())
     ]
     if differing:
         raise CheckpointError(
@@ -176,24 +263,35 @@ def _check_shapes(parts: _Parts, config: Mapping[str, Any], weights: Path) -> No
         )
 
 
-def _drop_tied_decoder(parts: _Parts, weights: Path) -> None:
+def _head_shape(name: str, hidden_size: int, vocab_size: int) -> tuple[int, ...]:
+    """Return the shape of a tensor of ``mlm``, ``clm`` or ``nsp``, by bertlab's name."""
+    special = {
+        "bias": (vocab_size,),
+        "dense.weight": (hidden_size, hidden_size),
+        "classifier.weight": (2, hidden_size),
+        "classifier.bias": (2,),
+    }
+    return special.get(name, (hidden_size,))
+
+
+def _drop_tied_decoder(parts: _Parts, form: HuggingFaceForm, weights: Path) -> None:
     """Drop the decoder's copies of tied tensors; refuse a decoder of its own."""
-    bias = parts.heads.pop("predictions.decoder.bias", None)
+    bias = parts.heads.pop(f"{form.decoder}.bias", None)
     if bias is not None:
-        parts.heads.setdefault("predictions.bias", bias)
+        parts.heads.setdefault(form.decoder_bias, bias)
     # pytorch_model.bin has copies of tied tensors, model.safetensors leaves them out
-    weight = parts.heads.pop("predictions.decoder.weight", None)
+    weight = parts.heads.pop(f"{form.decoder}.weight", None)
     tied = (
-        ("weight", weight, parts.encoder[WORD_EMBEDDING]),
-        ("bias", bias, parts.heads.get("predictions.bias")),
+        ("weight", weight, parts.encoder[form.word_embedding]),
+        ("bias", bias, parts.heads.get(form.decoder_bias)),
     )
     for kind, copy, original in tied:
         if copy is None or original is None:
             continue
         if copy.dtype != original.dtype or not torch.equal(copy, original):
-            shared = "the token embedding" if kind == "weight" else "cls.predictions.bias"
+            shared = "the token embedding" if kind == "weight" else form.decoder_bias
             raise CheckpointError(
-                f"{weights}: cls.predictions.decoder.{kind} is not tied to {shared}; untied "
+                f"{weights}: {form.decoder}.{kind} is not tied to {shared}; untied "
                 "decoders are not supported, as bertlab's language-model heads share that tensor"
             )
 

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from bertlab.api.examples import Labels
-from bertlab.checkpoints.huggingface_layers import HuggingFaceHead
+from bertlab.checkpoints.huggingface_head import HuggingFaceHead
 from bertlab.model.optimizer import OptimizerState
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 

@@ -32,7 +32,7 @@ from bertlab.model.optimizer import AdamWConfig
 from bertlab.model.prediction import Input, predict
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
-# head of bertlab by class of ``transformers``; sentence_pair has the layers of single_sentence
+# head of bertlab by BERT's class of ``transformers``; sentence_pair has single_sentence's layers
 HEADS = {
     "BertForSequenceClassification": "single_sentence",
     "BertForTokenClassification": "tagging",
@@ -196,7 +196,7 @@ def _huggingface_module(
     """Return a module with the head or objectives that the folder has; else the encoder alone."""
     encoder = build_encoder(found.encoder_config, found.vocab_size)
     if found.head is not None:
-        name = head or HEADS[found.head.architecture]
+        name = head or HEADS[found.head.layout.kind]
         tasks = build_tasks({"head": {"name": name}})
     else:
         tasks = build_tasks({"objectives": dict.fromkeys(found.task_states)})

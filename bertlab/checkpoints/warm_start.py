@@ -77,7 +77,7 @@ def _below(task: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _mismatch(start: Pretrained, source: Mapping[str, Tensor], head: Head) -> str | None:
     """Say why a head cannot take over the tensors of the source's head; None if it can."""
-    if start.head is not None and start.head.architecture != head.huggingface:
+    if start.head is not None and start.head.layout.kind != head.huggingface:
         return f"the source has that of a {start.head.architecture}"
     if start.head is not None and start.head.layout.has_pooler and start.encoder_config["causal"]:
         return "the source's reads the first token of a left-to-right encoder, bertlab's the last"

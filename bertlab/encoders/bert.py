@@ -20,7 +20,15 @@ from bertlab.api.batch import (
 )
 from bertlab.api.encoder import Encoder
 from bertlab.encoders.attention import dtype_of_products, packed_attention
-from bertlab.encoders.layers import Dropout, final_states, initialize, packed_lstm
+from bertlab.encoders.bert_form import BertForm, RobertaForm
+from bertlab.encoders.layers import (
+    Dropout,
+    final_states,
+    initialize,
+    packed_lstm,
+    rows_read,
+    states_at_rows,
+)
 from bertlab.errors import ConfigError, check_at_least, check_share
 
 _ROWS = 16  # a multiple of which the last layer computes where it leaves out some
@@ -138,7 +146,7 @@ class BertEncoder(Encoder):
         num_attention_heads: number of attention heads, A; must divide ``hidden_size``.
         intermediate_size: width of the feed-forward layers; 4 H if not given.
         max_position_embeddings: longest sequence in tokens.
-        type_vocab_size: number of segments.
+        type_vocab_size: number of segments; 1: no token's segment matters, as in RoBERTa.
         hidden_dropout_prob: dropout on embeddings and on each sub-layer's output.
         attention_probs_dropout_prob: dropout on attention weights.
         layer_norm_eps: epsilon of the LayerNorms.
@@ -156,6 +164,7 @@ class BertEncoder(Encoder):
             hidden size cannot be halved for the two directions of a BiLSTM.
     """
 
+    huggingface = (BertForm(), RobertaForm())
     sinusoidal_table: Tensor
 
     def __init__(
@@ -245,17 +254,12 @@ class BertEncoder(Encoder):
         hidden = self.dropout(self.embedding_norm(hidden)).to(dtype_of_products(hidden))
         layers = [hidden[:tokens]]
         # a BiLSTM reads the states of all tokens, and all_layers returns them
-        read = None if all_layers or self.bilstm_layers else self._rows_read(batch)
+        read = None if all_layers or self.bilstm_layers else rows_read(batch, self._summary)
         for number, layer in enumerate(self.layers, 1):
             hidden = layer(hidden, batch, read if number == len(self.layers) else None)
             if all_layers:
                 layers.append(hidden[:tokens])
-        if read is None:
-            hidden = hidden[:tokens]
-        else:
-            states = hidden[: len(read)]
-            # back to (T, H), with zeros where nobody reads
-            hidden = states.new_zeros(tokens, self.hidden_size).index_copy(0, read, states)
+        hidden = states_at_rows(hidden, read, tokens)
         if self.bilstm_layers:
             hidden = packed_lstm(self.bilstm, hidden, batch.lengths)
         return EncoderOutput(
@@ -266,20 +270,11 @@ class BertEncoder(Encoder):
             summary=self._summary,
         )
 
-    def _rows_read(self, batch: PackedBatch) -> Tensor | None:
-        """Return the rows that the last layer has to compute; None for all."""
-        if batch.tokens_read is None:
-            return None
-        # the summary of the tokens' numbers, instead of their states, is the rows that it reads
-        places = torch.arange(len(batch.input_ids), device=batch.input_ids.device)
-        summaries = self._summary(places[:, None], batch).squeeze(1)
-        # unique also sorts them, as attention asks of rows
-        rows: Tensor = torch.cat([summaries, batch.tokens_read]).unique()  # type: ignore[no-untyped-call]
-        return rows
-
     def _embed(self, batch: PackedBatch) -> Tensor:
         tokens: Tensor = self.token_embedding(batch.input_ids)
-        segments: Tensor = self.token_type_embedding(batch.token_type_ids)
+        has_segments = self.type_vocab_size > 1
+        types = batch.token_type_ids if has_segments else torch.zeros_like(batch.token_type_ids)
+        segments: Tensor = self.token_type_embedding(types)
         if self.position_embedding_type == "learned":
             positions: Tensor = self.position_embedding(batch.position_ids)
         else:

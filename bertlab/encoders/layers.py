@@ -1,8 +1,10 @@
-"""Layers and weights that encoders and heads share: dropout, initialisation, packed LSTMs.
+"""What encoders and heads share: dropout, initialisation, packed LSTMs, the rows that are read.
 
 Torch draws a CPU's dropout mask one element at a time; :class:`Dropout` draws 16 bits for each at
 once. The LSTM runs over sequences that are laid end to end, without padding them.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -113,3 +115,36 @@ def final_states(tokens: Tensor, batch: PackedBatch) -> Tensor:
     """
     forward, backward = tokens.chunk(2, dim=-1)
     return torch.cat([last_token(forward, batch), first_token(backward, batch)], dim=-1)
+
+
+def rows_read(
+    batch: PackedBatch, summary: Callable[[Tensor, PackedBatch], Tensor]
+) -> Tensor | None:
+    """Return the rows that an encoder's last layer has to compute, ascending; None for all.
+
+    Args:
+        batch: its ``tokens_read`` names what tasks read.
+        summary: of the encoder's output, whose states are read as well.
+    """
+    if batch.tokens_read is None:
+        return None
+    # the summary of the tokens' numbers, instead of their states, is the rows that it reads
+    places = torch.arange(len(batch.input_ids), device=batch.input_ids.device)
+    summaries = summary(places[:, None], batch).squeeze(1)
+    # unique also sorts them, as attention asks of rows
+    rows: Tensor = torch.cat([summaries, batch.tokens_read]).unique()  # type: ignore[no-untyped-call]
+    return rows
+
+
+def states_at_rows(hidden: Tensor, rows: Tensor | None, tokens: int) -> Tensor:
+    """Return the ``(tokens, H)`` states of a batch: ``hidden``'s first rows, zeros elsewhere.
+
+    Args:
+        hidden: states of ``rows``, or of all tokens; more may follow.
+        rows: ``(N,)`` int64 of :func:`rows_read`; None: all.
+        tokens: T.
+    """
+    if rows is None:
+        return hidden[:tokens]
+    states = hidden[: len(rows)]
+    return states.new_zeros(tokens, hidden.shape[1]).index_copy(0, rows, states)

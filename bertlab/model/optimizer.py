@@ -186,7 +186,9 @@ def split_by_weight_decay(
         for layer in module.modules()
         for name, parameter in layer.named_parameters(recurse=False)
         # without decay: bias, an LSTM's bias_ih_l0, attention_bias
-        if isinstance(layer, nn.LayerNorm) or name.startswith("bias") or name.endswith("_bias")
+        if isinstance(layer, nn.LayerNorm | nn.RMSNorm)
+        or name.startswith("bias")
+        or name.endswith("_bias")
     }
     trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
     return (

@@ -191,7 +191,7 @@ def test_the_tokenizer_is_found(whole: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("model_type", "roberta", "'roberta', expected 'bert'"),
+        ("model_type", "albert", "'albert', expected 'bert'"),
         ("hidden_act", "gelu_new", "'gelu_new', expected 'gelu'"),
         ("hidden_act", "relu", "'relu', expected 'gelu'"),
         ("position_embedding_type", "relative_key", "expected 'absolute'"),

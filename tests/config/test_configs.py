@@ -13,7 +13,7 @@ from bertlab.plugins.index import installed
 CONFIGS = Path(__file__).parents[2] / "configs"
 NO_RUNS = ("studies", "evaluations")
 FILES = sorted(path for path in CONFIGS.rglob("*.yaml") if path.parent.name not in NO_RUNS)
-OBJECTIVES = {"strict-small": ["mlm"], "strict-small-clm": ["clm"]}
+OBJECTIVES = {"strict-small": ["mlm"], "strict-small-clm": ["clm"], "modern-tiny": ["mlm"]}
 SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "medium": (8, 512)}
 SIZES |= {"base": (12, 768), "large": (24, 1024)}
 

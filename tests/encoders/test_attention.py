@@ -40,8 +40,9 @@ def test_layouts_are_those_of_padding(
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("window", [None, 2])
 def test_the_flash_kernel_is_called_as_its_schema_has_it(
-    monkeypatch: pytest.MonkeyPatch, causal: bool, dropout: float
+    monkeypatch: pytest.MonkeyPatch, causal: bool, dropout: float, window: int | None
 ) -> None:
     """A GPU's kernel is not at hand on a CPU; what it is given is."""
     operator = torch.ops.aten._flash_attention_forward
@@ -49,8 +50,10 @@ def test_the_flash_kernel_is_called_as_its_schema_has_it(
     batch = pack([[1] * length for length in (3, 7, 1)])
     given: dict[str, object] = {}
 
-    def reference(*arguments: object) -> list[Tensor]:
+    def reference(*arguments: object, **sides: int) -> list[Tensor]:
         given.update(zip(names, arguments, strict=False))
+        assert set(sides) <= set(names)
+        given.update(sides)
         query, key, value = (given[name] for name in ("query", "key", "value"))
         assert isinstance(query, Tensor)
         assert isinstance(key, Tensor)
@@ -60,13 +63,15 @@ def test_the_flash_kernel_is_called_as_its_schema_has_it(
 
     monkeypatch.setattr(torch.ops.aten, "_flash_attention_forward", reference)
     qkv = torch.randn(11, 3 * 16)
-    found = _flash_attention(qkv, batch, 2, dropout, causal)
+    found = _flash_attention(qkv, batch, 2, dropout, causal, window)
     assert torch.equal(found, _padded_attention(qkv, batch, 2, 0.0, causal))
     assert given["cum_seq_q"] is given["cum_seq_k"] is batch.cu_seqlens
     assert given["max_q"] == given["max_k"] == 7
     assert given["dropout_p"] == dropout
     assert given["is_causal"] == causal
     assert given["return_debug_mask"] is False
+    assert given.get("window_size_left") == window
+    assert given.get("window_size_right") == (0 if causal and window else window)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -8,6 +8,7 @@ import torch
 
 from bertlab.api.batch import pack
 from bertlab.encoders.bert import BertEncoder
+from bertlab.encoders.modern import ModernEncoder
 from bertlab.model.build import compile_layers
 from tests.conftest import Command
 
@@ -37,9 +38,12 @@ def test_a_compiled_run_ends_as_a_plain_one(
         assert torch.allclose(weight, compiled_weights[name], atol=1e-5), name
 
 
-def test_batches_of_other_shapes_compile_nothing_anew() -> None:
+@pytest.mark.parametrize("kind", [BertEncoder, ModernEncoder])
+def test_batches_of_other_shapes_compile_nothing_anew(
+    kind: type[BertEncoder | ModernEncoder],
+) -> None:
     torch.manual_seed(0)
-    encoder = BertEncoder(50, "tiny")
+    encoder = kind(50, "tiny")
     batches = [pack([[3] * n for n in ns], [[0] * n for n in ns]) for ns in ([5, 9], [7, 2], [30])]
     expected = [encoder.eval()(batch).tokens for batch in batches]
     encoder.train()
@@ -52,3 +56,19 @@ def test_batches_of_other_shapes_compile_nothing_anew() -> None:
         encoder.eval()
         for batch, plain in zip(batches, expected, strict=True):
             assert torch.allclose(encoder(batch).tokens, plain, atol=1e-5)
+
+
+def test_gradients_through_compiled_rotary_layers_are_the_same() -> None:
+    torch.manual_seed(0)
+    encoder = ModernEncoder(50, "mini", local_window=8)
+    batch = pack([[3, 4] * 10, [5] * 9])
+    weights = torch.randn(29, 256)
+    gradients = []
+    for _ in range(2):
+        encoder.zero_grad()
+        (encoder(batch).tokens * weights).sum().backward()
+        gradients.append({n: p.grad for n, p in encoder.named_parameters() if p.grad is not None})
+        compile_layers(encoder)
+    for name, gradient in gradients[0].items():
+        close = 1e-5 * float(gradient.abs().max())
+        assert torch.allclose(gradient, gradients[1][name], atol=close), name

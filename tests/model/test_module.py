@@ -65,10 +65,10 @@ def test_packed_losses_equal_padded_hugging_face(store: TokenStore) -> None:
     batch, counts = make_stream(store, tasks).batch(np.arange(24))
     assert batch.lengths.unique().numel() > 3
     from bertlab.checkpoints.export import _encoder_tensors, _head_tensors
-    from bertlab.checkpoints.huggingface_layers import head_names
+    from bertlab.encoders.bert_form import BertForm
 
     tensors = _encoder_tensors(module.encoder, "bert.")
-    for name, names in head_names(causal=False).items():
+    for name, names in BertForm().head_names(causal=False).items():
         if name in tasks:
             tensors |= _head_tensors(name, tasks[name].state_dict(), names)
     peer = BertForPreTraining(

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import save
 
 from bertlab.api.examples import Column
-from bertlab.checkpoints.huggingface_config import encoder_arguments
-from bertlab.checkpoints.huggingface_config import read_config as read_huggingface_config
+from bertlab.checkpoints.huggingface import form_of
+from bertlab.checkpoints.huggingface import read_config as read_huggingface_config
 from bertlab.checkpoints.tensor_files import read_tensors
 from bertlab.config.request import read_request
 from bertlab.config.yaml_files import read_config
@@ -106,7 +106,8 @@ def _config(path: Path) -> object:
 
 
 def _huggingface(path: Path) -> object:
-    return encoder_arguments(read_huggingface_config(path), path)
+    content = read_huggingface_config(path)
+    return form_of(content, path)[1].arguments(content, path)
 
 
 def _pytorch() -> bytes:

@@ -1,6 +1,7 @@
 """Everything that bertlab brings keeps its own contract; one line each, as in a plugin's tests."""
 
 from bertlab.encoders.bert import BertEncoder
+from bertlab.encoders.modern import ModernEncoder
 from bertlab.evaluations.attention import Attention
 from bertlab.objectives.classification import Accuracy, MajorityAccuracy
 from bertlab.testing import conformance
@@ -11,6 +12,16 @@ SMALL = {
     "num_attention_heads": 2,
     "intermediate_size": 64,
     "max_position_embeddings": 64,
+}
+BERT_LIKE = {
+    "position_embedding": "learned",
+    "norm": "rms",
+    "norm_position": "post",
+    "feed_forward": "plain",
+    "bias": True,
+    "type_vocab_size": 2,
+    "initialization": "normal",
+    "hidden_dropout_prob": 0.1,
 }
 NARROW = {"hidden_size": 16}  # the LSTM of feature_tagging
 
@@ -28,5 +39,10 @@ test_minimal_pairs = conformance("minimal_pairs")
 test_attention = conformance(Attention)
 test_bert = conformance(BertEncoder, arguments=SMALL)
 test_left_to_right = conformance(BertEncoder, arguments=SMALL | {"causal": True})
+test_modern = conformance(ModernEncoder, arguments=SMALL | {"global_every": 2, "local_window": 6})
+test_modern_left_to_right = conformance(
+    ModernEncoder, arguments=SMALL | {"causal": True, "global_every": 2, "local_window": 6}
+)
+test_modern_as_bert = conformance(ModernEncoder, arguments=SMALL | BERT_LIKE)
 test_accuracy = conformance(Accuracy)
 test_majority_accuracy = conformance(MajorityAccuracy)

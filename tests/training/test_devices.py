@@ -57,11 +57,13 @@ def test_two_processes_equal_one(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("encoder", ["bert", "modern"])
 def test_divided_weights_equal_whole_ones_and_go_on_from_each_other(
-    tiny_config: Path, tmp_path: Path, bertlab: Command
+    encoder: str, tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:
     whole, divided = tmp_path / "whole", tmp_path / "divided"
     common = ["--config", tiny_config, "--trainer.gradient_clip_val", "0.5"]
+    common += ["--model.encoder.name", encoder]
     code, _, error = bertlab("fit", *common, "--run_dir", whole)
     assert code == 0, error
     fit_by_two("fsdp", divided, *common)

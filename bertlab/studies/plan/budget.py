@@ -158,8 +158,8 @@ def meta_encoder(config: dict[str, Any], vocab_size: int = _VOCABULARY) -> Encod
 
 def encoder_flops(encoder: Encoder, sequence_length: float) -> float:
     """Return the operations of a forward pass for one of the tokens of a sequence."""
-    # scores and weighted sums: 2 * length * hidden_size operations each, in each layer
-    attention = 4 * sequence_length * encoder.hidden_size * encoder.num_hidden_layers
+    # scores and weighted sums: 2 * tokens * hidden_size operations each
+    attention = 4 * encoder.hidden_size * encoder.tokens_attended(sequence_length)
     # a multiplication and an addition for each weight; the pooler sees one token of a sequence
     return 2 * (_weights(encoder) - _weights(encoder.pooler)) + attention
 
