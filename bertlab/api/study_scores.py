@@ -84,6 +84,8 @@ class VariantScores:
         flops: that a pre-training run of it and its evaluations need; None if unknown.
         seconds: wall time by seed, evaluations included.
         curves: of the pre-training's held-out metrics, by name of the metric and seed.
+        finetune_curves: of the fine-tunings' metrics that variants are compared by, by name of the
+            measure, then by seed and fine-tuning seed; that is None where seeds are not nested.
         failures: one line for each run of it that failed.
         is_mixed: its runs, or its runs and other variants', are of different data by mistake.
         levels: its label on each of the study's axes, by the axis; empty if there are none.
@@ -95,6 +97,7 @@ class VariantScores:
     flops: float | None = None
     seconds: dict[int, float] = field(default_factory=dict)
     curves: dict[str, dict[int, Curve]] = field(default_factory=dict)
+    finetune_curves: dict[str, dict[tuple[int, int | None], Curve]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     is_mixed: bool = False
     levels: dict[str, str] = field(default_factory=dict)
@@ -153,6 +156,7 @@ class StudyScores:
         remarks: a line for each way in which runs that should be alike are not, or the analysis
             is not the one that was planned.
         looks: planned number of looks at the study while seeds are added; tests allow for it.
+        analysis_sha256: of the analysis as it was written down; empty if none was.
     """
 
     name: str
@@ -168,6 +172,7 @@ class StudyScores:
     why_described: str = ""
     remarks: list[str] = field(default_factory=list)
     looks: int = 1
+    analysis_sha256: str = ""
 
     def cell(self, variant: str, measure: Measure) -> Cell:
         """Return a variant's values of a measure; empty if there are none."""
