@@ -84,6 +84,8 @@ class VariantScores:
         flops: that a pre-training run of it and its evaluations need; None if unknown.
         seconds: wall time by seed, evaluations included.
         curves: of the pre-training's held-out metrics, by name of the metric and seed.
+        finetune_curves: of the fine-tunings' metrics that variants are compared by, by name of the
+            measure, then by seed and fine-tuning seed; that is None where seeds are not nested.
         failures: one line for each run of it that failed.
         is_mixed: its runs, or its runs and other variants', are of different data by mistake.
         levels: its label on each of the study's axes, by the axis; empty if there are none.
@@ -95,6 +97,7 @@ class VariantScores:
     flops: float | None = None
     seconds: dict[int, float] = field(default_factory=dict)
     curves: dict[str, dict[int, Curve]] = field(default_factory=dict)
+    finetune_curves: dict[str, dict[tuple[int, int | None], Curve]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     is_mixed: bool = False
     levels: dict[str, str] = field(default_factory=dict)
@@ -192,6 +195,7 @@ class StudyScores:
         factors: where only parts of a run vary: the seed of each, such as ``weights``, by the
             number that ``seeds`` has. All else has the same seed in all runs.
         tuning: what the trials have found, of a study that is tuned.
+        analysis_sha256: of the analysis as it was written down; empty if none was.
     """
 
     name: str
@@ -209,6 +213,7 @@ class StudyScores:
     looks: int = 1
     factors: dict[int, dict[str, int]] = field(default_factory=dict)
     tuning: TuningScores | None = None
+    analysis_sha256: str = ""
 
     @property
     def is_crossed(self) -> bool:

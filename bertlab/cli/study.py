@@ -277,7 +277,9 @@ def _print(found: "Report") -> None:
 
     print_report(found)
     page, *others = found.files
-    sys.stdout.write(f"report: {page} ({', '.join(path.name for path in others)})\n")
+    names = [path.name for path in others if path.suffix not in (".svg", ".pdf")]
+    figures = " and figures as SVG and PDF" if len(names) < len(others) else ""
+    sys.stdout.write(f"report: {page} ({', '.join(names)}{figures})\n")
 
 
 _ACTIONS: dict[str, Callable[..., Any]] = {

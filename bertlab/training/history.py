@@ -3,7 +3,7 @@
 import csv
 import io
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,12 +42,14 @@ class WordCurve:
         values: of the curve, as many; NaN where there is none.
         low: lower edge of the band.
         high: upper edge of the band.
+        runs: of a curve that is a mean, the words and values of each run, by what it is called.
     """
 
     words: list[int]
     values: list[float]
     low: list[float]
     high: list[float]
+    runs: dict[str, Curve] = field(default_factory=dict)
 
 
 def read_word_curves(path: Path) -> dict[str, dict[str, WordCurve]]:

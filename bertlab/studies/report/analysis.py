@@ -105,7 +105,7 @@ def add_analysis(scores: StudyScores, study_dir: Path, now: Analysis) -> None:
     """Add to what was found: the hash of the frozen analysis, what changed, and which look it is.
 
     Args:
-        scores: that get it: ``manifest``, ``remarks`` and ``looks``.
+        scores: that get it: ``manifest``, ``analysis_sha256``, ``remarks`` and ``looks``.
         study_dir: directory of the study.
         now: the present analysis.
 
@@ -121,6 +121,7 @@ def add_analysis(scores: StudyScores, study_dir: Path, now: Analysis) -> None:
     if not (isinstance(then, dict) and isinstance(stamp, str)):
         raise _damaged(study_dir / ANALYSIS)
     when = f"after {done} runs were done" if done else "before a run was done"
+    scores.analysis_sha256 = stamp
     scores.manifest["analysis"] = f"{stamp[:_SHOWN]}, written down {when}"
     if digest(then) != stamp:
         scores.remarks.append(f"{ANALYSIS} was edited: its SHA-256 is of another content")

@@ -31,7 +31,11 @@ from bertlab.studies.plan.zero_shot import is_zero_shot
 from bertlab.studies.report.groups import collect_groups
 from bertlab.studies.report.repeats import RunResult, add_results
 from bertlab.studies.report.row_scores import evaluated_rows, keep_common_rows, row_scores
-from bertlab.training.history import read_curves
+from bertlab.studies.report.run_curves import (
+    finetune_curves,
+    objective_curves,
+    pretraining_curves,
+)
 from bertlab.training.results import is_share, read_results
 
 
@@ -60,6 +64,9 @@ def collect(
             of = (rows or {}).get(measure.task, Rows.ALL)
             found.cells[measure.name] = _cell(study, plan, folder, variant, measure, of)
         _add_runs(found, study, plan, folder, variant)
+        if uses_pretraining(plan, variant.name):
+            found.curves = pretraining_curves(study, plan, folder, variant.name)
+        found.finetune_curves = finetune_curves(study, plan, folder, variant.name, measures)
         found.failures = _failures(study, plan, folder, variant.name, states)
         variants[variant.name] = found
     untrained = [each.name for each in study.evaluations if each.zero_shot is not None]
@@ -211,7 +218,7 @@ def _of_objective(
     """Return what a pre-training reached at the step that its evaluations start from."""
     if variant.from_step is None:
         return _value(results, measure, of_rows=False)
-    curve = _curves(directory).get(measure.name, Curve([], []))
+    curve = objective_curves(directory).get(measure.name, Curve([], []))
     return dict(zip(curve.steps, curve.values, strict=True)).get(variant.from_step)
 
 
@@ -267,16 +274,13 @@ def _failures(
 def _add_runs(
     found: VariantScores, study: StudyConfig, plan: Plan, folder: Path, variant: Variant
 ) -> None:
-    """Add costs, times and curves of a variant's runs."""
+    """Add costs and times of a variant's runs."""
     pretrained = uses_pretraining(plan, variant.name)
     stages = study.stages if pretrained else [each for each in study.stages if each != BASE]
     for seed in study.seeds:
         runs = [run for stage in stages for run in plan.runs_of(variant.name, stage, seed).values()]
         if all(is_done(run.directory(folder)) for run in runs):
             found.seconds[seed] = sum(read_status(run, folder, State.DONE).seconds for run in runs)
-        if pretrained:
-            for metric, curve in _curves(runs[0].directory(folder)).items():
-                found.curves.setdefault(metric, {})[seed] = curve
     costs = [stage_cost(plan, folder, variant.name, stage, study.seeds) for stage in stages]
     counts = [len(plan.runs_of(variant.name, stage, study.seeds[0])) for stage in stages]
     if pretrained:
@@ -335,17 +339,6 @@ def _value(results: Mapping[str, float], measure: Measure, of_rows: bool) -> flo
         if name.endswith(f"/{measure.metric}"):
             return value
     return None
-
-
-def _curves(directory: Path) -> dict[str, Curve]:
-    """Return the evaluations in a run's logs."""
-    curves = {}
-    for name, (steps, values) in read_curves(directory).items():
-        task, _, metric = name.removeprefix("val/").rpartition("/")
-        if name.startswith("val/") and task and metric in ("accuracy", "loss"):
-            # logs count from 0
-            curves[f"{task} {metric}"] = Curve([step + 1 for step in steps], values)
-    return curves
 
 
 def _read(path: Path) -> dict[str, Any]:

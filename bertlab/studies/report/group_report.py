@@ -20,7 +20,7 @@ from bertlab.training.report.charts import (
     word_panels,
 )
 from bertlab.training.report.pictures import file_names
-from bertlab.training.report.tables import Grid, TitledGrid, csv_text
+from bertlab.training.report.tables import Grid, TitledGrid, spreadsheet_csv
 
 FloatArray = NDArray[np.float64]
 
@@ -110,7 +110,7 @@ def group_csv_files(study: StudyScores) -> dict[str, str]:
     """
     tasks = list(dict.fromkeys(groups.measure.task for groups in study.groups))
     return {
-        f"groups_{file}.csv": csv_text(
+        f"groups_{file}.csv": spreadsheet_csv(
             _HEADINGS,
             (
                 line
@@ -169,7 +169,13 @@ def _heat_map(study: StudyScores, groups: GroupScores) -> Figure:
     names = list(study.variants)
     means = np.array([mean_of(groups, name) for name in names])
     title = f"{measure.metric}, %" if measure.is_share else measure.metric
-    maps = [HeatMap(title, names, groups.groups, means, _number(measure))]
+
+    def hint(row: int, column: int) -> str:
+        seeds = groups.means[names[row]].items()
+        values = (f"seed {seed} {_number(measure)(float(each[column]))}" for seed, each in seeds)
+        return f"{names[row]}, {groups.groups[column]}: {', '.join(values)}"
+
+    maps = [HeatMap(title, names, groups.groups, means, _number(measure), hint=hint)]
     others = [name for name in names if name != study.baseline]
     if others:
         changes = np.array([difference_of(groups, name, study.baseline) for name in others])
@@ -196,7 +202,7 @@ def _curves(study: StudyScores, found: GroupCurves) -> Iterator[tuple[str, str, 
         if figure is not None:
             caption = (
                 f"{measure.task}: {measure.metric} against words seen{said}: mean over the seeds, "
-                f"and a band from the lowest to the highest seed.{dotted}"
+                f"a band from the lowest to the highest, and a thin line for each.{dotted}"
             )
             yield f"words {measure.task} {said.removeprefix(', by ')}", caption, figure
 
@@ -210,4 +216,6 @@ def _over_seeds(curves: Mapping[int, Curve]) -> WordCurve:
     every = sorted(points)
     rows = [points[each] for each in every]
     mean = [float(np.mean(row)) for row in rows]
-    return WordCurve(every, mean, [min(row) for row in rows], [max(row) for row in rows])
+    low, high = [min(row) for row in rows], [max(row) for row in rows]
+    runs = {f"seed {seed}": (curve.steps, curve.values) for seed, curve in curves.items()}
+    return WordCurve(every, mean, low, high, runs)

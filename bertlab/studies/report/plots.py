@@ -9,17 +9,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import offset_copy
 
-from bertlab.api.study_scores import Curve, StudyScores
+from bertlab.api.study_scores import Measure, StudyScores
 from bertlab.studies.report.comparison import Comparison
+from bertlab.studies.report.curve_plots import finetuning_curves, learning_curves, run_name
+from bertlab.studies.report.findings import signed
 from bertlab.studies.report.group_report import group_figures
 from bertlab.studies.report.statistics import summarize
 from bertlab.studies.report.tuning_report import CAPTION, tuning_figure
-from bertlab.training.report.pictures import Picture, file_names, svg_of
+from bertlab.training.report.pictures import Picture, file_names, hover, pdf_of, svg_of
 from bertlab.training.report.plot_axes import (
     GRAY,
     INK,
@@ -29,10 +31,11 @@ from bertlab.training.report.plot_axes import (
     log_axis,
     panels_of,
     percent_axis,
+    point_style,
     printable,
     style_of,
 )
-from bertlab.training.results import is_share
+from bertlab.training.results import show
 
 Comparisons = Mapping[tuple[str, str], Comparison]
 
@@ -45,59 +48,45 @@ def pictures(scores: StudyScores, comparisons: Comparisons) -> list[Picture]:
                 "differences",
                 "Difference to the baseline, with its 95 % interval over seeds and rows. Filled: "
                 "shown after Holm's correction. Gray: too small to be shown by this many seeds, "
-                "four times in five; cut off where it is much wider than the intervals.",
+                "four times in five; cut off where it is much wider than the intervals. Small "
+                "points: each seed's value minus the baseline's mean or, where variants are "
+                "compared seed by seed, minus the baseline's value of that seed.",
                 differences(scores, comparisons),
             ),
             (
                 "learning_curves",
-                "Held-out metrics while pre-training: mean over the seeds, and a band from the "
-                "lowest to the highest seed.",
+                "Held-out metrics while pre-training: mean over the seeds, a band from the "
+                "lowest to the highest, and a thin line for each.",
                 learning_curves(scores),
             ),
             (
+                "finetuning_curves",
+                "Held-out metrics while fine-tuning: mean over the runs, a band from the lowest to "
+                "the highest, and a thin line for each.",
+                finetuning_curves(scores),
+            ),
+            (
                 "score_against_compute",
-                "Mean over the seeds and its standard deviation, against what a run costs.",
+                "Mean over the seeds and their standard deviation, against what a run costs. Small "
+                "points: the seeds.",
                 score_against_compute(scores),
             ),
             ("expected_best", CAPTION, tuning_figure(scores)),
         )
-        found = [(name, caption, svg_of(figure)) for name, caption, figure in drawn if figure]
         by_group = list(group_figures(scores))
         names = file_names([name for name, _, _ in by_group])
-        found += [
-            (name, caption, svg_of(figure))
-            for name, (_, caption, figure) in zip(names, by_group, strict=True)
+        found = [
+            *drawn,
+            *(
+                (name, caption, figure)
+                for name, (_, caption, figure) in zip(names, by_group, strict=True)
+            ),
         ]
-        return [Picture(*each) for each in found]
-
-
-def learning_curves(scores: StudyScores) -> Figure | None:
-    """Draw held-out metrics against steps: mean over seeds, band from lowest to highest."""
-    every = (found.curves.items() for found in scores.variants.values())
-    names = dict.fromkeys(
-        name for curves in every for name, by_seed in curves if any(_by_step(by_seed))
-    )
-    if not names:
-        return None
-    figure, panels = panels_of(len(names), height=2.4)
-    for axes, name in zip(panels, names, strict=True):
-        for variant, found in scores.variants.items():
-            steps, rows = _by_step(found.curves.get(name, {}))
-            if steps:
-                style = _style(scores, variant)
-                mean = [float(np.mean(row)) for row in rows]
-                axes.plot(steps, mean, label=label_of(variant), markevery=_some(steps), **style)
-                low, high = [min(row) for row in rows], [max(row) for row in rows]
-                color = style["color"]
-                axes.fill_between(steps, low, high, color=color, alpha=0.2, linewidth=0)
-        axes.set_title(printable(name))
-        axes.set_xlabel("optimizer steps")
-        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-        axes.grid(visible=True)
-        if is_share(name):
-            percent_axis(axes.yaxis)
-    add_legend(figure, panels)
-    return figure
+        return [
+            Picture(name, caption, svg_of(figure), pdf_of(figure))
+            for name, caption, figure in found
+            if figure is not None
+        ]
 
 
 def differences(scores: StudyScores, comparisons: Comparisons) -> Figure | None:
@@ -111,23 +100,31 @@ def differences(scores: StudyScores, comparisons: Comparisons) -> Figure | None:
     ]
     if not measures:
         return None
-    names = [label_of(name) for name in others]
+    # compared seed by seed, the baseline itself is at 0
+    seed_by_seed = {m.name: any(comparisons[o, m.name].paired for o in others) for m in measures}
+    shown = others if all(seed_by_seed.values()) else [scores.baseline, *others]
+    names = [label_of(name) for name in shown]
     lines = sum(1.5 + name.count("\n") for name in names)
     figure, panels = panels_of(len(measures), height=0.9 + 0.2 * lines, shared_y=True)
     for axes, measure in zip(panels, measures, strict=True):
         scale = 100 if measure.is_share else 1
         found = [comparisons[name, measure.name] for name in others]
         axes.axvline(0, color=INK, linewidth=0.8)
-        for row, (name, one) in enumerate(zip(others, found, strict=True)):
-            _interval(axes, row, one, scale, _style(scores, name))
-        axes.set_xlim(*_view(found, scale))
+        for name, one in zip(others, found, strict=True):
+            _interval(axes, shown.index(name), one, scale, _style(scores, name))
+        points = {
+            name: _seed_differences(scores, measure, name, seed_by_seed[measure.name])
+            for name in shown
+        }
+        _seed_points(axes, scores, measure, points)
+        axes.set_xlim(*_view(found, [x for each in points.values() for x in each.values()], scale))
         axes.set_title(printable(measure.name))
         unit = "percentage points" if measure.is_share else "difference"
         axes.set_xlabel(f"{unit} ({'→' if measure.higher_is_better else '←'} better)")
         axes.xaxis.set_major_locator(MaxNLocator(4))
         axes.grid(visible=True, axis="x")
-        axes.set_yticks(range(len(others)), names)
-        axes.set_ylim(len(others) - 0.5, -0.5)
+        axes.set_yticks(range(len(shown)), names)
+        axes.set_ylim(len(shown) - 0.5, -0.5)
         axes.tick_params(axis="y", length=0)
     return figure
 
@@ -161,6 +158,13 @@ def score_against_compute(scores: StudyScores) -> Figure | None:
             if found.mean is not None:
                 style = _style(scores, name) | {"linestyle": "", "label": label_of(name)}
                 axes.errorbar(cost, found.mean, yerr=found.deviation, capsize=2, **style)
+                beside = offset_copy(axes.transData, figure, x=7, units="points")
+                points = point_style(_number(scores, name)) | {"transform": beside}
+                for seed, value in scores.cell(name, measure).values.items():
+                    (point,) = axes.plot(cost, value, **points)
+                    if math.isfinite(value):  # a moved point widens no axis by itself
+                        axes.update_datalim([(cost, value)])
+                    hover(point, f"{name}, {run_name(seed)}: {show(measure.metric, value)}")
         axes.set_title(printable(measure.name))
         axes.set_xlabel(label)
         log_axis(axes, min(costs.values()), max(costs.values()))
@@ -172,7 +176,11 @@ def score_against_compute(scores: StudyScores) -> Figure | None:
 
 
 def _style(scores: StudyScores, variant: str) -> dict[str, Any]:
-    return style_of(list(scores.variants).index(variant))
+    return style_of(_number(scores, variant))
+
+
+def _number(scores: StudyScores, variant: str) -> int:
+    return list(scores.variants).index(variant)
 
 
 def _interval(axes: Axes, row: int, found: Comparison, scale: int, style: dict[str, Any]) -> None:
@@ -188,9 +196,41 @@ def _interval(axes: Axes, row: int, found: Comparison, scale: int, style: dict[s
     axes.plot(scale * found.difference, row, **style | {"linestyle": "", "mfc": face})
 
 
-def _view(found: Sequence[Comparison], scale: int) -> tuple[float, float]:
-    """Return limits that hold all intervals, and what is detectable as far as it leaves room."""
-    ends = [0.0, *(end for c in found for end in (c.difference, c.low, c.high) if end is not None)]
+def _seed_differences(
+    scores: StudyScores, measure: Measure, variant: str, seed_by_seed: bool
+) -> dict[int, float]:
+    """Return each seed's finite difference to the baseline's same seed, or to its mean."""
+    against = scores.cell(scores.baseline, measure).values
+    mean = summarize(against.values()).mean
+    if mean is None or (seed_by_seed and variant == scores.baseline):
+        return {}
+    values = scores.cell(variant, measure).values
+    found = {
+        seed: value - (against.get(seed, math.nan) if seed_by_seed else mean)
+        for seed, value in values.items()
+    }
+    return {seed: difference for seed, difference in found.items() if math.isfinite(difference)}
+
+
+def _seed_points(
+    axes: Axes, scores: StudyScores, measure: Measure, points: Mapping[str, Mapping[int, float]]
+) -> None:
+    """Draw the points of each variant below its interval."""
+    scale = 100 if measure.is_share else 1
+    for row, (variant, by_seed) in enumerate(points.items()):
+        style = point_style(_number(scores, variant))
+        for seed, value in by_seed.items():
+            (point,) = axes.plot(scale * value, row + 0.28, **style)
+            hover(point, f"{variant}, {run_name(seed)}: {signed(value, measure, 2)}")
+
+
+def _view(found: Sequence[Comparison], points: list[float], scale: int) -> tuple[float, float]:
+    """Return limits that hold intervals and points, and what is detectable if there is room."""
+    ends = [
+        0.0,
+        *points,
+        *(end for c in found for end in (c.difference, c.low, c.high) if end is not None),
+    ]
     reach = max(c.detectable or 0.0 for c in found)
     low, high = min(ends), max(ends)
     room = high - low
@@ -198,21 +238,6 @@ def _view(found: Sequence[Comparison], scale: int) -> tuple[float, float]:
     low, high = min(low, max(-reach, low - room)), max(high, min(reach, high + room))
     margin = 0.06 * (high - low) or 0.5 / scale  # all ends are 0
     return scale * (low - margin), scale * (high + margin)
-
-
-def _by_step(curves: Mapping[int, Curve]) -> tuple[list[int], list[list[float]]]:
-    """Return steps, and each step's finite values over the seeds that have it."""
-    points: dict[int, list[float]] = {}
-    for curve in curves.values():
-        for step, value in zip(curve.steps, curve.values, strict=True):
-            if math.isfinite(value):
-                points.setdefault(step, []).append(value)
-    steps = sorted(points)
-    return steps, [points[step] for step in steps]
-
-
-def _some(steps: Sequence[int]) -> int:
-    return max(1, len(steps) // 8)  # markers would hide a long curve
 
 
 def _costs(scores: StudyScores) -> tuple[str, dict[str, float]]:

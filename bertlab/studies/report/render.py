@@ -7,11 +7,12 @@ from textwrap import fill
 
 from rich.console import Console
 
-from bertlab.files import explain_failed_write, write_text
+from bertlab.files import explain_failed_write, replacing
 from bertlab.studies.report.group_report import group_csv_files
 from bertlab.studies.report.plots import pictures
 from bertlab.studies.report.report import HTML, Report
 from bertlab.studies.report.tuning_report import tuning_csv_files
+from bertlab.studies.report.values import report_json, values_csv
 from bertlab.training.console import print_table
 from bertlab.training.report.escaping import latex_templates, markdown_templates
 from bertlab.training.report.pictures import Picture, inline_svg, on_white
@@ -22,7 +23,7 @@ LATEX = latex_templates("bertlab.studies.report")
 
 
 def write_report(report: Report, folder: Path) -> list[Path]:
-    """Write ``report.html``, ``report.md``, ``report.tex``, pictures as SVG, and CSV files.
+    """Write the report as HTML, Markdown and LaTeX, its pictures, and its values as CSV and JSON.
 
     Returns:
         The files; the page comes first.
@@ -35,14 +36,19 @@ def write_report(report: Report, folder: Path) -> list[Path]:
         "report.html": html(report, drawn),
         "report.md": markdown(report, drawn),
         "report.tex": latex(report),
+        "values.csv": values_csv(report.studies),
+        "report.json": report_json(report),
         **{f"{picture.name}.svg": on_white(picture.svg) for picture in drawn},
         **_csv_files(report),
     }
-    for name, text in texts.items():
+    files = {name: text.encode() for name, text in texts.items()}
+    files |= {f"{picture.name}.pdf": picture.pdf for picture in drawn}
+    for name, content in files.items():
         with explain_failed_write(f"{folder / name}: cannot be written"):
             folder.mkdir(parents=True, exist_ok=True)
-            write_text(folder / name, text)
-    return [folder / name for name in texts]
+            with replacing(folder / name) as file:
+                file.write(content)
+    return [folder / name for name in files]
 
 
 def draw(report: Report) -> list[Picture]:
@@ -69,7 +75,7 @@ def _csv_files(report: Report) -> dict[str, str]:
 
 def html(report: Report, drawn: Sequence[Picture] = ()) -> str:
     """Return the page, with the pictures in it."""
-    figures = [(picture.caption, inline_svg(picture)) for picture in drawn]
+    figures = [(picture, inline_svg(picture)) for picture in drawn]
     return HTML.get_template("report.html").render(
         title=report.title, report=report, figures=figures
     )

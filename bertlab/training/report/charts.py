@@ -13,6 +13,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from bertlab.training.history import WordCurve
+from bertlab.training.report.pictures import hover
 from bertlab.training.report.plot_axes import (
     GRAY,
     INK,
@@ -24,6 +25,7 @@ from bertlab.training.report.plot_axes import (
     percent_axis,
     printable,
     style_of,
+    thin_line,
 )
 
 FloatArray = npt.NDArray[np.float64]
@@ -44,6 +46,7 @@ class HeatMap:
         number: writes a value.
         better: of differences, whose colors part at zero: 1 if higher is better (blue), −1 if lower
             is; 0 of plain scores.
+        hint: what browsers show at a cell, by its row and column; None for nothing.
     """
 
     title: str
@@ -52,6 +55,7 @@ class HeatMap:
     values: FloatArray
     number: Callable[[float], str]
     better: int = 0
+    hint: Callable[[int, int], str] | None = None
 
 
 def heat_maps(maps: Sequence[HeatMap]) -> Figure:
@@ -93,7 +97,9 @@ def _heat_map(axes: Axes, drawn: HeatMap, with_columns: bool) -> None:
             ink = "black" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.45 else "white"
             place = (column + 0.5, row + 0.5)
             text = drawn.number(value)
-            axes.annotate(text, place, ha="center", va="center", color=ink, fontsize=8)
+            cell = axes.annotate(text, place, ha="center", va="center", color=ink, fontsize=8)
+            if drawn.hint is not None:
+                hover(cell, drawn.hint(row, column))
     axes.invert_yaxis()
     axes.set_yticks(np.arange(len(drawn.rows)) + 0.5, [label_of(row) for row in drawn.rows])
     labels = [printable(column) for column in drawn.columns] if with_columns else []
@@ -211,7 +217,12 @@ def word_curves(
     figure, axes_of = panels_of(len(panels), height=1.8, shared_y=True)
     for axes, (group, curves) in zip(axes_of, panels.items(), strict=True):
         for variant, band in curves.items():
-            style = style_of(styles.index(variant)) | {"markersize": 3}
+            number = styles.index(variant)
+            for run, (seen, scores) in band.runs.items() if len(band.runs) > 1 else ():
+                (line,) = axes.plot(seen, scores, **thin_line(number))
+                last = f"{100 * scores[-1]:.1f} %" if share else f"{scores[-1]:.3f}"
+                hover(line, f"{variant}, {run}: {last} at {seen[-1]:,} words")
+            style = style_of(number) | {"markersize": 3}
             label = label_of(variant)
             axes.plot(band.words, band.values, label=label, **style)
             color = style["color"]

@@ -3,6 +3,8 @@
 So names with markup in them, or with code of the template language, are shown as they are.
 """
 
+import base64
+import hashlib
 import re
 from collections.abc import Callable, Sequence
 from textwrap import indent
@@ -69,6 +71,11 @@ def _code_block(text: object) -> Markup:
     return Markup(indent(str(text), "    ", lambda line: True))  # noqa: S704  nothing has a meaning in it
 
 
+def _sha256(script: str) -> str:
+    """Return the hash by which a page's policy names a script that may run."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+
+
 def html_templates(package: str) -> Environment:
     """Return the HTML templates of a package, and those that all pages share."""
     return _environment(package)
@@ -121,6 +128,7 @@ def _environment(
     environment.filters |= {
         "code_block": _code_block,
         "heading_lines": _heading_lines,
+        "sha256": _sha256,
         "yaml_inline": yaml_inline,
     }
     return environment

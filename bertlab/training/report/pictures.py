@@ -1,6 +1,7 @@
-"""Pictures as SVG: files of their own, or parts of a page in the page's own ink.
+"""Pictures as SVG and PDF: files of their own, or parts of a page in the page's own ink.
 
-The same figure gives the same bytes, and its text stays text.
+The same figure gives the same bytes, and its text stays text. What a point or a curve is, browsers
+show on hovering: :func:`hover` gives it a text.
 """
 
 import io
@@ -10,9 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup, escape
+from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
-from bertlab.training.report.plot_axes import INK
+from bertlab.training.report.plot_axes import INK, printable
+
+_HOVER = "hover-"
 
 
 @dataclass(frozen=True)
@@ -23,11 +27,13 @@ class Picture:
         name: of its file, without the ending: letters, digits, ``_`` and ``-``.
         caption: says what is drawn and what the marks mean.
         svg: the file, with a transparent ground.
+        pdf: the same picture for print; empty if nobody asked for it.
     """
 
     name: str
     caption: str
     svg: str
+    pdf: bytes = b""
 
 
 def file_names(names: list[str]) -> list[str]:
@@ -48,14 +54,35 @@ def file_names(names: list[str]) -> list[str]:
     return found
 
 
+def hover(artist: Artist, text: str) -> None:
+    """Let browsers show a text where the pointer is on a part of a figure."""
+    # matplotlib writes a part's gid as its id in the SVG; in hexadecimal digits any text is one
+    artist.set_gid(_HOVER + printable(text).encode().hex())
+
+
 def svg_of(figure: Figure) -> str:
     """Return a figure as SVG: no date in it, and the same names inside it each time."""
-    file = io.StringIO()
-    metadata: dict[str, Any] = {"Date": None, "Creator": None}
+    svg = _saved(figure, "svg", ("Date", "Creator"), transparent=True).decode()
+    return re.sub(rf'<g id="{_HOVER}([0-9a-f]*)">', _titled, svg)
+
+
+def _titled(tag: re.Match[str]) -> str:
+    # id="hover-6162" -> a title that says ab
+    return f"<g><title>{escape(bytes.fromhex(tag[1]).decode())}</title>"
+
+
+def pdf_of(figure: Figure) -> bytes:
+    """Return a figure as PDF: on white, with its fonts and without a date."""
+    return _saved(figure, "pdf", ("CreationDate", "Creator", "Producer"), transparent=False)
+
+
+def _saved(figure: Figure, form: str, left_out: tuple[str, ...], transparent: bool) -> bytes:
+    file = io.BytesIO()
+    metadata: dict[str, Any] = dict.fromkeys(left_out)
     with warnings.catch_warnings():
-        # the viewer's fonts, not ours, show the text
+        # of an SVG the viewer's fonts, not ours, show the text; a PDF has boxes in its place
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure.savefig(file, format="svg", metadata=metadata, transparent=True)
+        figure.savefig(file, format=form, metadata=metadata, transparent=transparent)
     return file.getvalue()
 
 

@@ -21,6 +21,7 @@ _LABEL = 28  # characters in a line of a row's name
 SETTINGS: Any = {
     "svg.hashsalt": "bertlab",  # else its ids are random
     "svg.fonttype": "none",  # text stays text: it can be searched, and read aloud
+    "pdf.fonttype": 42,  # TrueType, which journals ask for
     "text.parse_math": False,  # a dollar in a name is a dollar
     "font.size": 9,
     "axes.titlesize": 10,
@@ -46,7 +47,8 @@ def panels_of(number: int, height: float, shared_y: bool = False) -> tuple[Figur
     columns = min(number, PANELS)
     rows = -(-number // columns)  # rounded up
     width = 1.2 + 2.4 * max(columns, 2)
-    figure = Figure(figsize=(width, height * rows + 0.3), layout="constrained")
+    figure = Figure(figsize=(width, height * rows + 0.3))
+    figure.set_layout_engine("constrained", hspace=0.06)  # a title is not a label of what is above
     grid = figure.subplots(rows, columns, squeeze=False, sharey=shared_y)
     for unused in grid.flat[number:]:
         figure.delaxes(unused)
@@ -62,6 +64,19 @@ def style_of(number: int) -> dict[str, Any]:
         "markersize": 4.5,
         "linewidth": 1.4,
     }
+
+
+def thin_line(number: int) -> dict[str, Any]:
+    """Return the look of a single run's curve behind that of a number: matplotlib's keywords."""
+    style = style_of(number)
+    thin = {"alpha": 0.45, "linewidth": 0.7, "marker": ".", "markersize": 2.5}
+    return style | thin | {"linestyle": "-"}
+
+
+def point_style(number: int) -> dict[str, Any]:
+    """Return the look of a single run's point beside that of a number: matplotlib's keywords."""
+    point = {"alpha": 0.7, "linestyle": "", "markersize": 4, "markeredgewidth": 0}
+    return style_of(number) | point
 
 
 def log_axis(axes: Axes, low: float, high: float) -> None:

@@ -9,6 +9,8 @@ from markupsafe import escape
 
 from bertlab.training.report.escaping import html_templates
 
+# some spreadsheets take the wide forms too; "'" itself, so that the text can be told from its mark
+_FORMULA = tuple("=+-@\t\r\n'＝＋－＠")
 PAGES = html_templates("bertlab.training.report")
 
 
@@ -63,6 +65,19 @@ def titled_table(
     """Return a table of HTML with a title above and a note below it, for a notebook."""
     grid = plain_grid(headings, rows, figures)
     return f"<h4>{escape(title)}</h4>{table_html(grid)}<p>{escape(note)}</p>"
+
+
+def spreadsheet_csv(headings: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return :func:`csv_text` in which no spreadsheet takes a text for a formula.
+
+    Texts that begin as a formula does get ``'`` before them, as OWASP advises on CSV injection;
+    so do those that begin with ``'``, so that taking one away gives back each text.
+    """
+    return csv_text(headings, (map(_inert, row) for row in rows))
+
+
+def _inert(cell: object) -> object:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
 
 
 def csv_text(headings: Sequence[str], rows: Iterable[Iterable[object]]) -> str:

@@ -213,6 +213,41 @@ def test_curves_costs_and_times(tmp_path: Path) -> None:
     assert both.seconds == {}
 
 
+def test_curves_of_fine_tunings_are_those_of_the_deciding_metric(tmp_path: Path) -> None:
+    study = opened(tmp_path, seeds={"pretrain": 1, "finetune": 2}, evaluate={"task": "task.yaml"})
+    runs = study.planned.runs_of("mlm", "task", 1)
+    for finetune, run in runs.items():
+        value = 0.5 + (finetune or 0) / 10
+        logged = {"val/single_sentence/accuracy": value, "val/single_sentence/loss": 1.0}
+        finish(study, run, scored(value), curve={2: logged, 4: logged})
+    found = collected(study)
+    curves = found.variants["mlm"].finetune_curves
+    assert list(curves) == ["task accuracy"]
+    assert {seeds: (c.steps, c.values) for seeds, c in curves["task accuracy"].items()} == {
+        (1, 1): ([2, 4], [0.6, 0.6]),
+        (1, 2): ([2, 4], [0.7, 0.7]),
+    }
+    assert found.variants["both"].finetune_curves == {}
+    assert found.variants["mlm"].curves == {}
+
+
+def test_curves_of_a_study_of_fine_tunings_are_no_pre_trainings(tmp_path: Path) -> None:
+    study = opened(
+        tmp_path, base="task.yaml", seeds=1, variants={"a": {}, "b": {"data.batch_size": 4}}
+    )
+    finish(
+        study,
+        run_of(study, "a", BASE, 1),
+        scored(0.75),
+        curve={3: {"val/single_sentence/accuracy": 0.75}},
+    )
+    found = collected(study)
+    ((name, curves),) = found.variants["a"].finetune_curves.items()
+    assert name == found.measures[0].name
+    assert curves[1, None].values == [0.75]
+    assert found.variants["a"].curves == {}
+
+
 def test_a_step_on_the_way_has_its_own_cost_and_held_out_score(tmp_path: Path) -> None:
     study = opened(
         tmp_path,
