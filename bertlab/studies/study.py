@@ -9,23 +9,20 @@
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from bertlab.api.study_scores import StudyScores
 from bertlab.checkpoints.run_directory import manifest
 from bertlab.config.overrides import Overrides
 from bertlab.config.yaml_files import Config, yaml_inline
-from bertlab.errors import CommandError, StudyError
+from bertlab.errors import CommandError, StudyError, nearest
 from bertlab.studies.design_table import shown_by_plan
 from bertlab.studies.execute.execution import execute
+from bertlab.studies.execute.executor import Executor, check_numbers, run_on
 from bertlab.studies.execute.live_table import watch
-from bertlab.studies.execute.local import run_local
-from bertlab.studies.execute.ray import run_on_ray
 from bertlab.studies.execute.run_state import State, is_done
-from bertlab.studies.execute.schedule import Change, OnChange, Summary
-from bertlab.studies.execute.slurm import write_slurm
+from bertlab.studies.execute.schedule import Change, OnChange, StudyStopped, Summary
 from bertlab.studies.folder import (
     STUDY_FILE,
     added_seeds,
@@ -42,21 +39,10 @@ from bertlab.studies.report.collect import collect
 from bertlab.studies.report.render import write_report
 from bertlab.studies.report.report import Report, report_of
 from bertlab.studies.report.sameness import compare_runs, refuse_mixture, refuse_other_corpus
-from bertlab.studies.tables import Table, plan_table, status_table, variants_table
+from bertlab.studies.reuse import adopt, find_reusable
+from bertlab.studies.tables import Table, plan_table, reuse_lines, status_table, variants_table
 
 REPORT = "report"  # folder of the report in the directory of a study
-
-
-class StudyStopped(KeyboardInterrupt):
-    """A study was told to stop, by Ctrl-C for example; calling ``run`` again goes on with it.
-
-    Attributes:
-        summary: how far it is.
-    """
-
-    def __init__(self, summary: Summary, study_dir: Path) -> None:
-        super().__init__("\n".join(summary.lines(study_dir)))
-        self.summary = summary
 
 
 def study(
@@ -124,9 +110,14 @@ class Study:
         """The runs, parents before their children."""
         return self.planned.in_order()
 
-    def plan(self) -> Table:
-        """Return the runs, what each costs and how far it is, and what the study can show."""
-        return plan_table(self.planned, self.study_dir, shown_by_plan(self))
+    def plan(self, reuse: str | Path | Sequence[str | Path] = ()) -> Table:
+        """Return the runs, what each costs and how far it is, and what the study can show.
+
+        Args:
+            reuse: directories of studies whose finished pre-trainings could be taken over.
+        """
+        found = find_reusable(self.planned, self.study_dir, _paths(reuse))
+        return plan_table(self.planned, self.study_dir, shown_by_plan(self), found)
 
     def status(self) -> Table:
         """Return how far each run is; warn of runs that the study does not ask for any more."""
@@ -139,10 +130,12 @@ class Study:
         threads: int | None = None,
         devices: int | None = None,
         retries: int = 1,
-        executor: Literal["local", "ray"] = "local",
+        executor: Executor = "local",
         address: str | None = None,
         cpus: float = 1,
         gpus: float = 0,
+        slurm: Mapping[str, Any] | None = None,
+        reuse: str | Path | Sequence[str | Path] = (),
         accept_changes: bool = False,
         accept_mixture: bool = False,
     ) -> Summary:
@@ -153,10 +146,14 @@ class Study:
             threads: CPU threads of each; by default all cores shared among the workers.
             devices: CUDA devices of each; by default those that are there shared among the workers.
             retries: how often a run that fails is tried again, from its last checkpoint.
-            executor: ``ray`` spreads the runs over a Ray cluster.
+            executor: ``ray`` spreads the runs over a Ray cluster, ``slurm`` makes each a job.
             address: of the cluster; one is started on this machine if None.
             cpus: of each run, for Ray.
             gpus: of each run, for Ray.
+            slurm: what a job of SLURM asks for, by submitit's names, such as ``{"partition": "gpu",
+                "time": 240}``; what ``slurm/options.yaml`` in the study's directory has if None.
+            reuse: directories of studies whose finished pre-trainings are taken over where they
+                are the same by config, seed, corpus and versions.
             accept_changes: go on though the study changed; runs that are not asked any more are
                 left out of the report.
             accept_mixture: go on though runs are not of the same data.
@@ -171,16 +168,9 @@ class Study:
             MixtureError: if runs are not of the same data, or would not be.
             StudyStopped: if Ctrl-C, SIGTERM or SIGHUP stopped it.
         """
-        for name, given, least in (
-            ("workers", workers, 1),
-            ("threads", threads, 1),
-            ("devices", devices, 0),
-            ("retries", retries, 0),
-            ("cpus", cpus, 0),
-            ("gpus", gpus, 0),
-        ):
-            if given is not None and not given >= least:  # NaN is not either
-                raise CommandError(f"{name}: found {given}, expected {least} or more")
+        own = {"workers": workers, "threads": threads, "devices": devices}
+        check_numbers({**own, "retries": retries, "cpus": cpus, "gpus": gpus})
+        reusable = find_reusable(self.planned, self.study_dir, _paths(reuse))
         for change in self.claim(accept_changes):
             sys.stdout.write(f"changed: {change}\n")
         if self.kept_seeds:
@@ -188,26 +178,36 @@ class Study:
                 f"kept: seeds {yaml_inline(self.kept_seeds)}, with those that were added "
                 f"({ADDED_SEEDS} in {self.study_dir / STUDY_FILE})\n"
             )
+        taken = [each for each in reusable if each.problem or adopt(each, self.study_dir)]
+        sys.stdout.writelines(f"{line}\n" for line in reuse_lines(taken))
         if not accept_mixture:
             refuse_mixture(compare_runs(self.planned, self.study_dir), self.study_dir)
             refuse_other_corpus(self.planned, self.study_dir)
-        execute_all = (
-            partial(run_local, workers=workers, threads=threads, devices=devices)
-            if executor == "local"
-            else partial(run_on_ray, address=address, cpus=cpus, gpus=gpus)
-        )
         with watch(self.runs, self.study_dir) as show:
             on_change = show if accept_mixture else self._refusing_mixtures(show)
-            summary = execute_all(self.runs, self.study_dir, retries=retries, on_change=on_change)
+            summary = run_on(
+                executor,
+                self.runs,
+                self.study_dir,
+                workers=workers,
+                threads=threads,
+                devices=devices,
+                address=address,
+                cpus=cpus,
+                gpus=gpus,
+                slurm=slurm,
+                retries=retries,
+                on_change=on_change,
+            )
         if summary.stopped_by is not None:
             raise StudyStopped(summary, self.study_dir)
         return summary
 
-    def run_one(self, number: int, threads: int | None = None) -> int:
+    def run_one(self, run: str, threads: int | None = None) -> int:
         """Make one attempt at one run, or wait for the process that is at work at it.
 
         Args:
-            number: of the run in the plan, from 0.
+            run: its id, as :meth:`plan` shows it.
             threads: CPU threads.
 
         Returns:
@@ -216,15 +216,12 @@ class Study:
         Raises:
             CommandError: if there is no such run.
         """
-        if not 0 <= number < len(self.runs):
-            raise CommandError(f"--number: found {number}, expected 0 to {len(self.runs) - 1}")
+        planned = self.planned.runs.get(run)
+        if planned is None:
+            near = nearest(run, self.planned.runs)
+            raise CommandError(f"--run: found {run!r}{near} (`bertlab study plan` lists the runs)")
         environment = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
-        return execute(self.runs[number], self.study_dir, environment=environment)
-
-    def write_slurm(self) -> list[Path]:
-        """Write job arrays of the runs that are not done, and ``submit.sh``; return the files."""
-        self.claim(accept_changes=False)
-        return write_slurm(self.runs, self.study_dir)
+        return execute(planned, self.study_dir, environment=environment)
 
     def report(self, write: bool = True, accept_mixture: bool = False) -> Report:
         """Return what the runs that are done have found.
@@ -328,6 +325,10 @@ class Study:
         if any(is_done(run.directory(self.study_dir)) for run in self.runs):
             return report_of(self.scores(accept_mixture=True))._repr_html_()
         return variants_table(self.planned, self.config)._repr_html_()
+
+
+def _paths(given: str | Path | Sequence[str | Path]) -> list[Path]:
+    return [Path(each) for each in ([given] if isinstance(given, str | Path) else given)]
 
 
 def compare(studies: Sequence[Study], output: Path, accept_mixture: bool = False) -> Report:

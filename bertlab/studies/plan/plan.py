@@ -58,7 +58,7 @@ class PlannedRun:
         return study_dir / "logs" / f"{self.id}.log"
 
 
-_HASH = 8  # hexadecimal digits
+HASH = 8  # hexadecimal digits at the end of an id
 # keys of data and trainer that change neither what a run computes nor what it leaves
 FREE = ("num_workers", "prepare_workers", "cache_dir", "log_every_n_steps", "enable_progress_bar")
 _LONGEST = 60  # characters of a name in an id
@@ -112,7 +112,7 @@ def make_plan(study: StudyConfig, begun: Iterable[str] = ()) -> Plan:
         StudyError: if an override names no key, a variant's parts do not go together, or two
             variants are the same.
     """
-    plan = Plan(begun={run[-_HASH:]: run for run in sorted(begun)})  # by the hash that ends the id
+    plan = Plan(begun={run[-HASH:]: run for run in sorted(begun)})  # by the hash that ends the id
     for variant in study.variants:
         if not study.evaluations and (variant.evaluate or variant.from_step is not None):
             raise StudyError(
@@ -164,19 +164,9 @@ def _add(
 ) -> PlannedRun:
     """Add a run, unless another variant has the same, and note that the variant needs it."""
     own_seed = seed if finetune is None else finetuning_seed(seed, finetune)
-    content = {
-        section: {key: value for key, value in found.items() if key not in FREE}
-        if section in ("data", "trainer")
-        else found
-        for section, found in config.items()
-    }
     # the parent's id ends in its own hash: what changes there changes this one
-    key = [
-        {**content, "seed_everything": own_seed},
-        None if parent is None else parent.id,
-        from_step,
-    ]
-    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:_HASH]
+    key = [computed(config, own_seed), None if parent is None else parent.id, from_step]
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:HASH]
     same = [run for run in plan.runs.values() if run.id.endswith(digest)]
     if same:
         run = same[0]
@@ -200,6 +190,17 @@ def _add(
     if finetune is not None:
         plan.nested.setdefault(cell, {})[finetune] = run.id
     return run
+
+
+def computed(config: Config, seed: int) -> Config:
+    """Return what of a run's config decides what it computes, with its seed."""
+    content = {
+        section: {key: value for key, value in found.items() if key not in FREE}
+        if section in ("data", "trainer")
+        else found
+        for section, found in config.items()
+    }
+    return {**content, "seed_everything": seed}
 
 
 def _arguments_of_run(config: Config, seed: int) -> tuple[str, ...]:
