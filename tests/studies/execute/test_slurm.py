@@ -249,7 +249,7 @@ def test_a_job_that_has_to_leave_its_node_is_queued_again_and_goes_on(
     told: list[str] = []
 
     def disturb() -> None:
-        wait_for(lambda: (last_step(plan[0].directory(study)) or 0) > 3)
+        wait_for(lambda: (last_step(plan[0].directory(study)) or 0) > 3, 300)
         told.append(reason)
         if reason == "preempted":
             fake_slurm.preempt(slurm / "4711")
@@ -272,7 +272,7 @@ def test_a_run_whose_job_is_cancelled_stops_where_it_can_go_on(slurm: Path, stud
 
     def cancel(change: Change) -> None:
         if change.state is State.RUNNING:
-            wait_for(lambda: (last_step(plan[0].directory(study)) or 0) > 3)
+            wait_for(lambda: (last_step(plan[0].directory(study)) or 0) > 3, 300)
             fake_slurm.scancel(["4711"], slurm)
 
     summary = run(plan, study, retries=0, on_change=cancel)
