@@ -138,7 +138,7 @@ def run(
             out of the report.
         accept_mixture: go on though runs are not of the same data; every table is marked.
     """
-    from bertlab.studies.study import StudyStopped  # noqa: PLC0415
+    from bertlab.studies.execute.schedule import StudyStopped  # noqa: PLC0415
 
     try:
         summary = study.run(

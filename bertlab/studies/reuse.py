@@ -165,7 +165,8 @@ def _problem(plan: Plan, study_dir: Path, run: PlannedRun, source: Path) -> str:
 
 def _other_versions(manifest: Mapping[str, Any]) -> str:
     packages = manifest.get("packages", {})
-    made_with = {name: packages.get(name, "unknown") for name in _PACKAGES} | manifest.get("plugins", {})
+    made_with = {name: packages.get(name, "unknown") for name in _PACKAGES}
+    made_with |= manifest.get("plugins", {})
     for name, there in made_with.items():
         try:
             here = version(name)
