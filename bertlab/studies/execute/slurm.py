@@ -32,7 +32,7 @@ REQUEUES = 100  # times that a job is queued again after its time limit; submiti
 # what a job is called and how many tasks it has is ours; the others are of no use here
 _OURS = ("job_name", "nodes", "ntasks_per_node", "array_parallelism", "num_gpus", "dependency")
 _WAIT = 1.0  # seconds between looks at the jobs
-_AGAIN = 60.0  # seconds until a job is submitted again that SLURM did not take
+_AGAIN = 60.0  # seconds until SLURM is asked again, so that it is not kept busy
 
 
 def run_on_slurm(
@@ -151,6 +151,7 @@ class SlurmJobs:
         self._took_one = False
         self._refused: PlannedRun | None = None
         self._again = 0.0  # when it is submitted again
+        self._asked = time.monotonic()  # the queue for jobs of which sacct does not tell
 
     def has_room(self) -> bool:
         """Whether SLURM took the last job; it keeps those that have to wait."""
@@ -183,7 +184,9 @@ class SlurmJobs:
     def ended(self) -> list[tuple[PlannedRun, str]]:
         """Wait a moment; return the runs whose jobs have ended, and why if no attempt tells."""
         time.sleep(_WAIT)
-        over = [each for each in self._jobs.values() if is_over(each[1])]
+        asks = time.monotonic() > self._asked + _AGAIN
+        self._asked = time.monotonic() if asks else self._asked
+        over = [each for each in self._jobs.values() if is_over(each[1], asks)]
         for run, _, _ in over:
             del self._jobs[run.id]
         if self._refused is not None and time.monotonic() > self._again:

@@ -89,10 +89,18 @@ class SlurmAttempt:
         return self._process
 
 
-def is_over(job: Any) -> bool:  # noqa: ANN401  submitit's
-    """Whether a job has ended and is not queued again."""
-    # submitit waits for those that gave way to another job, also where SLURM cancels them
-    return job.done() or (job.state == "PREEMPTED" and not in_queue(job.job_id))
+def is_over(job: Any, asks_queue: bool) -> bool:  # noqa: ANN401  submitit's
+    """Whether a job has ended and is not queued again.
+
+    Args:
+        job: of submitit, which knows it from the result, or from ``sacct``.
+        asks_queue: also ask ``squeue``, where those leave it open.
+    """
+    if job.done():
+        return True
+    # submitit waits for jobs that gave way to another one, also where SLURM cancels them; UNKNOWN
+    # are those of a cluster without accounting
+    return asks_queue and job.state in ("PREEMPTED", "UNKNOWN") and not in_queue(job.job_id)
 
 
 def in_queue(job: str) -> bool:

@@ -158,10 +158,12 @@ def end(job: Path | list[str], root: Path | None = None) -> int:
 
 def tell(job: Path, number: int) -> list[int]:
     """Signal the processes of a job, as SLURM does by its control group: those in any session."""
-    mark, told = f"SLURM_JOB_ID={job.name}".encode(), []
+    marks = {f"SLURM_JOB_ID={job.name}".encode(), f"FAKE_SLURM={job.parent}".encode()}
+    told = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # another user's, or gone since
-            if mark in (process / "environ").read_bytes().split(b"\0") and is_step(process):
+            variables = (process / "environ").read_bytes().split(b"\0")
+            if marks.issubset(variables) and is_step(process):
                 os.kill(int(process.name), number)
                 told.append(int(process.name))
     return told

@@ -214,8 +214,13 @@ def test_a_job_that_slurm_does_not_know_any_more_is_submitted_again(
     assert len(calls(slurm, "sbatch")) == 2
 
 
-def test_a_job_that_was_cancelled_in_the_queue_has_failed(slurm: Path, study: Path) -> None:
+@pytest.mark.parametrize("accounting", [True, False])
+def test_a_job_that_was_cancelled_in_the_queue_has_failed(
+    accounting: bool, slurm: Path, study: Path
+) -> None:
     (slurm / "hold").touch()
+    if not accounting:
+        (slurm / "no-accounting").touch()
 
     def cancel(change: Change) -> None:
         if change.state is State.RUNNING:
@@ -223,7 +228,8 @@ def test_a_job_that_was_cancelled_in_the_queue_has_failed(slurm: Path, study: Pa
 
     summary = run([fake_run("a"), fake_run("a-x", "a")], study, on_change=cancel)
     assert summary.failed.keys() == {"a"}
-    assert summary.failed["a"].startswith("job 4712: cancelled by 1000; see ")
+    reason = "cancelled by 1000" if accounting else "unknown"
+    assert summary.failed["a"].startswith(f"job 4712: {reason}; see ")
     assert summary.blocked == {"a-x": "a"}
     assert len(calls(slurm, "sbatch")) == 2  # it was tried again once
 
