@@ -8,6 +8,7 @@ import pytest
 from bertlab.data.corpus.corpus import Corpus
 from bertlab.errors import CorpusError, MixtureError
 from bertlab.studies import study as module
+from bertlab.studies.execute import executor
 from bertlab.studies.execute.run_state import State
 from bertlab.studies.execute.schedule import Change, OnChange, Summary
 from bertlab.studies.plan.plan import PlannedRun
@@ -169,7 +170,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
                 on_change(Change(run, State.DONE, "done"))
         return Summary(done=[run.id for run in plan])
 
-    monkeypatch.setattr(module, "run_local", run_fake)
+    monkeypatch.setattr(executor, "run_local", run_fake)
     return done
 
 
