@@ -101,7 +101,7 @@ class StudyChangedError(StudyError):
 
 
 class ExecutorError(StudyError):
-    """The workers of a study cannot be had: Ray, its cluster, cores, devices, or file locks."""
+    """The workers of a study cannot be had: Ray, SLURM, cores, devices, or file locks."""
 
     code = "E203"
     remedy = (

@@ -109,10 +109,12 @@ def run(
     threads: int | None = None,
     devices: int | None = None,
     retries: int = 1,
-    executor: Literal["local", "ray"] = "local",
+    executor: Literal["local", "ray", "slurm"] = "local",
     address: str | None = None,
     cpus: float = 1,
     gpus: float = 0,
+    slurm: dict[str, Any] | None = None,
+    reuse: str | list[str] | None = None,
     accept_changes: bool = False,
     accept_mixture: bool = False,
 ) -> int:
@@ -124,14 +126,19 @@ def run(
         threads: CPU threads of each; by default all cores shared among the workers.
         devices: CUDA devices of each; by default those that are there shared among the workers.
         retries: how often a run that fails is tried again, from its last checkpoint.
-        executor: ``ray`` spreads the runs over a Ray cluster.
+        executor: ``ray`` spreads the runs over a Ray cluster, ``slurm`` makes each run a job.
         address: of the cluster; one is started on this machine if not given.
         cpus: of each run, for Ray.
         gpus: of each run, for Ray.
+        slurm: what a job of SLURM asks for, such as '{partition: gpu, time: 240, gpus_per_node:
+            1}'; kept in slurm/options.yaml of the study's directory.
+        reuse: directory of a study, or a list, whose finished pre-trainings are taken over if they
+            are the same.
         accept_changes: go on though the study changed; runs that are not asked any more are left
             out of the report.
         accept_mixture: go on though runs are not of the same data; every table is marked.
     """
+    from bertlab.studies.execute.executor import go_on_with  # noqa: PLC0415
     from bertlab.studies.execute.schedule import StudyStopped  # noqa: PLC0415
 
     runs_in = study.study_dir
@@ -145,28 +152,28 @@ def run(
             address=address,
             cpus=cpus,
             gpus=gpus,
+            slurm=slurm,
+            reuse=reuse or (),
             accept_changes=accept_changes,
             accept_mixture=accept_mixture,
         )
     except StudyStopped as stopped:
         summary, runs_in = stopped.summary, stopped.study_dir
-    for line in summary.lines(runs_in, go_on=f"bertlab study run {study.study_dir}"):
+    for line in summary.lines(runs_in, go_on_with(study.study_dir, executor)):
         sys.stdout.write(line + "\n")
     if summary.done:
         _print(study.report(accept_mixture=accept_mixture))
     return summary.exit_code
 
 
-def plan(study: Study, slurm: bool = False) -> int:
+def plan(study: Study, reuse: str | list[str] | None = None) -> int:
     """Print the runs and what they cost; run nothing.
 
     Args:
         study: that is planned.
-        slurm: also write job arrays and ``submit.sh``.
+        reuse: directory of a study, or a list, whose finished pre-trainings could be taken over.
     """
-    study.plan().print()
-    for path in study.write_slurm() if slurm else ():
-        sys.stdout.write(f"{path}\n")
+    study.plan(reuse or ()).print()
     return 0
 
 
@@ -260,15 +267,15 @@ def add_seeds(
     return 0
 
 
-def run_one(study: Study, number: int, threads: int | None = None) -> int:
-    """Make one attempt at one run, as a SLURM task does; nothing if it is done.
+def run_one(study: Study, run: str, threads: int | None = None) -> int:
+    """Make one attempt at one run, as a job of your own scheduler may do; nothing if it is done.
 
     Args:
         study: that has the run.
-        number: of the run in the plan, from 0.
+        run: its id, as `plan` shows it.
         threads: CPU threads.
     """
-    return study.run_one(number, threads)
+    return study.run_one(run, threads)
 
 
 def _print(found: "Report") -> None:

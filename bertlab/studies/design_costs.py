@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from bertlab.studies.plan.budget import Cost
 from bertlab.studies.plan.study_file import BASE
-from bertlab.studies.report.collect import stage_cost
+from bertlab.studies.report.run_costs import stage_cost
 
 if TYPE_CHECKING:
     from bertlab.studies.study import Study

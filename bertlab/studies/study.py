@@ -6,24 +6,21 @@
 >>> study.report()            # the table, findings, and files of both
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from bertlab.api.study_scores import StudyScores
 from bertlab.checkpoints.run_directory import manifest
 from bertlab.config.overrides import Overrides
-from bertlab.config.yaml_files import Config, yaml_inline
-from bertlab.errors import CommandError, StudyError
+from bertlab.config.yaml_files import Config
+from bertlab.errors import CommandError, StudyError, nearest
 from bertlab.studies.design_table import shown_by_plan
 from bertlab.studies.execute.execution import execute
-from bertlab.studies.execute.executor import ExecuteAll, executor_of
-from bertlab.studies.execute.live_table import watch
+from bertlab.studies.execute.executor import Executor, executor_of, go_on_with
 from bertlab.studies.execute.run_state import is_done
-from bertlab.studies.execute.schedule import StudyStopped, Summary
-from bertlab.studies.execute.slurm import write_slurm
+from bertlab.studies.execute.schedule import Summary
 from bertlab.studies.folder import (
     STUDY_FILE,
     added_seeds,
@@ -41,6 +38,8 @@ from bertlab.studies.report import analysis, sameness
 from bertlab.studies.report.collect import collect
 from bertlab.studies.report.render import write_report
 from bertlab.studies.report.report import Report, report_of
+from bertlab.studies.reuse import find_reusable
+from bertlab.studies.run_study import run_study
 from bertlab.studies.tables import Table, plan_table, status_table, variants_table
 from bertlab.studies.trial_stage import TrialStage, trial_stage
 
@@ -115,10 +114,15 @@ class Study:
         """The runs, parents before their children."""
         return self.planned.in_order()
 
-    def plan(self) -> Table:
-        """Return the runs, what each costs and how far it is, and what the study can show."""
-        own = plan_table(self.planned, self.study_dir, shown_by_plan(self))
-        return own if self.stage is None else self.stage.before(own, self.stage.study.plan())
+    def plan(self, reuse: str | Path | Sequence[str | Path] = ()) -> Table:
+        """Return the runs, what each costs and how far it is, and what the study can show.
+
+        Args:
+            reuse: directories of studies whose finished pre-trainings could be taken over.
+        """
+        found = find_reusable(self.planned, self.study_dir, _paths(reuse))
+        own = plan_table(self.planned, self.study_dir, shown_by_plan(self), found)
+        return own if self.stage is None else self.stage.before(own, self.stage.study.plan(reuse))
 
     def status(self) -> Table:
         """Return how far each run is; warn of runs that the study does not ask for any more."""
@@ -132,10 +136,12 @@ class Study:
         threads: int | None = None,
         devices: int | None = None,
         retries: int = 1,
-        executor: Literal["local", "ray"] = "local",
+        executor: Executor = "local",
         address: str | None = None,
         cpus: float = 1,
         gpus: float = 0,
+        slurm: Mapping[str, Any] | None = None,
+        reuse: str | Path | Sequence[str | Path] = (),
         accept_changes: bool = False,
         accept_mixture: bool = False,
     ) -> Summary:
@@ -146,10 +152,14 @@ class Study:
             threads: CPU threads of each; by default all cores shared among the workers.
             devices: CUDA devices of each; by default those that are there shared among the workers.
             retries: how often a run that fails is tried again, from its last checkpoint.
-            executor: ``ray`` spreads the runs over a Ray cluster.
+            executor: ``ray`` spreads the runs over a Ray cluster, ``slurm`` makes each a job.
             address: of the cluster; one is started on this machine if None.
             cpus: of each run, for Ray.
             gpus: of each run, for Ray.
+            slurm: what a job of SLURM asks for, by submitit's names, such as ``{"partition": "gpu",
+                "time": 240}``; what ``slurm/options.yaml`` in the study's directory has if None.
+            reuse: directories of studies whose finished pre-trainings are taken over where they
+                are the same by config, seed, corpus and versions.
             accept_changes: go on though the study changed; runs that are not asked any more are
                 left out of the report.
             accept_mixture: go on though runs are not of the same data.
@@ -164,43 +174,26 @@ class Study:
             MixtureError: if runs are not of the same data, or would not be.
             StudyStopped: if Ctrl-C, SIGTERM or SIGHUP stopped it.
         """
-        execute_all = executor_of(workers, threads, devices, retries, executor, address, cpus, gpus)
-        return self.run_with(execute_all, accept_changes, accept_mixture)
+        execute_all = executor_of(
+            self.study_dir,
+            workers=workers,
+            threads=threads,
+            devices=devices,
+            retries=retries,
+            executor=executor,
+            address=address,
+            cpus=cpus,
+            gpus=gpus,
+            slurm=slurm,
+        )
+        go_on = go_on_with(self.study_dir, executor)
+        return run_study(self, execute_all, go_on, _paths(reuse), accept_changes, accept_mixture)
 
-    def run_with(
-        self, execute_all: ExecuteAll, accept_changes: bool, accept_mixture: bool
-    ) -> Summary:
-        """Do what :meth:`run` does, by a function that executes runs."""
-        if self.stage is not None and not self.stage.chosen:
-            self.claim(accept_changes)
-            go_on = f"bertlab study run {self.study_dir}"
-            self.stage.run(execute_all, accept_changes, accept_mixture, go_on)
-            self._choose()
-        for change in self.claim(accept_changes):
-            sys.stdout.write(f"changed: {change}\n")
-        if self.kept_seeds:
-            sys.stdout.write(
-                f"kept: seeds {yaml_inline(self.kept_seeds)}, with those that were added "
-                f"({ADDED_SEEDS} in {self.study_dir / STUDY_FILE})\n"
-            )
-        if not accept_mixture:
-            sameness.refuse_mixture(
-                sameness.compare_runs(self.planned, self.study_dir), self.study_dir
-            )
-            sameness.refuse_other_corpus(self.planned, self.study_dir)
-        with watch(self.runs, self.study_dir) as show:
-            refusing = sameness.refusing_mixtures(show, self.planned, self.study_dir)
-            on_change = show if accept_mixture else refusing
-            summary = execute_all(self.runs, self.study_dir, on_change=on_change)
-        if summary.stopped_by is not None:
-            raise StudyStopped(summary, self.study_dir)
-        return summary
-
-    def run_one(self, number: int, threads: int | None = None) -> int:
+    def run_one(self, run: str, threads: int | None = None) -> int:
         """Make one attempt at one run, or wait for the process that is at work at it.
 
         Args:
-            number: of the run in the plan, from 0.
+            run: its id, as :meth:`plan` shows it.
             threads: CPU threads.
 
         Returns:
@@ -210,24 +203,13 @@ class Study:
             CommandError: if there is no such run.
         """
         if self.stage is not None:
-            self.stage.refuse_run(number)
-        if not 0 <= number < len(self.runs):
-            raise CommandError(f"--number: found {number}, expected 0 to {len(self.runs) - 1}")
+            self.stage.refuse_run(run)
+        planned = self.planned.runs.get(run)
+        if planned is None:
+            near = nearest(run, self.planned.runs)
+            raise CommandError(f"--run: found {run!r}{near} (`bertlab study plan` lists the runs)")
         environment = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
-        return execute(self.runs[number], self.study_dir, environment=environment)
-
-    def write_slurm(self) -> list[Path]:
-        """Write job arrays of the runs that are not done, and ``submit.sh``; return the files.
-
-        Those of a study that is tuned are of its trials, until these are over.
-        """
-        self.claim(accept_changes=False)
-        if self.stage is not None and not self.stage.chosen:
-            if not self.stage.trials.are_over():
-                return self.stage.study.write_slurm()
-            self._choose()
-            self.claim(accept_changes=False)
-        return write_slurm(self.runs, self.study_dir)
+        return execute(planned, self.study_dir, environment=environment)
 
     def report(self, write: bool = True, accept_mixture: bool = False) -> Report:
         """Return what the runs that are done have found.
@@ -319,17 +301,15 @@ class Study:
         """Return what is tested and how; ``analysis.json`` holds it from the first run on."""
         return analysis.planned_analysis(self.config, self.planned, self.content.get("looks"))
 
-    def _choose(self) -> None:
-        """Choose by the trials of a study that is tuned; its variants have the settings then."""
-        assert self.stage is not None, "only a study that is tuned chooses"
-        self.config = self.stage.choose(self.study_dir)
-        self.planned = make_plan(self.config, begun_in(self.study_dir))
-
     def _repr_html_(self) -> str:
         """Return the variants: what they differ in, or once runs are done, what they reached."""
         if any(is_done(run.directory(self.study_dir)) for run in self.runs):
             return report_of(self.scores(accept_mixture=True))._repr_html_()
         return variants_table(self.planned, self.config)._repr_html_()
+
+
+def _paths(given: str | Path | Sequence[str | Path]) -> list[Path]:
+    return [Path(each) for each in ([given] if isinstance(given, str | Path) else given)]
 
 
 def compare(studies: Sequence[Study], output: Path, accept_mixture: bool = False) -> Report:

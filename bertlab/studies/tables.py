@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertlab.config.yaml_files import yaml_inline
-from bertlab.studies.execute.live_table import HEADINGS, status_row
-from bertlab.studies.execute.run_state import read_states
+from bertlab.studies.execute.live_table import HEADINGS, state_cell, status_row
+from bertlab.studies.execute.run_state import State, read_states
 from bertlab.studies.plan.budget import pretraining_cost
 from bertlab.studies.plan.plan import Plan, PlannedRun, variant_settings
 from bertlab.studies.plan.study_file import StudyConfig
+from bertlab.studies.reuse import Reusable
 from bertlab.training.console import print_table
 
 
@@ -47,31 +48,48 @@ class Table:
         return titled_table(self.title, self.headings, self.rows, self.figures, self.note)
 
 
-def plan_table(plan: Plan, study_dir: Path, shows: str) -> Table:
+def plan_table(plan: Plan, study_dir: Path, shows: str, reusable: Sequence[Reusable] = ()) -> Table:
     """Return each run with its cost, if its config tells, and its state.
 
     Args:
         plan: of the study.
         study_dir: directory of the study.
         shows: a line on what the study can show.
+        reusable: pre-trainings that other studies have.
     """
     runs = plan.in_order()
     states = read_states(runs, study_dir)
-    rows, tokens, flops = [], 0.0, 0.0
+    there = {each.run.id: each.study_dir.name for each in reusable if not each.problem}
+    rows, tokens, flops, left = [], 0.0, 0.0, 0.0
     for run in runs:
         cost = pretraining_cost(plan.configs[run.variant, run.stage])
         if cost is not None:
             tokens, flops = tokens + cost.tokens, flops + cost.flops
+            if states[run.id] is not State.DONE and run.id not in there:
+                left += cost.flops
         shown = ("", "") if cost is None else (f"{cost.tokens:.3g}", f"{cost.flops:.3g}")
-        rows.append((run.id, str(states[run.id]), *shown))
+        state = state_cell(run, study_dir, states[run.id])
+        rows.append((run.id, f"done in {there[run.id]}" if run.id in there else state, *shown))
+    others = "".join(f"\n{line}" for line in reuse_lines(reusable) if "not reused" in line)
     return Table(
         f"{study_dir}: {len(rows)} runs",
         ("run", "state", "tokens", "FLOPs"),
         tuple(rows),
         figures=2,
-        note=f"together at most {tokens:.3g} tokens, {flops:.3g} FLOPs, and what is known when the "
-        f"data is read (empty places)\n{shows}",
+        note=f"together at most {tokens:.3g} tokens, {flops:.3g} FLOPs"
+        + (f" ({left:.3g} left)" if left < flops else "")
+        + f", and what is known when the data is read (empty places){others}\n{shows}",
     )
+
+
+def reuse_lines(reusable: Sequence[Reusable]) -> list[str]:
+    """Return a line for each run of another study: that it is taken over, or why it is not."""
+    return [
+        f"not reused: {each.run.id} of {each.study_dir}: {each.problem}"
+        if each.problem
+        else f"reused: {each.run.id}, from {each.study_dir}"
+        for each in reusable
+    ]
 
 
 def status_table(runs: Sequence[PlannedRun], study_dir: Path) -> Table:

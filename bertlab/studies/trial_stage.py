@@ -5,7 +5,7 @@ variant is written down, and the study goes on with these settings and its own s
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,6 @@ from bertlab.config.yaml_files import Config, yaml_inline
 from bertlab.errors import CommandError, StudyError
 from bertlab.studies.choice import Trials, choose, read_choice
 from bertlab.studies.execute.executor import ExecuteAll
-from bertlab.studies.execute.schedule import StudyStopped
 from bertlab.studies.plan.study_file import StudyConfig
 from bertlab.studies.plan.trials import (
     TRIALS,
@@ -25,6 +24,7 @@ from bertlab.studies.plan.trials import (
     tuning_of,
     with_chosen,
 )
+from bertlab.studies.run_study import run_study
 from bertlab.studies.tables import Table
 
 if TYPE_CHECKING:
@@ -61,24 +61,27 @@ class TrialStage:
         return with_chosen(self.trials.study, settings)
 
     def run(
-        self, execute_all: ExecuteAll, accept_changes: bool, accept_mixture: bool, go_on: str
+        self,
+        execute_all: ExecuteAll,
+        go_on: str,
+        reuse: Sequence[Path],
+        accept_changes: bool,
+        accept_mixture: bool,
     ) -> None:
         """Run the trials that are not done.
 
         Args:
             execute_all: what executes runs.
-            accept_changes: as that of :meth:`Study.run`.
-            accept_mixture: the same.
             go_on: command that goes on with the tuned study, for messages.
+            reuse: as that of :meth:`Study.run`.
+            accept_changes: the same.
+            accept_mixture: the same.
 
         Raises:
             StudyError: if the first ones fail by one mistake.
             StudyStopped: if a signal stopped them.
         """
-        try:
-            summary = self.study.run_with(execute_all, accept_changes, accept_mixture)
-        except StudyStopped as stopped:
-            raise StudyStopped(stopped.summary, stopped.study_dir, go_on) from None
+        summary = run_study(self.study, execute_all, go_on, reuse, accept_changes, accept_mixture)
         lines = summary.lines(self.study.study_dir, go_on)
         if summary.left:
             raise StudyError("\n".join(lines))
@@ -97,12 +100,12 @@ class TrialStage:
             sys.stdout.write(f"chosen for {variant}: trial {number + 1}, {settings}\n")
         return self.tuned()
 
-    def refuse_run(self, number: int) -> None:
+    def refuse_run(self, run: str) -> None:
         """Raise CommandError if the runs of the tuned study have no settings yet."""
         if not self.chosen:
             raise CommandError(
-                f"--number: found {number}, but the settings of the study's runs are not chosen "
-                f"yet; trials are run by: bertlab study run-one {self.study.study_dir}"
+                f"--run: found {run!r}, but the settings of the study's runs are not chosen yet; "
+                f"trials are run by: bertlab study run-one {self.study.study_dir} --run ID"
             )
 
     def before(self, own: Table, trials: Table) -> Table:

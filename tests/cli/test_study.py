@@ -63,15 +63,14 @@ def test_help_of_an_action(action: str, bertlab: Command) -> None:
         (["run", "STUDY", "--workers", "0"], ["workers: found 0, expected 1 or more"]),
         (["run", "STUDY", "--retries", "-1"], ["retries: found -1, expected 0 or more"]),
         (["run", "STUDY", "--threads", "0"], ["threads: found 0, expected 1 or more"]),
-        (["run", "STUDY", "--executor", "slurm"], ["executor: found 'slurm'"]),
+        (["run", "STUDY", "--executor", "slrum"], ["executor: found 'slrum'"]),
         (["run", "STUDY", "--set", "trainer.max_step=3"], ["did you mean 'trainer.max_steps'"]),
         (["plan", "STUDY", "--set"], ["--set: expected a value after it"]),
         (["plan", "STUDY", "--set", "x"], ["--set: found 'x', expected KEY=VALUE"]),
         (["plan", "nowhere.yaml"], ["nowhere.yaml: no such config file"]),
         (["status", "empty"], ["not the directory of a study"]),
-        (["run-one", "STUDY"], ["number"]),
-        (["run-one", "STUDY", "--number", "8"], ["--number: found 8, expected 0 to 7"]),
-        (["run-one", "STUDY", "--number", "-1"], ["--number: found -1, expected 0 to 7"]),
+        (["run-one", "STUDY"], ["run"]),
+        (["run-one", "STUDY", "--run", "both-base-seed-3"], ["did you mean 'both-base-seed-"]),
         (["design", "STUDY"], ["found no deviations, expected --pilot DIR"]),
         (["design", "STUDY", "--pilot", "empty"], ["empty: not the directory of a study"]),
         (
@@ -132,16 +131,6 @@ def test_a_plan_is_printed_and_nothing_is_written(
     assert out.count("waiting") == 4
     assert "1.54e+03" in out  # 6 steps of 8 sequences of 32 tokens
     assert "together at most 6.14e+03 tokens" in out
-
-
-def test_a_plan_of_slurm(tmp_path: Path, bertlab: Command) -> None:
-    place = tmp_path / "place"
-    path = write_study(tmp_path, **EVALUATE)
-    code, out, err = bertlab("study", "plan", path, "--study_dir", place, "--slurm", "true")
-    assert code == 0, err
-    assert (place / "slurm" / "submit.sh").is_file()
-    assert str(place / "slurm" / "submit.sh") in out
-    assert open_study(str(place)).runs == open_study(str(path), str(place)).runs
 
 
 def test_status_and_report(
@@ -290,7 +279,7 @@ def test_a_study_that_is_done_is_reported(tmp_path: Path, bertlab: Command) -> N
     assert {
         path: path.stat().st_mtime_ns for path in (study.study_dir / "runs").rglob("*")
     } == before
-    code, _, err = bertlab("study", "run-one", study.study_dir, "--number", "3")
+    code, _, err = bertlab("study", "run-one", study.study_dir, "--run", study.runs[3].id)
     assert code == 0, err
     assert not (study.study_dir / "logs").exists()
 
@@ -302,7 +291,8 @@ def test_a_study_that_changed(tmp_path: Path, bertlab: Command) -> None:
     code, out, _ = bertlab(*given, "--set", "optimizer.learning_rate=0.01")
     assert code == 0
     assert out.count("done") == 0
-    code, _, err = bertlab(*given, "--set", "optimizer.learning_rate=0.01", "--slurm", "true")
+    given = ("study", "run", *given[2:])
+    code, _, err = bertlab(*given, "--set", "optimizer.learning_rate=0.01")
     assert code == 2
     assert "the study changed since it was begun" in err
     assert "model.optimizer.learning_rate: 0.01 here" in err

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from bertlab.errors import CommandError, StudyChangedError, StudyError
-from bertlab.studies.execute import executor as module
+from bertlab.studies.execute import executor
 from bertlab.studies.execute.local import run_local
 from bertlab.studies.execute.run_state import State, own_state
 from bertlab.studies.execute.schedule import Change, OnChange, StudyStopped, Summary
@@ -161,7 +161,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> None:
         plan = [fake_run("a", fail_at=0, failures=9), fake_run("b")]
         return run_local(plan, study_dir, on_change=on_change, program=FAKE, **settings)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module, "run_local", run_fake)
+    monkeypatch.setattr(executor, "run_local", run_fake)
 
 
 @pytest.mark.usefixtures("fake")
@@ -197,7 +197,7 @@ def test_ctrl_c_stops_a_study_and_leaves_it_to_go_on_with(
 
         return run_local(runs, study_dir, on_change=note, program=FAKE, **settings)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module, "run_local", run_fake)
+    monkeypatch.setattr(executor, "run_local", run_fake)
     study = opened(tmp_path)
     with pytest.raises(KeyboardInterrupt, match="stopped; go on with: bertlab study run") as caught:
         study.run()

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from bertlab.errors import CommandError, StudyError
+from bertlab.studies import run_study
 from bertlab.studies.choice import TUNED
 from bertlab.studies.execute import executor
 from bertlab.studies.execute.run_state import (
@@ -20,8 +21,9 @@ from bertlab.studies.execute.run_state import (
     write_attempts,
 )
 from bertlab.studies.execute.schedule import OnChange, StudyStopped, Summary
-from bertlab.studies.plan.plan import PlannedRun
+from bertlab.studies.plan.plan import Plan, PlannedRun
 from bertlab.studies.plan.tuning import Rows
+from bertlab.studies.reuse import Reusable
 from bertlab.studies.study import Study
 from bertlab.studies.study import study as open_study
 from tests.studies.small_study import opened
@@ -120,8 +122,8 @@ def test_the_best_trial_on_half_of_the_rows_is_run_and_decided_on_the_other(
     assert planned.title.endswith("study: 8 runs after 8 runs of trials")
     assert len(planned.rows) == 16
     assert "chosen when its trials are over" in planned.note
-    with pytest.raises(CommandError, match=r"run-one .*/study/tuning"):
-        study.run_one(0)
+    with pytest.raises(CommandError, match=r"run-one .*/study/tuning --run ID"):
+        study.run_one(study.runs[0].id)
     summary = study.run()
     # trials: a pre-training of each variant, three fine-tunings of it; then 2 variants x 2 seeds
     assert len(fake.ran) == 8 + 8
@@ -200,15 +202,54 @@ def test_no_choice_without_a_value(tmp_path: Path, fake: FakeExecutor) -> None:
     assert not (tmp_path / "study" / TUNED).exists()
 
 
-def test_slurm_scripts_are_of_the_trials_first(tmp_path: Path, fake: FakeExecutor) -> None:
+def test_trials_and_the_study_are_run_by_the_same_executor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[Path, Any, Any]] = []
+    fake = FakeExecutor()
+
+    def note(
+        plan: Sequence[PlannedRun],
+        study_dir: Path,
+        *,
+        on_change: OnChange,
+        options: Any,
+        kept_in: Any,
+        **given: object,
+    ) -> Summary:
+        asked.append((study_dir, options, kept_in))
+        return fake(plan, study_dir, on_change=on_change, **given)
+
+    monkeypatch.setattr(executor, "run_on_slurm", note)
     study = tuned(tmp_path)
-    assert all("tuning/slurm" in str(path) for path in study.write_slurm())
-    assert study.stage is not None
-    fake(study.stage.study.runs, study.stage.study.study_dir, on_change=lambda change: None)
-    scripts = study.write_slurm()
-    assert scripts
-    assert not any("tuning/slurm" in str(path) for path in scripts)
-    assert study.stage.chosen == {"both": 1, "mlm": 1}
+    fake.stopping = "mlm-trial"
+    go_on = r"study run .*/study --executor slurm$"
+    with pytest.raises(StudyStopped, match=go_on) as stopped:
+        study.run(executor="slurm", slurm={"time": 5})
+    assert stopped.value.study_dir == study.study_dir / "tuning"
+    fake.stopping = " "
+    open_study(study.study_dir).run(executor="slurm")
+    places = [study.study_dir / "tuning", study.study_dir / "tuning", study.study_dir]
+    assert [place for place, _, _ in asked] == places
+    assert [options for _, options, _ in asked] == [{"time": 5}, None, None]
+    assert {kept for _, _, kept in asked} == {study.study_dir / "slurm" / "options.yaml"}
+
+
+def test_pretrainings_of_trials_are_taken_over_from_another_study(
+    tmp_path: Path, fake: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[tuple[Path, list[Path]]] = []
+
+    def note(plan: Plan, study_dir: Path, others: Sequence[Path]) -> list[Reusable]:
+        del plan
+        found.append((study_dir, list(others)))
+        return []
+
+    monkeypatch.setattr(run_study, "find_reusable", note)
+    study = tuned(tmp_path)
+    study.run(reuse=tmp_path / "other")
+    others = [tmp_path / "other"]
+    assert found == [(study.study_dir / "tuning", others), (study.study_dir, others)]
 
 
 def test_pretraining_is_tuned_by_its_loss_without_evaluations(

@@ -1,1 +1,1 @@
-"""Running the runs of a study: here, on Ray, or as SLURM job arrays."""
+"""Running the runs of a study: here, on Ray, or as jobs of SLURM."""

@@ -99,6 +99,7 @@ def execute(
     environment: Mapping[str, str],
     program: Sequence[str] = FIT,
     working_directory: Path | None = None,
+    launch: Launch | None = None,
 ) -> int:
     """Make one attempt at a run, or wait for the one that is at work.
 
@@ -108,6 +109,7 @@ def execute(
         environment: variables for the process, besides this one's.
         program: the command that takes the arguments of ``fit``.
         working_directory: of the process; this one's if None.
+        launch: starts the process; by default from nothing.
 
     Returns:
         0 if the run is done, the exit code of an attempt that failed, 128 and the number of the
@@ -116,7 +118,7 @@ def execute(
     Raises:
         StudyError: if the run whose weights it needs is not done, or files cannot be locked.
     """
-    launch = partial(start_fresh, working_directory=working_directory)
+    launch = launch or partial(start_fresh, working_directory=working_directory)
     with StopSignals() as stop:
         work: Work | State = State.RUNNING
         while work is State.RUNNING:
@@ -128,7 +130,8 @@ def execute(
         if not isinstance(work, Work):
             return 0
         try:
-            while (code := work.poll()) is None:
+            # the signal may have reached the process as well, which has ended then
+            while (code := work.poll(stopping=stop.number is not None)) is None:
                 if stop.number is not None:
                     stop_all([work], stop)
                     return 0 if is_done(run.directory(study_dir)) else _STOPPED + stop.number
@@ -161,7 +164,7 @@ def start(
     Raises:
         StudyError: if the run whose weights it needs is not done, or files cannot be locked.
     """
-    lock = _take_lock(lock_file(run, study_dir))
+    lock = take_lock(lock_file(run, study_dir))
     if lock is None:
         return State.RUNNING
     try:
@@ -224,8 +227,12 @@ def _clear(directory: Path, study_dir: Path) -> None:
             path.unlink()
 
 
-def _take_lock(path: Path) -> int | None:
-    """Return a descriptor of the locked file; None if somebody has it locked."""
+def take_lock(path: Path) -> int | None:
+    """Return a descriptor of the locked file; None if somebody has it locked.
+
+    Raises:
+        ExecutorError: if the file system has no locks.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -247,7 +254,7 @@ def settle(run: PlannedRun, study_dir: Path) -> None:
     """Write down the end of an attempt that outlived its runner, unless it is still at work."""
     attempts = read_attempts(run, study_dir)
     if attempts and attempts[-1].outcome is Outcome.OPEN:
-        lock = _take_lock(lock_file(run, study_dir))
+        lock = take_lock(lock_file(run, study_dir))
         if lock is not None:
             try:
                 _settle(run, study_dir)

@@ -1,15 +1,18 @@
 """What executes the runs of a study, by the options of ``bertlab study run``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from bertlab.errors import CommandError
 from bertlab.studies.execute.local import run_local
 from bertlab.studies.execute.ray import run_on_ray
 from bertlab.studies.execute.schedule import OnChange, Summary
+from bertlab.studies.execute.slurm import FOLDER, OPTIONS, run_on_slurm
 from bertlab.studies.plan.plan import PlannedRun
+
+Executor = Literal["local", "ray", "slurm"]
 
 
 class ExecuteAll(Protocol):
@@ -22,26 +25,32 @@ class ExecuteAll(Protocol):
 
 
 def executor_of(
+    study_dir: Path,
+    *,
     workers: int,
     threads: int | None,
     devices: int | None,
     retries: int,
-    executor: Literal["local", "ray"],
+    executor: Executor,
     address: str | None,
     cpus: float,
     gpus: float,
+    slurm: Mapping[str, Any] | None,
 ) -> ExecuteAll:
-    """Return what executes runs.
+    """Return what executes the runs of a study, and of its trials.
 
     Args:
+        study_dir: directory of the study, which keeps what jobs ask for.
         workers: runs at a time on this machine.
-        threads: CPU threads of each; by default all cores shared among the workers.
+        threads: CPU threads of each; by default all cores shared among the workers, or the CPUs of
+            its job of SLURM.
         devices: CUDA devices of each; by default those that are there shared among the workers.
         retries: how often a run that fails is tried again, from its last checkpoint.
-        executor: ``ray`` spreads the runs over a Ray cluster.
+        executor: ``ray`` spreads the runs over a Ray cluster, ``slurm`` makes each a job.
         address: of the cluster; one is started on this machine if None.
         cpus: of each run, for Ray.
         gpus: of each run, for Ray.
+        slurm: what a job asks for; what the study's ``slurm/options.yaml`` has if None.
 
     Raises:
         CommandError: if a number is out of range.
@@ -56,8 +65,17 @@ def executor_of(
     ):
         if given is not None and not given >= least:  # NaN is not either
             raise CommandError(f"{name}: found {given}, expected {least} or more")
-    if executor == "local":
+    if executor == "ray":
+        return partial(run_on_ray, address=address, cpus=cpus, gpus=gpus, retries=retries)
+    if executor == "slurm":
+        kept_in = study_dir / FOLDER / OPTIONS
         return partial(
-            run_local, workers=workers, threads=threads, devices=devices, retries=retries
+            run_on_slurm, options=slurm, kept_in=kept_in, threads=threads, retries=retries
         )
-    return partial(run_on_ray, address=address, cpus=cpus, gpus=gpus, retries=retries)
+    return partial(run_local, workers=workers, threads=threads, devices=devices, retries=retries)
+
+
+def go_on_with(study_dir: Path, executor: Executor) -> str:
+    """Return the command that goes on with a study by the same executor, for messages."""
+    option = "" if executor == "local" else f" --executor {executor}"
+    return f"bertlab study run {study_dir}{option}"

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from bertlab.studies.execute.run_state import State, is_done, read_states, read_status
+from bertlab.studies.execute.run_state import State, is_done, read_states, read_status, reused_from
 from bertlab.studies.execute.schedule import Change, OnChange
 from bertlab.studies.plan.plan import PlannedRun
 from bertlab.training.results import read_results, show
@@ -106,11 +106,18 @@ def status_row(run: PlannedRun, study_dir: Path, state: State, text: str = "") -
     result = text or status.last_line if state is State.FAILED else ""
     return (
         run.id,
-        f"{state}, {status.attempts} attempts" if status.attempts > 1 else str(state),
+        state_cell(run, study_dir, state)
+        + (f", {status.attempts} attempts" if status.attempts > 1 else ""),
         step,
         duration(status.seconds) if status.attempts else "",
         result or main_result(run.directory(study_dir)),
     )
+
+
+def state_cell(run: PlannedRun, study_dir: Path, state: State) -> str:
+    """Return the state of a run, with the study that it was taken over from."""
+    origin = reused_from(run.directory(study_dir)) if state is State.DONE else ""
+    return f"{state}, from {Path(origin).name}" if origin else str(state)
 
 
 def main_result(directory: Path) -> str:

@@ -22,6 +22,7 @@ from bertlab.studies.plan.plan import PlannedRun
 
 PLAN = "plan.json"  # what is asked of the study
 STATE_ENTRIES = ("attempts", "locks", "logs", PLAN)  # of a study's directory, besides its runs
+REUSED_FROM = "reused_from"  # key of a run's manifest: the run of another study that it was
 LOG_HEAD = "== "  # of the line with which an attempt begins in a run's log
 _TAIL = 8192  # bytes at the end of a log or CSV file in which its last line is looked for
 
@@ -157,6 +158,15 @@ def read_status(run: PlannedRun, study_dir: Path, state: State) -> RunStatus:
 def is_done(directory: Path) -> bool:
     """Whether a run's results are in its directory; they are written last, and atomically."""
     return (directory / RESULTS).is_file()
+
+
+def reused_from(directory: Path) -> str:
+    """Return the directory of the study that a finished run was taken over from; or nothing."""
+    try:
+        source = json.loads((directory / MANIFEST).read_text("utf-8")).get(REUSED_FROM)
+    except (OSError, ValueError):
+        return ""
+    return str(Path(source).parent.parent) if source else ""  # STUDY/runs/ID
 
 
 def is_resumable(run: PlannedRun, study_dir: Path) -> bool:

@@ -50,6 +50,7 @@ class Summary:
         left: ids of runs that were not finished because the runner was told to stop, or not started
             because those before them failed by one mistake.
         stopped_by: number of the signal that told it to; None if there was none.
+        jobs: numbers of SLURM's jobs that go on.
     """
 
     done: list[str] = field(default_factory=list)
@@ -57,6 +58,7 @@ class Summary:
     blocked: dict[str, str] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
     stopped_by: int | None = None
+    jobs: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
@@ -88,6 +90,8 @@ class Summary:
             lines.append(
                 f"not started: {len(self.left)} runs, which would fail of the same mistake"
             )
+        if self.jobs:
+            lines.append(f"jobs go on; to cancel them: scancel {' '.join(self.jobs)}")
         if self.exit_code:
             how = "stopped; go" if self.stopped_by is not None else "mend it and go"
             lines.append(f"{how} on with: {go_on or f'bertlab study run {study_dir}'}")
@@ -268,7 +272,7 @@ class Schedule:
 
 
 class Workers(Protocol):
-    """Where runs are executed: processes of this machine, or tasks of Ray."""
+    """Where runs are executed: processes of this machine, tasks of Ray, or jobs of SLURM."""
 
     def has_room(self) -> bool:
         """Whether another run can be started now."""

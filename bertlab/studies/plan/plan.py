@@ -21,7 +21,8 @@ from bertlab.studies.plan.checks import (
 )
 from bertlab.studies.plan.seed_parts import RunSeeds, seeds_of_combination
 from bertlab.studies.plan.seeds import seeds_of_run
-from bertlab.studies.plan.study_file import BASE, Evaluation, StudyConfig, Variant
+from bertlab.studies.plan.study_file import BASE, Evaluation, StudyConfig
+from bertlab.studies.plan.variants import Variant
 from bertlab.studies.plan.zero_shot import is_zero_shot, zero_shot_arguments
 
 WEIGHTS = "{weights}"  # in the arguments of a run: where its parent's weights are
@@ -36,13 +37,14 @@ class PlannedRun:
         stage: ``base``, or the name of an evaluation.
         variant: the first variant that needs it; others may share it.
         seed: of the run; where seeds are nested, a fine-tuning's is made of its pre-training's
-            and its own. Parts of it may have others, by its arguments.
+            and its own.
         arguments: of the command, without the run directory; ``{weights}`` stands for the
             directory that its parent leaves.
         parent: id of the run whose weights it starts from, or None.
         steps: optimiser steps, if the config says how many.
         place: its directory in that of the study; ``runs/ID`` if None.
         trains: it is a ``bertlab fit``.
+        seed_parts: seed of each part of it that has another.
     """
 
     id: str
@@ -54,6 +56,7 @@ class PlannedRun:
     steps: int | None = None
     place: str | None = None
     trains: bool = True
+    seed_parts: dict[str, int] = field(default_factory=dict, hash=False)
 
     def directory(self, study_dir: Path) -> Path:
         """Return where ``bertlab fit`` keeps the run."""
@@ -64,7 +67,7 @@ class PlannedRun:
         return study_dir / "logs" / f"{self.id}.log"
 
 
-_HASH = 8  # hexadecimal digits
+HASH = 8  # hexadecimal digits at the end of an id
 # keys of data and trainer that change neither what a run computes nor what it leaves
 FREE = ("num_workers", "prepare_workers", "cache_dir", "log_every_n_steps", "enable_progress_bar")
 _LONGEST = 60  # characters of a name in an id
@@ -118,7 +121,7 @@ def make_plan(study: StudyConfig, begun: Iterable[str] = ()) -> Plan:
         StudyError: if an override names no key, a variant's parts do not go together, or two
             variants are the same.
     """
-    plan = Plan(begun={run[-_HASH:]: run for run in sorted(begun)})  # by the hash that ends the id
+    plan = Plan(begun={run[-HASH:]: run for run in sorted(begun)})  # by the hash that ends the id
     for variant in study.variants:
         if not study.evaluations and (variant.evaluate or variant.from_step is not None):
             raise StudyError(
@@ -181,15 +184,9 @@ def _add(
     from_step: int | None = None,
 ) -> PlannedRun:
     """Add a run, unless another variant has the same, and note that the variant needs it."""
-    content = {
-        section: {key: value for key, value in found.items() if key not in FREE}
-        if section in ("data", "trainer")
-        else found
-        for section, found in config.items()
-    }
     # the parent's id ends in its own hash: what changes there changes this one
-    key = [{**content, **own_seeds.content}, None if parent is None else parent.id, from_step]
-    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:_HASH]
+    key = [computed(config, own_seeds.content), None if parent is None else parent.id, from_step]
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:HASH]
     same = [run for run in plan.runs.values() if run.id.endswith(digest)]
     if same:
         run = same[0]
@@ -201,6 +198,7 @@ def _add(
             stage=stage,
             variant=variant.name,
             seed=own_seeds.seed,
+            seed_parts=own_seeds.parts,
             arguments=(*arguments, *(_arguments_of_run(config, own_seeds) if trains else ())),
             parent=None if parent is None else parent.id,
             steps=_steps(config) if trains else None,
@@ -209,6 +207,17 @@ def _add(
         plan.runs[run.id] = run
     plan.cells.setdefault((variant.name, stage, seed), run.id)
     return run
+
+
+def computed(config: Config, seeds: Mapping[str, object]) -> Config:
+    """Return what of a run's config decides what it computes, with these seeds."""
+    content = {
+        section: {key: value for key, value in found.items() if key not in FREE}
+        if section in ("data", "trainer")
+        else found
+        for section, found in config.items()
+    }
+    return {**content, **seeds}
 
 
 def _arguments_of_run(config: Config, seeds: RunSeeds) -> tuple[str, ...]:

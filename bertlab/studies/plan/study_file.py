@@ -1,8 +1,6 @@
 """``StudyConfig``: what a study file asks for, from base config and variants to evaluations."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import product
 from pathlib import Path
 
 from bertlab.config.overrides import Overrides, as_overrides
@@ -22,6 +20,7 @@ from bertlab.studies.plan.values import (
     refuse_repeated,
     text,
 )
+from bertlab.studies.plan.variants import Variant, read_variants
 from bertlab.studies.plan.zero_shot import ZERO_SHOT_KEYS, zero_shot_config
 
 KEYS = (
@@ -41,9 +40,6 @@ KEYS = (
     ADDED_SEEDS,
 )
 _EVALUATION_KEYS = ("config", "metric", "margin", "step", "settings")
-VARIANTS = "variants"
-_EVALUATE = "evaluate."
-_FROM_STEP = "from_step"
 _BETTER = {"higher": "max", "lower": "min"}
 BASE = "base"  # the stage that evaluations start from
 
@@ -71,33 +67,6 @@ class Evaluation:
     zero_shot: Config | None = None
     better: str | None = None
     margin: float | None = None
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One row of a study's table.
-
-    Attributes:
-        name: of the row.
-        settings: overrides of the base config.
-        evaluate: overrides of every evaluation.
-        from_step: optimiser step of the pre-training whose checkpoint is evaluated; None: the last.
-        levels: its label on each axis, by the axis; named variants are an axis if there are several
-            beside axes.
-    """
-
-    name: str
-    settings: Overrides = field(default_factory=dict)
-    evaluate: Overrides = field(default_factory=dict)
-    from_step: int | None = None
-    levels: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def overrides(self) -> Overrides:
-        """The overrides of base and evaluations, as a study file has them."""
-        evaluate = {f"{_EVALUATE}{key}": value for key, value in self.evaluate.items()}
-        step = {} if self.from_step is None else {f"{_EVALUATE}{_FROM_STEP}": self.from_step}
-        return {**self.settings, **evaluate, **step}
 
 
 @dataclass(frozen=True)
@@ -166,7 +135,7 @@ def make_study(content: Config, where: str, folder: Path) -> StudyConfig:
             "(on the command line: --set budget.steps=N)"
         )
     settings |= budget
-    variants = _variants(content, where)
+    variants = read_variants(content, where)
     names = [variant.name for variant in variants]
     baseline = str(content.get("baseline", names[0]))
     if baseline not in names:
@@ -247,68 +216,6 @@ def with_absolute_paths(content: Config, study: StudyConfig) -> Config:
             )
         }
     return found
-
-
-def _variants(content: Config, where: str) -> list[Variant]:
-    """Return the named variants times the product of the axes."""
-    given = content.get("variants")
-    named = mapping({"": {}} if given is None else given, f"{where}: variants")
-    axes = mapping(content.get("axes") or {}, f"{where}: axes")
-    if given is None and not axes:
-        raise StudyError(f"{where}: variants: found none, expected names with overrides, or axes")
-    if VARIANTS in axes:
-        raise StudyError(f"{where}: axes.{VARIANTS}: this is the name of the rows; choose another")
-    points = [_axis(name, values, f"{where}: axes.{name}") for name, values in axes.items()]
-    variants = []
-    for name, overrides in named.items():
-        for combination in product(*points):  # without axes once, with ()
-            labels = [label for label, _ in combination]
-            merged = as_overrides(overrides, f"{where}: variants.{name}")
-            for _, more in combination:
-                merged |= more
-            levels = dict(zip(axes, labels, strict=True))
-            if axes and len(named) > 1:
-                levels = {VARIANTS: str(name), **levels}
-            full_name = " ".join(filter(None, [str(name), *labels]))
-            variants.append(_variant(full_name, merged, levels, where))
-    if len(variants) < 2:
-        found = "one" if variants else "none"
-        raise StudyError(f"{where}: variants: found {found}, expected two or more to compare")
-    refuse_repeated([variant.name for variant in variants], f"{where}: variants")
-    return variants
-
-
-def _variant(name: str, overrides: Overrides, levels: dict[str, str], where: str) -> Variant:
-    settings = {key: value for key, value in overrides.items() if not key.startswith(_EVALUATE)}
-    evaluate = {
-        key.removeprefix(_EVALUATE): value
-        for key, value in overrides.items()
-        if key.startswith(_EVALUATE)
-    }
-    step = evaluate.pop(_FROM_STEP, None)
-    # type(): to isinstance(), True is an int
-    if step is not None and (type(step) is not int or step < 1):
-        raise StudyError(
-            f"{where}: {name}: evaluate.from_step: found {step!r}, expected a number of steps"
-        )
-    evaluate = as_overrides(evaluate, f"{where}: {name}: evaluate")
-    return Variant(name, settings, evaluate, step, levels)
-
-
-def _axis(name: str, values: object, where: str) -> list[tuple[str, Overrides]]:
-    """Return an axis' points: a config key's values, or labels with overrides."""
-    if isinstance(values, Mapping) and values:
-        return [(str(label), as_overrides(each, where)) for label, each in values.items()]
-    if isinstance(values, list) and values:
-        short = name.rsplit(".", 1)[-1]  # model.encoder.layers -> layers
-        return [
-            (f"{short}={_label(value)}", as_overrides({name: value}, where)) for value in values
-        ]
-    raise StudyError(f"{where}: found {values!r}, expected a list of values, or labels with them")
-
-
-def _label(value: object) -> str:
-    return "+".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _evaluations(given: object, common: Overrides, where: str, folder: Path) -> list[Evaluation]:

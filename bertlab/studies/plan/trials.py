@@ -13,8 +13,9 @@ from bertlab.config.yaml_files import Config
 from bertlab.errors import StudyError, nearest
 from bertlab.studies.plan.measures import head_of, held_out_differences, pretraining_measures
 from bertlab.studies.plan.plan import Plan
-from bertlab.studies.plan.study_file import BASE, StudyConfig, Variant
+from bertlab.studies.plan.study_file import BASE, StudyConfig
 from bertlab.studies.plan.tuning import Rows, Tuning
+from bertlab.studies.plan.variants import Variant
 
 TRIALS = "tuning"  # directory of the trials in that of the study
 _SHARED = ("base", "settings", "budget", "evaluate_settings")

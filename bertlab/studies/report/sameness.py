@@ -67,8 +67,8 @@ def compare_runs(plan: Plan, study_dir: Path) -> Sameness:
     for run in plan.in_order():
         if not is_done(run.directory(study_dir)):
             continue
-        manifest = _read(run, study_dir)
-        for key, value in _data_of(plan, run, manifest).items():
+        manifest = read_manifest(run, study_dir)
+        for key, value in data_of(plan, run, manifest).items():
             if value is None:
                 silent.append(run.id)
             else:
@@ -138,7 +138,7 @@ def refuse_other_corpus(plan: Plan, study_dir: Path) -> None:
         config = plan.configs[run.variant, run.stage]
         if is_zero_shot(config) or "corpus" not in config["data"]:
             continue
-        manifest = _read(run, study_dir)
+        manifest = read_manifest(run, study_dir)
         key = _key("corpus", config["data"], _CORPUS)
         if manifest.get("corpus"):
             begun[key].setdefault(manifest["corpus"], []).append(run.id)
@@ -169,7 +169,7 @@ def corpus_now(config: Config) -> str | None:
     return corpus.fingerprint
 
 
-def _data_of(plan: Plan, run: PlannedRun, manifest: Manifest) -> dict[Key, str | None]:
+def data_of(plan: Plan, run: PlannedRun, manifest: Manifest) -> dict[Key, str | None]:
     """Return the hashes of a run's data; None where the manifest does not tell."""
     config = plan.configs[run.variant, run.stage]
     base = plan.configs[run.variant, BASE]
@@ -257,7 +257,7 @@ def _counted(runs: list[str], all_named: bool) -> str:
     return " and ".join(words)
 
 
-def _read(run: PlannedRun, study_dir: Path) -> Manifest:
+def read_manifest(run: PlannedRun, study_dir: Path) -> Manifest:
     """Return the manifest of a run; empty if there is none."""
     path = run.directory(study_dir) / MANIFEST
     content: Manifest = json.loads(path.read_text("utf-8")) if path.is_file() else {}

@@ -204,11 +204,7 @@ def test_a_change_of_fine_tuning_seeds_is_told(tmp_path: Path) -> None:
     assert "finetune_seeds" not in json.loads((plain.study_dir / "plan.json").read_text())
 
 
-def test_tables_and_job_arrays_have_all_of_them(tmp_path: Path) -> None:
+def test_tables_have_all_of_them(tmp_path: Path) -> None:
     study = opened(tmp_path, **NESTED)
     assert len(study.plan().rows) == 16
     assert "seeds 1, 2, of fine-tuning 1, 2, 3" in study._repr_html_()
-    first, second, submit = study.write_slurm()
-    assert submit.name == "submit.sh"
-    assert "#SBATCH --array=0,4,8,12\n" in first.read_text()
-    assert "#SBATCH --array=1-3,5-7,9-11,13-15\n" in second.read_text()
