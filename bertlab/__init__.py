@@ -42,7 +42,7 @@ _MODULES = {
     "bertlab.encoders.bert": "BertEncoder sinusoidal_positions",
     "bertlab.encoders.layers": "final_states initialize packed_lstm",
     "bertlab.heads.classification": "ClassifierHead",
-    "bertlab.model.optimizer": "parameter_depths",
+    "bertlab.model.parameter_groups": "parameter_depths",
     "bertlab.objectives.causal_lm": "CausalLM",
     "bertlab.objectives.classification": "Accuracy MajorityAccuracy classification_loss",
     "bertlab.objectives.language_model": "TokenPrediction",
@@ -121,7 +121,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.errors import check_share as check_share
     from bertlab.errors import nearest as nearest
     from bertlab.heads.classification import ClassifierHead as ClassifierHead
-    from bertlab.model.optimizer import parameter_depths as parameter_depths
+    from bertlab.model.parameter_groups import parameter_depths as parameter_depths
     from bertlab.objectives.causal_lm import CausalLM as CausalLM
     from bertlab.objectives.classification import Accuracy as Accuracy
     from bertlab.objectives.classification import MajorityAccuracy as MajorityAccuracy

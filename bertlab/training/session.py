@@ -42,7 +42,7 @@ from bertlab.model.build import (
     compile_losses,
 )
 from bertlab.model.module import BertModule
-from bertlab.model.optimizer import AdamWConfig
+from bertlab.model.optimizer_config import read_optimizer
 from bertlab.model.schedule import asked_steps, check_end, steps_at_words, training_size
 from bertlab.plugins.hooks import run_callbacks
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
@@ -195,7 +195,7 @@ class Session:
             encoder = build_encoder(model["encoder"], tokenizer.vocab_size)
             check_lengths(self.data.max_seq_length, encoder)
             check_tasks(tasks, encoder)
-            optimizer = AdamWConfig(**model["optimizer"])
+            optimizer = read_optimizer(model["optimizer"])
             self._prepare()
             module = BertModule(
                 encoder,

@@ -10,7 +10,7 @@ from bertlab.config.request import Request
 from bertlab.config.yaml_files import Config
 from bertlab.errors import ConfigError
 from bertlab.model.build import build_tasks, check_lengths
-from bertlab.model.optimizer import AdamWConfig
+from bertlab.model.optimizer_config import read_optimizer
 from bertlab.model.schedule import check_budget, check_schedule, is_endless
 from bertlab.studies.plan.budget import meta_encoder
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
@@ -56,5 +56,5 @@ def _check_length_of_run(config: Config) -> None:
             Timer(trainer["max_time"])
         except (MisconfigurationException, ValueError, TypeError) as error:
             raise ConfigError(f"trainer.max_time: {' '.join(str(error).split())}") from None
-    optimizer = AdamWConfig(**config["model"]["optimizer"])
+    optimizer = read_optimizer(config["model"]["optimizer"])
     check_schedule(optimizer, endless and tokens is None and words is None, timed)
