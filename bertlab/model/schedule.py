@@ -1,7 +1,7 @@
 """The learning rate over a run, and how long the run is: in steps, time, tokens or words."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from bertlab.api.schedule import Progress, Schedule, factor_at
+from bertlab.api.task import Objective, Task
 from bertlab.data.module import TaskData
 from bertlab.errors import ConfigError
 from bertlab.model.optimizer_config import OptimizerConfig
@@ -64,17 +65,33 @@ def check_schedule_steps(config: OptimizerConfig, done: int, steps: int) -> None
         )
 
 
-def check_end(config: OptimizerConfig, trainer: Trainer, done: int) -> None:
+def check_objectives(tasks: Mapping[str, Task], endless: bool) -> None:
+    """Raise ConfigError if a setting changes up to the end of a run, and no step is its end."""
+    for task in tasks.values():
+        key = task.requires_steps if isinstance(task, Objective) else None
+        if endless and key is not None:
+            raise ConfigError(
+                f"{key}: it changes up to the run's end, expected the number of steps; set "
+                "trainer.max_steps, trainer.max_epochs, max_tokens or max_words (a time is none: "
+                "a resumed run would not be the same)"
+            )
+
+
+def check_end(
+    config: OptimizerConfig, trainer: Trainer, done: int, tasks: Mapping[str, Task]
+) -> None:
     """Raise ConfigError if the schedule does not fit the end of a run.
 
     Args:
         config: of the schedule.
         trainer: knows what ends the run.
         done: steps of the schedule in an earlier run.
+        tasks: by config name; a setting of theirs may need the end, too.
     """
     endless = is_endless(trainer.max_steps, trainer.max_epochs)
     check_schedule(config, endless, run_timer(trainer) is not None)
     check_schedule_steps(config, done, trainer.max_steps)
+    check_objectives(tasks, endless)
 
 
 def build_schedule(

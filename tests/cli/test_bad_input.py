@@ -184,7 +184,7 @@ def test_an_argument_of_fit_that_is_checked_late(
         ("name: bert", "name: brt", ["model.encoder", "did you mean 'bert'"]),
         ("[mlm, nsp]", "[mlm, nps]", ["'nps'", "did you mean 'nsp'"]),
         ("[mlm, nsp]", "[mlm: {rat: 0.1}]", ["did you mean 'model.objectives.mlm.rate'"]),
-        ("[mlm, nsp]", "[mlm: {rate: abc}]", ["mlm.rate: found 'abc'", "a number"]),
+        ("[mlm, nsp]", "[mlm: {rate: abc}]", ["mlm.rate: found 'abc'", "from, to, schedule"]),
         ("[mlm, nsp]", "[mlm: {rate: null}]", ["mlm.rate: found null", "a number"]),
         ("[mlm, nsp]", "[nsp: {x: 1}]", ["model.objectives.nsp.x: no such key"]),
         ("[mlm, nsp]", "{mlm: 3}", ["model.objectives", "'mlm': 3", "{mlm: {rate: 0.15}}"]),
