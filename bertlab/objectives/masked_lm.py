@@ -66,7 +66,9 @@ class MaskedLM(TokenPrediction):
         if isinstance(rate, dict):
             self.rate = ChangingNumber.read(rate, _RATE)
             self.requires_steps = _RATE if self.rate.schedule.needs_end else None
-        rates = [rate] if self.rate is None else [self.rate.end, self.rate.start]
+            rates = [self.rate.end, self.rate.start]
+        else:
+            rates = [rate]
         for each in rates:  # both ends are looked at; where there is no run, it is the first
             self.recipe = MaskingRecipe(each, unit, mask_share, random_share, keep_share)
         check_at_least("model.objectives.mlm.static_copies", static_copies, 1)

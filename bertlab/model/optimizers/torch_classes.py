@@ -48,10 +48,11 @@ class TorchRecipe(OptimizerRecipe):
             if not self.has_weight_decay:
                 del group["weight_decay"]
         try:
-            return self.torch_class(settings, lr=learning_rate, **given)
+            made: Optimizer = self.torch_class(settings, lr=learning_rate, **given)
         except (ValueError, RuntimeError) as error:
             name = self.torch_class.__name__
             raise ConfigError(f"model.optimizer: torch.optim.{name}: {error}") from error
+        return made
 
 
 def torch_names() -> list[str]:

@@ -59,7 +59,7 @@ def _made(case: Case, weight_decay: float = 0.0) -> tuple[_Model, Optimizer]:
 def _steps(model: _Model, optimizer: Optimizer, steps: range) -> None:
     for step in steps:
         optimizer.zero_grad()
-        model.loss(step).backward()
+        model.loss(step).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
 
@@ -202,7 +202,7 @@ def takes_a_closure(case: Case) -> None:
         calls.append(torch.is_grad_enabled())
         optimizer.zero_grad()
         loss = model.loss(0)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         return loss.item()
 
     before = _weights(model)
