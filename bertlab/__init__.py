@@ -19,6 +19,9 @@ _MODULES = {
     "bertlab.api.evaluation": "EvaluatedModel Evaluation EvaluationResult ScoreGrid",
     "bertlab.api.examples": "Column Features Labels Example text_ids",
     "bertlab.api.head": "Head",
+    "bertlab.api.optimizer": "OptimizerRecipe ParameterGroup",
+    "bertlab.api.schedule": "Progress Schedule",
+    "bertlab.model.optimizers.stepping": "JoinedOptimizer",
     "bertlab.api.rng": "CounterRNG",
     "bertlab.api.source": "DataSource RawDocument RawExamples",
     "bertlab.api.study_scores": "StudyScores",
@@ -43,7 +46,7 @@ _MODULES = {
     "bertlab.encoders.modern": "ModernEncoder",
     "bertlab.encoders.layers": "final_states initialize packed_lstm",
     "bertlab.heads.classification": "ClassifierHead",
-    "bertlab.model.optimizer": "parameter_depths",
+    "bertlab.model.parameter_groups": "parameter_depths",
     "bertlab.objectives.causal_lm": "CausalLM",
     "bertlab.objectives.classification": "Accuracy MajorityAccuracy classification_loss",
     "bertlab.objectives.language_model": "TokenPrediction",
@@ -91,7 +94,11 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.api.examples import Labels as Labels
     from bertlab.api.examples import text_ids as text_ids
     from bertlab.api.head import Head as Head
+    from bertlab.api.optimizer import OptimizerRecipe as OptimizerRecipe
+    from bertlab.api.optimizer import ParameterGroup as ParameterGroup
     from bertlab.api.rng import CounterRNG as CounterRNG
+    from bertlab.api.schedule import Progress as Progress
+    from bertlab.api.schedule import Schedule as Schedule
     from bertlab.api.source import DataSource as DataSource
     from bertlab.api.source import RawDocument as RawDocument
     from bertlab.api.source import RawExamples as RawExamples
@@ -123,7 +130,8 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.errors import check_share as check_share
     from bertlab.errors import nearest as nearest
     from bertlab.heads.classification import ClassifierHead as ClassifierHead
-    from bertlab.model.optimizer import parameter_depths as parameter_depths
+    from bertlab.model.optimizers.stepping import JoinedOptimizer as JoinedOptimizer
+    from bertlab.model.parameter_groups import parameter_depths as parameter_depths
     from bertlab.objectives.causal_lm import CausalLM as CausalLM
     from bertlab.objectives.classification import Accuracy as Accuracy
     from bertlab.objectives.classification import MajorityAccuracy as MajorityAccuracy

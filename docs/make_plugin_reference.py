@@ -26,6 +26,7 @@ CONTRACTS = (
     *("Objective", "Head", "Task", "TaskContext", "TaskLoss", "Encoder", "DataSource"),
     *("PackedBatch", "PackedSequences", "EncoderOutput", "Column", "Example", "Labels", "Features"),
     *("TokenLabels", "Evaluation", "EvaluatedModel", "EvaluationResult", "ScoreGrid"),
+    *("OptimizerRecipe", "ParameterGroup", "Schedule", "Progress"),
     *(
         "RawDocument",
         "RawExamples",

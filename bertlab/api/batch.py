@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from bertlab.api.schedule import Progress
 from bertlab.errors import PluginError
 
 IntArray = npt.NDArray[np.int64]
@@ -71,6 +72,8 @@ class PackedSequences:
         fields: arrays of the tasks and of the sampler by name, for example
             ``next_sentence_label`` ``(B,)`` (0: B follows A, 1: B is random, as Hugging Face).
         counts: number of predictions that each task makes in this batch.
+        progress: the optimiser step that the batch belongs to, and the steps of the run; None where
+            there is no run: in evaluation, prediction and reports of data.
     """
 
     input_ids: IntArray
@@ -82,6 +85,7 @@ class PackedSequences:
     indices: IntArray
     fields: dict[str, npt.NDArray[np.generic]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    progress: Progress | None = None
 
     @property
     def lengths(self) -> IntArray:

@@ -174,12 +174,16 @@ class Objective(Task):
         rearranges_input: :meth:`prepare` moves the text of a sequence (sentence order); it is then
             called before those of all others. One objective of a run may.
         requires_causal: True needs a left-to-right encoder, False a bidirectional one.
+        requires_steps: the key of a setting that changes with ``sequences.progress`` up to the end
+            of the run, which a number of steps has to give; None if there is none. Set it in
+            ``__init__``.
     """
 
     requires_pairs: ClassVar[bool] = False
     corrupts_input: ClassVar[bool] = False
     rearranges_input: ClassVar[bool] = False
     requires_causal: ClassVar[bool | None] = None
+    requires_steps: str | None = None
 
     @abstractmethod
     def prepare(self, sequences: PackedSequences, rng: "CounterRNG", training: bool) -> int:

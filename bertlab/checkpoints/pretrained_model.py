@@ -28,7 +28,7 @@ from bertlab.heads.feature_tagging import Combination
 from bertlab.model.build import build_encoder, build_tasks
 from bertlab.model.embedding import FeatureChoice, Pool, batches_by_length, embed
 from bertlab.model.module import BertModule
-from bertlab.model.optimizer import AdamWConfig
+from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.model.prediction import Input, predict
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
@@ -208,6 +208,6 @@ def _huggingface_module(
         rows = found.head.num_rows
         labels = Labels(tuple(str(number) for number in range(rows)), (0,) * rows)
     context = TaskContext(encoder, tokenizer, labels=labels)
-    module = BertModule(encoder, tasks, context, AdamWConfig())
+    module = BertModule(encoder, tasks, context, OptimizerConfig())
     load_weights(found, module)
     return module

@@ -21,7 +21,7 @@ from bertlab.data.module import TaskData
 from bertlab.errors import CheckpointError, ConfigError, TokenizerError
 from bertlab.model.build import build_encoder
 from bertlab.model.module import BertModule
-from bertlab.model.optimizer import AdamWConfig
+from bertlab.model.optimizer_config import read_optimizer
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 LAST = "last"  # a --ckpt_path: the config's own run
@@ -218,7 +218,7 @@ def restore_module(
     encoder = build_encoder(model["encoder"], checkpoint.vocab_size)
     counts = None if checkpoint.token_counts is None else checkpoint.token_counts.numpy()
     context = TaskContext(encoder, checkpoint.tokenizer, counts, checkpoint.labels)
-    optimizer = AdamWConfig(**model["optimizer"])
+    optimizer = read_optimizer(model["optimizer"])
     module = BertModule(encoder, tasks, context, optimizer, evaluation_rows, metrics)
     load_matching(module, checkpoint.state, checkpoint.source)
     return module

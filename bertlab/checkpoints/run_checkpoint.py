@@ -3,12 +3,14 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from bertlab.api.examples import Labels
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.tensor_files import load_torch_file
 from bertlab.errors import CheckpointError, DamagedCheckpointError
 from bertlab.model.optimizer import OptimizerState
+from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 BEST = "best.json"
@@ -132,8 +134,13 @@ def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> Pretrained:
         config=ours["config"],
         global_step=content["global_step"],
         token_counts=ours["token_counts"],
-        optimizer=OptimizerState.of_checkpoint(str(path), content) if with_optimizer else None,
+        optimizer=_optimizer(path, content) if with_optimizer else None,
     )
+
+
+def _optimizer(path: Path, content: dict[str, Any]) -> OptimizerState:
+    named = content[RUN_KEY]["config"]["model"].get("optimizer") or {}
+    return OptimizerState.of_checkpoint(str(path), content, named.get("name", DEFAULT_OPTIMIZER))
 
 
 def _labels(found: object, path: Path) -> Labels | None:

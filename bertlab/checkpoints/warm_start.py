@@ -9,7 +9,6 @@ from bertlab.api.head import Head
 from bertlab.checkpoints.loading import LoadReport, load_matching
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.model.module import BertModule
-from bertlab.model.optimizer import build_optimizer
 
 _MAX_NAMED = 8
 
@@ -27,7 +26,7 @@ def warm_start(start: Pretrained, module: BertModule) -> list[str]:
     lines += [f"note: {note}" for note in report.notes]
     state, start.optimizer = start.optimizer, None  # twice the weights: the module drops it, too
     if state is not None:
-        state.check(module, build_optimizer(module.optimizer_config, module))
+        state.check(module, module.optimizer_config)
         module.continued = state
         lines.append(f"its optimiser goes on too, at step {state.steps:,} of the schedule")
     return lines

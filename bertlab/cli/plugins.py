@@ -29,6 +29,8 @@ _BASES: dict[Kind, str] = {
     "source": "bertlab.api.source:DataSource",
     "metric": "torchmetrics:Metric",
     "evaluation": "bertlab.api.evaluation:Evaluation",
+    "optimizer": "bertlab.api.optimizer:OptimizerRecipe",
+    "schedule": "bertlab.api.schedule:Schedule",
 }
 # what a class says of itself, beside its arguments
 _DECLARED = (
@@ -43,6 +45,8 @@ _DECLARED = (
     "reads_all_layers",
     "splits_by",
     "huggingface",
+    "has_weight_decay",
+    "needs_end",
 )
 
 _USAGE = """\

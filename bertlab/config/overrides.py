@@ -15,6 +15,7 @@ _SECTIONS = (
     "model.encoder",
     "model.head",
     "model.optimizer",
+    "model.optimizer.schedule",
     "data",
     "trainer",
     "evaluate",

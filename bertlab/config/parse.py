@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
 
@@ -300,6 +300,8 @@ def _word(member: TypeForm) -> str:
         return _WORDS[member]
     arguments = [each for each in get_args(member) if each is not Ellipsis]
     origin = _origin(member)
+    if is_typeddict(member):
+        return f"a mapping of {', '.join(get_type_hints(member))}"
     if origin is tuple:
         return f"a list [{', '.join(describe(each).removeprefix('a ') for each in arguments)}]"
     if origin is dict or member is dict:

@@ -15,6 +15,7 @@ from torchmetrics import Metric
 
 from bertlab.api.encoder import Encoder
 from bertlab.api.head import Head
+from bertlab.api.schedule import Schedule
 from bertlab.api.task import Objective
 from bertlab.config.request import Request
 from bertlab.config.seeds import SECTION, GivenSeeds
@@ -22,7 +23,7 @@ from bertlab.config.yaml_files import Config
 from bertlab.data.fine_tuning import LabelledData
 from bertlab.data.module import TaskData
 from bertlab.data.pretraining import PretrainingData
-from bertlab.model.optimizer import AdamWConfig
+from bertlab.model.optimizer_config import PLUGGED, OptimizerConfig, load_recipe
 from bertlab.plugins.index import installed, load_class
 
 TRAINER_DEFAULTS = {
@@ -117,7 +118,7 @@ def _add_model(parser: LightningArgumentParser, request: Request, given: Config 
     for name in request.metrics:
         metric = load_class("metric", name, Metric)
         parser.add_class_arguments(metric, f"model.metrics.{name}", instantiate=False)
-    parser.add_class_arguments(AdamWConfig, "model.optimizer", instantiate=False)
+    _add_optimizer(parser, request)
     parser.add_argument(
         "--model.init_from",
         type=str | None,
@@ -128,13 +129,35 @@ def _add_model(parser: LightningArgumentParser, request: Request, given: Config 
         "--model.init_optimizer",
         type=bool,
         default=False,
-        help="go on with AdamW's moments and the schedule of the run in model.init_from as well",
+        help="go on with the optimiser and the schedule of the run in model.init_from as well",
     )
     parser.add_argument(
         "--model.from_scratch",
         type=bool,
         default=False,
         help="take sizes and tokenizer of model.init_from, but new random weights",
+    )
+
+
+def _add_optimizer(parser: LightningArgumentParser, request: Request) -> None:
+    """Add the named optimiser's arguments, those of every optimiser, and its schedule's."""
+    section = "model.optimizer"
+    parser.add_class_arguments(OptimizerConfig, section, instantiate=False, skip=set(PLUGGED))
+    parser.add_argument(
+        f"--{section}.name",
+        default=request.optimizer,
+        help=f"optimizer: {', '.join(installed('optimizer'))}, or a class of torch.optim",
+    )
+    parser.add_class_arguments(
+        load_recipe(request.optimizer), section, instantiate=False, as_group=False
+    )
+    parser.add_argument(
+        f"--{section}.schedule.name",
+        default=request.schedule,
+        help=f"what follows warm-up: {', '.join(installed('schedule'))}",
+    )
+    parser.add_class_arguments(
+        load_class("schedule", request.schedule, Schedule), f"{section}.schedule", instantiate=False
     )
 
 

@@ -18,6 +18,11 @@ from bertlab.errors import ConfigError
 from bertlab.plugins.index import installed
 
 DEFAULT_OBJECTIVES = ("mlm", "nsp")
+# keys of model.optimizer that stay where another optimiser is chosen
+OF_EVERY_OPTIMIZER = (
+    *("learning_rate", "weight_decay", "warmup_steps", "schedule", "schedule_steps"),
+    *("layer_decay", "frozen_layers"),
+)
 
 
 @dataclass
@@ -33,6 +38,8 @@ class Request:
         objectives: entry-point names of the objectives, in order.
         objectives_named: whether a file or argument named them; else they are the default ones.
         metrics: entry-point names of further metrics.
+        optimizer: entry-point name of the optimiser, or a class of ``torch.optim``.
+        schedule: entry-point name of the learning rate's schedule.
         head: entry-point name of the head, for fine-tuning; there are no objectives then.
         init_from: ``model.init_from``, if given anywhere.
         init_optimizer: ``model.init_optimizer``.
@@ -48,6 +55,8 @@ class Request:
     objectives: list[str] = field(default_factory=lambda: list(DEFAULT_OBJECTIVES))
     objectives_named: bool = False
     metrics: list[str] = field(default_factory=list)
+    optimizer: str = "adamw"
+    schedule: str = "linear"
     head: str | None = None
     init_from: str | None = None
     init_optimizer: bool = False
@@ -66,8 +75,11 @@ class Request:
             installed("encoder")[self.encoder],
             *(installed("objective")[name] for name in self.objectives),
             *(installed("metric")[name] for name in self.metrics),
+            installed("schedule")[self.schedule],
             *([] if self.head is None else [installed("head")[self.head]]),
         ]
+        optimizer = installed("optimizer").get(self.optimizer)  # None: a class of torch.optim
+        named += [] if optimizer is None else [optimizer]
         return {plugin.package: plugin.version for plugin in named}
 
 
@@ -104,6 +116,8 @@ def read_request(
     for _, content in request.files:
         _drop_others(content, "head", request.head)
         _drop_others(content, "encoder", request.encoder)
+        _drop_others(content, "optimizer", request.optimizer, OF_EVERY_OPTIMIZER)
+        _drop_others(content.get("model") or {}, "schedule", request.schedule, above="optimizer")
         _keep(content, "objectives", request.objectives)
         _keep(content, "metrics", request.metrics)
     return request
@@ -115,6 +129,10 @@ def _add_content(request: Request, path: Path, content: Config) -> None:
         raise ConfigError(f"{path}: model: found {model!r}, expected a mapping")
     _name_encoder(request, _named_plugin(path, model, "encoder"))
     request.head = _named_plugin(path, model, "head") or request.head
+    request.optimizer = _named_plugin(path, model, "optimizer") or request.optimizer
+    if isinstance(section := model.get("optimizer"), dict):
+        schedule = _named_plugin(path, section, "schedule", "model.optimizer")
+        request.schedule = schedule or request.schedule
     if model.get("objectives") is not None:
         model["objectives"] = _name_objectives(request, model["objectives"], f"{path}: ")
     if model.get("metrics") is not None:
@@ -125,15 +143,15 @@ def _add_content(request: Request, path: Path, content: Config) -> None:
     request.files.append((path, content))
 
 
-def _named_plugin(path: Path, model: Config, key: str) -> str | None:
-    """Return the plugin name of a section of ``model``; the section may be just that name."""
-    if isinstance(model.get(key), str):
-        model[key] = {"name": model[key]}
-    if not isinstance(model.get(key), dict):
+def _named_plugin(path: Path, above: Config, key: str, where: str = "model") -> str | None:
+    """Return the plugin name of a section below ``where``; the section may be just that name."""
+    if isinstance(above.get(key), str):
+        above[key] = {"name": above[key]}
+    if not isinstance(above.get(key), dict):
         return None
-    name = model[key].get("name")
+    name = above[key].get("name")
     if name is not None and not isinstance(name, str):
-        raise ConfigError(f"{path}: model.{key}.name: found {name!r}, expected a name")
+        raise ConfigError(f"{path}: {where}.{key}.name: found {name!r}, expected a name")
     return name
 
 
@@ -146,10 +164,8 @@ def _add_argument(request: Request, key: str, value: str | None, tokens: list[st
         given = _parse(needs_value(key, value), "model.metrics", "[NAME, …]")
         for name, arguments in _name_metrics(request, given, "").items():
             request.arguments += _as_arguments(f"--model.metrics.{name}", arguments)
-    elif key in ("--model.encoder", "--model.encoder.name"):
-        _name_encoder(request, needs_value(key, value))
-    elif key in ("--model.head", "--model.head.name"):
-        request.head = needs_value(key, value)
+    elif key.removesuffix(".name") in _NAMED_SECTIONS:
+        _name_section(request, key.removesuffix(".name"), needs_value(key, value))
     elif key == "--ckpt_path":
         request.ckpt_path = needs_value(key, value)
     else:
@@ -160,6 +176,29 @@ def _add_argument(request: Request, key: str, value: str | None, tokens: list[st
         elif key == "--run_dir":
             request.run_dir = value
         request.arguments += tokens
+
+
+_OPTIMIZER = ("--model.optimizer", "--model.optimizer.schedule")
+_NAMED_SECTIONS = ("--model.encoder", "--model.head", *_OPTIMIZER)
+
+
+def _name_section(request: Request, key: str, value: str) -> None:
+    """Name the plugin of a section; a mapping gives an optimiser's arguments as well."""
+    if key == "--model.encoder":
+        _name_encoder(request, value)
+        return
+    if key == "--model.head":
+        request.head = value
+        return
+    given = _parse(value, key.removeprefix("--"), "a name, or {name: NAME, …}")
+    if isinstance(given, dict):
+        for name, each in given.items():
+            token = f"{key}.{name}={yaml_inline(each)}"
+            _add_argument(request, f"{key}.{name}", yaml_inline(each), [token])
+    elif key == "--model.optimizer.schedule":
+        request.schedule = value
+    else:
+        request.optimizer = value
 
 
 def _name_encoder(request: Request, name: str | None) -> None:
@@ -230,11 +269,23 @@ def _name_objectives(request: Request, given: object, where: str) -> Config:
     return arguments
 
 
-def _drop_others(content: Config, key: str, name: str | None) -> None:
-    """Drop the arguments that a file gives to a head or encoder which the request does not name."""
-    section = (content.get("model") or {}).get(key)
+def _drop_others(
+    content: Config, key: str, name: str | None, kept: Sequence[str] = (), above: str = "model"
+) -> None:
+    """Drop the arguments that a file gives to a plugin which the request does not name.
+
+    Args:
+        content: changed.
+        key: of the plugin's section, below ``above``.
+        name: of the plugin that the request names.
+        kept: keys that are not the plugin's own.
+        above: section of ``content``.
+    """
+    parent = content.get(above)
+    section = parent.get(key) if isinstance(parent, dict) else None
     if isinstance(section, dict) and section.get("name", name) != name:
-        content["model"][key] = {"name": name}
+        others = {each: value for each, value in section.items() if each in kept}
+        content[above][key] = {"name": name, **others}
 
 
 def _keep(content: Config, key: str, names: list[str]) -> None:

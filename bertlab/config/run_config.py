@@ -125,6 +125,7 @@ def _plain(parser: LightningArgumentParser, values: Namespace, request: Request)
     content: Config = yaml.safe_load(parser.dump(values, skip_unset=False, skip_validation=True))
     model = content["model"]
     model["encoder"]["name"] = request.encoder
+    model["optimizer"] = _plain_optimizer(model["optimizer"], request)
     if request.head is None:
         model["objectives"] = _named(model.get("objectives"), request.objectives)
     else:
@@ -137,6 +138,18 @@ def _plain(parser: LightningArgumentParser, values: Namespace, request: Request)
     for key in _NOT_RECORDED:
         content.pop(key, None)
     return content
+
+
+def _plain_optimizer(section: Config, request: Request) -> Config:
+    """Return the section with its plugins named as briefly as a config file does.
+
+    AdamW has no name and a schedule without arguments is its name, as they were before there were
+    others: runs and studies of those days go on.
+    """
+    schedule = {**section["schedule"], "name": request.schedule}
+    plain = {**section, "schedule": request.schedule if len(schedule) == 1 else schedule}
+    plain.pop("name")
+    return plain if request.optimizer == "adamw" else {"name": request.optimizer, **plain}
 
 
 def _named(given: Config | None, names: Sequence[str]) -> Config:

@@ -91,7 +91,9 @@ def differences(found: Config, expected: Config, prefix: str = "") -> list[str]:
     # {"a": {"b": 1}} and {"a": {"b": 2}} -> ["a.b: 1 here, 2 there"]
     for key in sorted(found.keys() | expected.keys()):
         mine, theirs = found.get(key), expected.get(key)
-        if isinstance(mine, dict) or isinstance(theirs, dict):
+        sections = [each is None or isinstance(each, dict) for each in (mine, theirs)]
+        # a schedule may be a name here and a mapping there
+        if mine != theirs and all(sections):
             lines += differences(mine or {}, theirs or {}, f"{prefix}{key}.")
         elif mine != theirs:
             lines.append(f"{prefix}{key}: {mine!r} here, {theirs!r} there")

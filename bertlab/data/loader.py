@@ -1,6 +1,7 @@
 """From stateless samples to the batches of each optimiser step."""
 
 import contextlib
+import math
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from bertlab.api.batch import IntArray, PackedBatch, PackedSequences
 from bertlab.api.rng import CounterRNG
+from bertlab.api.schedule import Progress
 from bertlab.api.task import Objective
 from bertlab.data.sampling.sampler import SequenceSampler
 from bertlab.errors import LostProcessError
@@ -41,12 +43,16 @@ class SequenceStream:
         objectives: label and corrupt what the sampler made, by config name.
         seed: of the objectives' draws.
         training: False freezes the stream at epoch 0 and asks for evaluation labels.
+        sequences_per_step: of an optimiser step, over all devices; None in evaluation.
+        total_steps: of the whole run; infinite if no number of them ends it.
     """
 
     sampler: SequenceSampler
     objectives: Mapping[str, Objective]
     seed: int
     training: bool
+    sequences_per_step: int | None = None
+    total_steps: float = math.inf
 
     def __len__(self) -> int:
         """Sequences in an epoch."""
@@ -57,6 +63,10 @@ class SequenceStream:
         # of 100 sequences, position 250 -> epoch 2, index 50
         epochs, indices = np.divmod(positions, len(self.sampler))
         sequences = self.sampler.sample(epochs, indices)
+        if self.sequences_per_step is not None:
+            # steps of 8 sequences: positions 16 to 23, of whichever device or worker, are step 2
+            step = int(positions[0]) // self.sequences_per_step
+            sequences.progress = Progress(step, self.total_steps)
         prepare_sequences(sequences, self.objectives, self.seed, self.training)
         return sequences.to_batch(), sequences.counts
 

@@ -158,6 +158,15 @@ class TaskData(LightningDataModule):
         sampler = StepSampler(steps, lambda: trainer.global_step)
         return StepLoader(self._loader(dataset, sampler), trainer.accumulate_grad_batches)
 
+    def total_steps(self) -> float:
+        """Return the optimiser steps of the run; infinite if no number of them ends it."""
+        assert self.trainer is not None
+        steps, epochs = self.trainer.max_steps, self.trainer.max_epochs
+        found = math.inf if steps == -1 else float(steps)
+        if epochs not in (None, -1):
+            found = min(found, float(epochs * self.steps_per_epoch()))
+        return found
+
     def describe_step(self, step: int) -> str:
         """Return words by which a person finds the training data of an optimiser step again."""
         assert self._training_steps is not None, "training_loader() comes first"

@@ -255,7 +255,14 @@ class PretrainingData(TaskData):
         The last step goes on into the next epoch's first sequences, so that all are whole.
         """
         assert self.train_sampler is not None
-        stream = SequenceStream(self.train_sampler, self.objectives, self.mask_seed, training=True)
+        stream = SequenceStream(
+            self.train_sampler,
+            self.objectives,
+            self.mask_seed,
+            training=True,
+            sequences_per_step=self.sequences_per_step(),
+            total_steps=self.total_steps(),
+        )
         return self.training_loader(stream, crosses_epochs=True)
 
     def val_dataloader(self) -> StepLoader:

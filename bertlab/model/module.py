@@ -21,7 +21,9 @@ from bertlab.data.module import TaskData
 from bertlab.model.evaluation import EvaluationSet
 from bertlab.model.fsdp import shard
 from bertlab.model.nonfinite import NumericalGuard
-from bertlab.model.optimizer import AdamWConfig, OptimizerState, build_optimizer, freeze_layers
+from bertlab.model.optimizer import OptimizerState, build_optimizer
+from bertlab.model.optimizer_config import OptimizerConfig
+from bertlab.model.parameter_groups import freeze_layers
 from bertlab.model.schedule import build_schedule, build_timed_schedule, run_timer
 
 
@@ -36,7 +38,7 @@ class BertModule(LightningModule):
         encoder: built, with or without loaded weights.
         tasks: by config name; each is built here for the encoder.
         context: what the tasks are built for.
-        optimizer: AdamW and its schedule.
+        optimizer: the optimiser and its schedule.
         evaluation_rows: labelled rows of each evaluation set by its name, which is empty if there
             is one only; objectives need none.
         metrics: further metrics of every task, by config name.
@@ -51,7 +53,7 @@ class BertModule(LightningModule):
         encoder: Encoder,
         tasks: Mapping[str, Task],
         context: TaskContext,
-        optimizer: AdamWConfig,
+        optimizer: OptimizerConfig,
         evaluation_rows: Mapping[str, Sequence[Example]] | None = None,
         metrics: Mapping[str, Metric] | None = None,
     ) -> None:
@@ -186,7 +188,7 @@ class BertModule(LightningModule):
         return rows
 
     def configure_optimizers(self) -> Any:  # noqa: ANN401  Lightning's type is a private union
-        """Return AdamW and its schedule, stepped once an optimiser step."""
+        """Return the optimiser and its schedule, stepped once an optimiser step."""
         fused = self.trainer.precision != "16-mixed"  # Lightning cannot clip a fused fp16 step
         optimizer = build_optimizer(self.optimizer_config, self, fused)
         done = 0

@@ -1,23 +1,25 @@
 """The learning rate over a run, and how long the run is: in steps, time, tokens or words."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import Timer
-from torch.optim import AdamW
+from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
+from bertlab.api.schedule import Progress, Schedule, factor_at
+from bertlab.api.task import Objective, Task
 from bertlab.data.module import TaskData
 from bertlab.errors import ConfigError
-from bertlab.model.optimizer import AdamWConfig
+from bertlab.model.optimizer_config import OptimizerConfig
 
 _STEPS_THAT_COMPILE = 2
 
 
-def check_schedule(config: AdamWConfig, endless: bool, timed: bool = False) -> None:
+def check_schedule(config: OptimizerConfig, endless: bool, timed: bool = False) -> None:
     """Raise ConfigError if the schedule needs an end and the run has none.
 
     Args:
@@ -32,15 +34,15 @@ def check_schedule(config: AdamWConfig, endless: bool, timed: bool = False) -> N
             f"model.optimizer.warmup_steps: found {config.warmup_steps:g}, expected a share below "
             "1, of the time, where trainer.max_time ends the run"
         )
-    if not timed and (config.schedule == "linear" or 0 < config.warmup_steps < 1):
+    if not timed and (config.schedule.needs_end or 0 < config.warmup_steps < 1):
         raise ConfigError(
-            "model.optimizer.schedule: linear decay and a warm-up share need the number of steps; "
+            "model.optimizer.schedule: this one, or a warm-up share, needs the number of steps; "
             "set trainer.max_steps or trainer.max_epochs, or schedule: constant with whole "
             "warmup_steps"
         )
 
 
-def check_schedule_steps(config: AdamWConfig, done: int, steps: int) -> None:
+def check_schedule_steps(config: OptimizerConfig, done: int, steps: int) -> None:
     """Raise ConfigError if the schedule ends before the run, or ignores an earlier one's steps.
 
     Args:
@@ -56,28 +58,44 @@ def check_schedule_steps(config: AdamWConfig, done: int, steps: int) -> None:
             )
         return
     last = done + max(steps, 1)
-    if config.schedule == "linear" and last > config.schedule_steps:
+    if config.schedule.needs_end and last > config.schedule_steps:
         raise ConfigError(
             f"model.optimizer.schedule_steps: found {config.schedule_steps}, expected at least "
-            f"{last}, where this run ends; the learning rate would be 0 before"
+            f"{last}, where this run ends; the schedule would be over before"
         )
 
 
-def check_end(config: AdamWConfig, trainer: Trainer, done: int) -> None:
+def check_objectives(tasks: Mapping[str, Task], endless: bool) -> None:
+    """Raise ConfigError if a setting changes up to the end of a run, and no step is its end."""
+    for task in tasks.values():
+        key = task.requires_steps if isinstance(task, Objective) else None
+        if endless and key is not None:
+            raise ConfigError(
+                f"{key}: it changes up to the run's end, expected the number of steps; set "
+                "trainer.max_steps, trainer.max_epochs, max_tokens or max_words (a time is none: "
+                "a resumed run would not be the same)"
+            )
+
+
+def check_end(
+    config: OptimizerConfig, trainer: Trainer, done: int, tasks: Mapping[str, Task]
+) -> None:
     """Raise ConfigError if the schedule does not fit the end of a run.
 
     Args:
         config: of the schedule.
         trainer: knows what ends the run.
         done: steps of the schedule in an earlier run.
+        tasks: by config name; a setting of theirs may need the end, too.
     """
     endless = is_endless(trainer.max_steps, trainer.max_epochs)
     check_schedule(config, endless, run_timer(trainer) is not None)
     check_schedule_steps(config, done, trainer.max_steps)
+    check_objectives(tasks, endless)
 
 
 def build_schedule(
-    config: AdamWConfig, optimizer: AdamW, total_steps: float, steps_done: int = 0
+    config: OptimizerConfig, optimizer: Optimizer, total_steps: float, steps_done: int = 0
 ) -> LambdaLR:
     """Return the schedule, to be stepped once an optimiser step.
 
@@ -98,18 +116,22 @@ def build_schedule(
     warmup = config.warmup_steps
     if warmup < 1:
         warmup = 0 if endless else round(warmup * total_steps)
-    factor: Callable[[int], float] = partial(
-        learning_rate_factor,
-        warmup_steps=int(warmup),
-        total_steps=total_steps,
-        decay=config.schedule == "linear",
+    factor = partial(
+        _factor_at_step,
+        schedule=config.schedule,
+        end=math.inf if endless else total_steps,
+        warmup=int(warmup),
     )
     for group in optimizer.param_groups:
         group["initial_lr"] = group["lr"]  # LambdaLR wants it where it does not begin at 0
     return LambdaLR(optimizer, factor, last_epoch=steps_done - 1)  # it counts one when it is made
 
 
-def build_timed_schedule(config: AdamWConfig, optimizer: AdamW, timer: Timer) -> LambdaLR:
+def _factor_at_step(step: int, schedule: Schedule, end: float, warmup: int) -> float:
+    return factor_at(schedule, Progress(step, end, warmup))
+
+
+def build_timed_schedule(config: OptimizerConfig, optimizer: Optimizer, timer: Timer) -> LambdaLR:
     """Return a schedule whose warm-up and decay follow the clock, to be stepped once a step.
 
     The clock starts after the first two steps: compiling in them can take longer than the warm-up.
@@ -133,11 +155,9 @@ def build_timed_schedule(config: AdamWConfig, optimizer: AdamW, timer: Timer) ->
         now = timer.time_elapsed()
         if step <= _STEPS_THAT_COMPILE and not goes_on:  # the clock stands still
             begun = now
-        return learning_rate_factor(
-            now - begun,
-            warmup_steps=config.warmup_steps * (end - begun),
-            total_steps=end - begun,
-            decay=config.schedule == "linear",
+        length = end - begun
+        return factor_at(
+            config.schedule, Progress(now - begun, length, config.warmup_steps * length)
         )
 
     return LambdaLR(optimizer, factor)
@@ -147,22 +167,6 @@ def run_timer(trainer: Trainer) -> Timer | None:
     """Return the timer of ``trainer.max_time``; None if there is none."""
     callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
     return next((each for each in callbacks if isinstance(each, Timer)), None)
-
-
-def learning_rate_factor(
-    step: float, warmup_steps: float, total_steps: float, decay: bool
-) -> float:
-    """Return the share of the peak at an optimiser step counted from 0, as Hugging Face does.
-
-    Steps may also be seconds.
-    """
-    # warm-up 10 of 100: step 5 -> 0.5, 10 -> 1.0, 55 -> 0.5, 100 -> 0.0
-    if step < warmup_steps:
-        return step / warmup_steps
-    if not decay:
-        return 1.0
-    # a run that is all warm-up: not 0/0
-    return max(0.0, (total_steps - step) / max(1.0, total_steps - warmup_steps))
 
 
 def is_endless(max_steps: int, max_epochs: int | None) -> bool:

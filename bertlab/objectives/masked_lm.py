@@ -1,12 +1,15 @@
 """Masked language model (paper sec. 3.1, task 1)."""
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences
+from bertlab.api.schedule import Progress
 from bertlab.errors import check_at_least
+from bertlab.objectives.changing import Change, ChangingNumber
 from bertlab.objectives.language_model import TokenPrediction
 from bertlab.objectives.masking import (
     MaskingRecipe,
@@ -20,6 +23,7 @@ from bertlab.objectives.masking import (
 if TYPE_CHECKING:
     from bertlab.api.rng import CounterRNG
 
+_RATE = "model.objectives.mlm.rate"
 EVALUATION_RECIPE = MaskingRecipe()  # 15 %, tokens, 80/10/10, whatever training does
 
 
@@ -27,7 +31,9 @@ class MaskedLM(TokenPrediction):
     """Predict the tokens that were masked, from both sides.
 
     Args:
-        rate: share of the tokens that are predicted; at most 1.
+        rate: share of the tokens that are predicted; at most 1. ``{from: 0.4, to: 0.15}`` changes
+            it from step to step of the run; ``schedule`` beside them is a name or a name and
+            arguments, as of the learning rate, and linear by default.
         unit: what is selected together: ``token``, ``whole_word`` (all pieces of a word) or
             ``span`` (up to 10 neighbouring words; SpanBERT, Joshi et al. 2020).
         mask_share: share of the selected that become ``[MASK]``.
@@ -47,7 +53,7 @@ class MaskedLM(TokenPrediction):
 
     def __init__(
         self,
-        rate: float = 0.15,
+        rate: float | Change = 0.15,
         unit: MaskingUnit = "token",
         mask_share: float = 0.8,
         random_share: float = 0.1,
@@ -56,7 +62,15 @@ class MaskedLM(TokenPrediction):
         static_copies: int = 10,
     ) -> None:
         super().__init__()
-        self.recipe = MaskingRecipe(rate, unit, mask_share, random_share, keep_share)
+        self.rate: ChangingNumber | None = None
+        if isinstance(rate, dict):
+            self.rate = ChangingNumber.read(rate, _RATE)
+            self.requires_steps = _RATE if self.rate.schedule.needs_end else None
+            rates = [self.rate.end, self.rate.start]
+        else:
+            rates = [rate]
+        for each in rates:  # both ends are looked at; where there is no run, it is the first
+            self.recipe = MaskingRecipe(each, unit, mask_share, random_share, keep_share)
         check_at_least("model.objectives.mlm.static_copies", static_copies, 1)
         self.dynamic = dynamic
         self.static_copies = static_copies
@@ -80,9 +94,15 @@ class MaskedLM(TokenPrediction):
             draws = dynamic_draws(sequences, stream)
         else:
             draws = static_draws(sequences, stream, self.static_copies)
-        recipe = self.recipe if training else EVALUATION_RECIPE
+        recipe = self._recipe_at(sequences.progress) if training else EVALUATION_RECIPE
         positions, labels = mask_tokens(sequences, recipe, self.classes, draws)
         return self.write_labels(sequences, positions, labels)
+
+    def _recipe_at(self, progress: Progress | None) -> MaskingRecipe:
+        """Return how a batch of a step is masked: the same in every worker and after a resume."""
+        if self.rate is None:
+            return self.recipe
+        return replace(self.recipe, rate=self.rate.at(progress))
 
     def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
         """Return ``{"fillers": [[{"token", "probability"}, …], …]}`` of each sequence.

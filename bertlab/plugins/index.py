@@ -16,7 +16,9 @@ from typing import Any, Literal
 from bertlab.api import CONTRACT
 from bertlab.errors import PluginError, UnknownPluginError, nearest
 
-Kind = Literal["encoder", "objective", "head", "source", "metric", "evaluation"]
+Kind = Literal[
+    "encoder", "objective", "head", "source", "metric", "evaluation", "optimizer", "schedule"
+]
 GROUPS: dict[Kind, str] = {
     "encoder": "bertlab.encoders",
     "objective": "bertlab.objectives",
@@ -24,6 +26,8 @@ GROUPS: dict[Kind, str] = {
     "source": "bertlab.sources",
     "metric": "bertlab.metrics",
     "evaluation": "bertlab.evaluations",
+    "optimizer": "bertlab.optimizers",
+    "schedule": "bertlab.schedules",
 }
 KEYS: dict[Kind, str] = {
     "encoder": "model.encoder",
@@ -32,6 +36,8 @@ KEYS: dict[Kind, str] = {
     "source": "data.corpus, data.source",
     "metric": "model.metrics",
     "evaluation": "--evaluation, evaluations",
+    "optimizer": "model.optimizer.name",
+    "schedule": "model.optimizer.schedule, schedule",
 }
 OWN_PACKAGE = "bertlab"
 

@@ -12,6 +12,8 @@ from torchmetrics import Metric
 from bertlab.api.encoder import Encoder
 from bertlab.api.evaluation import Evaluation
 from bertlab.api.head import Head
+from bertlab.api.optimizer import OptimizerRecipe
+from bertlab.api.schedule import Schedule
 from bertlab.api.source import DataSource
 from bertlab.api.task import Objective
 from bertlab.plugins.index import Kind
@@ -25,6 +27,8 @@ BASES: dict[Kind, type[Any]] = {
     "metric": Metric,
     "source": DataSource,
     "evaluation": Evaluation,
+    "optimizer": OptimizerRecipe,
+    "schedule": Schedule,
 }
 
 

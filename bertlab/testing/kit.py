@@ -28,7 +28,9 @@ from bertlab.testing.checks import (
     metric_plugins,
     metrics,
     odd_rows,
+    optimizers,
     prepare,
+    schedules,
     sources,
     speed,
     training,
@@ -53,6 +55,8 @@ _MODULES: tuple[ModuleType, ...] = (
     training,
     sources,
     evaluations,
+    optimizers,
+    schedules,
     speed,
 )
 _CASES: dict[Kind, type[Case]] = {
@@ -62,6 +66,8 @@ _CASES: dict[Kind, type[Case]] = {
     "metric": MetricCase,
     "source": SourceCase,
     "evaluation": EvaluationCase,
+    "optimizer": Case,
+    "schedule": Case,
 }
 _OPTIONS: dict[str, tuple[Kind, ...]] = {  # the kinds that an option is for
     "rows": ("head", "metric", "evaluation"),
@@ -93,8 +99,8 @@ def conformance(
         test_conformance = conformance(MyObjective)
 
     Args:
-        plugin: subclass of Encoder, Objective, Head, DataSource, Evaluation or torchmetrics'
-            Metric, or the entry-point name of an installed one.
+        plugin: subclass of Encoder, Objective, Head, DataSource, Evaluation, OptimizerRecipe,
+            Schedule or torchmetrics' Metric, or the entry-point name of an installed one.
         arguments: of its ``__init__``; for an encoder, small sizes. The defaults if not given. Of
             a source: ``argument``, what stands behind the colon, and the ``split`` to read.
         rows: rows of a head or an evaluation, its columns by name; made for the declared columns if
@@ -150,7 +156,8 @@ def list_checks(kind: Kind) -> list[tuple[str, str]]:
     """Return the name of each check of a kind and what it checks, in a line.
 
     Args:
-        kind: ``encoder``, ``objective``, ``head``, ``metric``, ``source`` or ``evaluation``.
+        kind: ``encoder``, ``objective``, ``head``, ``metric``, ``source``, ``evaluation``,
+            ``optimizer`` or ``schedule``.
     """
     return [(check.name, check.summary) for check in checks_of(kind)]
 

@@ -14,7 +14,7 @@ from bertlab.config.run_config import RunConfig
 from bertlab.data.module import TaskData
 from bertlab.model.build import build_encoder, build_metrics, build_tasks, check_lengths
 from bertlab.model.module import BertModule
-from bertlab.model.optimizer import AdamWConfig
+from bertlab.model.optimizer_config import read_optimizer
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 
@@ -77,7 +77,7 @@ class ModuleBuilder:
         encoder = build_encoder(model["encoder"], tokenizer.vocab_size)
         check_lengths(self.data.max_seq_length, encoder)
         check_tasks(tasks, encoder)
-        optimizer = AdamWConfig(**model["optimizer"])
+        optimizer = read_optimizer(model["optimizer"])
         self._prepare()
         return BertModule(
             encoder,

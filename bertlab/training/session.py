@@ -180,7 +180,7 @@ class Session:
             self.trainer = self._make_trainer(steps)  # a new one: a Trainer's end stays as it is
         trainer = self.trainer
         done = 0 if model.continued is None else model.continued.steps
-        check_end(model.optimizer_config, trainer, done)
+        check_end(model.optimizer_config, trainer, done, model.named_tasks())
         self.data.check_division(trainer.world_size, trainer.accumulate_grad_batches)
         choose_monitor(values.checkpoint.monitor, model, self.data.first_evaluation)
         check_early_stopping(trainer, model)

@@ -19,7 +19,7 @@ from bertlab.checkpoints.warm_start import load_weights
 from bertlab.encoders.bert import BertEncoder
 from bertlab.model.build import build_tasks
 from bertlab.model.module import BertModule
-from bertlab.model.optimizer import AdamWConfig
+from bertlab.model.optimizer_config import OptimizerConfig
 from tests.checkpoints.peers import SIZES, TOKENIZER, peer
 from tests.checkpoints.test_fine_tuned import write_run
 
@@ -35,7 +35,7 @@ def started(
     arguments = SIZES | changes
     encoder = BertEncoder(**arguments)
     context = TaskContext(encoder, TOKENIZER, labels=labels)
-    module = BertModule(encoder, build_tasks({"head": head_config}), context, AdamWConfig())
+    module = BertModule(encoder, build_tasks({"head": head_config}), context, OptimizerConfig())
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     return module, load_weights(read_pretrained(str(source)), module), before
 

@@ -57,6 +57,8 @@ class Run:
             global_rank=0,
             world_size=1,
             global_step=0,
+            max_steps=10,
+            max_epochs=-1,
             strategy=SimpleNamespace(root_device=torch.device("cpu")),
         )
         self.data.trainer = self.trainer  # type: ignore[assignment]

@@ -13,7 +13,7 @@ from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.task import Task, TaskContext
 from bertlab.encoders.bert import BertEncoder
 from bertlab.model.module import BertModule
-from bertlab.model.optimizer import AdamWConfig
+from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.objectives.next_sentence import NextSentencePrediction
 from bertlab.testing.samples import SampleLanguage
@@ -109,7 +109,7 @@ def test_a_run_computes_what_its_tasks_read(tasks: dict[str, type[Task]], rows: 
     encoder = BertEncoder(tokenizer.vocab_size, "tiny", hidden_size=32)
     context = TaskContext(encoder, tokenizer)
     made = {name: task() for name, task in tasks.items()}
-    module = BertModule(encoder, made, context, AdamWConfig()).eval()
+    module = BertModule(encoder, made, context, OptimizerConfig()).eval()
     found = last_rows(encoder)
     batch = random_batch([30, 20])
     labelled(batch, [4, 17, 33])

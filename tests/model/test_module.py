@@ -22,7 +22,7 @@ from bertlab.data.sampling.formats import build_sampler
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError
 from bertlab.model.module import BertModule
-from bertlab.model.optimizer import AdamWConfig
+from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.objectives.causal_lm import CausalLM
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.objectives.next_sentence import NextSentencePrediction
@@ -56,7 +56,7 @@ def make_module(store: TokenStore, tasks: dict[str, Objective], **encoder: objec
     torch.manual_seed(0)
     sizes = {"hidden_size": 32, "num_attention_heads": 2, "max_position_embeddings": 64}
     bert = BertEncoder(store.tokenizer.vocab_size, preset="tiny", **(sizes | encoder))
-    return BertModule(bert, tasks, TaskContext(bert, store.tokenizer), AdamWConfig())
+    return BertModule(bert, tasks, TaskContext(bert, store.tokenizer), OptimizerConfig())
 
 
 def test_packed_losses_equal_padded_hugging_face(store: TokenStore) -> None:

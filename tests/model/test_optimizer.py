@@ -9,14 +9,12 @@ from transformers import get_linear_schedule_with_warmup
 
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError
-from bertlab.model.optimizer import (
-    AdamWConfig,
-    build_optimizer,
-    freeze_layers,
-    parameter_depths,
-    split_by_weight_decay,
-)
+from bertlab.model.optimizer import build_optimizer
+from bertlab.model.optimizer_config import OptimizerConfig
+from bertlab.model.optimizers.adamw import AdamW
+from bertlab.model.parameter_groups import freeze_layers, parameter_depths, split_by_weight_decay
 from bertlab.model.schedule import build_schedule
+from bertlab.model.schedules import Constant
 
 
 def test_biases_and_layer_norms_do_not_decay() -> None:
@@ -37,9 +35,9 @@ def test_frozen_parameters_are_left_out() -> None:
 
 @pytest.mark.parametrize(("warmup", "steps"), [(10, 100), (0.1, 100), (0, 7), (0.0, 1)])
 def test_linear_schedule_equals_hugging_face(warmup: float, steps: int) -> None:
-    ours = build_optimizer(AdamWConfig(learning_rate=1.0), nn.Linear(2, 2))
+    ours = build_optimizer(OptimizerConfig(learning_rate=1.0), nn.Linear(2, 2))
     peer = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=1.0)
-    schedule = build_schedule(AdamWConfig(learning_rate=1.0, warmup_steps=warmup), ours, steps)
+    schedule = build_schedule(OptimizerConfig(learning_rate=1.0, warmup_steps=warmup), ours, steps)
     whole = int(warmup if warmup >= 1 else warmup * steps)
     expected = get_linear_schedule_with_warmup(peer, whole, steps)
     for _ in range(steps):
@@ -51,10 +49,10 @@ def test_linear_schedule_equals_hugging_face(warmup: float, steps: int) -> None:
 
 
 def test_a_schedule_that_needs_an_end_refuses_an_endless_run() -> None:
-    optimizer = build_optimizer(AdamWConfig(), nn.Linear(2, 2))
+    optimizer = build_optimizer(OptimizerConfig(), nn.Linear(2, 2))
     with pytest.raises(ConfigError, match=r"trainer\.max_steps"):
-        build_schedule(AdamWConfig(), optimizer, float("inf"))
-    constant = AdamWConfig(schedule="constant", warmup_steps=5)
+        build_schedule(OptimizerConfig(), optimizer, float("inf"))
+    constant = OptimizerConfig(schedule=Constant(), warmup_steps=5)
     assert build_schedule(constant, optimizer, float("inf")).get_last_lr()[0] == 0.0
 
 
@@ -70,7 +68,7 @@ def test_a_schedule_that_needs_an_end_refuses_an_endless_run() -> None:
 )
 def test_impossible_settings_are_refused(bad: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=f"model.optimizer.{next(iter(bad))}"):
-        AdamWConfig(**bad)
+        OptimizerConfig(**bad)
 
 
 LAYERS = 3
@@ -119,7 +117,7 @@ def does_not_decay(name: str) -> bool:
 
 
 def test_by_default_there_are_two_groups_at_one_rate(module: Module) -> None:
-    optimizer = build_optimizer(AdamWConfig(learning_rate=2e-5), module)
+    optimizer = build_optimizer(OptimizerConfig(learning_rate=2e-5), module)
     decayed, plain = split_by_weight_decay(module)
     assert [group["params"] for group in optimizer.param_groups] == [decayed, plain]
     assert [group["weight_decay"] for group in optimizer.param_groups] == [0.01, 0.0]
@@ -128,7 +126,7 @@ def test_by_default_there_are_two_groups_at_one_rate(module: Module) -> None:
 
 
 def test_layer_decay_gives_each_depth_its_rate(module: Module) -> None:
-    config = AdamWConfig(learning_rate=0.8, layer_decay=0.5)
+    config = OptimizerConfig(learning_rate=0.8, layer_decay=0.5)
     found = rates(module, build_optimizer(config, module))
     expected = {"tasks.head.classifier": 0.8, "encoder.pooler": 0.8}
     expected |= {"encoder.layers.2": 0.4, "encoder.layers.1": 0.2, "encoder.layers.0": 0.1}
@@ -142,7 +140,7 @@ def test_layer_decay_gives_each_depth_its_rate(module: Module) -> None:
 
 
 def test_the_head_s_groups_come_first(module: Module) -> None:
-    optimizer = build_optimizer(AdamWConfig(learning_rate=0.8, layer_decay=0.5), module)
+    optimizer = build_optimizer(OptimizerConfig(learning_rate=0.8, layer_decay=0.5), module)
     found = [group["lr"] for group in optimizer.param_groups]
     assert found[:2] == [0.8, 0.8]
     assert found == sorted(found, reverse=True)
@@ -150,7 +148,7 @@ def test_the_head_s_groups_come_first(module: Module) -> None:
 
 
 def test_the_schedule_multiplies_each_group_s_own_rate(module: Module) -> None:
-    config = AdamWConfig(learning_rate=0.8, layer_decay=0.5, warmup_steps=4)
+    config = OptimizerConfig(learning_rate=0.8, layer_decay=0.5, warmup_steps=4)
     optimizer = build_optimizer(config, module)
     peaks = [group["lr"] for group in optimizer.param_groups]
     schedule = build_schedule(config, optimizer, total_steps=12)
@@ -165,7 +163,9 @@ def test_the_schedule_multiplies_each_group_s_own_rate(module: Module) -> None:
 
 def test_layer_decay_is_the_size_of_the_first_step(module: Module) -> None:
     # Adam's first step is the learning rate for every weight, whatever its gradient
-    config = AdamWConfig(learning_rate=1e-3, layer_decay=0.5, weight_decay=0.0, eps=1e-12)
+    config = OptimizerConfig(
+        learning_rate=1e-3, layer_decay=0.5, weight_decay=0.0, recipe=AdamW(eps=1e-12)
+    )
     before = copy.deepcopy(module.state_dict())
     optimizer = build_optimizer(config, module)
     sum(parameter.sum() for parameter in module.parameters()).backward()
@@ -196,7 +196,7 @@ def test_frozen_layers_stay_bit_identical(
         f"encoder.{name}." for names in list(FROZEN.values())[: number + 1] for name in names
     )
     expected = {name for name, _ in module.named_parameters() if name.startswith(prefixes)}
-    config = AdamWConfig(learning_rate=0.1, frozen_layers=frozen, layer_decay=layer_decay)
+    config = OptimizerConfig(learning_rate=0.1, frozen_layers=frozen, layer_decay=layer_decay)
     optimizer = build_optimizer(config, module)
     assert {n for n, p in module.named_parameters() if not p.requires_grad} == expected
     found = rates(module, optimizer)
@@ -212,7 +212,7 @@ def test_frozen_layers_stay_bit_identical(
 
 
 def test_freezing_twice_is_freezing_once(module: Module) -> None:
-    config = AdamWConfig(frozen_layers=1)
+    config = OptimizerConfig(frozen_layers=1)
     freeze_layers(config, module)
     trained = [name for name, p in module.named_parameters() if p.requires_grad]
     found = rates(module, build_optimizer(config, module))
@@ -222,7 +222,7 @@ def test_freezing_twice_is_freezing_once(module: Module) -> None:
 @pytest.mark.parametrize("frozen", [-1, LAYERS, 12])
 def test_more_frozen_layers_than_there_are(module: Module, frozen: int) -> None:
     with pytest.raises(ConfigError, match=rf"optimizer\.frozen_layers: found {frozen}, .* to 2,"):
-        build_optimizer(AdamWConfig(frozen_layers=frozen), module)
+        build_optimizer(OptimizerConfig(frozen_layers=frozen), module)
     assert all(parameter.requires_grad for parameter in module.parameters())
 
 
@@ -253,7 +253,7 @@ def test_an_encoder_without_layers(option: dict[str, float]) -> None:
     encoder.token_embedding = nn.Embedding(11, 8)
     module = Module(encoder)
     with pytest.raises(ConfigError, match=rf"model\.optimizer\.{next(iter(option))}: .*layers\.0"):
-        build_optimizer(AdamWConfig(**option), module)
-    build_optimizer(AdamWConfig(), module)
-    build_optimizer(AdamWConfig(frozen_layers="all"), module)
+        build_optimizer(OptimizerConfig(**option), module)
+    build_optimizer(OptimizerConfig(), module)
+    build_optimizer(OptimizerConfig(frozen_layers="all"), module)
     assert not encoder.token_embedding.weight.requires_grad

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
 from torchmetrics import Metric
 
 from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences, last_token, pack
@@ -13,7 +14,9 @@ from bertlab.api.encoder import Encoder
 from bertlab.api.evaluation import EvaluatedModel, Evaluation, EvaluationResult, ScoreGrid
 from bertlab.api.examples import Column, Example, Features, Labels
 from bertlab.api.head import Head
+from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup
 from bertlab.api.rng import CounterRNG
+from bertlab.api.schedule import Progress, Schedule
 from bertlab.api.source import DataSource, RawDocument
 from bertlab.api.task import Objective, TaskContext, TaskLoss
 from bertlab.encoders.attention import packed_attention
@@ -265,3 +268,19 @@ class GoodEvaluation(Evaluation):
 
     def ids(self, model: EvaluatedModel, row: Example) -> list[int]:
         return model.tokenizer.build_inputs(model.tokenizer.encode(row.values["text"]))[0]
+
+
+class GoodOptimizer(OptimizerRecipe):
+    """AdamW."""
+
+    def build(
+        self, groups: Sequence[ParameterGroup], learning_rate: float, fused: bool
+    ) -> Optimizer:
+        return AdamW([group.settings() for group in groups], lr=learning_rate, fused=fused)
+
+
+class GoodSchedule(Schedule):
+    """A straight line."""
+
+    def factor(self, progress: Progress) -> float:
+        return 1 - progress.share

@@ -19,6 +19,8 @@ EXPECTED = {
     "metric": 15,
     "source": 12,
     "evaluation": 20,
+    "optimizer": 20,
+    "schedule": 15,
 }
 
 

@@ -8,8 +8,10 @@ import torch
 from torch import nn
 
 from bertlab.errors import ConfigError
-from bertlab.model.optimizer import AdamWConfig, build_optimizer
+from bertlab.model.optimizer import build_optimizer
+from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.model.schedule import build_timed_schedule
+from bertlab.model.schedules import Constant
 from bertlab.training.history import read_curves
 from tests.conftest import Command
 
@@ -28,7 +30,7 @@ class FakeTimer:
         return self.duration - self.elapsed
 
 
-def rates(config: AdamWConfig, timer: FakeTimer, moments: list[float]) -> list[float]:
+def rates(config: OptimizerConfig, timer: FakeTimer, moments: list[float]) -> list[float]:
     """Return the learning rate at the step that begins at each moment."""
     optimizer = build_optimizer(config, nn.Linear(2, 2))
     schedule = build_timed_schedule(config, optimizer, timer)  # type: ignore[arg-type]
@@ -42,29 +44,29 @@ def rates(config: AdamWConfig, timer: FakeTimer, moments: list[float]) -> list[f
 
 
 def test_the_schedule_follows_the_clock() -> None:
-    config = AdamWConfig(learning_rate=1.0, warmup_steps=0.1)
+    config = OptimizerConfig(learning_rate=1.0, warmup_steps=0.1)
     found = rates(config, FakeTimer(100.0), [0, 0, 5, 10, 55, 56, 90, 100, 101])
     assert found == pytest.approx([0, 0, 0.5, 1, 0.5, 44 / 90, 1 / 9, 0, 0])
 
 
 def test_the_clock_starts_when_the_first_steps_are_done() -> None:
-    config = AdamWConfig(learning_rate=1.0, warmup_steps=0.1)
+    config = OptimizerConfig(learning_rate=1.0, warmup_steps=0.1)
     found = rates(config, FakeTimer(100.0), [30, 40, 43, 46, 73, 100])
     assert found == pytest.approx([0, 0, 0.5, 1, 0.5, 0])
 
 
 def test_a_constant_schedule_warms_up_by_the_clock() -> None:
-    config = AdamWConfig(learning_rate=1.0, warmup_steps=0.5, schedule="constant")
+    config = OptimizerConfig(learning_rate=1.0, warmup_steps=0.5, schedule=Constant())
     assert rates(config, FakeTimer(100.0), [0, 0, 25, 50, 99])[2:] == pytest.approx([0.5, 1, 1])
 
 
 def test_a_run_that_goes_on_has_the_schedule_of_its_whole_time() -> None:
-    config = AdamWConfig(learning_rate=1.0, warmup_steps=0.0)
+    config = OptimizerConfig(learning_rate=1.0, warmup_steps=0.0)
     assert rates(config, FakeTimer(100.0, elapsed=40.0), [50, 75]) == pytest.approx([0.5, 0.25])
 
 
 def test_a_warm_up_in_steps_does_not_go_with_a_time() -> None:
-    config = AdamWConfig(warmup_steps=100)
+    config = OptimizerConfig(warmup_steps=100)
     with pytest.raises(ConfigError, match="warmup_steps: found 100, expected a share below 1"):
         rates(config, FakeTimer(100.0), [])
 

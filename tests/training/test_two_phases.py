@@ -9,19 +9,21 @@ from torch import nn
 from transformers import get_linear_schedule_with_warmup
 
 from bertlab.errors import CheckpointError, ConfigError
-from bertlab.model.optimizer import AdamWConfig, OptimizerState, build_optimizer
+from bertlab.model.optimizer import OptimizerState, build_optimizer
+from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.model.schedule import build_schedule, check_schedule_steps
+from bertlab.model.schedules import Constant
 from tests.conftest import Command
 
 STEPS = 6  # of tiny_run
 
 
-def train(module: nn.Module, config: AdamWConfig, steps: range, earlier: dict[str, Any]) -> Any:
+def train(module: nn.Module, config: OptimizerConfig, steps: range, earlier: dict[str, Any]) -> Any:
     """Take steps whose gradients depend on their numbers; return what a checkpoint would hold."""
     optimizer, done = build_optimizer(config, module), 0
     if earlier:
         state = OptimizerState.of_checkpoint("earlier", earlier)
-        state.check(module, optimizer)
+        state.check(module, config)
         state.load(module, optimizer)
         done = state.steps
     schedule = build_schedule(config, optimizer, len(steps), done)
@@ -39,7 +41,7 @@ def train(module: nn.Module, config: AdamWConfig, steps: range, earlier: dict[st
 
 
 def test_two_runs_of_four_steps_are_one_of_eight() -> None:
-    config = AdamWConfig(learning_rate=0.1, warmup_steps=3, schedule_steps=10)
+    config = OptimizerConfig(learning_rate=0.1, warmup_steps=3, schedule_steps=10)
     torch.manual_seed(0)
     whole, parts = nn.Linear(3, 2), nn.Linear(3, 2)
     parts.load_state_dict(whole.state_dict())
@@ -57,7 +59,7 @@ def test_the_schedule_of_both_phases_equals_hugging_faces() -> None:
         rates.append(expected.get_last_lr()[0])
         peer.step()
         expected.step()
-    config = AdamWConfig(learning_rate=1.0, warmup_steps=0.1, schedule_steps=100)
+    config = OptimizerConfig(learning_rate=1.0, warmup_steps=0.1, schedule_steps=100)
     for done, steps in ((0, 90), (90, 10)):
         optimizer = build_optimizer(config, nn.Linear(2, 2))
         schedule = build_schedule(config, optimizer, steps, done)
@@ -137,7 +139,7 @@ def test_weights_alone_have_no_optimizer() -> None:
 
 
 def test_a_constant_schedule_has_no_end() -> None:
-    config = AdamWConfig(schedule="constant", schedule_steps=5)
+    config = OptimizerConfig(schedule=Constant(), schedule_steps=5)
     check_schedule_steps(config, 90, 10)
     with pytest.raises(ConfigError, match="at least 11"):
-        check_schedule_steps(AdamWConfig(schedule_steps=5), 10, -1)
+        check_schedule_steps(OptimizerConfig(schedule_steps=5), 10, -1)

@@ -19,6 +19,8 @@ ARTICLES = {
     "source": "A data source",
     "metric": "A metric",
     "evaluation": "An evaluation",
+    "optimizer": "An optimizer",
+    "schedule": "A schedule",
     "hooks": "Hooks",
 }
 LINE_LENGTH = 100  # of the templates' pyproject.toml

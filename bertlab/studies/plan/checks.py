@@ -11,8 +11,8 @@ from bertlab.config.seeds import SECTION
 from bertlab.config.yaml_files import Config
 from bertlab.errors import ConfigError, StudyError
 from bertlab.model.build import build_tasks, check_lengths
-from bertlab.model.optimizer import AdamWConfig
-from bertlab.model.schedule import check_budget, check_schedule, is_endless
+from bertlab.model.optimizer_config import read_optimizer
+from bertlab.model.schedule import check_budget, check_objectives, check_schedule, is_endless
 from bertlab.studies.plan.budget import meta_encoder
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
@@ -39,7 +39,7 @@ def check_config(plan: Request, config: Config, encoder: Encoder | None) -> None
     if encoder is not None:
         check_tasks(tasks, encoder)
         check_lengths(config["data"]["max_seq_length"], encoder)
-    _check_length_of_run(config)
+    check_objectives(tasks, _check_length_of_run(config))
 
 
 def check_checkpoint(config: Config, step: int) -> None:
@@ -78,8 +78,12 @@ def check_seed_parts(config: Config, file: object) -> None:
         )
 
 
-def _check_length_of_run(config: Config) -> None:
-    """Raise ConfigError for a number that is none, several ends, or a schedule without one."""
+def _check_length_of_run(config: Config) -> bool:
+    """Return whether no number of steps ends a run.
+
+    Raises:
+        ConfigError: a number is none, there are several ends, or a schedule has none.
+    """
     trainer = config["trainer"]
     tokens, words = config["max_tokens"], config["max_words"]
     for key in ("max_steps", "max_epochs"):
@@ -93,5 +97,7 @@ def _check_length_of_run(config: Config) -> None:
             Timer(trainer["max_time"])
         except (MisconfigurationException, ValueError, TypeError) as error:
             raise ConfigError(f"trainer.max_time: {' '.join(str(error).split())}") from None
-    optimizer = AdamWConfig(**config["model"]["optimizer"])
-    check_schedule(optimizer, endless and tokens is None and words is None, timed)
+    optimizer = read_optimizer(config["model"]["optimizer"])
+    endless = endless and tokens is None and words is None
+    check_schedule(optimizer, endless, timed)
+    return endless

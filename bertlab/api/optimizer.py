@@ -1,0 +1,85 @@
+"""The contract of an optimiser: from groups of parameters to a ``torch.optim.Optimizer``."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+from torch import nn
+from torch.optim import Optimizer
+
+ParameterKind = Literal["embedding", "matrix", "vector", "head"]
+
+
+@dataclass(frozen=True)
+class ParameterGroup:
+    """Parameters that learn at one rate and decay alike; bertlab makes them for every optimiser.
+
+    Attributes:
+        parameters: that are trained; there may be none.
+        kinds: of each of them. ``embedding``: a table of vectors. ``matrix``: of the encoder, two
+            dimensions, neither embedding nor bias. ``head``: the same of a task. ``vector``: all
+            others: biases, weights of norms, what has another number of dimensions.
+        learning_rate: peak; after ``layer_decay`` it differs from the optimiser's.
+        weight_decay: 0 for biases and norms.
+        decays: whether weight decay is meant for it: False for biases and norms, whatever
+            :attr:`weight_decay` is.
+    """
+
+    parameters: Sequence[nn.Parameter]
+    kinds: Sequence[ParameterKind]
+    learning_rate: float
+    weight_decay: float
+    decays: bool = True
+
+    def of_kinds(self, *kinds: ParameterKind) -> "ParameterGroup":
+        """Return the group with its parameters of some kinds only."""
+        pairs = zip(self.parameters, self.kinds, strict=True)
+        kept = [(parameter, kind) for parameter, kind in pairs if kind in kinds]
+        return replace(
+            self,
+            parameters=[parameter for parameter, _ in kept],
+            kinds=[kind for _, kind in kept],
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """Return the group as ``torch.optim`` takes it."""
+        return {
+            "params": list(self.parameters),
+            "weight_decay": self.weight_decay,
+            "lr": self.learning_rate,
+        }
+
+
+class OptimizerRecipe(ABC):
+    """Settings of an optimiser, and how it is made of them.
+
+    The arguments of ``__init__`` are the user's settings. They become config keys beside those
+    that every optimiser has (``learning_rate``, ``weight_decay``, ``layer_decay`` …), so that none
+    of them may be called as one of those.
+
+    Attributes:
+        has_weight_decay: the optimiser reads ``weight_decay`` of its groups; where it does not, a
+            config that asks for weight decay is refused.
+    """
+
+    has_weight_decay: ClassVar[bool] = True
+
+    @abstractmethod
+    def build(
+        self, groups: Sequence[ParameterGroup], learning_rate: float, fused: bool
+    ) -> Optimizer:
+        """Return an optimiser of all parameters of the groups.
+
+        Its ``param_groups`` have the rates of the given groups: schedules multiply them. All that
+        it remembers is in its ``state_dict``. A parameter without a gradient stays as it is: steps
+        whose gradient is not finite are taken that way.
+
+        Args:
+            groups: all that is trained.
+            learning_rate: the peak that ``model.optimizer.learning_rate`` gives.
+            fused: whether a fused kernel can be used, if there is one; False under fp16.
+
+        Raises:
+            ConfigError: the settings do not suit the parameters.
+        """

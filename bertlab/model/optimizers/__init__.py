@@ -1,0 +1,1 @@
+"""Optimisers: AdamW, Muon, LAMB, Lion, and all that ``torch.optim`` has."""

@@ -1,0 +1,158 @@
+"""Which parameters are trained, at which rate, and with how much weight decay."""
+
+import re
+
+from torch import nn
+
+from bertlab.api.optimizer import ParameterGroup, ParameterKind
+from bertlab.errors import ConfigError
+from bertlab.model.optimizer_config import OptimizerConfig
+
+_LAYER = re.compile(r"layers\.(\d+)\.")  # layers.11.attention.qkv.weight -> 11
+
+
+def parameter_groups(config: OptimizerConfig, module: nn.Module) -> list[ParameterGroup]:
+    """Return the trainable parameters in groups for an optimiser.
+
+    Groups are two by weight decay, for each learning rate; the head's come first. A parameter that
+    two modules share is in one group, and the encoder's place counts.
+
+    Args:
+        config: learning rate, weight decay and ``layer_decay``.
+        module: its ``encoder`` is what ``layer_decay`` speaks of.
+
+    Raises:
+        ConfigError: if ``layer_decay`` does not fit the encoder.
+    """
+    depths: dict[nn.Parameter, int] = {}
+    if config.layer_decay != 1:
+        depths = parameter_depths(module.get_submodule("encoder"), "layer_decay")
+    kinds = parameter_kinds(module)
+    decayed, plain = split_by_weight_decay(module)
+    groups = []
+    for depth in sorted({0, *depths.values()}):
+        for trained, decays in ((decayed, True), (plain, False)):
+            parameters = [p for p in trained if depths.get(p, 0) == depth]
+            if parameters or depth == 0:
+                rate = config.learning_rate * config.layer_decay**depth  # 0.9, depth 2: 0.81
+                decay = config.weight_decay if decays else 0.0
+                own = [kinds[p] for p in parameters]
+                groups.append(ParameterGroup(parameters, own, rate, decay, decays))
+    return groups
+
+
+def parameter_kinds(module: nn.Module) -> dict[nn.Parameter, ParameterKind]:
+    """Return what each parameter is; what tasks share with the encoder is the encoder's."""
+    _, plain = split_by_weight_decay(module)
+    without_decay = set(plain)
+    embeddings = {
+        parameter
+        for layer in module.modules()
+        if isinstance(layer, nn.Embedding)
+        for parameter in layer.parameters()
+    }
+    kinds: dict[nn.Parameter, ParameterKind] = {}
+    # named_parameters() yields what is shared once, by its first name: BertModule.encoder's
+    for name, parameter in module.named_parameters():
+        if parameter in embeddings:
+            kinds[parameter] = "embedding"
+        elif parameter.ndim != 2 or parameter in without_decay:
+            kinds[parameter] = "vector"
+        else:
+            kinds[parameter] = "head" if name.startswith("tasks.") else "matrix"
+    return kinds
+
+
+def freeze_layers(config: OptimizerConfig, module: nn.Module) -> None:
+    """Set ``requires_grad`` to False in the part of ``module.encoder`` that is not trained.
+
+    Call it before the module is wrapped for several devices: DDP waits for the gradient of every
+    parameter that required one then. To call it again changes nothing.
+
+    Raises:
+        ConfigError: if the encoder has no numbered layers, or too few.
+    """
+    if config.frozen_layers is None:
+        return
+    encoder = module.get_submodule("encoder")
+    if config.frozen_layers == "all":
+        encoder.requires_grad_(False)
+        return
+    depths = parameter_depths(encoder, "frozen_layers")
+    embeddings = max(depths.values())
+    if not 0 <= config.frozen_layers < embeddings - 1:
+        raise ConfigError(
+            f"model.optimizer.frozen_layers: found {config.frozen_layers}, expected 0 (embeddings) "
+            f"to {embeddings - 2}, as the encoder has {embeddings - 1} layers, or all"
+        )
+    # 12 layers: embeddings 13, layers.0 12, …; frozen_layers 2 -> depths 11 to 13
+    for parameter, depth in depths.items():
+        if depth >= embeddings - config.frozen_layers:
+            parameter.requires_grad_(False)
+
+
+def parameter_depths(encoder: nn.Module, option: str) -> dict[nn.Parameter, int]:
+    """Return how far below the head each parameter of an encoder with L layers is.
+
+    The names of parameters tell: ``layers.N.*`` is ``L - N``, what is registered before them is the
+    embeddings, ``L + 1``, and what comes after them (pooler, last LayerNorm) is 0. ``pooler.*`` is
+    0 and ``token_embedding.*`` is ``L + 1`` in any order.
+
+    Args:
+        encoder: any; need not be ``bert``.
+        option: key of ``model.optimizer`` that asks, for the message.
+
+    Raises:
+        ConfigError: if no parameter is called ``layers.N.*``.
+    """
+    names = [name for name, _ in encoder.named_parameters()]
+    numbers = [int(match[1]) for name in names if (match := _LAYER.match(name))]
+    if not numbers:
+        raise ConfigError(
+            f"model.optimizer.{option}: the encoder {type(encoder).__name__} has no parameters "
+            "called layers.0.*, layers.1.*, …, so its layers are not known; leave the option out"
+        )
+    # of two layers: token_embedding 3, layers.0 2, layers.1 1, pooler 0
+    top = max(numbers) + 1
+    depths: dict[nn.Parameter, int] = {}
+    reached_layers = False
+    for name, parameter in encoder.named_parameters():
+        match = _LAYER.match(name)
+        reached_layers = reached_layers or match is not None
+        if match:
+            depths[parameter] = top - int(match[1])
+        elif name.startswith("token_embedding."):
+            depths[parameter] = top + 1
+        else:
+            above = reached_layers or name.startswith("pooler.")
+            depths[parameter] = 0 if above else top + 1
+    return depths
+
+
+def split_by_weight_decay(
+    module: nn.Module,
+) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """Return the trainable parameters that decay, and those that do not: biases and norms.
+
+    A bias has a name that begins with ``bias`` or ends in ``_bias``; a norm is a module whose class
+    has ``Norm`` in its name, of PyTorch or of a plugin.
+    """
+    plain = {
+        id(parameter)
+        for layer in module.modules()
+        for name, parameter in layer.named_parameters(recurse=False)
+        # without decay: bias, an LSTM's bias_ih_l0, attention_bias
+        if _is_norm(layer) or name.startswith("bias") or name.endswith("_bias")
+    }
+    trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    return (
+        [parameter for parameter in trainable if id(parameter) not in plain],
+        [parameter for parameter in trainable if id(parameter) in plain],
+    )
+
+
+def _is_norm(layer: nn.Module) -> bool:
+    # RMSNorm, BatchNorm1d and a plugin's ScaleNorm; and classes that are made of LayerNorm
+    return (
+        isinstance(layer, nn.LayerNorm) or re.search("Norm(?!al)", type(layer).__name__) is not None
+    )

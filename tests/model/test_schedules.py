@@ -1,0 +1,158 @@
+"""Schedules: their shapes, and that they are functions of the progress alone."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from transformers import get_cosine_schedule_with_warmup, get_wsd_schedule
+
+from bertlab.api.schedule import Progress, Schedule, factor_at
+from bertlab.errors import BertlabError, ConfigError
+from bertlab.model.optimizer_config import OptimizerConfig, read_optimizer
+from bertlab.model.schedule import check_schedule, check_schedule_steps
+from bertlab.model.schedules import (
+    Constant,
+    Cosine,
+    InverseSquareRoot,
+    Linear,
+    WarmupStableDecay,
+)
+from bertlab.objectives.changing import ChangingNumber
+
+STEPS, WARMUP = 40, 8
+ALL = [
+    Constant(),
+    Cosine(),
+    Cosine(0.1),
+    InverseSquareRoot(),
+    Linear(),
+    WarmupStableDecay(),
+    WarmupStableDecay(1.0, "sqrt"),
+    WarmupStableDecay(0.0),
+]
+
+
+def factors(schedule: Schedule, steps: int = STEPS, warmup: int = WARMUP) -> list[float]:
+    return [factor_at(schedule, Progress(step, steps, warmup)) for step in range(steps + 1)]
+
+
+def peer_factors(make: object, **arguments: int) -> list[float]:
+    optimizer = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=1.0)
+    schedule = make(optimizer, num_warmup_steps=WARMUP, **arguments)  # type: ignore[operator]
+    found = []
+    for _ in range(STEPS + 1):
+        found.append(schedule.get_last_lr()[0])
+        optimizer.step()
+        schedule.step()
+    return found
+
+
+def test_cosine_is_hugging_faces() -> None:
+    expected = peer_factors(get_cosine_schedule_with_warmup, num_training_steps=STEPS)
+    assert factors(Cosine()) == pytest.approx(expected, abs=1e-12)
+
+
+def test_warmup_stable_decay_is_hugging_faces() -> None:
+    expected = peer_factors(
+        get_wsd_schedule,
+        num_decay_steps=10,
+        num_training_steps=STEPS,
+        warmup_type="linear",
+        decay_type="linear",
+    )
+    assert factors(WarmupStableDecay(0.25)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_square_root_of_haegele() -> None:
+    found = factors(WarmupStableDecay(0.25, "sqrt"))
+    for step in range(30, 41):
+        assert found[step] == pytest.approx(1 - math.sqrt((step - 30) / 10))
+
+
+def test_inverse_square_root_is_vaswanis() -> None:
+    model_size, warmup = 512, 8
+    peak = model_size**-0.5 * warmup**-0.5
+    for step, factor in enumerate(factors(InverseSquareRoot())):
+        expected = model_size**-0.5 * min(max(step, 1e-9) ** -0.5, step * warmup**-1.5)
+        assert factor * peak == pytest.approx(expected)
+
+
+@given(
+    schedule=st.sampled_from(ALL),
+    end=st.floats(1, 1e9),
+    warmup=st.floats(0, 1),
+    done=st.floats(0, 2),
+)
+def test_factors_are_finite_and_in_range(
+    schedule: Schedule, end: float, warmup: float, done: float
+) -> None:
+    factor = factor_at(schedule, Progress(done * end, end, warmup * end))
+    assert 0 <= factor <= 1
+    assert factor_at(schedule, Progress(done * end, end, warmup * end)) == factor
+
+
+@pytest.mark.parametrize("schedule", ALL)
+def test_after_warm_up_it_falls(schedule: Schedule) -> None:
+    found = factors(schedule)
+    assert found[WARMUP] == 1 or isinstance(schedule, WarmupStableDecay)
+    assert found[:WARMUP] == [step / WARMUP for step in range(WARMUP)]
+    assert sorted(found[WARMUP:], reverse=True) == found[WARMUP:]
+
+
+@pytest.mark.parametrize("name", ["linear", "cosine", "wsd"])
+def test_a_schedule_without_an_end_is_refused(name: str) -> None:
+    config = read_optimizer({"schedule": name, "warmup_steps": 10})
+    with pytest.raises(ConfigError, match=r"model\.optimizer\.schedule: .*trainer\.max_steps"):
+        check_schedule(config, endless=True)
+    with pytest.raises(ConfigError, match="schedule_steps: found 5, expected at least 6"):
+        check_schedule_steps(OptimizerConfig(schedule=config.schedule, schedule_steps=5), 0, 6)
+
+
+@pytest.mark.parametrize("name", ["constant", "inverse_sqrt"])
+def test_a_schedule_that_needs_no_end(name: str) -> None:
+    config = read_optimizer({"schedule": name, "warmup_steps": 10})
+    check_schedule(config, endless=True)
+    assert factor_at(config.schedule, Progress(20, math.inf, 10)) in (1.0, math.sqrt(0.5))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"name": "wsd", "decay_share": 2}, "decay_share: found 2"),
+        ({"name": "cosine", "final": -1}, "final: found -1"),
+        ("wds", "no schedule is called 'wds'; did you mean 'wsd'"),
+    ],
+)
+def test_settings_that_make_no_schedule(given: object, words: str) -> None:
+    with pytest.raises(BertlabError, match=words):
+        read_optimizer({"schedule": given})
+
+
+def test_a_number_goes_from_one_end_to_the_other() -> None:
+    number = ChangingNumber.read({"from": 0.4, "to": 0.15}, "rate")
+    found = [number.at(Progress(step, 100)) for step in (0, 50, 100, 200)]
+    assert found == pytest.approx([0.4, 0.275, 0.15, 0.15])
+    assert number.at(None) == 0.4
+    stepped = {"name": "wsd", "decay_share": 0.5}
+    number = ChangingNumber.read({"from": 1, "to": 3, "schedule": stepped}, "rate")
+    assert [number.at(Progress(step, 100)) for step in (0, 50, 75, 100)] == [1, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"from": 0.4}, "rate: found no to"),
+        ({}, "found no from and no to"),
+        ({"from": 1, "too": 2}, r"rate\.too: no such key.*did you mean 'to'"),
+        ({"from": 1, "to": 2, "schedule": 3}, r"rate\.schedule: found 3"),
+        ({"from": 1, "to": 2, "schedule": {"decay_share": 0.5}}, r"rate\.schedule: found \{"),
+        ({"from": 1, "to": 2, "schedule": "linaer"}, "did you mean 'linear'"),
+        ({"from": 1, "to": 2, "schedule": {"name": "wsd", "share": 1}}, r"schedule: wsd: .*share"),
+    ],
+)
+def test_a_change_that_is_none(given: object, words: str) -> None:
+    with pytest.raises(BertlabError, match=words):
+        ChangingNumber.read(given, "rate")  # type: ignore[arg-type]
