@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from bertlab.api.rng import CounterRNG
 from bertlab.config.overrides import Overrides, as_overrides
 from bertlab.errors import StudyError, nearest
-from bertlab.studies.plan.seeds import SeedTuple, read_seeds
+from bertlab.studies.plan.seed_parts import SeedTuple
+from bertlab.studies.plan.seeds import read_seeds
 from bertlab.studies.plan.values import check_keys, mapping, text
 
 KEYS = ("trials", "space", "search", "by", "seeds", "same_rows")
