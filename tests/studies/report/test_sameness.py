@@ -7,7 +7,7 @@ import pytest
 
 from bertlab.data.corpus.corpus import Corpus
 from bertlab.errors import CorpusError, MixtureError
-from bertlab.studies.execute import executor as module
+from bertlab.studies.execute import executor
 from bertlab.studies.execute.run_state import State
 from bertlab.studies.execute.schedule import Change, OnChange, Summary
 from bertlab.studies.plan.plan import PlannedRun
@@ -15,6 +15,7 @@ from bertlab.studies.plan.study_file import BASE
 from bertlab.studies.report.render import write_report
 from bertlab.studies.report.sameness import compare_runs
 from bertlab.studies.study import Study, compare
+from bertlab.studies.study import study as open_study
 from tests.studies.small_study import finish, opened
 
 EVALUATE: dict[str, Any] = {"evaluate": {"x": "task.yaml"}}
@@ -161,7 +162,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def run_fake(
         plan: list[PlannedRun], study_dir: Path, *, on_change: OnChange, **settings: int
     ) -> Summary:
-        study = module.study(study_dir)
+        study = open_study(study_dir)
         for run in plan:
             if not run.directory(study_dir).exists():
                 done.append(run.id)
@@ -169,7 +170,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
                 on_change(Change(run, State.DONE, "done"))
         return Summary(done=[run.id for run in plan])
 
-    monkeypatch.setattr(module, "run_local", run_fake)
+    monkeypatch.setattr(executor, "run_local", run_fake)
     return done
 
 
