@@ -25,7 +25,7 @@ CAUSAL = r"model\.encoder\.causal"
 RECIPE_OF_A_HEAD = r"model\.head\.\w+|model\.optimizer\.learning_rate|trainer\.max_epochs"
 # study, with its small twin: the keys that its question is about
 ABOUT = {
-    "quickstart": r"model\.objectives\.nsp",
+    "quickstart": rf"{OBJECTIVES}|{CAUSAL}|packages: model\.from_scratch",
     "tuned-quickstart": r"model\.objectives\.nsp",
     "nsp": rf"{OBJECTIVES}|{CAUSAL}|\w+: model\.encoder\.bilstm_layers",
     "model-size": r"model\.encoder\.(num_hidden_layers|hidden_size|num_attention_heads)",

@@ -12,7 +12,7 @@ from bertlab.encoders.attention import packed_attention
 from bertlab.encoders.layers import rows_read
 from bertlab.encoders.modern import ModernEncoder
 from bertlab.errors import ConfigError
-from bertlab.model.optimizer import parameter_depths, split_by_weight_decay
+from bertlab.model.parameter_groups import parameter_depths, split_by_weight_decay
 from bertlab.studies.plan.budget import encoder_flops
 from tests.encoders.test_bert import pad, random_batch
 
