@@ -13,6 +13,7 @@ from torch import Tensor
 
 from bertlab.api.head import Head
 from bertlab.api.task import TaskContext
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.huggingface_config import config_of
 from bertlab.checkpoints.huggingface_layers import (
     HEAD_LAYOUTS,
@@ -29,7 +30,6 @@ from bertlab.errors import CheckpointError, OutputError
 from bertlab.files import new_folder
 from bertlab.heads.classification import ClassifierHead
 from bertlab.model.build import build_encoder, build_tasks
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 # by the exported tasks; the class of transformers that has just these heads
 _ARCHITECTURES = {
@@ -101,7 +101,7 @@ def _show(tensor: Tensor) -> str:
 
 
 def _head_of_run(
-    start: Pretrained, config: dict[str, Any], encoder: BertEncoder, tokenizer: WordPieceTokenizer
+    start: Pretrained, config: dict[str, Any], encoder: BertEncoder, tokenizer: Tokenizer
 ) -> HuggingFaceHead | None:
     """Return the head of a fine-tuned run; None if ``transformers`` has no class of its layers."""
     name = config["name"]
@@ -123,7 +123,7 @@ def _head_of_run(
 def export_huggingface(
     encoder: BertEncoder,
     task_states: Mapping[str, Mapping[str, Tensor]],
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     output: Path,
     overwrite: bool = False,
     head: HuggingFaceHead | None = None,

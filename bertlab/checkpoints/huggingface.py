@@ -21,7 +21,7 @@ from bertlab.checkpoints.loading import list_limited
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.tensor_files import read_tensors
 from bertlab.errors import CheckpointError, nearest
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.loading import load_tokenizer
 
 WEIGHT_FILES = (  # best first
     "model.safetensors",
@@ -103,7 +103,7 @@ def read_huggingface(folder_or_hub_name: str | Path) -> Pretrained:
         vocab_size=config["vocab_size"],
         state=state,
         # by its folder, whose tokenizer_config.json says whether it is cased
-        tokenizer=WordPieceTokenizer.load(folder) if has_tokenizer else None,
+        tokenizer=load_tokenizer(folder) if has_tokenizer else None,
         labels=None if head is None else head.labels,
         head=head,
         unused=[*parts.encoder, *(f"cls.{name}" for name in parts.heads), *left],

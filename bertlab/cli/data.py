@@ -108,10 +108,10 @@ def make_store(
     from bertlab.data.corpus.prepare import open_prepared_before, prepare  # noqa: PLC0415  torch
     from bertlab.data.sampling.report import report_store  # noqa: PLC0415
     from bertlab.data.sampling.sampler import check_max_seq_length  # noqa: PLC0415
-    from bertlab.tokenizer.wordpiece import WordPieceTokenizer  # noqa: PLC0415
+    from bertlab.tokenizer.loading import load_tokenizer  # noqa: PLC0415
 
     check_max_seq_length(max_seq_length)
-    loaded, folder = WordPieceTokenizer.load(Path(tokenizer)), Path(output)
+    loaded, folder = load_tokenizer(Path(tokenizer)), Path(output)
     store = open_prepared_before(source, loaded, folder)
     if store is None:
         store = prepare(source, loaded, folder, workers)

@@ -29,10 +29,12 @@ _BASES: dict[Kind, str] = {
     "source": "bertlab.api.source:DataSource",
     "metric": "torchmetrics:Metric",
     "evaluation": "bertlab.api.evaluation:Evaluation",
+    "tokenizer": "bertlab.api.tokenizer:TokenizerKind",
 }
 # what a class says of itself, beside its arguments
 _DECLARED = (
     "requires_pairs",
+    "requires_mask",
     "corrupts_input",
     "rearranges_input",
     "requires_causal",

@@ -16,6 +16,7 @@ from torchmetrics import Metric
 from bertlab.api.encoder import Encoder
 from bertlab.api.head import Head
 from bertlab.api.task import Objective
+from bertlab.api.tokenizer import TokenizerKind
 from bertlab.config.request import Request
 from bertlab.config.yaml_files import Config
 from bertlab.data.fine_tuning import LabelledData
@@ -76,7 +77,7 @@ def build_parser(
     )
     parser.set_defaults({f"trainer.{key}": value for key, value in TRAINER_DEFAULTS.items()})
     _add_model(parser, request, encoder_config)
-    parser.add_class_arguments(data_class(request), "data", instantiate=False, skip={"seed"})
+    _add_data(parser, request)
     if command == "fit":
         _add_fit(parser)
         _add_evaluations(parser)
@@ -133,6 +134,24 @@ def _add_model(parser: LightningArgumentParser, request: Request, given: Config 
         default=False,
         help="take sizes and tokenizer of model.init_from, but new random weights",
     )
+
+
+def _add_data(parser: LightningArgumentParser, request: Request) -> None:
+    """Add the data and, for text, the kind of tokenizer that is trained on it."""
+    data = data_class(request)
+    kind = set() if data is not PretrainingData else {"tokenizer_kind"}
+    parser.add_class_arguments(data, "data", instantiate=False, skip={"seed", *kind})
+    if not kind:
+        return
+    parser.add_argument(
+        "--data.tokenizer_kind.name",
+        type=str | None,
+        default=request.tokenizer,
+        help=f"tokenizer to train, wordpiece by default: {', '.join(installed('tokenizer'))}",
+    )
+    if request.tokenizer is not None:
+        chosen = load_class("tokenizer", request.tokenizer, TokenizerKind)
+        parser.add_class_arguments(chosen, "data.tokenizer_kind", instantiate=False)
 
 
 def _add_fit(parser: LightningArgumentParser) -> None:

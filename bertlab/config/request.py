@@ -5,7 +5,7 @@ Objectives are a mapping from entry-point name to arguments. Config files may al
 This module turns all of these into the mapping that jsonargparse parses.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +33,7 @@ class Request:
         objectives: entry-point names of the objectives, in order.
         objectives_named: whether a file or argument named them; else they are the default ones.
         metrics: entry-point names of further metrics.
+        tokenizer: entry-point name of the kind of tokenizer to train, if given anywhere.
         head: entry-point name of the head, for fine-tuning; there are no objectives then.
         init_from: ``model.init_from``, if given anywhere.
         init_optimizer: ``model.init_optimizer``.
@@ -48,6 +49,7 @@ class Request:
     objectives: list[str] = field(default_factory=lambda: list(DEFAULT_OBJECTIVES))
     objectives_named: bool = False
     metrics: list[str] = field(default_factory=list)
+    tokenizer: str | None = None
     head: str | None = None
     init_from: str | None = None
     init_optimizer: bool = False
@@ -67,6 +69,7 @@ class Request:
             *(installed("objective")[name] for name in self.objectives),
             *(installed("metric")[name] for name in self.metrics),
             *([] if self.head is None else [installed("head")[self.head]]),
+            *([] if self.tokenizer is None else [installed("tokenizer")[self.tokenizer]]),
         ]
         return {plugin.package: plugin.version for plugin in named}
 
@@ -102,19 +105,22 @@ def read_request(
             )
         request.objectives = []
     for _, content in request.files:
-        _drop_others(content, "head", request.head)
-        _drop_others(content, "encoder", request.encoder)
+        _drop_others(content, "model", "head", request.head)
+        _drop_others(content, "model", "encoder", request.encoder)
+        _drop_others(content, "data", "tokenizer_kind", request.tokenizer)
         _keep(content, "objectives", request.objectives)
         _keep(content, "metrics", request.metrics)
     return request
 
 
 def _add_content(request: Request, path: Path, content: Config) -> None:
-    model = content.get("model") or {}
-    if not isinstance(model, dict):
-        raise ConfigError(f"{path}: model: found {model!r}, expected a mapping")
-    _name_encoder(request, _named_plugin(path, model, "encoder"))
-    request.head = _named_plugin(path, model, "head") or request.head
+    model, data = content.get("model") or {}, content.get("data") or {}
+    for section, found in (("model", model), ("data", data)):
+        if not isinstance(found, dict):
+            raise ConfigError(f"{path}: {section}: found {found!r}, expected a mapping")
+    _name_encoder(request, _named_plugin(path, model, "model.encoder"))
+    request.head = _named_plugin(path, model, "model.head") or request.head
+    request.tokenizer = _named_plugin(path, data, "data.tokenizer_kind") or request.tokenizer
     if model.get("objectives") is not None:
         model["objectives"] = _name_objectives(request, model["objectives"], f"{path}: ")
     if model.get("metrics") is not None:
@@ -125,15 +131,17 @@ def _add_content(request: Request, path: Path, content: Config) -> None:
     request.files.append((path, content))
 
 
-def _named_plugin(path: Path, model: Config, key: str) -> str | None:
-    """Return the plugin name of a section of ``model``; the section may be just that name."""
-    if isinstance(model.get(key), str):
-        model[key] = {"name": model[key]}
-    if not isinstance(model.get(key), dict):
+def _named_plugin(path: Path, content: Config, key: str) -> str | None:
+    """Return the plugin name of a section such as ``model.head``; it may be just that name."""
+    last = key.rpartition(".")[2]
+    if isinstance(content.get(last), str):
+        content[last] = {"name": content[last]}
+    section = content.get(last)
+    if not isinstance(section, dict):
         return None
-    name = model[key].get("name")
+    name = section.get("name")
     if name is not None and not isinstance(name, str):
-        raise ConfigError(f"{path}: model.{key}.name: found {name!r}, expected a name")
+        raise ConfigError(f"{path}: {key}.name: found {name!r}, expected a name")
     return name
 
 
@@ -146,10 +154,8 @@ def _add_argument(request: Request, key: str, value: str | None, tokens: list[st
         given = _parse(needs_value(key, value), "model.metrics", "[NAME, …]")
         for name, arguments in _name_metrics(request, given, "").items():
             request.arguments += _as_arguments(f"--model.metrics.{name}", arguments)
-    elif key in ("--model.encoder", "--model.encoder.name"):
-        _name_encoder(request, needs_value(key, value))
-    elif key in ("--model.head", "--model.head.name"):
-        request.head = needs_value(key, value)
+    elif key.removesuffix(".name") in _NAMING:
+        _NAMING[key.removesuffix(".name")](request, needs_value(key, value))
     elif key == "--ckpt_path":
         request.ckpt_path = needs_value(key, value)
     else:
@@ -165,6 +171,21 @@ def _add_argument(request: Request, key: str, value: str | None, tokens: list[st
 def _name_encoder(request: Request, name: str | None) -> None:
     if name is not None:
         request.encoder, request.encoder_named = name, True
+
+
+def _name_head(request: Request, name: str) -> None:
+    request.head = name
+
+
+def _name_tokenizer(request: Request, name: str) -> None:
+    request.tokenizer = name
+
+
+_NAMING: dict[str, Callable[[Request, str], None]] = {
+    "--model.encoder": _name_encoder,
+    "--model.head": _name_head,
+    "--data.tokenizer_kind": _name_tokenizer,
+}
 
 
 def _add_objectives(request: Request, one: str | None, value: str) -> None:
@@ -230,11 +251,11 @@ def _name_objectives(request: Request, given: object, where: str) -> Config:
     return arguments
 
 
-def _drop_others(content: Config, key: str, name: str | None) -> None:
-    """Drop the arguments that a file gives to a head or encoder which the request does not name."""
-    section = (content.get("model") or {}).get(key)
-    if isinstance(section, dict) and section.get("name", name) != name:
-        content["model"][key] = {"name": name}
+def _drop_others(content: Config, section: str, key: str, name: str | None) -> None:
+    """Drop the arguments that a file gives to a plugin which the request does not name."""
+    given = (content.get(section) or {}).get(key)
+    if isinstance(given, dict) and given.get("name", name) != name:
+        content[section][key] = {"name": name}
 
 
 def _keep(content: Config, key: str, names: list[str]) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from bertlab.api import CONTRACT
 from bertlab.errors import PluginError, UnknownPluginError, nearest
 
-Kind = Literal["encoder", "objective", "head", "source", "metric", "evaluation"]
+Kind = Literal["encoder", "objective", "head", "source", "metric", "evaluation", "tokenizer"]
 GROUPS: dict[Kind, str] = {
     "encoder": "bertlab.encoders",
     "objective": "bertlab.objectives",
@@ -24,6 +24,7 @@ GROUPS: dict[Kind, str] = {
     "source": "bertlab.sources",
     "metric": "bertlab.metrics",
     "evaluation": "bertlab.evaluations",
+    "tokenizer": "bertlab.tokenizers",
 }
 KEYS: dict[Kind, str] = {
     "encoder": "model.encoder",
@@ -32,6 +33,7 @@ KEYS: dict[Kind, str] = {
     "source": "data.corpus, data.source",
     "metric": "model.metrics",
     "evaluation": "--evaluation, evaluations",
+    "tokenizer": "data.tokenizer_kind",
 }
 OWN_PACKAGE = "bertlab"
 

@@ -10,6 +10,7 @@ from lightning.pytorch import Callback, Trainer, seed_everything
 
 from bertlab.api.encoder import Encoder
 from bertlab.api.task import Task, TaskContext, check_tasks
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import (
     choose_tokenizer,
@@ -45,7 +46,6 @@ from bertlab.model.module import BertModule
 from bertlab.model.optimizer import AdamWConfig
 from bertlab.model.schedule import asked_steps, check_end, steps_at_words, training_size
 from bertlab.plugins.hooks import run_callbacks
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from bertlab.training.allocator import keep_freed_memory
 from bertlab.training.callbacks.best_checkpoint import (
     BestCheckpoint,
@@ -178,7 +178,7 @@ class Session:
         settings["callbacks"] = [self.record, *given]  # it claims the directory: before all others
         return make_trainer(settings, self.directory, [*own, *self.writers])
 
-    def _build(self, tasks: dict[str, Task], tokenizer: WordPieceTokenizer) -> BertModule:
+    def _build(self, tasks: dict[str, Task], tokenizer: Tokenizer) -> BertModule:
         """Return the checkpoint's module, or one with new or taken-over weights."""
         model = self.config.plain["model"]
         if self.checkpoint is not None and not self.fits:
@@ -213,7 +213,7 @@ class Session:
                 start.release_weights()
         return module
 
-    def _context(self, encoder: Encoder, tokenizer: WordPieceTokenizer) -> TaskContext:
+    def _context(self, encoder: Encoder, tokenizer: Tokenizer) -> TaskContext:
         """Return the context of new tasks; ``fit`` learns the labels from its data."""
         if self.fits:
             return TaskContext(encoder, tokenizer, self.data.token_counts, self.data.labels)
@@ -246,7 +246,7 @@ class Session:
             compile_layers(model.encoder)
             compile_losses(model.tasks)
 
-    def _describe(self, tokenizer: WordPieceTokenizer) -> None:
+    def _describe(self, tokenizer: Tokenizer) -> None:
         """Give the run's record its content."""
         data, request, values = self.data, self.config.request, self.config.values
         facts = {
