@@ -54,7 +54,9 @@ class NotApplicable(Exception):  # noqa: N818  nothing is wrong
 
 
 TASK_KINDS: tuple[Kind, ...] = ("objective", "head")
-CONFIG_KINDS: tuple[Kind, ...] = ("encoder", "objective", "head", "metric", "evaluation")
+CONFIG_KINDS: tuple[Kind, ...] = (
+    *("encoder", "objective", "head", "metric", "evaluation", "tokenizer"),
+)
 ALL_KINDS: tuple[Kind, ...] = (*CONFIG_KINDS, "source")
 
 

@@ -16,7 +16,7 @@ from bertlab.api.task import Task
 from bertlab.data.examples.encoded import collate
 from bertlab.errors import PluginError, nearest
 from bertlab.plugins.index import GROUPS, Kind, installed, load_class
-from bertlab.testing.cases import BASES, Case, MetricCase, Options, SourceCase
+from bertlab.testing.cases import BASES, Case, MetricCase, Options, SourceCase, TokenizerCase
 from bertlab.testing.check import SHOWN_ALONE, Check, CheckRunner
 from bertlab.testing.checks import (
     building,
@@ -31,6 +31,7 @@ from bertlab.testing.checks import (
     prepare,
     sources,
     speed,
+    tokenizers,
     training,
 )
 from bertlab.testing.checks import (
@@ -53,6 +54,7 @@ _MODULES: tuple[ModuleType, ...] = (
     training,
     sources,
     evaluations,
+    tokenizers,
     speed,
 )
 _CASES: dict[Kind, type[Case]] = {
@@ -62,6 +64,7 @@ _CASES: dict[Kind, type[Case]] = {
     "metric": MetricCase,
     "source": SourceCase,
     "evaluation": EvaluationCase,
+    "tokenizer": TokenizerCase,
 }
 _OPTIONS: dict[str, tuple[Kind, ...]] = {  # the kinds that an option is for
     "rows": ("head", "metric", "evaluation"),
@@ -150,7 +153,8 @@ def list_checks(kind: Kind) -> list[tuple[str, str]]:
     """Return the name of each check of a kind and what it checks, in a line.
 
     Args:
-        kind: ``encoder``, ``objective``, ``head``, ``metric``, ``source`` or ``evaluation``.
+        kind: ``encoder``, ``objective``, ``head``, ``metric``, ``source``, ``evaluation`` or
+            ``tokenizer``.
     """
     return [(check.name, check.summary) for check in checks_of(kind)]
 

@@ -19,6 +19,7 @@ EXPECTED = {
     "metric": 15,
     "source": 12,
     "evaluation": 20,
+    "tokenizer": 15,
 }
 
 

@@ -11,6 +11,7 @@ from tests.testing import (
     broken_evaluations,
     broken_objectives,
     broken_others,
+    broken_tokenizers,
     good_plugins,
     small_bugs,
 )
@@ -24,7 +25,7 @@ def classes(*modules: object) -> list[type]:
     return [v for v in found if isinstance(v, type) and isinstance(vars(v).get("expects"), tuple)]
 
 
-BUGS = classes(broken_objectives, broken_others, broken_evaluations)
+BUGS = classes(broken_objectives, broken_others, broken_evaluations, broken_tokenizers)
 SMALL_BUGS = [bug for bug in classes(small_bugs) if bug not in BUGS]
 GOOD = [v for name, v in vars(good_plugins).items() if name.startswith("Good")]
 
@@ -67,7 +68,9 @@ def test_the_same_plugins_without_a_bug_pass(plugin):
 
 def test_there_are_bugs_of_every_kind():
     kinds = [find_plugin(plugin)[0] for plugin in BUGS]
-    assert {"objective", "head", "encoder", "metric", "source", "evaluation"} == set(kinds)
+    assert {"objective", "head", "encoder", "metric", "source", "evaluation", "tokenizer"} == set(
+        kinds
+    )
     assert len(kinds) >= 40
 
 

@@ -19,6 +19,7 @@ ARTICLES = {
     "source": "A data source",
     "metric": "A metric",
     "evaluation": "An evaluation",
+    "tokenizer": "A kind of tokenizer",
     "hooks": "Hooks",
 }
 LINE_LENGTH = 100  # of the templates' pyproject.toml
