@@ -204,7 +204,7 @@ def _some(texts: Iterable[str]) -> Iterator[str]:
     """Yield texts; raise TokenizerError at their end if none has a word."""
     found = False
     for text in texts:
-        found = found or not text.isspace()
+        found = found or bool(text.strip())
         yield text
     if not found:
         raise TokenizerError("no words to train a vocabulary on: the text is empty")

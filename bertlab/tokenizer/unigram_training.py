@@ -59,7 +59,7 @@ def train_unigram(
         )
     except (RuntimeError, OSError) as error:
         # "Internal: …/trainer_interface.cc(622) [condition] Vocabulary size is too small …"
-        said = " ".join(str(error).split("] ")[-1].split())
+        said = " ".join(str(error).rpartition(") ")[2].split()) or str(error)
         raise ConfigError(
             f"data.vocab_size: Unigram cannot be trained to {pieces} pieces: {said}"
         ) from error
