@@ -103,8 +103,9 @@ class Tokenizer(ABC):
             json.dumps(self._identity(state), sort_keys=True).encode("ascii")
         ).hexdigest()
         added = state["added_tokens"]
-        ids = model_ids(state["model"]) | {token["content"]: token["id"] for token in added}
-        self._tokens = sorted(ids, key=ids.__getitem__)
+        ids: dict[str, int] = model_ids(state["model"])
+        ids |= {token["content"]: token["id"] for token in added}
+        self._tokens: list[str] = sorted(ids, key=ids.__getitem__)
         self.vocab_size = len(ids)
         self.dtype: np.dtype[np.unsignedinteger] = np.dtype(
             np.uint16 if len(ids) <= 2**16 else np.uint32  # two bytes hold ids to 65,535

@@ -79,7 +79,7 @@ def special_tokens(
                 f"{source}: the vocabulary has no token for the role {role}; expected "
                 f"{' or '.join(usual)}, or {role}_token in tokenizer_config.json"
             )
-    return SpecialTokens(**{"mask": None, **found})
+    return SpecialTokens(**found) if "mask" in found else SpecialTokens(**found, mask=None)
 
 
 def checked_subwords(
@@ -189,11 +189,11 @@ def _check_character_map(normalizer: Any, source: str) -> None:  # noqa: ANN401 
         if part.get("type") != "Precompiled":
             continue
         try:
-            data = base64.b64decode(part.get("precompiled_charsmap"), validate=True)
+            data = base64.b64decode(str(part["precompiled_charsmap"]), validate=True)
             size = int.from_bytes(data[:4], "little")  # of the trie behind it, in bytes
             data[4 + size :].decode()
             sound = 0 < size <= len(data) - 4 and size % 4 == 0
-        except (TypeError, binascii.Error, UnicodeDecodeError):
+        except (KeyError, binascii.Error, UnicodeDecodeError):
             sound = False
         if not sound:
             raise TokenizerError(
