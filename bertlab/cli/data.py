@@ -97,17 +97,15 @@ def make_tokenizer(
         lowercase: uncased: lower-case the text and strip its accents.
         settings: of the kind.
     """
-    from bertlab.api.tokenizer import TokenizerKind  # noqa: PLC0415
     from bertlab.data.corpus.corpus import read_documents  # noqa: PLC0415  torch, not for --help
-    from bertlab.plugins.index import load_class  # noqa: PLC0415
-    from bertlab.tokenizer.kinds import train_tokenizer  # noqa: PLC0415
+    from bertlab.tokenizer.kinds import build_kind, train_tokenizer  # noqa: PLC0415
     from bertlab.tokenizer.loading import save_new  # noqa: PLC0415
 
     folder = Path(output)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise OutputError(f"--output: {folder} exists and is not an empty folder")
     texts = (sentence for document in read_documents(source) for sentence in document.sentences)
-    chosen: TokenizerKind = load_class("tokenizer", kind, TokenizerKind)(**settings or {})
+    chosen = build_kind({"name": kind, **(settings or {})})
     tokenizer = train_tokenizer(chosen, texts, vocab_size, lowercase)
     save_new(tokenizer, folder)
     pieces = "word pieces" if kind == "wordpiece" else f"tokens of {kind}"

@@ -13,7 +13,7 @@ from bertlab.api.batch import IntArray
 from bertlab.api.examples import Example
 from bertlab.api.rng import CounterRNG
 from bertlab.api.task import Objective, Task
-from bertlab.api.tokenizer import Tokenizer, TokenizerKind
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.corpus.corpus import Corpus, naming
 from bertlab.data.corpus.prepare import (
     default_cache_dir,
@@ -35,8 +35,7 @@ from bertlab.data.sampling.sampler import (
     split_documents,
 )
 from bertlab.errors import ConfigError, TokenizerError, check_at_least, check_share
-from bertlab.plugins.index import load_class
-from bertlab.tokenizer.kinds import WordPiece
+from bertlab.tokenizer.kinds import WordPiece, build_kind
 from bertlab.tokenizer.loading import load_tokenizer
 
 
@@ -110,7 +109,7 @@ class PretrainingData(TaskData):
             language=language,
         )
         self.tokenizer_path = tokenizer
-        self.tokenizer_kind = None if tokenizer_kind is None else _kind(**tokenizer_kind)
+        self.tokenizer_kind = None if tokenizer_kind is None else build_kind(tokenizer_kind)
         self.vocab_size = vocab_size
         self.lowercase = lowercase
         self.input_format: InputFormat = input_format
@@ -348,8 +347,3 @@ class PretrainingData(TaskData):
         check_share("data.validation_fraction", self.validation_fraction, ends=False)
         check_share("data.short_sequence_probability", self.short_sequence_probability)
         check_share("data.random_pair_share", self.random_pair_share)
-
-
-def _kind(name: str, **settings: Any) -> TokenizerKind:  # noqa: ANN401  the kind's own
-    kind: TokenizerKind = load_class("tokenizer", name, TokenizerKind)(**settings)
-    return kind

@@ -2,8 +2,8 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal
 
 from tokenizers import (
     AddedToken,
@@ -19,6 +19,7 @@ from tokenizers import Tokenizer as Backend
 
 from bertlab.api.tokenizer import SpecialTokens, Tokenizer, TokenizerKind
 from bertlab.errors import TokenizerError, check_at_least
+from bertlab.plugins.index import load_class
 from bertlab.tokenizer.loading import tokenizer_of
 from bertlab.tokenizer.training import MAX_WORD_CHARACTERS, train_wordpiece
 from bertlab.tokenizer.unigram_training import train_unigram
@@ -30,6 +31,21 @@ _SPECIAL: dict[SpecialNames, SpecialTokens] = {
     "roberta": SpecialTokens("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
 }
 _BYTES = 256
+
+
+def build_kind(section: Mapping[str, Any]) -> TokenizerKind:
+    """Make the kind that a config's ``data.tokenizer_kind`` section describes.
+
+    Args:
+        section: its entry-point ``name`` and its settings.
+
+    Raises:
+        PluginError: there is no such kind, or it cannot be used.
+    """
+    settings = dict(section)
+    kind = load_class("tokenizer", settings.pop("name"), TokenizerKind)(**settings)
+    assert isinstance(kind, TokenizerKind)
+    return kind
 
 
 def train_tokenizer(

@@ -81,6 +81,9 @@ def test_a_config_names_a_kind_and_its_settings(tmp_path: Path) -> None:
     }
     _, plain = resolve_arguments(["--config", str(config), "--data.tokenizer_kind", "wordpiece"])
     assert plain["data"]["tokenizer_kind"] == {"name": "wordpiece", "min_frequency": 2}
+    mapping = "{name: unigram, byte_fallback: false}"
+    _, plain = resolve_arguments(["--config", str(config), "--data.tokenizer_kind", mapping])
+    assert plain["data"]["tokenizer_kind"]["byte_fallback"] is False
     assert "tokenizer_kind" not in resolve_arguments([])[1]["data"]
     with pytest.raises(BertlabError, match="did you mean 'bpe'"):
         resolve_arguments(["--data.tokenizer_kind", "bpee"])
