@@ -21,13 +21,12 @@ from bertlab.api.rng import CounterRNG
 from bertlab.api.schedule import Progress, Schedule
 from bertlab.api.source import DataSource, RawDocument
 from bertlab.api.task import Objective, TaskContext, TaskLoss
-from bertlab.api.tokenizer import TokenizerKind
+from bertlab.api.tokenizer import Tokenizer, TokenizerKind
 from bertlab.encoders.attention import packed_attention
 from bertlab.encoders.layers import initialize
 from bertlab.errors import DataError, EvaluationError, TokenizerError
 from bertlab.objectives.classification import Accuracy, classification_loss
 from bertlab.objectives.masked_lm import MaskedLM
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 
 class GoodObjective(Objective):
@@ -102,9 +101,7 @@ class GoodHead(Head):
     def labels_of(self, row: Example) -> Iterable[str]:
         return [str(row.values["label"])]
 
-    def encode(
-        self, row: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> list[Features]:
+    def encode(self, row: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:
         ids = tokenizer.encode(row.values["text"])
         if not ids:
             raise DataError(f"{row.where}: text: is empty")
