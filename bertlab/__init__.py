@@ -26,11 +26,13 @@ _MODULES = {
     "bertlab.api.source": "DataSource RawDocument RawExamples",
     "bertlab.api.study_scores": "StudyScores",
     "bertlab.api.task": "Objective Task TaskContext TaskLoss",
+    "bertlab.api.tokenizer": "SpecialTokens Tokenizer TokenizerKind",
     "bertlab.errors": (
         "BertlabError CheckpointError ConfigError CorpusError DataError EvaluationError "
-        "PluginError check_at_least check_share nearest"
+        "PluginError TokenizerError check_at_least check_share nearest"
     ),
     "bertlab.plugins.hooks": "ReportSection Subcommand hookimpl",
+    "bertlab.tokenizer.loading": "load_tokenizer",
     "bertlab.tokenizer.wordpiece": "WordPieceTokenizer",
     "torchmetrics": "Metric",
     # runs, models and studies from Python
@@ -107,6 +109,9 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.api.task import Task as Task
     from bertlab.api.task import TaskContext as TaskContext
     from bertlab.api.task import TaskLoss as TaskLoss
+    from bertlab.api.tokenizer import SpecialTokens as SpecialTokens
+    from bertlab.api.tokenizer import Tokenizer as Tokenizer
+    from bertlab.api.tokenizer import TokenizerKind as TokenizerKind
     from bertlab.checkpoints.pretrained_model import PretrainedModel as PretrainedModel
     from bertlab.checkpoints.pretrained_model import load as load
     from bertlab.cli.main import main as main
@@ -126,6 +131,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.errors import DataError as DataError
     from bertlab.errors import EvaluationError as EvaluationError
     from bertlab.errors import PluginError as PluginError
+    from bertlab.errors import TokenizerError as TokenizerError
     from bertlab.errors import check_at_least as check_at_least
     from bertlab.errors import check_share as check_share
     from bertlab.errors import nearest as nearest
@@ -149,6 +155,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.plugins.hooks import hookimpl as hookimpl
     from bertlab.studies.study import Study as Study
     from bertlab.studies.study import study as study
+    from bertlab.tokenizer.loading import load_tokenizer as load_tokenizer
     from bertlab.tokenizer.wordpiece import WordPieceTokenizer as WordPieceTokenizer
     from bertlab.training.run import Run as Run
     from bertlab.training.run import fit as fit

@@ -158,8 +158,9 @@ class TokenizerError(BertlabError):
 
     code = "E304"
     remedy = (
-        "Give a `vocab.txt`, a `tokenizer.json` of WordPiece, or the folder that has one; "
-        "`bertlab tokenizer` trains one. A pre-trained model needs the tokenizer that it came with."
+        "Give a `vocab.txt`, a `tokenizer.json` of WordPiece, BPE or Unigram, or the folder that "
+        "has one; `bertlab tokenizer` trains one. A pre-trained model needs the tokenizer that it "
+        "came with."
     )
 
 

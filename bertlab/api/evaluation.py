@@ -14,7 +14,7 @@ from rich.progress import track
 from bertlab.api.encoder import Encoder
 from bertlab.api.examples import Column, Example
 from bertlab.api.task import Task
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.api.tokenizer import Tokenizer
 
 FloatArray = npt.NDArray[np.float64]
 _Batch = TypeVar("_Batch")
@@ -35,7 +35,7 @@ class EvaluatedModel:
 
     source: str
     encoder: Encoder
-    tokenizer: WordPieceTokenizer
+    tokenizer: Tokenizer
     tasks: Mapping[str, Task]
     shows_progress: bool = False
 

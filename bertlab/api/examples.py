@@ -8,8 +8,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import DataError, PluginError, nearest
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 ColumnKind = Literal["text", "label", "texts", "tags", "answers"]
 
@@ -159,9 +159,7 @@ def _some(names: Sequence[str], limit: int = 12) -> str:
     return shown if len(names) <= limit else f"{shown}, …"
 
 
-def text_ids(
-    text: object, example: Example, column: str, tokenizer: WordPieceTokenizer
-) -> list[int]:
+def text_ids(text: object, example: Example, column: str, tokenizer: Tokenizer) -> list[int]:
     """Return the ids of a text of an example, without ``[CLS]`` and ``[SEP]``.
 
     Raises:

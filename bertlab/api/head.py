@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from bertlab.api.examples import Column, Example, Features, Labels
 from bertlab.api.task import Task, TaskContext
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.api.tokenizer import Tokenizer
 
 
 class Head(Task):
@@ -60,9 +60,7 @@ class Head(Task):
         return ()
 
     @abstractmethod
-    def encode(
-        self, example: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> list[Features]:
+    def encode(self, example: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:
         """Return the sequences of an example, none longer than ``max_seq_length``.
 
         Called after :meth:`build`. Truth is encoded if the example has it. An example without

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bertlab.api.encoder import Encoder
     from bertlab.api.examples import Labels
     from bertlab.api.rng import CounterRNG
-    from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+    from bertlab.api.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class TaskContext:
     """
 
     encoder: "Encoder"
-    tokenizer: "WordPieceTokenizer"
+    tokenizer: "Tokenizer"
     token_counts: npt.NDArray[np.int64] | None = None
     labels: "Labels | None" = None
 
@@ -169,6 +169,7 @@ class Objective(Task):
 
     Attributes:
         requires_pairs: the objective needs segments A and B (``nsp``).
+        requires_mask: it needs a tokenizer that has a mask token (``mlm``).
         corrupts_input: :meth:`prepare` or :meth:`rewrite_input` overwrites ``input_ids``; one
             objective of a run may. It is prepared after all others.
         rearranges_input: :meth:`prepare` moves the text of a sequence (sentence order); it is then
@@ -180,6 +181,7 @@ class Objective(Task):
     """
 
     requires_pairs: ClassVar[bool] = False
+    requires_mask: ClassVar[bool] = False
     corrupts_input: ClassVar[bool] = False
     rearranges_input: ClassVar[bool] = False
     requires_causal: ClassVar[bool | None] = None

@@ -15,6 +15,7 @@ from bertlab.api.encoder import Encoder
 from bertlab.api.head import Head
 from bertlab.api.huggingface import HuggingFaceForm
 from bertlab.api.task import TaskContext
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.huggingface_head import HuggingFaceHead, head_config
 from bertlab.checkpoints.loading import load_matching
 from bertlab.checkpoints.pretrained import Pretrained
@@ -23,7 +24,6 @@ from bertlab.errors import CheckpointError, OutputError
 from bertlab.files import new_folder
 from bertlab.heads.classification import ClassifierHead
 from bertlab.model.build import build_encoder, build_tasks
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 
 @dataclass
@@ -86,7 +86,7 @@ def _show(tensor: Tensor) -> str:
 
 
 def _head_of_run(
-    start: Pretrained, config: dict[str, Any], encoder: Encoder, tokenizer: WordPieceTokenizer
+    start: Pretrained, config: dict[str, Any], encoder: Encoder, tokenizer: Tokenizer
 ) -> HuggingFaceHead | None:
     """Return the head of a fine-tuned run; None if ``transformers`` has no class of its layers."""
     name = config["name"]
@@ -110,7 +110,7 @@ def _head_of_run(
 def export_huggingface(
     encoder: Encoder,
     task_states: Mapping[str, Mapping[str, Tensor]],
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     output: Path,
     overwrite: bool = False,
     head: HuggingFaceHead | None = None,

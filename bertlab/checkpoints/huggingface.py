@@ -19,7 +19,7 @@ from bertlab.checkpoints.tensor_files import read_tensors
 from bertlab.errors import CheckpointError, ConfigError, PluginError, nearest
 from bertlab.model.build import build_encoder
 from bertlab.plugins.index import installed, load_class
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.loading import load_tokenizer
 
 WEIGHT_FILES = (  # best first
     "model.safetensors",
@@ -96,6 +96,7 @@ def read_huggingface(folder_or_hub_name: str | Path) -> Pretrained:
     head = read_head(form, content | config, others, weights)
     taken = () if head is None else tuple(parts.root + name for name in head.state)
     left = [name for name in parts.others if name not in taken]
+    has_tokenizer = _first_file(folder, TOKENIZER_FILES) is not None
     return Pretrained(
         source=str(folder_or_hub_name),
         encoder_config={
@@ -104,7 +105,8 @@ def read_huggingface(folder_or_hub_name: str | Path) -> Pretrained:
         },
         vocab_size=config["vocab_size"],
         state=state,
-        tokenizer=_read_tokenizer(folder),
+        # by its folder, whose tokenizer_config.json says whether it is cased
+        tokenizer=load_tokenizer(folder) if has_tokenizer else None,
         labels=None if head is None else head.labels,
         head=head,
         unused=[*parts.encoder, *(name for name in parts.heads if name not in used), *left],
@@ -151,22 +153,6 @@ def read_config(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise CheckpointError(f"{path}: found a {type(content).__name__}, expected a JSON object")
     return content
-
-
-def _read_tokenizer(folder: Path) -> WordPieceTokenizer | None:
-    """Return the tokenizer of a folder; None if there is none, or it is no WordPiece."""
-    file = _first_file(folder, TOKENIZER_FILES)
-    if file is None:
-        return None
-    if file.suffix == ".json":
-        try:
-            model = json.loads(file.read_text(encoding="utf-8"))["model"]["type"]
-        except (OSError, ValueError, LookupError, TypeError, RecursionError):
-            model = None  # load() says what is wrong with it
-        if model in {"BPE", "Unigram"}:
-            return None
-    # by its folder, whose tokenizer_config.json says whether it is cased
-    return WordPieceTokenizer.load(folder)
 
 
 def _first_file(folder: Path, names: tuple[str, ...]) -> Path | None:

@@ -7,9 +7,9 @@ from typing import Any
 from torch import Tensor
 
 from bertlab.api.examples import Labels
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.huggingface_head import HuggingFaceHead
 from bertlab.model.optimizer import OptimizerState
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Pretrained:
     encoder_config: dict[str, Any]
     vocab_size: int
     state: dict[str, Tensor]
-    tokenizer: WordPieceTokenizer | None
+    tokenizer: Tokenizer | None
     labels: Labels | None = None
     head: HuggingFaceHead | None = None
     unused: list[str] = field(default_factory=list)

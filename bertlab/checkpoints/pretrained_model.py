@@ -14,6 +14,7 @@ from bertlab.api.encoder import Encoder
 from bertlab.api.evaluation import EvaluatedModel
 from bertlab.api.examples import Labels
 from bertlab.api.task import Task, TaskContext
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.loading import load_matching
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import (
@@ -30,7 +31,6 @@ from bertlab.model.embedding import FeatureChoice, Pool, batches_by_length, embe
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.model.prediction import Input, predict
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 # head of bertlab by BERT's class of ``transformers``; sentence_pair has single_sentence's layers
 HEADS = {
@@ -91,7 +91,7 @@ class PretrainedModel:
         self,
         source: str,
         module: BertModule | Encoder,
-        tokenizer: WordPieceTokenizer,
+        tokenizer: Tokenizer,
         max_seq_length: int,
         path: Path | None = None,
         global_step: int = 0,
@@ -191,7 +191,7 @@ def _listed(texts: str | Sequence[str]) -> list[str]:
 
 
 def _huggingface_module(
-    found: Pretrained, tokenizer: WordPieceTokenizer, head: str | None
+    found: Pretrained, tokenizer: Tokenizer, head: str | None
 ) -> BertModule | Encoder:
     """Return a module with the head or objectives that the folder has; else the encoder alone."""
     encoder = build_encoder(found.encoder_config, found.vocab_size)

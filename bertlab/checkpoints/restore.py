@@ -10,6 +10,7 @@ from torchmetrics import Metric
 from bertlab.api.encoder import Encoder
 from bertlab.api.examples import Example
 from bertlab.api.task import Task, TaskContext
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.loading import load_matching
 from bertlab.checkpoints.pretrained import Pretrained
@@ -22,7 +23,7 @@ from bertlab.errors import CheckpointError, ConfigError, TokenizerError
 from bertlab.model.build import build_encoder
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.loading import load_tokenizer
 
 LAST = "last"  # a --ckpt_path: the config's own run
 
@@ -49,7 +50,7 @@ def read_pretrained(source: str, with_optimizer: bool = False) -> Pretrained:
     return read_huggingface(source)
 
 
-def known_tokenizer(start: Pretrained) -> WordPieceTokenizer:
+def known_tokenizer(start: Pretrained) -> Tokenizer:
     """Return the tokenizer of an earlier model, all of whose ids the encoder knows.
 
     Raises:
@@ -71,7 +72,7 @@ def inference_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def load_encoder(start: Pretrained) -> tuple[Encoder, WordPieceTokenizer, str]:
+def load_encoder(start: Pretrained) -> tuple[Encoder, Tokenizer, str]:
     """Make the encoder of an earlier model, in evaluation mode, on the GPU if there is one.
 
     Args:
@@ -155,7 +156,7 @@ def last_run(request: Request) -> Path | None:
 
 def choose_tokenizer(
     checkpoint: Pretrained | None, warm: Pretrained | None, data: TaskData
-) -> WordPieceTokenizer:
+) -> Tokenizer:
     """Return the tokenizer that the weights were trained with, or the one that data gives.
 
     Args:
@@ -172,9 +173,7 @@ def choose_tokenizer(
         return data.load_tokenizer()
     given = data.tokenizer_path
     tokenizer = data.load_tokenizer() if warm.tokenizer is None else warm.tokenizer
-    if given is not None and (
-        WordPieceTokenizer.load(Path(given)).fingerprint != tokenizer.fingerprint
-    ):
+    if given is not None and (load_tokenizer(Path(given)).fingerprint != tokenizer.fingerprint):
         raise TokenizerError(
             f"data.tokenizer: {given} is not the tokenizer that {warm.source} "
             "was trained with; leave data.tokenizer out to use that one"

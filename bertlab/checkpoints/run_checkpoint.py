@@ -11,7 +11,7 @@ from bertlab.checkpoints.tensor_files import load_torch_file
 from bertlab.errors import CheckpointError, DamagedCheckpointError
 from bertlab.model.optimizer import OptimizerState
 from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.loading import tokenizer_from_json
 
 BEST = "best.json"
 RUN_KEY = "bertlab"  # where a checkpoint keeps what is ours
@@ -122,7 +122,7 @@ def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> Pretrained:
         raise DamagedCheckpointError(
             f"{path}: a damaged bertlab checkpoint: it lacks {', '.join(missing or ['model'])}"
         )
-    tokenizer = WordPieceTokenizer.from_json(ours["tokenizer"], str(path))
+    tokenizer = tokenizer_from_json(ours["tokenizer"], str(path))
     return Pretrained(
         source=str(path),
         encoder_config=dict(ours["config"]["model"]["encoder"]),

@@ -2,14 +2,15 @@
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from jsonargparse import ArgumentParser
 
 from bertlab.config.parse import parse_arguments
+from bertlab.config.yaml_files import split_arguments
 from bertlab.errors import CommandError, OutputError
 from bertlab.training.console import print_table
 
@@ -31,13 +32,29 @@ def main(command: str, argv: list[str]) -> int:
     parser = ArgumentParser(prog=f"bertlab {command}", exit_on_error=False)
     # the corpus's options stand beside the command's own, and become its argument `source`
     parser.add_function_arguments(name_corpus)
-    parser.add_function_arguments(function, skip={"source", "command"})
+    parser.add_function_arguments(function, skip={"source", "command", "settings"})
+    settings: tuple[str, ...] = ()
+    if function is make_tokenizer:
+        settings = _add_settings(parser, argv)
     options = vars(parse_arguments(parser, argv))
     source = name_corpus(**{name: options.pop(name) for name in signature(name_corpus).parameters})
+    if function is make_tokenizer:
+        options["settings"] = {name: options.pop(name) for name in settings}
     if function is take_text:
         options["command"] = ["bertlab", command, *argv]  # for its manifest
     function(source, **options)
     return 0
+
+
+def _add_settings(parser: ArgumentParser, argv: Sequence[str]) -> tuple[str, ...]:
+    """Add the settings of the kind of tokenizer that ``--kind`` names; return their names."""
+    from bertlab.api.tokenizer import TokenizerKind  # noqa: PLC0415  NumPy, not for --help
+    from bertlab.plugins.index import load_class  # noqa: PLC0415
+
+    named = [value for key, value, _ in split_arguments(argv) if key == "--kind" and value]
+    chosen = load_class("tokenizer", named[-1] if named else "wordpiece", TokenizerKind)
+    parser.add_class_arguments(chosen, None)
+    return tuple(signature(chosen).parameters)
 
 
 def name_corpus(
@@ -65,31 +82,34 @@ def name_corpus(
 def make_tokenizer(
     source: "Corpus",
     output: str,
+    kind: str = "wordpiece",
     vocab_size: int = 30_000,
     lowercase: bool = True,
-    min_frequency: int = 2,
+    settings: Mapping[str, Any] | None = None,
 ) -> None:
-    """Train a WordPiece vocabulary and write it as a folder that transformers also loads.
+    """Train a tokenizer and write it as a folder that transformers also loads.
 
     Args:
         source: text to train on.
         output: folder to write; must not exist or be empty.
-        vocab_size: number of word pieces, special tokens included (BERT: 30,000).
+        kind: wordpiece, bpe, unigram, or that of a plugin, whose settings are options as well.
+        vocab_size: number of tokens, special tokens included (BERT: 30,000).
         lowercase: uncased: lower-case the text and strip its accents.
-        min_frequency: pieces must be seen so often to be merged.
+        settings: of the kind.
     """
     from bertlab.data.corpus.corpus import read_documents  # noqa: PLC0415  torch, not for --help
-    from bertlab.tokenizer.training import save_new, train_wordpiece  # noqa: PLC0415
+    from bertlab.tokenizer.kinds import build_kind, train_tokenizer  # noqa: PLC0415
+    from bertlab.tokenizer.loading import save_new  # noqa: PLC0415
 
     folder = Path(output)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise OutputError(f"--output: {folder} exists and is not an empty folder")
     texts = (sentence for document in read_documents(source) for sentence in document.sentences)
-    tokenizer = train_wordpiece(
-        texts, vocab_size, lowercase, min_frequency, show_progress=sys.stderr.isatty()
-    )
+    chosen = build_kind({"name": kind, **(settings or {})})
+    tokenizer = train_tokenizer(chosen, texts, vocab_size, lowercase)
     save_new(tokenizer, folder)
-    sys.stdout.write(f"{folder}: {tokenizer.vocab_size} word pieces\n")
+    pieces = "word pieces" if kind == "wordpiece" else f"tokens of {kind}"
+    sys.stdout.write(f"{folder}: {tokenizer.vocab_size} {pieces}\n")
 
 
 def make_store(
@@ -108,10 +128,10 @@ def make_store(
     from bertlab.data.corpus.prepare import open_prepared_before, prepare  # noqa: PLC0415  torch
     from bertlab.data.sampling.report import report_store  # noqa: PLC0415
     from bertlab.data.sampling.sampler import check_max_seq_length  # noqa: PLC0415
-    from bertlab.tokenizer.wordpiece import WordPieceTokenizer  # noqa: PLC0415
+    from bertlab.tokenizer.loading import load_tokenizer  # noqa: PLC0415
 
     check_max_seq_length(max_seq_length)
-    loaded, folder = WordPieceTokenizer.load(Path(tokenizer)), Path(output)
+    loaded, folder = load_tokenizer(Path(tokenizer)), Path(output)
     store = open_prepared_before(source, loaded, folder)
     if store is None:
         store = prepare(source, loaded, folder, workers)

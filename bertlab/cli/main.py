@@ -19,7 +19,7 @@ COMMANDS = {
     "embed": ("bertlab.cli.embed", "write the hidden states of texts (feature-based use)"),
     "study": ("bertlab.cli.study", "run an ablation: variants × seeds × evaluations"),
     "ablate": ("bertlab.cli.ablate", "an ablation in one line"),
-    "tokenizer": ("bertlab.cli.data", "train a WordPiece vocabulary"),
+    "tokenizer": ("bertlab.cli.data", "train a tokenizer: WordPiece, BPE, Unigram"),
     "prepare": ("bertlab.cli.data", "tokenise a corpus once and print its data report"),
     "take-words": ("bertlab.cli.data", "the first N words of a corpus, as a corpus of its own"),
     "plugins": ("bertlab.cli.plugins", "what is installed, what it takes, and what is broken"),

@@ -31,10 +31,12 @@ _BASES: dict[Kind, str] = {
     "evaluation": "bertlab.api.evaluation:Evaluation",
     "optimizer": "bertlab.api.optimizer:OptimizerRecipe",
     "schedule": "bertlab.api.schedule:Schedule",
+    "tokenizer": "bertlab.api.tokenizer:TokenizerKind",
 }
 # what a class says of itself, beside its arguments
 _DECLARED = (
     "requires_pairs",
+    "requires_mask",
     "corrupts_input",
     "rearranges_input",
     "requires_causal",

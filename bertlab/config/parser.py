@@ -17,6 +17,7 @@ from bertlab.api.encoder import Encoder
 from bertlab.api.head import Head
 from bertlab.api.schedule import Schedule
 from bertlab.api.task import Objective
+from bertlab.api.tokenizer import TokenizerKind
 from bertlab.config.request import Request
 from bertlab.config.seeds import SECTION, GivenSeeds
 from bertlab.config.yaml_files import Config
@@ -79,8 +80,7 @@ def build_parser(
     )
     parser.set_defaults({f"trainer.{key}": value for key, value in TRAINER_DEFAULTS.items()})
     _add_model(parser, request, encoder_config)
-    data, seeds = data_class(request), {"seed", "mask_seed"}
-    parser.add_class_arguments(data, "data", instantiate=False, skip=seeds)
+    _add_data(parser, request)
     if command == "fit":
         _add_fit(parser)
         _add_evaluations(parser)
@@ -159,6 +159,24 @@ def _add_optimizer(parser: LightningArgumentParser, request: Request) -> None:
     parser.add_class_arguments(
         load_class("schedule", request.schedule, Schedule), f"{section}.schedule", instantiate=False
     )
+
+
+def _add_data(parser: LightningArgumentParser, request: Request) -> None:
+    """Add the data and, for text, the kind of tokenizer that is trained on it."""
+    data = data_class(request)
+    kind = set() if data is not PretrainingData else {"tokenizer_kind"}
+    parser.add_class_arguments(data, "data", instantiate=False, skip={"seed", "mask_seed", *kind})
+    if not kind:
+        return
+    parser.add_argument(
+        "--data.tokenizer_kind.name",
+        type=str | None,
+        default=request.tokenizer,
+        help=f"tokenizer to train, wordpiece by default: {', '.join(installed('tokenizer'))}",
+    )
+    if request.tokenizer is not None:
+        chosen = load_class("tokenizer", request.tokenizer, TokenizerKind)
+        parser.add_class_arguments(chosen, "data.tokenizer_kind", instantiate=False)
 
 
 def _add_fit(parser: LightningArgumentParser) -> None:

@@ -18,6 +18,14 @@ from bertlab.errors import ConfigError
 from bertlab.plugins.index import installed
 
 DEFAULT_OBJECTIVES = ("mlm", "nsp")
+# sections of one plugin, and the attribute of a request that names it; a section above comes first
+_SECTIONS = {
+    "model.encoder": "encoder",
+    "model.head": "head",
+    "model.optimizer": "optimizer",
+    "model.optimizer.schedule": "schedule",
+    "data.tokenizer_kind": "tokenizer",
+}
 # keys of model.optimizer that stay where another optimiser is chosen
 OF_EVERY_OPTIMIZER = (
     *("learning_rate", "weight_decay", "warmup_steps", "schedule", "schedule_steps"),
@@ -40,6 +48,7 @@ class Request:
         metrics: entry-point names of further metrics.
         optimizer: entry-point name of the optimiser, or a class of ``torch.optim``.
         schedule: entry-point name of the learning rate's schedule.
+        tokenizer: entry-point name of the kind of tokenizer to train, if given anywhere.
         head: entry-point name of the head, for fine-tuning; there are no objectives then.
         init_from: ``model.init_from``, if given anywhere.
         init_optimizer: ``model.init_optimizer``.
@@ -57,6 +66,7 @@ class Request:
     metrics: list[str] = field(default_factory=list)
     optimizer: str = "adamw"
     schedule: str = "linear"
+    tokenizer: str | None = None
     head: str | None = None
     init_from: str | None = None
     init_optimizer: bool = False
@@ -77,6 +87,7 @@ class Request:
             *(installed("metric")[name] for name in self.metrics),
             installed("schedule")[self.schedule],
             *([] if self.head is None else [installed("head")[self.head]]),
+            *([] if self.tokenizer is None else [installed("tokenizer")[self.tokenizer]]),
         ]
         optimizer = installed("optimizer").get(self.optimizer)  # None: a class of torch.optim
         named += [] if optimizer is None else [optimizer]
@@ -114,25 +125,20 @@ def read_request(
             )
         request.objectives = []
     for _, content in request.files:
-        _drop_others(content, "head", request.head)
-        _drop_others(content, "encoder", request.encoder)
-        _drop_others(content, "optimizer", request.optimizer, OF_EVERY_OPTIMIZER)
-        _drop_others(content.get("model") or {}, "schedule", request.schedule, above="optimizer")
+        for section in _SECTIONS:
+            _drop_others(content, section, _named(request, section))
         _keep(content, "objectives", request.objectives)
         _keep(content, "metrics", request.metrics)
     return request
 
 
 def _add_content(request: Request, path: Path, content: Config) -> None:
+    for section in ("model", "data"):
+        if not isinstance(content.get(section) or {}, dict):
+            raise ConfigError(f"{path}: {section}: found {content[section]!r}, expected a mapping")
+    for section in _SECTIONS:
+        _name(request, section, _named_plugin(path, content, section))
     model = content.get("model") or {}
-    if not isinstance(model, dict):
-        raise ConfigError(f"{path}: model: found {model!r}, expected a mapping")
-    _name_encoder(request, _named_plugin(path, model, "encoder"))
-    request.head = _named_plugin(path, model, "head") or request.head
-    request.optimizer = _named_plugin(path, model, "optimizer") or request.optimizer
-    if isinstance(section := model.get("optimizer"), dict):
-        schedule = _named_plugin(path, section, "schedule", "model.optimizer")
-        request.schedule = schedule or request.schedule
     if model.get("objectives") is not None:
         model["objectives"] = _name_objectives(request, model["objectives"], f"{path}: ")
     if model.get("metrics") is not None:
@@ -143,15 +149,24 @@ def _add_content(request: Request, path: Path, content: Config) -> None:
     request.files.append((path, content))
 
 
-def _named_plugin(path: Path, above: Config, key: str, where: str = "model") -> str | None:
-    """Return the plugin name of a section below ``where``; the section may be just that name."""
+def _above(content: Config, section: str) -> Config:
+    """Return the mapping that a section stands in: ``model`` of ``model.head``; {} if none."""
+    found: object = content
+    for key in section.split(".")[:-1]:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _named_plugin(path: Path, content: Config, section: str) -> str | None:
+    """Return the plugin name of a section such as ``model.head``; it may be just that name."""
+    above, key = _above(content, section), section.rpartition(".")[2]
     if isinstance(above.get(key), str):
         above[key] = {"name": above[key]}
     if not isinstance(above.get(key), dict):
         return None
     name = above[key].get("name")
     if name is not None and not isinstance(name, str):
-        raise ConfigError(f"{path}: {where}.{key}.name: found {name!r}, expected a name")
+        raise ConfigError(f"{path}: {section}.name: found {name!r}, expected a name")
     return name
 
 
@@ -164,8 +179,8 @@ def _add_argument(request: Request, key: str, value: str | None, tokens: list[st
         given = _parse(needs_value(key, value), "model.metrics", "[NAME, …]")
         for name, arguments in _name_metrics(request, given, "").items():
             request.arguments += _as_arguments(f"--model.metrics.{name}", arguments)
-    elif key.removesuffix(".name") in _NAMED_SECTIONS:
-        _name_section(request, key.removesuffix(".name"), needs_value(key, value))
+    elif (section := key.removeprefix("--").removesuffix(".name")) in _SECTIONS:
+        _add_section(request, section, needs_value(key, value))
     elif key == "--ckpt_path":
         request.ckpt_path = needs_value(key, value)
     else:
@@ -178,32 +193,28 @@ def _add_argument(request: Request, key: str, value: str | None, tokens: list[st
         request.arguments += tokens
 
 
-_OPTIMIZER = ("--model.optimizer", "--model.optimizer.schedule")
-_NAMED_SECTIONS = ("--model.encoder", "--model.head", *_OPTIMIZER)
-
-
-def _name_section(request: Request, key: str, value: str) -> None:
-    """Name the plugin of a section; a mapping gives an optimiser's arguments as well."""
-    if key == "--model.encoder":
-        _name_encoder(request, value)
+def _add_section(request: Request, section: str, value: str) -> None:
+    """Name the plugin of a section; a mapping gives its arguments as well."""
+    given = _parse(value, section, "a name, or {name: NAME, …}")
+    if not isinstance(given, dict):
+        _name(request, section, value)
         return
-    if key == "--model.head":
-        request.head = value
-        return
-    given = _parse(value, key.removeprefix("--"), "a name, or {name: NAME, …}")
-    if isinstance(given, dict):
-        for name, each in given.items():
-            token = f"{key}.{name}={yaml_inline(each)}"
-            _add_argument(request, f"{key}.{name}", yaml_inline(each), [token])
-    elif key == "--model.optimizer.schedule":
-        request.schedule = value
-    else:
-        request.optimizer = value
+    for name, each in given.items():
+        key, text = f"--{section}.{name}", yaml_inline(each)
+        _add_argument(request, key, text, [f"{key}={text}"])
 
 
-def _name_encoder(request: Request, name: str | None) -> None:
+def _name(request: Request, section: str, name: str | None) -> None:
+    """Name the plugin of a section, if there is a name."""
     if name is not None:
-        request.encoder, request.encoder_named = name, True
+        setattr(request, _SECTIONS[section], name)
+        request.encoder_named |= section == "model.encoder"
+
+
+def _named(request: Request, section: str) -> str | None:
+    """Return the plugin that a request names for a section."""
+    name: str | None = getattr(request, _SECTIONS[section])
+    return name
 
 
 def _add_objectives(request: Request, one: str | None, value: str) -> None:
@@ -269,23 +280,13 @@ def _name_objectives(request: Request, given: object, where: str) -> Config:
     return arguments
 
 
-def _drop_others(
-    content: Config, key: str, name: str | None, kept: Sequence[str] = (), above: str = "model"
-) -> None:
-    """Drop the arguments that a file gives to a plugin which the request does not name.
-
-    Args:
-        content: changed.
-        key: of the plugin's section, below ``above``.
-        name: of the plugin that the request names.
-        kept: keys that are not the plugin's own.
-        above: section of ``content``.
-    """
-    parent = content.get(above)
-    section = parent.get(key) if isinstance(parent, dict) else None
-    if isinstance(section, dict) and section.get("name", name) != name:
-        others = {each: value for each, value in section.items() if each in kept}
-        content[above][key] = {"name": name, **others}
+def _drop_others(content: Config, section: str, name: str | None) -> None:
+    """Drop the arguments that a file gives to a plugin which the request does not name."""
+    above, key = _above(content, section), section.rpartition(".")[2]
+    given = above.get(key)
+    if isinstance(given, dict) and given.get("name", name) != name:
+        kept = OF_EVERY_OPTIMIZER if section == "model.optimizer" else ()
+        above[key] = {"name": name, **{each: given[each] for each in given if each in kept}}
 
 
 def _keep(content: Config, key: str, names: list[str]) -> None:

@@ -130,6 +130,11 @@ def _plain(parser: LightningArgumentParser, values: Namespace, request: Request)
         model["objectives"] = _named(model.get("objectives"), request.objectives)
     else:
         model["head"]["name"] = request.head
+    data = content["data"]
+    if request.tokenizer is not None and request.head is None:
+        data["tokenizer_kind"]["name"] = request.tokenizer
+    else:
+        data.pop("tokenizer_kind", None)
     if request.metrics:
         model["metrics"] = _named(model.get("metrics"), request.metrics)
     seeds = check_seeds(content.pop(SECTION), request.head is not None)

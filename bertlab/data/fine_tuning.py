@@ -8,6 +8,7 @@ from typing import Any
 from bertlab.api.examples import Example, LabelledExamples, Labels
 from bertlab.api.head import Head
 from bertlab.api.task import Task
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.examples.encoded import EncodedExamples, ExampleStream, encode_examples
 from bertlab.data.examples.source import FORMATS, read_rows, stream_rows
 from bertlab.data.examples.splits import (
@@ -23,7 +24,7 @@ from bertlab.data.inputs import READ_AHEAD, InputRows
 from bertlab.data.loader import StepLoader
 from bertlab.data.module import EVALUATION_SEED, ReportRow, TaskData
 from bertlab.errors import ConfigError, DataError, check_at_least, check_share, nearest
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.loading import load_tokenizer
 
 
 class LabelledData(TaskData):
@@ -95,7 +96,7 @@ class LabelledData(TaskData):
         self.input_format = input_format
         self.seed = seed
         self._check_settings()
-        self.tokenizer: WordPieceTokenizer | None = None
+        self.tokenizer: Tokenizer | None = None
         self.head_name = ""
         self.head: Head | None = None
         self.rows: dict[str, LabelledExamples] = {}  # "train", and the evaluation sets by name
@@ -103,16 +104,16 @@ class LabelledData(TaskData):
         self.input_rows: InputRows | None = None
         self._predicts_validation = False
 
-    def load_tokenizer(self) -> WordPieceTokenizer:
+    def load_tokenizer(self) -> Tokenizer:
         """Load ``tokenizer``."""
         if self.tokenizer_path is None:
             raise ConfigError(
                 "data.tokenizer: found none; expected --model.init_from with a pre-trained model, "
                 "or a tokenizer for an encoder from scratch"
             )
-        return WordPieceTokenizer.load(Path(self.tokenizer_path))
+        return load_tokenizer(Path(self.tokenizer_path))
 
-    def connect(self, tokenizer: WordPieceTokenizer, tasks: Mapping[str, Task]) -> None:
+    def connect(self, tokenizer: Tokenizer, tasks: Mapping[str, Task]) -> None:
         """Set the tokenizer that encodes the examples and the head that reads them.
 
         Raises:

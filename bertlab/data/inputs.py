@@ -10,9 +10,9 @@ import torch
 from bertlab.api.batch import IntArray, PackedBatch, pack
 from bertlab.api.examples import Example
 from bertlab.api.head import Head
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.examples.encoded import EncodedExamples, encode_examples
 from bertlab.errors import ConfigError
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 PREDICT_ROWS = 32  # predicted together
 READ_AHEAD = 8  # batches read at a time, then grouped by length
@@ -35,7 +35,7 @@ class InputRows:
     source: Iterator[Example]
     head: Head
     head_name: str
-    tokenizer: WordPieceTokenizer
+    tokenizer: Tokenizer
     max_seq_length: int
     read_ahead: int = READ_AHEAD
     taken_in: int = field(default=0, init=False)
@@ -91,7 +91,7 @@ PREDICT_BATCH = 64  # sequences
 def text_batches(
     texts: Sequence[str],
     text_pairs: Sequence[str] | None,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     max_seq_length: int,
 ) -> list[list[PackedBatch]]:
     """Return the batches of texts, each a step of its own, with the texts' numbers as ``row``.

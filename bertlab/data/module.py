@@ -12,9 +12,9 @@ from torch.utils.data import DataLoader
 from bertlab.api.batch import IntArray, PackedBatch
 from bertlab.api.examples import Example, Labels
 from bertlab.api.task import Task
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.loader import StepDataset, StepLoader, StepSampler, Stream, outlive_sigterm
 from bertlab.errors import ConfigError
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 # what is held out, and its masks, are the same for every seed, so that runs can be compared
 EVALUATION_SEED = 15
@@ -39,11 +39,11 @@ class TaskData(LightningDataModule):
     _training_steps: StepDataset | None = None
 
     @abstractmethod
-    def load_tokenizer(self) -> WordPieceTokenizer:
+    def load_tokenizer(self) -> Tokenizer:
         """Return the tokenizer of a run that takes none over from an earlier model."""
 
     @abstractmethod
-    def connect(self, tokenizer: WordPieceTokenizer, tasks: Mapping[str, Task]) -> None:
+    def connect(self, tokenizer: Tokenizer, tasks: Mapping[str, Task]) -> None:
         """Set the tokenizer that encodes the text and the tasks that read it; check both."""
 
     @abstractmethod

@@ -13,6 +13,7 @@ from bertlab.api.batch import IntArray
 from bertlab.api.examples import Example
 from bertlab.api.rng import CounterRNG
 from bertlab.api.task import Objective, Task
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.corpus.corpus import Corpus, naming
 from bertlab.data.corpus.prepare import (
     default_cache_dir,
@@ -34,7 +35,8 @@ from bertlab.data.sampling.sampler import (
     split_documents,
 )
 from bertlab.errors import ConfigError, TokenizerError, check_at_least, check_share
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.kinds import WordPiece, build_kind
+from bertlab.tokenizer.loading import load_tokenizer
 
 
 class PretrainingData(TaskData):
@@ -49,6 +51,8 @@ class PretrainingData(TaskData):
         language: for sentence splitting, where the text has no sentence marks.
         tokenizer: ``vocab.txt``, ``tokenizer.json`` or a folder with one; if not given, that of
             ``model.init_from``, else one is trained on the corpus.
+        tokenizer_kind: ``name`` and settings of the kind that is trained, if ``tokenizer`` is not
+            given; WordPiece by default.
         vocab_size: size of a vocabulary that is trained.
         lowercase: whether a vocabulary that is trained is uncased.
         input_format: what a sequence is made of (RoBERTa's table 2): ``segment_pairs`` is BERT's.
@@ -77,6 +81,7 @@ class PretrainingData(TaskData):
         errors: Literal["strict", "replace"] = "strict",
         language: str = "en",
         tokenizer: str | None = None,
+        tokenizer_kind: dict[str, Any] | None = None,
         vocab_size: int = 30_000,
         lowercase: bool = True,
         input_format: InputFormat = "segment_pairs",
@@ -104,6 +109,7 @@ class PretrainingData(TaskData):
             language=language,
         )
         self.tokenizer_path = tokenizer
+        self.tokenizer_kind = None if tokenizer_kind is None else build_kind(tokenizer_kind)
         self.vocab_size = vocab_size
         self.lowercase = lowercase
         self.input_format: InputFormat = input_format
@@ -123,26 +129,37 @@ class PretrainingData(TaskData):
         self.mask_seed = seed if mask_seed is None else mask_seed
         self._check_sizes()
         self.objectives: Mapping[str, Objective] = {}
-        self.tokenizer: WordPieceTokenizer | None = None
+        self.tokenizer: Tokenizer | None = None
         self.store: TokenStore | None = None
         self.train_sampler: SequenceSampler | None = None
         self.validation_sampler: SequenceSampler | None = None
 
-    def load_tokenizer(self) -> WordPieceTokenizer:
+    def load_tokenizer(self) -> Tokenizer:
         """Load ``tokenizer``, or train one on the corpus unless that has been done before."""
         if self.tokenizer_path:
-            return WordPieceTokenizer.load(Path(self.tokenizer_path))
+            self._check_not_trained(f"data.tokenizer gives {self.tokenizer_path}")
+            return load_tokenizer(Path(self.tokenizer_path))
         self._check_corpus()
         prepared = open_prepared(self.corpus)
         if prepared is not None:
+            self._check_not_trained(f"{self.corpus.sources[0]} was prepared with one")
             return prepared.tokenizer
-        return tokenizer_cached(self.corpus, self.vocab_size, self.lowercase, self.cache_dir)
+        kind = WordPiece() if self.tokenizer_kind is None else self.tokenizer_kind
+        return tokenizer_cached(self.corpus, self.vocab_size, self.lowercase, self.cache_dir, kind)
 
-    def connect(self, tokenizer: WordPieceTokenizer, tasks: Mapping[str, Task]) -> None:
+    def _check_not_trained(self, why: str) -> None:
+        if self.tokenizer_kind is not None:
+            raise ConfigError(
+                f"data.tokenizer_kind: says what tokenizer to train, but {why}; leave one of the "
+                "two out"
+            )
+
+    def connect(self, tokenizer: Tokenizer, tasks: Mapping[str, Task]) -> None:
         """Set the tokenizer that encodes the text and the objectives that label it.
 
         Raises:
             ConfigError: if an objective needs segment pairs and the input format has none.
+            TokenizerError: if an objective needs a mask token and the tokenizer has none.
         """
         self.tokenizer = tokenizer
         self.objectives = {
@@ -155,6 +172,8 @@ class PretrainingData(TaskData):
                     f"{self.input_format!r}; use 'segment_pairs' or 'sentence_pairs', or drop "
                     f"{name} from model.objectives"
                 )
+            if objective.requires_mask:
+                tokenizer.require_mask(f"model.objectives.{name}")
 
     def prepare(self, command: str) -> None:
         """Tokenise the corpus, unless that has been done before, and split off what is held out."""

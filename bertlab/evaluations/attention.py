@@ -20,11 +20,11 @@ from bertlab.api.evaluation import (
     ScoreGrid,
 )
 from bertlab.api.examples import Column, Example
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.encoders.bert import SelfAttention
 from bertlab.encoders.states import layer_states
 from bertlab.errors import DataError, EvaluationError, check_at_least
 from bertlab.evaluations.attention_page import ShownRow, attention_page, rounded_weights
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 TARGETS = ("cls", "sep", "next", "previous", "self", "same_token")
 FIGURES = ("entropy", *TARGETS)
@@ -201,7 +201,7 @@ def _softmax(scores: Tensor, causal: bool) -> Tensor:
     return scores.softmax(-1)
 
 
-def target_masks(ids: Tensor, tokenizer: WordPieceTokenizer) -> Tensor:
+def target_masks(ids: Tensor, tokenizer: Tokenizer) -> Tensor:
     """Return ``(6, S, S)`` bool: is token j what is asked of token i, for each of ``TARGETS``?
 
     Args:
@@ -294,7 +294,7 @@ def _notes(
     return notes
 
 
-def _encode(tokenizer: WordPieceTokenizer, row: Example) -> tuple[list[int], list[int]]:
+def _encode(tokenizer: Tokenizer, row: Example) -> tuple[list[int], list[int]]:
     """Return ids and segment ids of a row, special tokens included."""
     parts = []
     for column in ("text", "text_b"):

@@ -208,7 +208,7 @@ def _masked_copies(ids: IntArray, objective: TokenPrediction, method: Method) ->
     masked = (inner[:, None] == np.arange(length))[None]
     if method == "within_word_l2r":
         # em ##bed ##s a -> words [0, 0, 0, 1]: the copy that predicts ##bed masks ##s too
-        words = np.cumsum(~objective.classes.continuation[ids], axis=1)  # (S, L)
+        words = np.cumsum(objective.classes.word_starts(ids), axis=1)  # (S, L)
         same = words[:, 1:-1, None] == words[:, None, :]  # (S, L - 2, L)
         masked = same & (np.arange(length) >= inner[:, None])
     copies = np.where(masked, objective.classes.mask_id, ids[:, None, :])  # (S, L - 2, L)

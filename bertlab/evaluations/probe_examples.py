@@ -12,8 +12,8 @@ import numpy.typing as npt
 from bertlab.api.batch import IntArray
 from bertlab.api.evaluation import FloatArray
 from bertlab.api.examples import Example
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import DataError
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class WordIds:
     firsts: IntArray
 
 
-def encode_words(row: Example, tokenizer: WordPieceTokenizer) -> WordIds:
+def encode_words(row: Example, tokenizer: Tokenizer) -> WordIds:
     """Return the ids of a row's words, each tokenized on its own.
 
     Raises:

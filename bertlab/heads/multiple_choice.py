@@ -10,11 +10,11 @@ from torchmetrics import Metric
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.examples import Column, Example, Features, text_ids
 from bertlab.api.task import TaskContext, TaskLoss
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import DataError
 from bertlab.heads.classification import ClassifierHead
 from bertlab.heads.sentence_pair import pair_features
 from bertlab.objectives.classification import Accuracy, MajorityAccuracy, classification_loss
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 
 class MultipleChoice(ClassifierHead):
@@ -46,9 +46,7 @@ class MultipleChoice(ClassifierHead):
         """Create the classifier, H to 1."""
         self.add_classifier(context.encoder, 1)
 
-    def encode(
-        self, example: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> list[Features]:
+    def encode(self, example: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:
         """Return ``[CLS] context [SEP] choice [SEP]`` of each choice, cut longest first.
 
         The first counts 1 prediction, the others 0. Fields: ``choice``, its number in the example,
@@ -128,7 +126,7 @@ def _label(example: Example, choices: int) -> int:
     )
 
 
-def _stem_ids(example: Example, tokenizer: WordPieceTokenizer) -> list[int]:
+def _stem_ids(example: Example, tokenizer: Tokenizer) -> list[int]:
     stem = example.values.get("stem")
     # some of SWAG's and HellaSwag's examples have no stem
     return text_ids(stem, example, "stem", tokenizer) if stem not in (None, "") else []

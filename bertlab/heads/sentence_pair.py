@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from bertlab.api.examples import Column, Example, Features, text_ids
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import ConfigError
 from bertlab.heads.classification import SequenceClassifier
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 
 class SentencePair(SequenceClassifier):
@@ -14,9 +14,7 @@ class SentencePair(SequenceClassifier):
     columns = (Column("text_a"), Column("text_b"), Column("label", "label", is_truth=True))
     splits_by = "text_a"
 
-    def encode(
-        self, example: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> list[Features]:
+    def encode(self, example: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:
         """Return ``[CLS] A [SEP] B [SEP]``, cut as :func:`pair_features` says.
 
         Raises:
@@ -31,7 +29,7 @@ class SentencePair(SequenceClassifier):
 
 
 def pair_features(
-    a: Sequence[int], b: Sequence[int], tokenizer: WordPieceTokenizer, max_seq_length: int
+    a: Sequence[int], b: Sequence[int], tokenizer: Tokenizer, max_seq_length: int
 ) -> Features:
     """Return ``[CLS] A [SEP] B [SEP]`` of two lists of ids, neither empty.
 
@@ -41,7 +39,7 @@ def pair_features(
     Raises:
         ConfigError: if not even one token of each fits.
     """
-    room = max_seq_length - 3  # [CLS] and two [SEP]
+    room = tokenizer.room(max_seq_length, segments=2)
     if room < 2:
         raise ConfigError(
             f"data.max_seq_length: found {max_seq_length}, expected 5 or more for pairs of texts"

@@ -1,9 +1,9 @@
 """Classification and regression of single sentences (paper sec. 4.1, fig. 4 b)."""
 
 from bertlab.api.examples import Column, Example, Features, text_ids
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import ConfigError
 from bertlab.heads.classification import SequenceClassifier
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 
 class SingleSentence(SequenceClassifier):
@@ -11,9 +11,7 @@ class SingleSentence(SequenceClassifier):
 
     columns = (Column("text"), Column("label", "label", is_truth=True))
 
-    def encode(
-        self, example: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> list[Features]:
+    def encode(self, example: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:
         """Return ``[CLS] text [SEP]``; what does not fit is cut off the end.
 
         Raises:
@@ -21,7 +19,7 @@ class SingleSentence(SequenceClassifier):
             ConfigError: if not even one token fits.
         """
         ids = text_ids(example.values.get("text"), example, "text", tokenizer)
-        room = max_seq_length - 2  # [CLS] and [SEP]
+        room = tokenizer.room(max_seq_length)
         if room < 1:
             raise ConfigError(
                 f"data.max_seq_length: found {max_seq_length}, expected 3 or more for a text"

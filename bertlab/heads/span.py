@@ -12,6 +12,7 @@ from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.examples import Column, Example, Features
 from bertlab.api.head import Head
 from bertlab.api.task import TaskContext, TaskLoss
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.encoders.layers import Dropout, initialize
 from bertlab.errors import ConfigError, DataError, check_at_least, check_share
 from bertlab.heads.span_answers import (
@@ -34,7 +35,6 @@ from bertlab.heads.span_windows import (
     gold_answers,
     window_features,
 )
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 
 class Span(Head):
@@ -129,9 +129,7 @@ class Span(Head):
         self.qa_outputs = nn.Linear(context.encoder.hidden_size, 2)
         initialize(self, context.encoder.initializer_range)
 
-    def encode(
-        self, example: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> list[Features]:
+    def encode(self, example: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:
         """Return the windows of an example.
 
         Raises:
@@ -149,7 +147,7 @@ class Span(Head):
                 )
         cut = max(0, len(question) - self.max_query_length)
         question = question[: self.max_query_length]
-        room = max_seq_length - len(question) - 3  # [CLS] and two [SEP]
+        room = tokenizer.room(max_seq_length, segments=2) - len(question)
         if room < 1:
             raise DataError(
                 f"{example.where}: question: its {len(question)} tokens, [CLS] and two [SEP] leave "

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bertlab.api.examples import Example, Features
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import DataError
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 AnswerStart = Literal["locate", "skip", "strict"]
 IntArray = npt.NDArray[np.int64]
@@ -41,7 +41,7 @@ class ContextTokens:
 
 
 @lru_cache(maxsize=4)  # the questions on one context follow each other
-def context_tokens(tokenizer: WordPieceTokenizer, context: str) -> ContextTokens:
+def context_tokens(tokenizer: Tokenizer, context: str) -> ContextTokens:
     """Tokenize a context and find the characters of each token."""
     ids, offsets = tokenizer.encode_with_offsets(context)
     chars = np.array(offsets, np.int32).reshape(-1, 2)
@@ -167,7 +167,7 @@ def window_features(
     tokens: ContextTokens,
     windows: Sequence[tuple[int, int]],
     answer: TokenSpan | None,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
 ) -> list[Features]:
     """Return ``[CLS] question [SEP] context [SEP]`` for each window.
 
@@ -184,7 +184,7 @@ def window_features(
         tokenizer: ids of the special tokens.
     """
     chosen = most_context(windows)
-    offset = len(question) + 2  # [CLS] question [SEP]
+    offset = 1 + len(question) + tokenizer.layout.separators  # [CLS] question [SEP]
     features = []
     for number, (start, end) in enumerate(windows):
         input_ids, token_type_ids = tokenizer.build_inputs(question, tokens.ids[start:end])

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import ConfigError
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 IntArray = npt.NDArray[np.int64]
 
@@ -32,7 +32,7 @@ class WordWindow:
 
 def word_windows(
     words: Sequence[str],
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     max_seq_length: int,
     stride: int | None = None,
 ) -> list[WordWindow]:
@@ -52,7 +52,7 @@ def word_windows(
     Raises:
         ConfigError: if windows so far apart would leave words out, or have no room for a piece.
     """
-    room = max_seq_length - 2  # [CLS] and [SEP]
+    room = tokenizer.room(max_seq_length)
     if room < 1:
         raise ConfigError(f"data.max_seq_length: found {max_seq_length}, expected 3 or more")
     if stride is not None and not 1 <= stride <= room:
@@ -86,7 +86,7 @@ def word_windows(
     return windows
 
 
-def _pieces(words: Sequence[str], tokenizer: WordPieceTokenizer) -> list[list[int]]:
+def _pieces(words: Sequence[str], tokenizer: Tokenizer) -> list[list[int]]:
     ids, lengths = tokenizer.encode_texts(words)
     flat, ends = ids.tolist(), np.cumsum(lengths).tolist()
     starts = [0, *ends[:-1]]

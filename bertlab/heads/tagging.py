@@ -10,6 +10,7 @@ from torch import Tensor
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.examples import Column, Example, Features, Labels
 from bertlab.api.task import TaskContext, TaskLoss
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import DataError, check_at_least
 from bertlab.heads.classification import ClassifierHead
 from bertlab.heads.tag_schemes import (
@@ -23,7 +24,6 @@ from bertlab.heads.tag_schemes import (
 )
 from bertlab.heads.tag_windows import WordWindow, word_windows
 from bertlab.objectives.classification import classification_loss
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 _NOT_PREDICTED = -100  # any: loss and decode read the predicted places only
 
@@ -99,9 +99,7 @@ class Tagging(ClassifierHead):
             return to_bio(tags)
         return tags
 
-    def encode(
-        self, example: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> list[Features]:
+    def encode(self, example: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:
         """Return the windows of a sentence; none of an example without words, which is counted.
 
         Raises:

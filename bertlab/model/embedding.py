@@ -16,11 +16,11 @@ from torch import Tensor
 from bertlab import __version__
 from bertlab.api.batch import IntArray, PackedBatch, pack
 from bertlab.api.encoder import Encoder
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.reading.lines import STANDARD_INPUT, name_of, read_lines
 from bertlab.errors import CheckpointError, ConfigError, DataError, OutputError
 from bertlab.files import explain_failed_write, replacing
 from bertlab.heads.feature_tagging import Combination, combine_layers
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 Pool = Literal["none", "cls", "mean"]
 Precision = Literal["float32", "float16"]
@@ -102,7 +102,7 @@ def check_output(target: Path, text: str, overwrite: bool) -> None:
 
 def embed_file(
     encoder: Encoder,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     source: str,
     text: str,
     output: Path,
@@ -175,7 +175,7 @@ def _limit(given: int | None, encoder: Encoder) -> int:
 
 
 def _encode_lines(
-    text: str, tokenizer: WordPieceTokenizer, limit: int, truncate: bool
+    text: str, tokenizer: Tokenizer, limit: int, truncate: bool
 ) -> tuple[list[list[int]], int]:
     """Return the ids of each line, special tokens included, and how many lines were cut."""
     sequences: list[list[int]] = []

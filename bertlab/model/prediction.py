@@ -8,10 +8,10 @@ import torch
 
 from bertlab.api.examples import Example
 from bertlab.api.head import Head
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.inputs import InputRows, text_batches
 from bertlab.errors import DataError
 from bertlab.model.module import BertModule
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 Input = str | tuple[Any, ...] | Mapping[str, Any]  # a text, a pair of texts, an example
 
@@ -19,7 +19,7 @@ Input = str | tuple[Any, ...] | Mapping[str, Any]  # a text, a pair of texts, an
 @torch.no_grad()
 def predict(
     module: BertModule,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     inputs: Sequence[Input],
     max_seq_length: int,
 ) -> list[dict[str, Any]]:
@@ -53,7 +53,7 @@ def predict(
 
 
 def _of_objectives(
-    module: BertModule, tokenizer: WordPieceTokenizer, inputs: Sequence[Input], limit: int
+    module: BertModule, tokenizer: Tokenizer, inputs: Sequence[Input], limit: int
 ) -> list[dict[str, Any]]:
     texts: list[str] = []
     pairs: list[str] = []

@@ -27,7 +27,7 @@ from bertlab.objectives.cross_entropy import (
 from bertlab.objectives.masking import TokenClasses
 
 if TYPE_CHECKING:
-    from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+    from bertlab.api.tokenizer import Tokenizer
 
 
 COLUMNS = 64  # scores of the vocabulary are a multiple of it on a GPU
@@ -98,7 +98,7 @@ class TokenPrediction(Objective):
     uses_pooled = False
     better: ClassVar[Mapping[str, Literal["min", "max"]]] = {"perplexity": "min"}
     classes: TokenClasses
-    tokenizer: "WordPieceTokenizer"
+    tokenizer: "Tokenizer"
 
     def __init__(self) -> None:
         super().__init__()
@@ -217,7 +217,7 @@ class TokenPrediction(Objective):
         best = probabilities.topk(min(self.top_k, probabilities.shape[-1]))
         return [
             [
-                {"token": self.tokenizer.token(token), "probability": probability}
+                {"token": self.tokenizer.readable(token), "probability": probability}
                 for token, probability in zip(tokens, row, strict=True)
             ]
             for tokens, row in zip(best.indices.tolist(), best.values.tolist(), strict=True)

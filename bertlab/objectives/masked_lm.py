@@ -49,6 +49,7 @@ class MaskedLM(TokenPrediction):
 
     name = "mlm"
     corrupts_input = True
+    requires_mask = True
     requires_causal = False
 
     def __init__(

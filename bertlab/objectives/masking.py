@@ -13,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bertlab.api.batch import IntArray, PackedSequences
+from bertlab.api.tokenizer import word_starts
 from bertlab.errors import ConfigError, check_share, nearest
 
 if TYPE_CHECKING:
     from bertlab.api.rng import CounterRNG
-    from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+    from bertlab.api.tokenizer import Tokenizer
 
 BoolArray = npt.NDArray[np.bool_]
 MaskingUnit = Literal["token", "whole_word", "span"]
@@ -32,7 +33,7 @@ class MaskingRecipe:
 
     Attributes:
         rate: share of the maskable tokens that are selected, over 0 and at most 1.
-        unit: ``token``, ``whole_word`` (a token with its ``##`` continuations) or ``span``.
+        unit: ``token``, ``whole_word`` (all tokens of a word) or ``span``.
         mask_share: share of the selected that become ``[MASK]``.
         random_share: share that become a uniformly random ordinary token.
         keep_share: share that stay as they are.
@@ -78,21 +79,32 @@ class TokenClasses:
         special: ``(V,)`` bool, True for ``[CLS]``, ``[UNK]`` and the like: never selected.
         continuation: ``(V,)`` bool, True for ids that continue a word (``##ing``).
         mask_id: id of ``[MASK]``.
+        closing: ``(V,)`` bool, True for ids behind which a word begins; None if there are none.
     """
 
     special: BoolArray
     continuation: BoolArray
     mask_id: int
+    closing: BoolArray | None = None
 
     @classmethod
-    def of(cls, tokenizer: "WordPieceTokenizer") -> "TokenClasses":
+    def of(cls, tokenizer: "Tokenizer") -> "TokenClasses":
         """Return the classes of a tokenizer's vocabulary."""
-        return cls(tokenizer.special_mask, tokenizer.continuation_mask, tokenizer.mask_id)
+        return cls(
+            tokenizer.special_mask,
+            tokenizer.continuation_mask,
+            tokenizer.mask_id,
+            tokenizer.closing_mask,
+        )
 
     @cached_property
     def ordinary_ids(self) -> IntArray:
         """``(V - specials,)`` int64 ids that a random replacement is drawn from."""
         return np.flatnonzero(~self.special)
+
+    def word_starts(self, ids: IntArray) -> BoolArray:
+        """Return ``(…, N)`` bool, True for those of ``(…, N)`` ids that start a word."""
+        return word_starts(ids, self.continuation, self.closing)
 
     def countable(self, sequences: PackedSequences) -> BoolArray:
         """Return ``(T,)`` bool, True for corpus tokens that are not special."""
@@ -187,7 +199,7 @@ def unit_starts(
     run_start[1:] = (np.diff(tokens) != 1) | (np.diff(sequence) != 0)
     # ids [CLS] play ##ing [SEP] [CLS] a cat [SEP]: tokens [1, 2, 5, 6] -> runs begin at 0 and 2 of
     # them, words at [0, 2, 3]
-    words = np.flatnonzero(run_start | ~classes.continuation[sequences.input_ids[tokens]])
+    words = np.flatnonzero(run_start | classes.word_starts(sequences.input_ids[tokens]))
     if unit == "whole_word":
         return words
     # A geometric length has no memory, so to begin a span at each word with probability 0.2 and

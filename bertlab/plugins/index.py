@@ -17,7 +17,15 @@ from bertlab.api import CONTRACT
 from bertlab.errors import PluginError, UnknownPluginError, nearest
 
 Kind = Literal[
-    "encoder", "objective", "head", "source", "metric", "evaluation", "optimizer", "schedule"
+    "encoder",
+    "objective",
+    "head",
+    "source",
+    "metric",
+    "evaluation",
+    "optimizer",
+    "schedule",
+    "tokenizer",
 ]
 GROUPS: dict[Kind, str] = {
     "encoder": "bertlab.encoders",
@@ -28,6 +36,7 @@ GROUPS: dict[Kind, str] = {
     "evaluation": "bertlab.evaluations",
     "optimizer": "bertlab.optimizers",
     "schedule": "bertlab.schedules",
+    "tokenizer": "bertlab.tokenizers",
 }
 KEYS: dict[Kind, str] = {
     "encoder": "model.encoder",
@@ -38,6 +47,7 @@ KEYS: dict[Kind, str] = {
     "evaluation": "--evaluation, evaluations",
     "optimizer": "model.optimizer.name",
     "schedule": "model.optimizer.schedule, schedule",
+    "tokenizer": "data.tokenizer_kind",
 }
 OWN_PACKAGE = "bertlab"
 

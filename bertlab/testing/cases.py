@@ -1,6 +1,6 @@
 """``Case``: a class under test and the data for its checks."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
@@ -16,8 +16,10 @@ from bertlab.api.optimizer import OptimizerRecipe
 from bertlab.api.schedule import Schedule
 from bertlab.api.source import DataSource
 from bertlab.api.task import Objective
+from bertlab.api.tokenizer import Tokenizer, TokenizerKind
 from bertlab.plugins.index import Kind
 from bertlab.testing.samples import SampleCorpus, SampleLanguage
+from bertlab.tokenizer.kinds import train_tokenizer
 
 SEED = 7
 BASES: dict[Kind, type[Any]] = {
@@ -29,6 +31,7 @@ BASES: dict[Kind, type[Any]] = {
     "evaluation": Evaluation,
     "optimizer": OptimizerRecipe,
     "schedule": Schedule,
+    "tokenizer": TokenizerKind,
 }
 
 
@@ -84,6 +87,40 @@ class Case:
     def ids(self, words: int, *seed: int) -> list[int]:
         """Return the ids of a text, at most as many as words."""
         return self.language.tokenizer.encode(self.language.text(words, *seed))[:words]
+
+
+class TokenizerCase(Case):
+    """A kind of tokenizer under test, with a little text."""
+
+    plugin: type[TokenizerKind]
+    vocab_size = 600
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """Two hundred sentences of words and endings, with capitals and punctuation marks."""
+        language, endings = self.language, ("", "", "s", "ed", "ing")
+        sentences = []
+        for number in range(200):
+            words = language.text(12, number).split()
+            inflected = [f"{w}{endings[(number + n) % 5]}" for n, w in enumerate(words)]
+            sentences.append(
+                " ".join(inflected).capitalize() + (".", "!", ", and so on.")[number % 3]
+            )
+        return tuple(sentences)
+
+    def train(self, texts: Iterable[str], lowercase: bool) -> Tokenizer:
+        """Return what a new object of the kind learns."""
+        return train_tokenizer(self.new(), texts, self.vocab_size, lowercase)
+
+    def trained(self, lowercase: bool) -> Tokenizer:
+        """Return what it learns of :attr:`texts`, once for all checks."""
+        if lowercase not in self._trained:
+            self._trained[lowercase] = self.train(iter(self.texts), lowercase)
+        return self._trained[lowercase]
+
+    @cached_property
+    def _trained(self) -> dict[bool, Tokenizer]:
+        return {}
 
 
 class MetricCase(Case):

@@ -56,6 +56,7 @@ class NotApplicable(Exception):  # noqa: N818  nothing is wrong
 TASK_KINDS: tuple[Kind, ...] = ("objective", "head")
 CONFIG_KINDS: tuple[Kind, ...] = (
     *("encoder", "objective", "head", "metric", "evaluation", "optimizer", "schedule"),
+    "tokenizer",
 )
 ALL_KINDS: tuple[Kind, ...] = (*CONFIG_KINDS, "source")
 

@@ -16,7 +16,7 @@ from bertlab.api.task import Task
 from bertlab.data.examples.encoded import collate
 from bertlab.errors import PluginError, nearest
 from bertlab.plugins.index import GROUPS, Kind, installed, load_class
-from bertlab.testing.cases import BASES, Case, MetricCase, Options, SourceCase
+from bertlab.testing.cases import BASES, Case, MetricCase, Options, SourceCase, TokenizerCase
 from bertlab.testing.check import SHOWN_ALONE, Check, CheckRunner
 from bertlab.testing.checks import (
     building,
@@ -33,6 +33,7 @@ from bertlab.testing.checks import (
     schedules,
     sources,
     speed,
+    tokenizers,
     training,
 )
 from bertlab.testing.checks import (
@@ -57,6 +58,7 @@ _MODULES: tuple[ModuleType, ...] = (
     evaluations,
     optimizers,
     schedules,
+    tokenizers,
     speed,
 )
 _CASES: dict[Kind, type[Case]] = {
@@ -68,6 +70,7 @@ _CASES: dict[Kind, type[Case]] = {
     "evaluation": EvaluationCase,
     "optimizer": Case,
     "schedule": Case,
+    "tokenizer": TokenizerCase,
 }
 _OPTIONS: dict[str, tuple[Kind, ...]] = {  # the kinds that an option is for
     "rows": ("head", "metric", "evaluation"),
@@ -157,7 +160,7 @@ def list_checks(kind: Kind) -> list[tuple[str, str]]:
 
     Args:
         kind: ``encoder``, ``objective``, ``head``, ``metric``, ``source``, ``evaluation``,
-            ``optimizer`` or ``schedule``.
+            ``optimizer``, ``schedule`` or ``tokenizer``.
     """
     return [(check.name, check.summary) for check in checks_of(kind)]
 

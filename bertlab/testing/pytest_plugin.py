@@ -5,20 +5,20 @@ This line in ``conftest.py`` opts in to them; ``conformance`` works without.
 
 import pytest
 
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.encoders.bert import BertEncoder
 from bertlab.testing.samples import SampleLanguage
 from bertlab.testing.stack import seeded, tiny_encoder
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 
 @pytest.fixture(scope="session")
-def bertlab_tokenizer() -> WordPieceTokenizer:
+def bertlab_tokenizer() -> Tokenizer:
     """A WordPiece tokenizer of about 300 tokens: common words, letters, endings, digits."""
     return SampleLanguage.of(None).tokenizer
 
 
 @pytest.fixture
-def bertlab_encoder(bertlab_tokenizer: WordPieceTokenizer) -> BertEncoder:
+def bertlab_encoder(bertlab_tokenizer: Tokenizer) -> BertEncoder:
     """A new BertEncoder of three layers of width 32 for ``bertlab_tokenizer``, always the same."""
     with seeded(0):
         return tiny_encoder(bertlab_tokenizer.vocab_size)

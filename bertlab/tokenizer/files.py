@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def checked_state(state: dict[str, Any], source: str) -> dict[str, Any]:
     """
     model = _checked_model(state.get("model"), source)
     vocabulary: dict[str, int] = model["vocab"]
-    added = _added_tokens(state.get("added_tokens") or [], vocabulary, source)
+    added = added_tokens(state.get("added_tokens") or [], vocabulary, SPECIAL_TOKENS, source)
     ids = vocabulary | {token["content"]: token["id"] for token in added}
     # The model itself falls back on [UNK], the others may be added tokens.
     missing = [t for t in SPECIAL_TOKENS if t not in (vocabulary if t == "[UNK]" else ids)]
@@ -73,16 +74,12 @@ def checked_state(state: dict[str, Any], source: str) -> dict[str, Any]:
             f"{', '.join(SPECIAL_TOKENS)} (of {len(ids)} tokens, the first are "
             f"{', '.join(map(repr, list(ids)[:5]))})"
         )
-    if sorted(ids.values()) != list(range(len(ids))):
-        raise TokenizerError(
-            f"{source}: {len(ids)} tokens need the ids 0 to {len(ids) - 1}, each once; found ids "
-            f"from {min(ids.values())} to {max(ids.values())}, with gaps or repetitions"
-        )
+    check_ids(ids, source)
     # The backend panics on a damaged one, and it is never BERT's.
     if "Precompiled" in json.dumps(state.get("normalizer")):
         raise TokenizerError(f"{source}: found SentencePiece's normalizer, expected BERT's")
     known = {token["content"] for token in added}
-    added += [_added_token(token, ids[token]) for token in SPECIAL_TOKENS if token not in known]
+    added += [special_token(token, ids[token]) for token in SPECIAL_TOKENS if token not in known]
     return {
         "version": "1.0",
         "truncation": None,
@@ -100,38 +97,72 @@ def checked_state(state: dict[str, Any], source: str) -> dict[str, Any]:
     }
 
 
-def read_state(path: Path, lowercase: bool | None = None) -> tuple[dict[str, Any], Path]:
+@dataclass(frozen=True)
+class TokenizerFiles:
+    """What a tokenizer is read from.
+
+    Attributes:
+        path: the ``tokenizer.json`` or the ``vocab.txt``.
+        content: of the ``tokenizer.json``; None if it is a ``vocab.txt``.
+        config: content of the ``tokenizer_config.json`` beside it; empty if there is none.
+    """
+
+    path: Path
+    content: dict[str, Any] | None
+    config: dict[str, Any]
+
+    def set_in_config(self, key: str) -> bool | None:
+        """Return a switch of ``tokenizer_config.json``; None if it is not there.
+
+        Raises:
+            TokenizerError: it is something else than true or false.
+        """
+        value = self.config.get(key)
+        if not isinstance(value, bool | None):
+            raise TokenizerError(
+                f"{self.path.parent / 'tokenizer_config.json'}: {key} is {value!r}, expected "
+                "true or false"
+            )
+        return value
+
+
+def read_files(path: Path) -> TokenizerFiles:
     """Read a ``vocab.txt``, a ``tokenizer.json`` or a folder with either.
 
     Args:
         path: the file or folder. In a folder, ``tokenizer_config.json`` is read as well.
-        lowercase: overrides what the files say. If None and no file says it, a vocabulary with
-            capital letters is taken for a cased one.
-
-    Returns:
-        state: as :func:`checked_state`.
-        file: the file that it came from.
 
     Raises:
-        TokenizerError: the file is missing, damaged, or is not BERT's kind of tokenizer.
+        TokenizerError: a file is missing or is not JSON.
     """
     config: dict[str, Any] = {}
     if path.is_dir():
         config_file = path / "tokenizer_config.json"
         config = _read_json(config_file) if config_file.is_file() else {}
         path = _tokenizer_file(path)
-    if path.suffix == ".json":
-        state = checked_state(_read_json(path), str(path))
+    return TokenizerFiles(path, _read_json(path) if path.suffix == ".json" else None, config)
+
+
+def wordpiece_state(files: TokenizerFiles, lowercase: bool | None = None) -> dict[str, Any]:
+    """Return the checked state of BERT's tokenizer.
+
+    Args:
+        files: what :func:`read_files` gave.
+        lowercase: overrides what the files say. If None and no file says it, a vocabulary with
+            capital letters is taken for a cased one.
+
+    Raises:
+        TokenizerError: a file is damaged, or is not BERT's kind of tokenizer.
+    """
+    if files.content is not None:
+        state = checked_state(files.content, str(files.path))
     else:
-        tokens = _read_vocabulary(path)
-        state = vocabulary_state(tokens, not _has_capitals(tokens), str(path))
-    for key in _CONFIG_KEYS:
-        if not isinstance(config.get(key), bool | None):
-            raise TokenizerError(
-                f"{path.parent / 'tokenizer_config.json'}: {key} is {config[key]!r}, expected "
-                "true or false"
-            )
-    settings = {ours: config[theirs] for theirs, ours in _CONFIG_KEYS.items() if theirs in config}
+        tokens = _read_vocabulary(files.path)
+        state = vocabulary_state(tokens, not _has_capitals(tokens), str(files.path))
+    asked = {ours: files.set_in_config(theirs) for theirs, ours in _CONFIG_KEYS.items()}
+    settings = {
+        ours: asked[ours] for theirs, ours in _CONFIG_KEYS.items() if theirs in files.config
+    }
     if lowercase is not None:
         settings["lowercase"] = lowercase
     normalizer = state["normalizer"]
@@ -140,7 +171,7 @@ def read_state(path: Path, lowercase: bool | None = None) -> tuple[dict[str, Any
         derived = normalizer["strip_accents"] == normalizer["lowercase"]
         unset = {"strip_accents": None} if derived else {}
         state["normalizer"] = _canonical_normalizer(normalizer | unset | settings)
-    return state, path
+    return state
 
 
 def _tokenizer_file(folder: Path) -> Path:
@@ -196,15 +227,7 @@ def _checked_model(model: Any, source: str) -> dict[str, Any]:  # noqa: ANN401 (
     if not isinstance(model, dict) or model.get("type", "WordPiece") != "WordPiece":
         kind = model.get("type") if isinstance(model, dict) else None
         raise TokenizerError(f"{source}: expected a WordPiece model as BERT's, found {kind!r}")
-    vocabulary = model.get("vocab")
-    if not isinstance(vocabulary, dict) or not vocabulary:
-        raise TokenizerError(f"{source}: the vocabulary is empty; expected tokens with their ids")
-    # type(): to isinstance(), True is an int
-    bad = [token for token, number in vocabulary.items() if type(number) is not int]
-    if bad:
-        raise TokenizerError(
-            f"{source}: token {bad[0]!r} has the id {vocabulary[bad[0]]!r}, expected a whole number"
-        )
+    vocabulary = checked_vocabulary(model, source)
     unknown = model.get("unk_token", "[UNK]")
     if unknown != "[UNK]":
         raise TokenizerError(f"{source}: the unknown token is {unknown!r}, expected '[UNK]'")
@@ -217,19 +240,60 @@ def _checked_model(model: Any, source: str) -> dict[str, Any]:  # noqa: ANN401 (
     }
 
 
-def _added_token(content: str, number: int) -> dict[str, Any]:
+def checked_vocabulary(model: dict[str, Any], source: str) -> dict[str, int]:
+    """Return the ``vocab`` of a model: token to id.
+
+    Raises:
+        TokenizerError: it is empty, or no mapping to whole numbers.
+    """
+    vocabulary = model.get("vocab")
+    if not isinstance(vocabulary, dict) or not vocabulary:
+        raise TokenizerError(f"{source}: the vocabulary is empty; expected tokens with their ids")
+    # type(): to isinstance(), True is an int
+    bad = [token for token, number in vocabulary.items() if type(number) is not int]
+    if bad:
+        raise TokenizerError(
+            f"{source}: token {bad[0]!r} has the id {vocabulary[bad[0]]!r}, expected a whole number"
+        )
+    return vocabulary
+
+
+def check_ids(ids: dict[str, int], source: str) -> None:
+    """Raise TokenizerError unless the V tokens have the ids 0 to V - 1, each once."""
+    if sorted(ids.values()) != list(range(len(ids))):
+        raise TokenizerError(
+            f"{source}: {len(ids)} tokens need the ids 0 to {len(ids) - 1}, each once; found ids "
+            f"from {min(ids.values())} to {max(ids.values())}, with gaps or repetitions"
+        )
+
+
+def special_token(content: str, number: int) -> dict[str, Any]:
+    """Return the entry of a special token in ``added_tokens``."""
     # the last one wins: all False but special
     return {"id": number, "content": content} | dict.fromkeys(_FLAGS, False) | {"special": True}
 
 
-def _added_tokens(
+def added_tokens(
     added: Any,  # noqa: ANN401 (JSON)
     vocabulary: dict[str, int],
+    special: Collection[str],
     source: str,
 ) -> list[dict[str, Any]]:
+    """Return the entries of ``added_tokens`` in canonical form.
+
+    Args:
+        added: what stands in the file.
+        vocabulary: id of each token of the model.
+        special: tokens that are special whatever the file says.
+        source: what to name in errors.
+
+    Raises:
+        TokenizerError: an entry is not an object with id and content, or its id is another one in
+            the vocabulary.
+    """
     try:
         tokens = [
-            _added_token(str(token["content"]), int(token["id"]))
+            special_token(str(token["content"]), int(token["id"]))
             | {flag: bool(token.get(flag, False)) for flag in _FLAGS}
             for token in added
         ]
@@ -244,7 +308,7 @@ def _added_tokens(
                 f"{source}: token {token['content']!r} has the id {token['id']} in added_tokens "
                 f"and {expected} in the vocabulary"
             )
-        token["special"] = token["special"] or token["content"] in SPECIAL_TOKENS
+        token["special"] = token["special"] or token["content"] in special
     return tokens
 
 

@@ -3,19 +3,17 @@
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from bertlab.errors import TokenizerError, check_at_least
-from bertlab.files import explain_failed_write, new_folder
 from bertlab.tokenizer.files import SPECIAL_TOKENS
 from bertlab.tokenizer.word_cache import ascii_pieces, delete_control_spaces
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
-TRAINING_VERSION = 1
+TRAINING_VERSION = 1  # of WordPiece; raised when the same text gives other ids
 _MIN_VOCAB_SIZE = 32
-_MAX_WORD_CHARACTERS = 100  # WordPiece makes [UNK] of longer words
+MAX_WORD_CHARACTERS = 100  # WordPiece makes [UNK] of longer words
 _ALPHABET = 1000  # characters, as the limit_alphabet of BertWordPieceTokenizer
 _CHARACTER_COVERAGE = 0.9995  # as SentencePiece's default
 _WORDS_AT_ONCE = 2**20  # different ones in memory before they are split
@@ -80,17 +78,6 @@ def train_wordpiece(
     return WordPieceTokenizer.from_vocabulary(sorted(ids, key=ids.__getitem__), lowercase)
 
 
-def save_new(tokenizer: WordPieceTokenizer, folder: Path) -> None:
-    """Write the folder of a tokenizer, whole or not at all.
-
-    Raises:
-        OutputError: it cannot be written, or holds files.
-    """
-    failure = f"{folder}: cannot be written"
-    with explain_failed_write(failure, "; nothing is left"), new_folder(folder) as partial:
-        tokenizer.save(partial)
-
-
 def _count_pieces(texts: Iterable[str], lowercase: bool) -> Counter[str]:
     """Count words and punctuation marks as BERT splits them, normalized."""
     splitter = WordPieceTokenizer.from_vocabulary(SPECIAL_TOKENS, lowercase)
@@ -101,7 +88,7 @@ def _count_pieces(texts: Iterable[str], lowercase: bool) -> Counter[str]:
         for word, count in words.items():
             found = ascii_pieces(word, lowercase)
             for piece in splitter.words(word) if found is None else found:
-                if len(piece) <= _MAX_WORD_CHARACTERS:
+                if len(piece) <= MAX_WORD_CHARACTERS:
                     pieces[piece] += count
         words.clear()
 

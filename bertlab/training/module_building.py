@@ -7,6 +7,7 @@ from lightning.pytorch import seed_everything
 
 from bertlab.api.encoder import Encoder
 from bertlab.api.task import Task, TaskContext, check_tasks
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import restore_module
 from bertlab.checkpoints.warm_start import warm_start
@@ -15,7 +16,6 @@ from bertlab.data.module import TaskData
 from bertlab.model.build import build_encoder, build_metrics, build_tasks, check_lengths
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ModuleBuilder:
     warm: Pretrained | None
     prints: bool
 
-    def build(self, tasks: dict[str, Task], tokenizer: WordPieceTokenizer) -> BertModule:
+    def build(self, tasks: dict[str, Task], tokenizer: Tokenizer) -> BertModule:
         """Return the checkpoint's module, or one with new or taken-over weights.
 
         Args:
@@ -71,7 +71,7 @@ class ModuleBuilder:
     def _fits(self) -> bool:
         return self.config.command == "fit"
 
-    def _new_module(self, tasks: dict[str, Task], tokenizer: WordPieceTokenizer) -> BertModule:
+    def _new_module(self, tasks: dict[str, Task], tokenizer: Tokenizer) -> BertModule:
         """Draw the weights; what can be wrong is checked before data is prepared."""
         model = self.config.plain["model"]
         encoder = build_encoder(model["encoder"], tokenizer.vocab_size)
@@ -88,7 +88,7 @@ class ModuleBuilder:
             build_metrics(model),
         )
 
-    def _seed_dropout(self, tokenizer: WordPieceTokenizer) -> None:
+    def _seed_dropout(self, tokenizer: Tokenizer) -> None:
         """Seed dropout apart from the weights, where the config does.
 
         Dropout goes on from the random state in which the draws of the weights left it. With a
@@ -100,7 +100,7 @@ class ModuleBuilder:
             seed_everything(seeds.dropout, workers=True, verbose=False)
             self._new_module(build_tasks(self.config.plain["model"]), tokenizer)
 
-    def _context(self, encoder: Encoder, tokenizer: WordPieceTokenizer) -> TaskContext:
+    def _context(self, encoder: Encoder, tokenizer: Tokenizer) -> TaskContext:
         """Return the context of new tasks; ``fit`` learns the labels from its data."""
         if self._fits:
             return TaskContext(encoder, tokenizer, self.data.token_counts, self.data.labels)

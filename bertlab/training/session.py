@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, Trainer, seed_everything
 
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import (
     choose_tokenizer,
@@ -33,7 +34,6 @@ from bertlab.files import write_json
 from bertlab.model.build import build_tasks, compile_layers, compile_losses
 from bertlab.model.schedule import asked_steps, check_end, steps_at_words, training_size
 from bertlab.plugins.hooks import run_callbacks
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from bertlab.training.allocator import keep_freed_memory
 from bertlab.training.callbacks.best_checkpoint import (
     BestCheckpoint,
@@ -191,7 +191,7 @@ class Session:
             compile_layers(model.encoder)
             compile_losses(model.tasks)
 
-    def _describe(self, tokenizer: WordPieceTokenizer) -> None:
+    def _describe(self, tokenizer: Tokenizer) -> None:
         """Give the run's record its content."""
         data, request, values = self.data, self.config.request, self.config.values
         facts = {

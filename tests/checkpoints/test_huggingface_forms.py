@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 from transformers import (
+    AutoModel,
     AutoModelForSequenceClassification,
+    AutoTokenizer,
     ModernBertConfig,
     ModernBertForMaskedLM,
     ModernBertForSequenceClassification,
@@ -36,6 +38,7 @@ from bertlab.model.build import build_encoder
 from bertlab.objectives.masked_lm import MaskedLM
 from tests.checkpoints.peers import TOKENIZER, randomized
 from tests.encoders.test_bert import pad, random_batch
+from tests.tokenizer.samples import TEXT, as_transformers, tokenizer_called
 
 SIZES: dict[str, Any] = {
     "vocab_size": 97,
@@ -237,10 +240,34 @@ def test_an_encoder_that_modernbert_cannot_be_is_not_written(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_byte_level_tokenizer_is_left_out(tmp_path: Path) -> None:
-    modern_peer().save_pretrained(tmp_path)
-    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"type": "BPE"}}))
-    assert read_huggingface(tmp_path).tokenizer is None
+@pytest.mark.parametrize("name", ["modernbert", "roberta"])
+def test_a_byte_level_tokenizer_is_read_and_written(name: str, tmp_path: Path) -> None:
+    ours = tokenizer_called(name)
+    sizes = {"vocab_size": ours.vocab_size, "pad_token_id": ours.pad_id}
+    if name == "modernbert":
+        peer = modern_peer(ModernBertModel, **sizes)
+    else:
+        rows = {"max_position_embeddings": 130, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
+        peer = randomized(RobertaModel(RobertaConfig(**(SIZES | sizes | rows))))
+    peer.save_pretrained(tmp_path / "given")
+    # the files as transformers writes them
+    as_transformers(ours, tmp_path / "files").save_pretrained(tmp_path / "given")
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "given")
+    found = read_huggingface(tmp_path / "given").tokenizer
+    assert found is not None
+    export_model(str(tmp_path / "given"), tmp_path / "made")
+    again = AutoTokenizer.from_pretrained(tmp_path / "made")
+    model = AutoModel.from_pretrained(tmp_path / "made")
+    for text in TEXT[1:]:
+        expected = theirs(text, return_tensors="pt")
+        ids = expected["input_ids"][0].tolist()
+        assert found.build_inputs(found.encode(text))[0] == ids
+        written = again(text, return_tensors="pt")
+        assert written["input_ids"][0].tolist() == ids
+        with torch.no_grad():
+            assert torch.allclose(model(**written)[0], peer(**expected)[0], atol=1e-5, rtol=0)
+    pair = found.build_inputs(*map(found.encode, TEXT[1:3]))[0]
+    assert theirs(*TEXT[1:3])["input_ids"] == again(*TEXT[1:3])["input_ids"] == pair
 
 
 @pytest.mark.parametrize("kind", [RobertaModel, RobertaForMaskedLM])

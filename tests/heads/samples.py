@@ -12,12 +12,12 @@ from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.examples import Example, Labels
 from bertlab.api.head import Head
 from bertlab.api.task import TaskContext
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.loading import load_matching
 from bertlab.data.examples.encoded import encode_examples
 from bertlab.encoders.bert import BertEncoder
 from bertlab.model.build import build_encoder
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from tests.checkpoints.peers import SIZES, TOKENIZER, peer
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -56,7 +56,7 @@ def batch_of(
     head: Head,
     rows: Sequence[Example],
     max_seq_length: int = 48,
-    tokenizer: WordPieceTokenizer = TOKENIZER,
+    tokenizer: Tokenizer = TOKENIZER,
 ) -> PackedBatch:
     encoded = encode_examples(head, rows, tokenizer, max_seq_length)
     return encoded.batch(np.arange(len(encoded)), "head")[0]

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertlab.api.examples import Example
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import DataError
 from bertlab.heads.span_windows import (
     IGNORED,
@@ -90,9 +91,7 @@ def test_nearest_occurrence_equals_a_search_of_all(context: str, text: str, star
         max_size=25,
     )
 )
-def test_tokens_stand_for_disjoint_characters_in_order(
-    tokenizer: WordPieceTokenizer, context: str
-) -> None:
+def test_tokens_stand_for_disjoint_characters_in_order(tokenizer: Tokenizer, context: str) -> None:
     tokens = context_tokens(tokenizer, context)
     starts, ends = tokens.char_start, tokens.char_end
     assert len(tokens.ids) == len(starts) == len(ends)

@@ -27,9 +27,12 @@ class ToyTokenizer:
     continuation_mask: np.ndarray = field(
         default_factory=lambda: _flags(range(FIRST_CONTINUATION, VOCAB))
     )
+    closing_mask: np.ndarray | None = None
 
     def token(self, token: int) -> str:
         return f"t{token}"
+
+    readable = token
 
 
 class ToyEncoder(torch.nn.Module):

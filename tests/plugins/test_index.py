@@ -75,6 +75,7 @@ def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         ("head", {"single_sentence", "sentence_pair", "tagging", "span", "multiple_choice"}),
         ("source", {"hf", "python-english"}),
         ("metric", set()),
+        ("tokenizer", {"wordpiece", "bpe", "unigram"}),
     ],
 )
 def test_our_own_come_through_the_same_index(kind: Kind, names: set[str]) -> None:

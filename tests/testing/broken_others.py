@@ -13,8 +13,8 @@ from bertlab.api.batch import EncoderOutput, PackedBatch, pack
 from bertlab.api.examples import Example, Features
 from bertlab.api.source import RawDocument
 from bertlab.api.task import TaskContext
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.encoders.attention import packed_attention
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from tests.testing.good_plugins import (
     GoodEncoder,
     GoodHead,
@@ -58,9 +58,7 @@ class CrashesOnNothing(GoodHead):
 
     expects: Expects = ("empty_text_is_no_traceback", "raises ZeroDivisionError")
 
-    def encode(
-        self, row: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> list[Features]:
+    def encode(self, row: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:
         _ = len(row.values["text"]) / len(tokenizer.encode(row.values["text"]))
         return super().encode(row, tokenizer, max_seq_length)
 
@@ -113,9 +111,7 @@ class TooLong(GoodHead):
 
     expects: Expects = ("encode_keeps_to_any_limit", "though max_seq_length is 5")
 
-    def encode(
-        self, row: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> list[Features]:
+    def encode(self, row: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:
         return super().encode(row, tokenizer, max_seq_length + 2)
 
 
@@ -124,9 +120,7 @@ class ChangesTheRow(GoodHead):
 
     expects: Expects = ("encode_repeats", "encode() changes the row")
 
-    def encode(
-        self, row: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> list[Features]:
+    def encode(self, row: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:
         made = super().encode(row, tokenizer, max_seq_length)
         row.values["text"] = row.values["text"].upper()  # type: ignore[index]
         return made

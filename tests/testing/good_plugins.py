@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 from torchmetrics import Metric
@@ -19,12 +21,12 @@ from bertlab.api.rng import CounterRNG
 from bertlab.api.schedule import Progress, Schedule
 from bertlab.api.source import DataSource, RawDocument
 from bertlab.api.task import Objective, TaskContext, TaskLoss
+from bertlab.api.tokenizer import Tokenizer, TokenizerKind
 from bertlab.encoders.attention import packed_attention
 from bertlab.encoders.layers import initialize
-from bertlab.errors import DataError, EvaluationError
+from bertlab.errors import DataError, EvaluationError, TokenizerError
 from bertlab.objectives.classification import Accuracy, classification_loss
 from bertlab.objectives.masked_lm import MaskedLM
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 
 class GoodObjective(Objective):
@@ -99,9 +101,7 @@ class GoodHead(Head):
     def labels_of(self, row: Example) -> Iterable[str]:
         return [str(row.values["label"])]
 
-    def encode(
-        self, row: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> list[Features]:
+    def encode(self, row: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:
         ids = tokenizer.encode(row.values["text"])
         if not ids:
             raise DataError(f"{row.where}: text: is empty")
@@ -284,3 +284,33 @@ class GoodSchedule(Schedule):
 
     def factor(self, progress: Progress) -> float:
         return 1 - progress.share
+
+
+class GoodTokenizer(TokenizerKind):
+    """Whole words and their letters: byte-level BPE with few joins.
+
+    Args:
+        min_frequency: a pair that occurs less often is not joined.
+    """
+
+    def __init__(self, min_frequency: int = 2) -> None:
+        self.min_frequency = min_frequency
+
+    def train(self, texts: Iterable[str], vocab_size: int, lowercase: bool) -> Backend:
+        """Train."""
+        backend = Backend(models.BPE())
+        backend.normalizer = normalizers.Sequence([normalizers.Lowercase()] if lowercase else [])
+        backend.pre_tokenizer = pre_tokenizers.ByteLevel()
+        backend.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocab_size,
+            min_frequency=self.min_frequency,
+            show_progress=False,
+            special_tokens=self.special_tokens.names(),
+            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        )
+        words = [word for text in texts for word in text.split()]
+        if not words:
+            raise TokenizerError("no words to train a vocabulary on: the text is empty")
+        backend.train_from_iterator([" ".join(words)], trainer)
+        return backend

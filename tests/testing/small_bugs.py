@@ -14,8 +14,8 @@ from bertlab.api.examples import Column, Example, Features, Labels
 from bertlab.api.rng import CounterRNG
 from bertlab.api.source import DataSource
 from bertlab.api.task import TaskContext, TaskLoss
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import DataError
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from tests.testing.broken_objectives import Broken
 from tests.testing.broken_others import Expects
 from tests.testing.good_plugins import (
@@ -350,9 +350,7 @@ class NoTypes(GoodHead):
 
     expects: Expects = ("encode_fits_the_encoder", "1 token_type_ids for")
 
-    def encode(
-        self, row: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> list[Features]:
+    def encode(self, row: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:
         made = super().encode(row, tokenizer, max_seq_length)
         made[0].token_type_ids = [0]
         return made
@@ -363,9 +361,7 @@ class SomeFields(GoodHead):
 
     expects: Expects = ("fields_fit_the_batch", "some sequences have the fields ['label']")
 
-    def encode(
-        self, row: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> list[Features]:
+    def encode(self, row: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:
         made = super().encode(row, tokenizer, max_seq_length)
         if len(made[0].input_ids) > 8:
             made[0].fields["long"] = 1
@@ -418,9 +414,7 @@ class ShortWords(GoodHead):
 
     expects: Expects = ("odd_text_is_read", "text = a word of 300 letters raises AssertionError")
 
-    def encode(
-        self, row: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> list[Features]:
+    def encode(self, row: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:
         assert all(len(word) < 100 for word in row.values["text"].split())
         return super().encode(row, tokenizer, max_seq_length)
 
@@ -440,9 +434,7 @@ class NamesNoRow(GoodHead):
 
     expects: Expects = ("messages_name_the_row", "is refused with 'text: is empty'")
 
-    def encode(
-        self, row: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> list[Features]:
+    def encode(self, row: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:
         if not tokenizer.encode(row.values["text"]):
             raise DataError("text: is empty")
         return super().encode(row, tokenizer, max_seq_length)
@@ -477,9 +469,7 @@ class SlowEncoding(GoodHead):
 
     expects: Expects = ("encode_is_fast", "µs a token, single_sentence's")
 
-    def encode(
-        self, row: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> list[Features]:
+    def encode(self, row: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:
         sum(range(400_000))
         return super().encode(row, tokenizer, max_seq_length)
 

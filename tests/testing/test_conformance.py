@@ -21,6 +21,7 @@ EXPECTED = {
     "evaluation": 20,
     "optimizer": 20,
     "schedule": 15,
+    "tokenizer": 15,
 }
 
 

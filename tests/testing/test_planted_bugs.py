@@ -12,6 +12,7 @@ from tests.testing import (
     broken_objectives,
     broken_optimizers,
     broken_others,
+    broken_tokenizers,
     good_plugins,
     small_bugs,
 )
@@ -31,7 +32,9 @@ def classes(*modules: object) -> list[type]:
     return [v for v in found if isinstance(v, type) and isinstance(vars(v).get("expects"), tuple)]
 
 
-BUGS = classes(broken_objectives, broken_others, broken_evaluations, broken_optimizers)
+BUGS = classes(
+    broken_objectives, broken_others, broken_evaluations, broken_optimizers, broken_tokenizers
+)
 SMALL_BUGS = [bug for bug in classes(small_bugs) if bug not in BUGS]
 GOOD = [v for name, v in vars(good_plugins).items() if name.startswith("Good")]
 

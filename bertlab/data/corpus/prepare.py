@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from bertlab.api.source import RawDocument
+from bertlab.api.tokenizer import Tokenizer, TokenizerKind
 from bertlab.data.corpus.corpus import Corpus, naming, read_raw_documents
 from bertlab.data.corpus.prepare_worker import EncodedBatch, encode_all
 from bertlab.data.corpus.report import StoreReport, check_store, length_quantiles
@@ -28,8 +29,9 @@ from bertlab.data.corpus.store import FORMAT_VERSION, TokenStore
 from bertlab.data.corpus.store_writer import TokenStoreWriter, check_free
 from bertlab.errors import ConfigError, TokenStoreError, check_at_least
 from bertlab.files import remove_abandoned, write_json
-from bertlab.tokenizer.training import TRAINING_VERSION, save_new, train_wordpiece
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.kinds import WordPiece, train_tokenizer
+from bertlab.tokenizer.loading import load_tokenizer, save_new
+from bertlab.tokenizer.training import TRAINING_VERSION
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +42,7 @@ _UNKNOWN_KEPT = 10_000
 
 def prepare(
     corpus: Corpus,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     output: str | Path,
     workers: int = 1,
     progress: bool = True,
@@ -80,9 +82,7 @@ def prepare(
     return TokenStore.open(output)
 
 
-def open_prepared_before(
-    corpus: Corpus, tokenizer: WordPieceTokenizer, folder: Path
-) -> TokenStore | None:
+def open_prepared_before(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> TokenStore | None:
     """Open the store in a folder if it is of this text and tokenizer; None if it is not."""
     if not (folder / "store.json").is_file():
         return None
@@ -194,7 +194,7 @@ def default_cache_dir() -> Path:
 
 def prepare_cached(
     corpus: Corpus,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     cache_dir: Path | None = None,
     workers: int = 1,
     progress: bool = True,
@@ -224,8 +224,12 @@ def prepare_cached(
 
 
 def tokenizer_cached(
-    corpus: Corpus, vocab_size: int, lowercase: bool = True, cache_dir: Path | None = None
-) -> WordPieceTokenizer:
+    corpus: Corpus,
+    vocab_size: int,
+    lowercase: bool = True,
+    cache_dir: Path | None = None,
+    kind: TokenizerKind | None = None,
+) -> Tokenizer:
     """Load the tokenizer that was trained on a corpus; train it first if there is none.
 
     Args:
@@ -233,19 +237,29 @@ def tokenizer_cached(
         vocab_size: number of tokens to reach.
         lowercase: whether the vocabulary is uncased.
         cache_dir: as in :func:`prepare_cached`.
+        kind: of the tokenizer, with its settings; WordPiece if None.
 
     Raises:
         CorpusError: the corpus is missing or damaged.
         TokenizerError: training is impossible, or the tokenizer in the cache is damaged.
     """
-    key = _key(corpus.fingerprint, vocab_size, lowercase, TRAINING_VERSION)
+    kind = WordPiece() if kind is None else kind
+    key = _key(corpus.fingerprint, vocab_size, lowercase, *_identity(kind))
     folder = (cache_dir or default_cache_dir()) / "tokenizers" / key
     with _made_once(folder) as missing:
         if missing:
             texts = (document.text for document in read_raw_documents(corpus))
-            tokenizer = train_wordpiece(texts, vocab_size, lowercase)
+            tokenizer = train_tokenizer(kind, texts, vocab_size, lowercase)
             save_new(tokenizer, folder)
-    return WordPieceTokenizer.load(folder)
+    return load_tokenizer(folder)
+
+
+def _identity(kind: TokenizerKind) -> tuple[str | int, ...]:
+    """Return what names a kind with its settings in the cache."""
+    if type(kind) is WordPiece and kind.settings() == WordPiece().settings():
+        return (TRAINING_VERSION,)  # as before there were kinds
+    settings = json.dumps(kind.settings(), sort_keys=True)
+    return type(kind).__module__, type(kind).__qualname__, kind.version, settings
 
 
 def _key(*parts: str | int | bool) -> str:

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bertlab.api.source import RawDocument
+from bertlab.api.tokenizer import TokenArray, Tokenizer
 from bertlab.data.corpus.documents import count_words, split_sentences
 from bertlab.errors import TokenStoreError
-from bertlab.tokenizer.wordpiece import TokenArray, WordPieceTokenizer
 
 _MAX_UNKNOWN_SENTENCES = 100  # of a batch: a sample, as it costs a second pass
 
@@ -45,7 +45,7 @@ class EncodedBatch:
 
 
 def encode_batch(
-    documents: Sequence[RawDocument], tokenizer: WordPieceTokenizer, language: str
+    documents: Sequence[RawDocument], tokenizer: Tokenizer, language: str
 ) -> EncodedBatch:
     """Split documents into sentences and tokenize them; what yields no token is left out."""
     sentences: list[str] = []
@@ -71,7 +71,7 @@ def encode_batch(
 
 def encode_all(
     batches: Iterable[Sequence[RawDocument]],
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     language: str,
     workers: int,
 ) -> Generator[EncodedBatch, None, None]:
@@ -109,7 +109,7 @@ def _unknown_words(
     sentences: Sequence[str],
     tokens: TokenArray,
     lengths: npt.NDArray[np.int64],
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
 ) -> Counter[str]:
     places = np.flatnonzero(tokens == tokenizer.unk_id)
     # sentences of 3 and 2 tokens: cumsum [3, 5], so token 3 is of sentence 1
@@ -127,10 +127,10 @@ def _utf8_length(text: str) -> int:
 
 
 # of a worker process: sent once, not with every batch
-_job: tuple[WordPieceTokenizer, str] | None = None
+_job: tuple[Tokenizer, str] | None = None
 
 
-def _start_worker(tokenizer: WordPieceTokenizer, language: str) -> None:
+def _start_worker(tokenizer: Tokenizer, language: str) -> None:
     global _job  # noqa: PLW0603
     _job = tokenizer, language
     # Ctrl-C reaches the whole group; the parent reports it and ends the workers.

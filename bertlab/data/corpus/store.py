@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bertlab.api.tokenizer import TokenArray
 from bertlab.errors import TokenizerError, TokenStoreError
-from bertlab.tokenizer.wordpiece import TokenArray, WordPieceTokenizer
+from bertlab.tokenizer.loading import load_tokenizer
 
 FORMAT_VERSION = 1
 ARRAYS = ("tokens", "sentence_offsets", "document_offsets", "token_counts")
@@ -90,7 +91,7 @@ class TokenStore:
         self.token_counts: IntArray = arrays["token_counts"]
         self._check_arrays()
         try:
-            self.tokenizer = WordPieceTokenizer.load(self.path / "tokenizer")
+            self.tokenizer = load_tokenizer(self.path / "tokenizer")
         except TokenizerError as error:
             raise TokenStoreError(f"{self.path}: damaged token store: {error}") from error
         if self.tokenizer.fingerprint != self.metadata.tokenizer_fingerprint:

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 import bertlab
+from bertlab.api.tokenizer import TokenArray, Tokenizer
 from bertlab.data.corpus.store import ARRAYS, FORMAT_VERSION, IntArray, StoreMetadata
 from bertlab.errors import OutputError
 from bertlab.files import new_folder, write_json
-from bertlab.tokenizer.wordpiece import TokenArray, WordPieceTokenizer
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # disk, quota, limit of a file's size
 
@@ -46,9 +46,7 @@ class TokenStoreWriter:
         words: number of words of the text, which whoever has the text sets; None if not counted.
     """
 
-    def __init__(
-        self, path: str | Path, tokenizer: WordPieceTokenizer, corpus_fingerprint: str
-    ) -> None:
+    def __init__(self, path: str | Path, tokenizer: Tokenizer, corpus_fingerprint: str) -> None:
         self.path = Path(path)
         self.tokenizer = tokenizer
         self.corpus_fingerprint = corpus_fingerprint

@@ -14,7 +14,7 @@ from bertlab.api.batch import IntArray, PackedBatch
 from bertlab.api.examples import Example, Features
 from bertlab.api.head import Head
 from bertlab.api.rng import CounterRNG
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.api.tokenizer import Tokenizer
 
 Array = npt.NDArray[Any]
 _NAMED_ROWS = 32
@@ -171,7 +171,7 @@ class ExampleStream:
 
 
 def encode_examples(
-    head: Head, rows: Sequence[Example], tokenizer: WordPieceTokenizer, max_seq_length: int
+    head: Head, rows: Sequence[Example], tokenizer: Tokenizer, max_seq_length: int
 ) -> EncodedExamples:
     """Encode every row, in order.
 

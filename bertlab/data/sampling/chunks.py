@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from bertlab.api.batch import IntArray
 from bertlab.api.rng import CounterRNG
+from bertlab.api.tokenizer import word_starts
 from bertlab.data.sampling.sampler import TokenArrays
 
 MIN_DOCUMENT_LENGTH = 8
@@ -59,11 +60,13 @@ class TextPlaces:
         store: the corpus.
         continuation_mask: ``(V,)`` bool, ids that continue a word.
         reach: farthest that a place is moved, in tokens.
+        closing_mask: ``(V,)`` bool, ids behind which a word begins; None if there are none.
     """
 
     store: TokenArrays
     continuation_mask: npt.NDArray[np.bool_]
     reach: int
+    closing_mask: npt.NDArray[np.bool_] | None = None
 
     def word_start(self, places: IntArray, ends: IntArray) -> IntArray:
         """Return the first word start at or after ``places``, before ``ends``, within reach.
@@ -72,8 +75,10 @@ class TextPlaces:
         """
         window = places[:, None] + np.arange(self.reach + 1)  # (B, reach + 1)
         tokens = np.asarray(self.store.tokens)
-        # (B, reach + 1); past the end of the store stands its last token again
-        starts_word = ~self.continuation_mask[tokens[np.minimum(window, len(tokens) - 1)]]
+        # (B, reach + 2), from the token before each place on; past the end of the store stands its
+        # last token again
+        ids = tokens[np.clip(places[:, None] + np.arange(-1, self.reach + 1), 0, len(tokens) - 1)]
+        starts_word = word_starts(ids, self.continuation_mask, self.closing_mask)[:, 1:]
         starts_word &= window < ends[:, None]
         return np.asarray(places + starts_word.argmax(axis=1))  # argmax of no True is 0
 

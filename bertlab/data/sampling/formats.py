@@ -10,10 +10,10 @@ import numpy as np
 
 from bertlab.api.batch import IntArray
 from bertlab.api.rng import CounterRNG
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.sampling.chunks import MIN_DOCUMENT_LENGTH, ChunkGrid, TextPlaces
 from bertlab.data.sampling.sampler import Fields, Pieces, SequenceSampler, TokenArrays
 from bertlab.errors import ConfigError, CorpusError, nearest
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 InputFormat = Literal["segment_pairs", "sentence_pairs", "full_sentences", "doc_sentences"]
 
@@ -89,7 +89,12 @@ class SegmentPairsSampler(PairSampler):
         text_length = self.max_seq_length - 3  # [CLS] and two [SEP]
         self._grid = ChunkGrid(lengths[usable], text_length, self.rng)
         # places move by a quarter of a chunk at most: ChunkGrid's shift makes up for that
-        self._places = TextPlaces(self.store, self.tokenizer.continuation_mask, text_length // 4)
+        self._places = TextPlaces(
+            self.store,
+            self.tokenizer.continuation_mask,
+            text_length // 4,
+            self.tokenizer.closing_mask,
+        )
         self.first_units = self._grid.first_chunks
         return len(self._documents)
 
@@ -183,7 +188,12 @@ class SingleSegmentSampler(SequenceSampler):
         """Lay the grid over texts of the given lengths in tokens."""
         text_length = self.max_seq_length - 2  # [CLS] and [SEP]
         self._grid = ChunkGrid(lengths, text_length, self.rng)
-        self._places = TextPlaces(self.store, self.tokenizer.continuation_mask, text_length // 4)
+        self._places = TextPlaces(
+            self.store,
+            self.tokenizer.continuation_mask,
+            text_length // 4,
+            self.tokenizer.closing_mask,
+        )
 
 
 class DocSentencesSampler(SingleSegmentSampler):
@@ -271,7 +281,7 @@ SAMPLERS: dict[str, type[SequenceSampler]] = {
 def build_sampler(
     input_format: InputFormat,
     store: TokenArrays,
-    tokenizer: WordPieceTokenizer,
+    tokenizer: Tokenizer,
     documents: IntArray,
     max_seq_length: int,
     short_sequence_probability: float,

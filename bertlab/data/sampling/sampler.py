@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from bertlab.api.batch import IntArray, PackedSequences
 from bertlab.api.rng import CounterRNG
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import CorpusError, TokenStoreError, check_at_least, check_share
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 MIN_SEQUENCE_LENGTH = 8  # 3 special tokens, and the 5 of text that ChunkGrid needs
 
@@ -80,7 +80,7 @@ class SequenceSampler(ABC):
     def __init__(
         self,
         store: TokenArrays,
-        tokenizer: WordPieceTokenizer,
+        tokenizer: Tokenizer,
         documents: IntArray,
         max_seq_length: int,
         short_sequence_probability: float,

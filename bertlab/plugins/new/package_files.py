@@ -21,6 +21,7 @@ ARTICLES = {
     "evaluation": "An evaluation",
     "optimizer": "An optimizer",
     "schedule": "A schedule",
+    "tokenizer": "A kind of tokenizer",
     "hooks": "Hooks",
 }
 LINE_LENGTH = 100  # of the templates' pyproject.toml

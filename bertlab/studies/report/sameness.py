@@ -25,7 +25,7 @@ from bertlab.studies.plan.zero_shot import SECTION, is_zero_shot
 
 NOW = ""  # stands for the runs that are to be started
 _CORPUS = ("corpus", "corpus_format", "text_column", "errors", "language")
-_TOKENIZER = ("tokenizer", "vocab_size", "lowercase")
+_TOKENIZER = ("tokenizer", "tokenizer_kind", "vocab_size", "lowercase")
 _ROWS = (
     "source",
     "train",

@@ -10,12 +10,12 @@ from lightning.pytorch.trainer.states import TrainerFn
 
 from bertlab.api.evaluation import EvaluatedModel
 from bertlab.api.examples import Example
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.run_directory import RESULTS
 from bertlab.config.evaluations import EvaluationEntry, read_entries
 from bertlab.errors import ConfigError
 from bertlab.files import write_json
 from bertlab.model.module import BertModule
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from bertlab.training.evaluate import (
     evaluate,
     evaluation_folder,
@@ -112,6 +112,6 @@ class EvaluationsAlong(Callback):
 
     def _evaluated(self, trainer: Trainer, module: BertModule) -> EvaluatedModel:
         tokenizer = getattr(trainer, "datamodule").tokenizer  # noqa: B009  Lightning's, untyped
-        assert isinstance(tokenizer, WordPieceTokenizer)
+        assert isinstance(tokenizer, Tokenizer)
         source = f"{self.directory} at step {trainer.global_step}"
         return EvaluatedModel(source, module.encoder, tokenizer, module.named_tasks())

@@ -9,6 +9,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from bertlab.api.examples import Labels
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.run_checkpoint import RUN_KEY
 from bertlab.checkpoints.run_directory import claim
 from bertlab.config.seeds import SECTION, Seeds
@@ -16,7 +17,6 @@ from bertlab.config.yaml_files import differences
 from bertlab.errors import ResumeError
 from bertlab.files import write_text
 from bertlab.model.module import BertModule
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 # what may differ between a run and its resumption: where it runs, not what it computes
 _FREE = {
@@ -57,7 +57,7 @@ class RunRecord(Callback):
         self.goes_on = goes_on
         self.saved_step = -1  # optimiser step of the last checkpoint
         self.facts: dict[str, Any] = {}
-        self.tokenizer: WordPieceTokenizer | None = None
+        self.tokenizer: Tokenizer | None = None
         self.token_counts: Tensor | None = None
         self.labels: dict[str, Any] | None = None
         self._random_states: list[dict[str, Any]] = []  # of each process that was
@@ -65,7 +65,7 @@ class RunRecord(Callback):
     def describe(
         self,
         facts: dict[str, Any],
-        tokenizer: WordPieceTokenizer,
+        tokenizer: Tokenizer,
         token_counts: Tensor | None,
         labels: Labels | None,
     ) -> None:

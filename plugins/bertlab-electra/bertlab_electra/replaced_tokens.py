@@ -21,7 +21,7 @@ from bertlab import (
     TaskContext,
     TaskLoss,
     TokenClasses,
-    WordPieceTokenizer,
+    Tokenizer,
     check_at_least,
     check_share,
     dynamic_draws,
@@ -57,10 +57,11 @@ class ReplacedTokenDetection(Objective):
     """
 
     corrupts_input = True
+    requires_mask = True
     requires_causal = False
     uses_pooled = False
     generator: Generator
-    tokenizer: WordPieceTokenizer
+    tokenizer: Tokenizer
     classes: TokenClasses
     special: Tensor
 
@@ -181,7 +182,10 @@ class ReplacedTokenDetection(Objective):
         return [
             {
                 "replaced": [
-                    {"token": self.tokenizer.token(ids[place]), "probability": probabilities[place]}
+                    {
+                        "token": self.tokenizer.readable(ids[place]),
+                        "probability": probabilities[place],
+                    }
                     for place in range(start, stop)
                     if not self.classes.special[ids[place]]
                 ]

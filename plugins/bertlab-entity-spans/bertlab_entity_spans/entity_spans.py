@@ -17,7 +17,7 @@ from bertlab import (
     PackedBatch,
     TaskContext,
     TaskLoss,
-    WordPieceTokenizer,
+    Tokenizer,
     classification_loss,
     initialize,
 )
@@ -225,9 +225,7 @@ class EntitySpans(Head):
         weights[NONE] = self.none_weight
         self.register_buffer("class_weights", weights, persistent=False)
 
-    def encode(
-        self, example: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> list[Features]:
+    def encode(self, example: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:
         """Return a window or several, with the spans that are scored in each.
 
         ``Features.fields`` has ``offset``, the number of the window's first word. ``ragged`` has, of
@@ -294,9 +292,7 @@ class EntitySpans(Head):
         return found
 
     @staticmethod
-    def pieces_of(
-        words: Sequence[str], tokenizer: WordPieceTokenizer
-    ) -> tuple[list[list[int]], IntArray]:
+    def pieces_of(words: Sequence[str], tokenizer: Tokenizer) -> tuple[list[list[int]], IntArray]:
         """Return the ids of each word and their number; ``[UNK]`` for a word without any."""
         ids, lengths = tokenizer.encode_texts([str(word) for word in words])
         parts = np.split(ids, np.cumsum(lengths)[:-1])

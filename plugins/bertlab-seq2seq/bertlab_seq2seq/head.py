@@ -25,7 +25,7 @@ from bertlab import (
     PackedBatch,
     TaskContext,
     TaskLoss,
-    WordPieceTokenizer,
+    Tokenizer,
     check_at_least,
     check_share,
     initialize,
@@ -142,9 +142,7 @@ class Seq2Seq(Head):
         self._tied = (encoder.token_embedding,)  # in a tuple, so that it stays the encoder's own
         self.tokenizer = context.tokenizer
 
-    def encode(
-        self, example: Example, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> list[Features]:
+    def encode(self, example: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:
         """Return ``[CLS] source [SEP]``, and the target with its ``[SEP]`` as ``target_ids``.
 
         Raises:

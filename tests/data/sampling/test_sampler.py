@@ -32,6 +32,7 @@ class Tokenizer:
     cls_id: int
     sep_id: int
     continuation_mask: np.ndarray
+    closing_mask: np.ndarray | None = None
 
 
 TOKENIZER = Tokenizer(CLS, SEP, np.arange(VOCAB) >= 700)

@@ -122,6 +122,13 @@ def test_what_a_config_says_may_differ(tmp_path: Path) -> None:
     assert same.mixtures == ()
 
 
+def test_variants_of_other_kinds_of_tokenizer_may_differ(tmp_path: Path) -> None:
+    study = opened(tmp_path, variants={"one": {}, "two": {"data.tokenizer_kind": "bpe"}})
+    for run in study.runs:
+        leave(study, run, tokenizer=run.variant * 30)
+    assert compare_runs(study.planned, study.study_dir).mixtures == ()
+
+
 def test_variants_of_one_text_are_compared_as_well(tmp_path: Path) -> None:
     study = opened(tmp_path)
     for run in study.runs:

@@ -1,0 +1,75 @@
+"""Training the pieces of a Unigram (Kudo 2018) with SentencePiece.
+
+The trainer of ``tokenizers`` adds up in the order of a randomized hash table, so that two trainings
+on the same text differ. SentencePiece's gives the same pieces and scores in every run.
+"""
+
+import io
+from collections.abc import Iterator, Mapping
+
+from bertlab.errors import ConfigError, TokenizerError
+
+Piece = tuple[str, float]
+
+
+def train_unigram(
+    words: Mapping[str, int],
+    pieces: int,
+    byte_fallback: bool,
+    shrinking_factor: float,
+    max_piece_length: int,
+) -> list[Piece]:
+    """Return pieces with their log-probabilities; bytes first, then the most probable.
+
+    Args:
+        words: how often each normalized word occurs.
+        pieces: number to reach.
+        byte_fallback: have a piece for each of the 256 bytes.
+        shrinking_factor: share of the pieces that each round of pruning keeps.
+        max_piece_length: most characters of a piece.
+
+    Raises:
+        ConfigError: a setting is out of range, or so few pieces cannot hold the characters.
+        TokenizerError: the package ``sentencepiece`` is not installed.
+    """
+    try:
+        from sentencepiece import SentencePieceProcessor, SentencePieceTrainer  # noqa: PLC0415
+    except ImportError as error:
+        raise TokenizerError(
+            "data.tokenizer_kind: unigram is trained by the package sentencepiece, which is not "
+            "installed; pip install bertlab[unigram]"
+        ) from error
+    model = io.BytesIO()
+    try:
+        SentencePieceTrainer.train(
+            sentence_iterator=_lines(words),
+            model_writer=model,
+            input_format="tsv",
+            model_type="unigram",
+            vocab_size=pieces + 1,  # and its own unknown token
+            hard_vocab_limit=False,
+            byte_fallback=byte_fallback,
+            shrinking_factor=shrinking_factor,
+            max_sentencepiece_length=max_piece_length,
+            normalization_rule_name="identity",  # done by the tokenizer's own
+            num_threads=1,  # sums of another number of threads have other last bits
+            bos_id=-1,
+            eos_id=-1,
+            minloglevel=2,
+        )
+    except (RuntimeError, OSError) as error:
+        # "Internal: …/trainer_interface.cc(622) [condition] Vocabulary size is too small …"
+        said = " ".join(str(error).rpartition(") ")[2].split()) or str(error)
+        raise ConfigError(
+            f"data.vocab_size: Unigram cannot be trained to {pieces} pieces: {said}"
+        ) from error
+    trained = SentencePieceProcessor(model_proto=model.getvalue())
+    numbers = [
+        number for number in range(trained.get_piece_size()) if not trained.is_unknown(number)
+    ]
+    return [(trained.id_to_piece(number), trained.get_score(number)) for number in numbers]
+
+
+def _lines(words: Mapping[str, int]) -> Iterator[str]:
+    for word in sorted(words):
+        yield f"{word}\t{words[word]}"
