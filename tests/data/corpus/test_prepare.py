@@ -272,7 +272,7 @@ def test_tokenizer_is_trained_once(corpus, tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     first = tokenizer_cached(corpus, 120, True, cache)
     assert first.lowercase
-    monkeypatch.setattr("bertlab.data.corpus.prepare.train_wordpiece", None)
+    monkeypatch.setattr("bertlab.data.corpus.prepare.train_tokenizer", None)
     assert tokenizer_cached(corpus, 120, True, cache).fingerprint == first.fingerprint
     monkeypatch.undo()
     assert not tokenizer_cached(corpus, 120, False, cache).lowercase
