@@ -136,7 +136,8 @@ def _add_content(request: Request, path: Path, content: Config) -> None:
     for section in ("model", "data"):
         if not isinstance(content.get(section) or {}, dict):
             raise ConfigError(
-                f"{path}: {section}: found {content[section]!r}, expected a mapping of keys to values"
+                f"{path}: {section}: found {content[section]!r}, expected a mapping of keys to "
+                "values"
             )
     for section in _SECTIONS:
         _name(request, section, _named_plugin(path, content, section))
