@@ -65,7 +65,7 @@ def _panels(variants: CurvesOfRuns) -> Figure | None:
         name
         for curves in variants.values()
         for name, runs in curves.items()
-        if _by_step(runs.values())[0]
+        if len(_by_step(runs.values())[0]) > 1  # one point is no curve
     )
     if not names:
         return None
