@@ -29,7 +29,8 @@ from bertlab.encoders.layers import (
     rows_read,
     states_at_rows,
 )
-from bertlab.errors import ConfigError, check_at_least, check_share
+from bertlab.encoders.sizes import check_sizes, choose_preset, given_or
+from bertlab.errors import ConfigError, check_at_least
 
 _ROWS = 16  # a multiple of which the last layer computes where it leaves out some
 
@@ -187,16 +188,12 @@ class BertEncoder(Encoder):
         bilstm_layers: int = 0,
     ) -> None:
         super().__init__()
-        if preset not in PRESETS:
-            raise ConfigError(
-                f"model.encoder.preset: found {preset!r}, expected one of {list(PRESETS)}"
-            )
-        size = PRESETS[preset]
+        size = choose_preset(preset, PRESETS)
         self.vocab_size = vocab_size
-        self.num_hidden_layers = _given(num_hidden_layers, size.num_hidden_layers)
-        self.hidden_size = _given(hidden_size, size.hidden_size)
-        self.num_attention_heads = _given(num_attention_heads, size.num_attention_heads)
-        self.intermediate_size = _given(intermediate_size, 4 * self.hidden_size)
+        self.num_hidden_layers = given_or(num_hidden_layers, size.num_hidden_layers)
+        self.hidden_size = given_or(hidden_size, size.hidden_size)
+        self.num_attention_heads = given_or(num_attention_heads, size.num_attention_heads)
+        self.intermediate_size = given_or(intermediate_size, 4 * self.hidden_size)
         self.max_position_embeddings = max_position_embeddings
         self.type_vocab_size = type_vocab_size
         self.hidden_dropout_prob = hidden_dropout_prob
@@ -285,24 +282,7 @@ class BertEncoder(Encoder):
         return torch.tanh(self.pooler(cls))
 
     def _check_sizes(self) -> None:
-        for name in _SIZES:
-            check_at_least(f"model.encoder.{name}", getattr(self, name), 1)
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            check_share(f"model.encoder.{name}", getattr(self, name))
-        if not 0 < self.layer_norm_eps < math.inf:
-            raise ConfigError(
-                f"model.encoder.layer_norm_eps: found {self.layer_norm_eps}, expected above 0"
-            )
-        if not 0 <= self.initializer_range < math.inf:
-            raise ConfigError(
-                f"model.encoder.initializer_range: found {self.initializer_range}, expected a "
-                "standard deviation of 0 or more"
-            )
-        if self.hidden_size % self.num_attention_heads:
-            raise ConfigError(
-                f"model.encoder.num_attention_heads: {self.num_attention_heads} heads do not "
-                f"divide hidden_size {self.hidden_size}"
-            )
+        check_sizes(self, _SIZES, ("layer_norm_eps",))
         check_at_least("model.encoder.bilstm_layers", self.bilstm_layers, 0)
         if self.bilstm_layers and self.hidden_size % 2:
             raise ConfigError(
@@ -310,10 +290,6 @@ class BertEncoder(Encoder):
                 "the two directions of the BiLSTM have half of it each; or set "
                 "model.encoder.bilstm_layers: 0"
             )
-
-
-def _given(value: int | None, default: int) -> int:
-    return default if value is None else value
 
 
 def sinusoidal_positions(length: int, width: int) -> Tensor:

@@ -4,9 +4,8 @@ Warner et al. 2024, "Smarter, Better, Faster, Longer", sec. 2.1: rotary position
 sub-layers, gated feed-forward, no biases, and global attention in every third layer only.
 """
 
-import math
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +32,8 @@ from bertlab.encoders.modern_layer import (
     new_norm,
 )
 from bertlab.encoders.rotary import Rotation, rotation_of
-from bertlab.errors import ConfigError, check_at_least, check_share
+from bertlab.encoders.sizes import check_sizes, choose_preset, given_or
+from bertlab.errors import ConfigError, check_at_least
 
 Preset = Literal[
     "tiny", "mini", "small", "medium", "base", "large", "modernbert-base", "modernbert-large"
@@ -72,7 +72,6 @@ _AT_LEAST_ONE = (
     "local_window",
 )
 _ABOVE_ZERO = ("layer_norm_eps", "rope_theta", "local_rope_theta")
-Given = TypeVar("Given", int, bool)
 
 
 class ModernEncoder(Encoder):
@@ -155,21 +154,17 @@ class ModernEncoder(Encoder):
         pad_token_id: int = 0,
     ) -> None:
         super().__init__()
-        if preset not in PRESETS:
-            raise ConfigError(
-                f"model.encoder.preset: found {preset!r}, expected one of {list(PRESETS)}"
-            )
-        size = PRESETS[preset]
+        size = choose_preset(preset, PRESETS)
         self.vocab_size = vocab_size
-        self.num_hidden_layers = _given(num_hidden_layers, size.num_hidden_layers)
-        self.hidden_size = width = _given(hidden_size, size.hidden_size)
-        self.num_attention_heads = _given(num_attention_heads, size.num_attention_heads)
+        self.num_hidden_layers = given_or(num_hidden_layers, size.num_hidden_layers)
+        self.hidden_size = width = given_or(hidden_size, size.hidden_size)
+        self.num_attention_heads = given_or(num_attention_heads, size.num_attention_heads)
         usual = _usual_width(width, feed_forward)
         if hidden_size is None and feed_forward != "plain":
-            usual = _given(size.intermediate_size, usual)
-        self.intermediate_size = _given(intermediate_size, usual)
+            usual = given_or(size.intermediate_size, usual)
+        self.intermediate_size = given_or(intermediate_size, usual)
         longest = 8192 if position_embedding == "rotary" else 512
-        self.max_position_embeddings = _given(max_position_embeddings, longest)
+        self.max_position_embeddings = given_or(max_position_embeddings, longest)
         self.type_vocab_size = type_vocab_size
         self.position_embedding_type = position_embedding
         self.rope_theta, self.local_rope_theta = rope_theta, local_rope_theta
@@ -189,9 +184,9 @@ class ModernEncoder(Encoder):
             norm=norm,
             norm_position=norm_position,
             feed_forward=feed_forward,
-            attention_bias=_given(attention_bias, bias),
-            feed_forward_bias=_given(feed_forward_bias, bias),
-            norm_bias=_given(norm_bias, bias),
+            attention_bias=given_or(attention_bias, bias),
+            feed_forward_bias=given_or(feed_forward_bias, bias),
+            norm_bias=given_or(norm_bias, bias),
             hidden_dropout_prob=hidden_dropout_prob,
             attention_probs_dropout_prob=attention_probs_dropout_prob,
             layer_norm_eps=layer_norm_eps,
@@ -276,37 +271,15 @@ class ModernEncoder(Encoder):
         return hidden
 
     def _check_sizes(self) -> None:
-        for name in _AT_LEAST_ONE:
-            check_at_least(f"model.encoder.{name}", getattr(self, name), 1)
+        check_sizes(self, _AT_LEAST_ONE, _ABOVE_ZERO)
         check_at_least("model.encoder.type_vocab_size", self.type_vocab_size, 0)
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            check_share(f"model.encoder.{name}", getattr(self, name))
-        for name in _ABOVE_ZERO:
-            if not 0 < getattr(self, name) < math.inf:
-                raise ConfigError(
-                    f"model.encoder.{name}: found {getattr(self, name)}, expected above 0"
-                )
-        if not 0 <= self.initializer_range < math.inf:
-            raise ConfigError(
-                f"model.encoder.initializer_range: found {self.initializer_range}, expected a "
-                "standard deviation of 0 or more"
-            )
-        size, rest = divmod(self.hidden_size, self.num_attention_heads)
-        if rest:
-            raise ConfigError(
-                f"model.encoder.num_attention_heads: {self.num_attention_heads} heads do not "
-                f"divide hidden_size {self.hidden_size}"
-            )
+        size = self.hidden_size // self.num_attention_heads
         if size % 2 and self.position_embedding_type == "rotary":
             raise ConfigError(
                 f"model.encoder.num_attention_heads: {self.num_attention_heads} heads of "
                 f"hidden_size {self.hidden_size} are of {size} each, expected an even size, whose "
                 "halves rotary positions turn; or set model.encoder.position_embedding: learned"
             )
-
-
-def _given(value: Given | None, default: Given) -> Given:
-    return default if value is None else value
 
 
 def _usual_width(hidden_size: int, feed_forward: FeedForward) -> int:
