@@ -140,7 +140,9 @@ def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> Pretrained:
 
 def _optimizer(path: Path, content: dict[str, Any]) -> OptimizerState:
     named = content[RUN_KEY]["config"]["model"].get("optimizer") or {}
-    return OptimizerState.of_checkpoint(str(path), content, named.get("name", DEFAULT_OPTIMIZER))
+    name = named.get("name", DEFAULT_OPTIMIZER)
+    parameters = content[RUN_KEY].get("optimizer_parameters")  # older checkpoints lack them
+    return OptimizerState.of_checkpoint(str(path), content, name, parameters)
 
 
 def _labels(found: object, path: Path) -> Labels | None:

@@ -28,7 +28,9 @@ def warm_start(start: Pretrained, module: BertModule) -> list[str]:
     if state is not None:
         state.check(module, module.optimizer_config)
         module.continued = state
-        lines.append(f"its optimiser goes on too, at step {state.steps:,} of the schedule")
+        goes_on = module.optimizer_config.schedule_steps is not None
+        schedule = f"at step {state.steps:,} of the schedule" if goes_on else "its schedule anew"
+        lines.append(f"its optimiser goes on too, {schedule}")
     return lines
 
 

@@ -129,7 +129,8 @@ def _add_model(parser: LightningArgumentParser, request: Request, given: Config 
         "--model.init_optimizer",
         type=bool,
         default=False,
-        help="go on with the optimiser and the schedule of the run in model.init_from as well",
+        help="take over the moments of the run in model.init_from as well; its schedule goes on "
+        "where model.optimizer.schedule_steps is given",
     )
     parser.add_argument(
         "--model.from_scratch",

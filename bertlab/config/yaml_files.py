@@ -112,9 +112,11 @@ def needs_value(key: str, value: str | None) -> str:
 
 
 def yaml_inline(value: object) -> str:
-    """Return a value as one line of YAML, as the command line takes it."""
+    """Return a value as one line of YAML, as the command line takes it; keys keep their order."""
     # PyYAML folds lines at 80 characters, even in flow style
-    text: str = yaml.dump(value, Dumper=_OneLine, default_flow_style=True, width=1 << 20)
+    text: str = yaml.dump(
+        value, Dumper=_OneLine, default_flow_style=True, width=1 << 20, sort_keys=False
+    )
     # PyYAML ends a document that is one bare word or number: "1\n...\n" -> "1"
     return text.removesuffix("\n").removesuffix("\n...")
 

@@ -70,7 +70,10 @@ class FullyShardedStrategy(ModelParallelStrategy):
 
 
 def load_optimizer_state(module: nn.Module, optimizer: Optimizer, state: dict[str, Any]) -> None:
-    """Load an optimiser's ``state_dict``, of which each process takes its part of the weights."""
+    """Load an optimiser's ``state_dict``, of which each process takes its part of the weights.
+
+    Parameters that have no entry there begin anew.
+    """
     if not isinstance(module, FSDPModule):
         optimizer.load_state_dict(state)
         return
@@ -79,8 +82,12 @@ def load_optimizer_state(module: nn.Module, optimizer: Optimizer, state: dict[st
     parameters = [each for group in optimizer.param_groups for each in group["params"]]
     # the way back: the n-th parameter of all groups -> its name in the module
     name_of = {n: names[each] for n, each in zip(numbers, parameters, strict=True)}
-    options = StateDictOptions(full_state_dict=True)
+    options = StateDictOptions(full_state_dict=True, strict=False)
     set_optimizer_state_dict(module, optimizer, _renamed(state, name_of), options=options)
+    # torch took a step of zero gradients, so that there is something to load into
+    for number, parameter in zip(numbers, parameters, strict=True):
+        if number not in state["state"]:
+            optimizer.state.pop(parameter, None)
 
 
 def _renamed(state: dict[str, Any], names: dict[Any, Any]) -> dict[str, Any]:

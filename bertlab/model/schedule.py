@@ -43,7 +43,7 @@ def check_schedule(config: OptimizerConfig, endless: bool, timed: bool = False) 
 
 
 def check_schedule_steps(config: OptimizerConfig, done: int, steps: int) -> None:
-    """Raise ConfigError if the schedule ends before the run, or ignores an earlier one's steps.
+    """Raise ConfigError if the schedule ends before the run.
 
     Args:
         config: its ``schedule_steps`` is compared, if given.
@@ -51,11 +51,6 @@ def check_schedule_steps(config: OptimizerConfig, done: int, steps: int) -> None
         steps: of this run; -1 if that is not known yet.
     """
     if config.schedule_steps is None:
-        if done:
-            raise ConfigError(
-                "model.init_optimizer: expected model.optimizer.schedule_steps beside it, the "
-                f"steps of all phases; the run in model.init_from did {done:,}"
-            )
         return
     last = done + max(steps, 1)
     if config.schedule.needs_end and last > config.schedule_steps:
@@ -104,14 +99,17 @@ def build_schedule(
         optimizer: whose learning rate it sets.
         total_steps: steps of the whole run, which ``schedule_steps`` overrides; infinite only if
             the schedule is constant.
-        steps_done: of the schedule, in an earlier run.
+        steps_done: in an earlier run, of a schedule of ``schedule_steps``. One of this run's own
+            steps begins at 0.
 
     Raises:
         ConfigError: if the schedule needs an end and the run has none.
     """
     endless = total_steps == float("inf") or total_steps < 0
     check_schedule(config, endless)
-    if config.schedule_steps is not None:
+    if config.schedule_steps is None:
+        steps_done = 0
+    else:
         total_steps, endless = config.schedule_steps, False
     warmup = config.warmup_steps
     if warmup < 1:

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from transformers import get_linear_schedule_with_warmup
 
-from bertlab.errors import CheckpointError, ConfigError
-from bertlab.model.optimizer import OptimizerState, build_optimizer
+from bertlab.errors import CheckpointError, ConfigError, DamagedCheckpointError
+from bertlab.model.optimizer import OptimizerState, build_optimizer, parameter_names
 from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.model.schedule import build_schedule, check_schedule_steps
 from bertlab.model.schedules import Constant
@@ -106,14 +106,10 @@ def checkpoint(run: Path) -> dict[str, Any]:
     ("arguments", "words"),
     [
         ("--model.init_optimizer true", ["model.init_optimizer", "model.init_from"]),
-        ("RUN", ["model.optimizer.schedule_steps", "did 6"]),
         ("RUN --model.optimizer.schedule_steps 8", ["schedule_steps: found 8", "at least 9"]),
         ("--model.optimizer.schedule_steps 2", ["schedule_steps: found 2", "at least 3"]),
         ("--model.optimizer.schedule_steps 0", ["schedule_steps: found 0"]),
-        (
-            "RUN --model.optimizer.schedule_steps 9 --model.objectives [mlm]",
-            ["model.init_optimizer", "last.ckpt", "other tensors"],
-        ),
+        ("RUN --model.optimizer.name lion", ["model.init_optimizer", "last.ckpt", "adamw"]),
     ],
 )
 def test_what_cannot_go_on_is_said(
@@ -131,6 +127,60 @@ def test_what_cannot_go_on_is_said(
     assert code == 2
     assert all(word in error for word in words), error
     assert not (tmp_path / "run").exists()
+
+
+class Pair(nn.Module):
+    """Two layers, in an order of choice."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        for name in names:
+            self.add_module(name, nn.Linear(3, 2))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return torch.stack([layer(inputs) for layer in self.children()]).sum(0)
+
+
+def test_moments_go_by_the_names_of_parameters() -> None:
+    config = OptimizerConfig(learning_rate=0.1)
+    earlier = Pair("encoder", "clm")
+    content = train(earlier, config, range(4), {})
+    names = parameter_names(earlier, build_optimizer(config, earlier))
+    state = OptimizerState.of_checkpoint("earlier", content, parameters=names)
+    later = Pair("mlm", "encoder")
+    state.check(later, config)
+    optimizer = build_optimizer(config, later)
+    state.load(later, optimizer)
+    theirs = content["optimizer_states"][0]["state"]
+    for part in ("weight", "bias"):
+        ours = optimizer.state[getattr(later.encoder, part)]
+        assert ours["step"] == 4
+        assert torch.equal(ours["exp_avg"], theirs[names.index(f"encoder.{part}")]["exp_avg"])
+        assert getattr(later.mlm, part) not in optimizer.state  # it starts anew
+    with pytest.raises(CheckpointError, match="none of the parameters"):
+        state.check(Pair("head"), config)
+
+
+def test_names_that_are_not_those_of_the_parameters_are_damage() -> None:
+    content = train(nn.Linear(3, 2), OptimizerConfig(), range(1), {})
+    for wrong in (["weight"], "weight", ["weight", 3]):
+        with pytest.raises(DamagedCheckpointError, match="names of 2 parameters"):
+            OptimizerState.of_checkpoint("a.ckpt", content, parameters=wrong)
+
+
+def test_without_names_the_tensors_must_be_the_same() -> None:
+    content = train(Pair("encoder", "clm"), OptimizerConfig(), range(1), {})
+    state = OptimizerState.of_checkpoint("older", content)
+    state.check(Pair("encoder", "clm"), OptimizerConfig())
+    with pytest.raises(CheckpointError, match="older trained other tensors"):
+        state.check(Pair("encoder", "mlm"), OptimizerConfig())
+
+
+def test_the_schedule_begins_anew_where_no_length_of_both_is_given() -> None:
+    config = OptimizerConfig(learning_rate=1.0, warmup_steps=0)
+    for done in (0, 90):
+        optimizer = build_optimizer(config, nn.Linear(2, 2))
+        assert build_schedule(config, optimizer, 10, done).get_last_lr()[0] == 1.0
 
 
 def test_weights_alone_have_no_optimizer() -> None:

@@ -17,6 +17,7 @@ from bertlab.config.yaml_files import differences
 from bertlab.errors import ResumeError
 from bertlab.files import write_text
 from bertlab.model.module import BertModule
+from bertlab.model.optimizer import parameter_names
 
 # what may differ between a run and its resumption: where it runs, not what it computes
 _FREE = {
@@ -107,6 +108,9 @@ class RunRecord(Callback):
             "token_counts": self.token_counts,
             "labels": self.labels,
             "history": pl_module.history,
+            "optimizer_parameters": [
+                name for each in trainer.optimizers for name in parameter_names(pl_module, each)
+            ],
             "random_states": gather_random_states(trainer.world_size),
         }
         self.saved_step = trainer.global_step
