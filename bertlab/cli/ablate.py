@@ -1,6 +1,5 @@
 """``bertlab ablate``: a study in one line, without a study file."""
 
-from pathlib import Path
 from typing import Any
 
 from jsonargparse import ArgumentParser
@@ -8,6 +7,7 @@ from jsonargparse import ArgumentParser
 from bertlab.cli.study import add_settings, run
 from bertlab.config.overrides import parse_settings, parse_value
 from bertlab.config.parse import parse_arguments
+from bertlab.config.shipped import find_config
 from bertlab.config.yaml_files import Config
 from bertlab.errors import CommandError
 
@@ -41,7 +41,7 @@ def _parser() -> ArgumentParser:
         exit_on_error=False,
     )
     for option, metavar, text in (
-        ("--config", "CONFIG", "config file of bertlab fit (required)"),
+        ("--config", "CONFIG", "config of bertlab fit, a file or a name (required)"),
         (
             "--vary",
             "KEY=VALUE,…",
@@ -76,7 +76,7 @@ def _study_content(
     if len(config) != 1 or not vary:
         raise CommandError("ablate: expected one --config and --vary; see bertlab ablate --help")
     # a study keeps its base by path and may go on from another directory
-    base = Path(config[0]).resolve()
+    base = find_config(config[0]).resolve()
     axes: dict[str, list[Any]] = {}
     for name, values in map(_axis, vary):
         if name in axes:
@@ -89,7 +89,7 @@ def _study_content(
         "axes": axes,
         "settings": parse_settings(set, "--set"),
         "evaluate_settings": parse_settings(evaluate_set, "--evaluate_set"),
-        "evaluate": [str(Path(path).resolve()) for path in evaluate],
+        "evaluate": [str(find_config(path).resolve()) for path in evaluate],
     }
     if seeds is not None:
         content["seeds"] = parse_value(seeds, "--seeds")

@@ -2,9 +2,9 @@
 
 import shlex
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bertlab.config.shipped import find_config
 from bertlab.config.yaml_files import read_config, take_options
 from bertlab.errors import CommandError, ConfigError, nearest
 
@@ -20,7 +20,7 @@ NAME.html (tables and pictures).
 
   --ckpt_path MODEL   run directory, checkpoint, Hugging Face folder or hub name
   --evaluation NAME   {names}
-  --config FILE       several at once, as configs/evaluations/all.yaml
+  --config FILE       several at once, as evaluations/all
   --name NAME         what the figures are called; the evaluation's name if not given
   --words_checkpoints true
                       score each words-….ckpt of the run as well: NAME.words.csv
@@ -88,7 +88,7 @@ def _entries(given: dict[str, str], rest: list[str]) -> "list[EvaluationEntry]":
             f"evaluate: found {shlex.join(rest) or '--name'} beside --config, expected it in the "
             "file, below the evaluation's name"
         )
-    path = Path(given["--config"])
+    path = find_config(given["--config"])
     content = read_config(path)
     for key in content:
         if key != "evaluations":

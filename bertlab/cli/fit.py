@@ -1,11 +1,13 @@
 """``bertlab fit``, ``validate``, ``test`` and ``predict``."""
 
 from bertlab.config.request import Request, read_request
+from bertlab.config.shipped import with_config_options
 from bertlab.training.session import open_session
 
 
 def main(command: str, argv: list[str]) -> int:
     """Run ``fit``, ``validate``, ``test`` or ``predict``; return the exit code."""
+    argv = with_config_options(argv)
     request = read_request(argv)
     if command == "fit" and _may_repeat(request):
         from bertlab.studies.repeat import find_repetition, fit_repeatedly  # noqa: PLC0415  rare

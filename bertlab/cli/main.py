@@ -11,7 +11,8 @@ from bertlab.errors import REFUSALS, CommandError, mistake_in, nearest
 
 # subcommand: (module with a function ``main(command, argv)``, one line of help)
 COMMANDS = {
-    "fit": ("bertlab.cli.fit", "train from a config file"),
+    "fit": ("bertlab.cli.fit", "train from a config"),
+    "init": ("bertlab.cli.init", "write a config for data of your own"),
     "validate": ("bertlab.cli.fit", "score a checkpoint on held-out text or rows"),
     "test": ("bertlab.cli.fit", "score a fine-tuned checkpoint on test rows"),
     "predict": ("bertlab.cli.fit", "predict on new text or rows, as JSON lines"),
@@ -122,7 +123,8 @@ def usage() -> str:
         *(f"  {name:<11}{line}" for name, (_, line) in COMMANDS.items()),
         *(f"  {each.name:<11}{each.help}" for each in added),
         "",
-        "Start with:  bertlab fit --config configs/quickstart.yaml",
+        "Start with:  bertlab fit quickstart",
+        "With texts of your own:  bertlab init classification my.yaml",
         "Options of a command:  bertlab COMMAND --help",
         "A traceback for an error:  BERTLAB_DEBUG=1 bertlab COMMAND …",
     ]

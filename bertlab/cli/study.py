@@ -18,7 +18,7 @@ else:
     Study = Any  # jsonargparse evaluates the annotations below, and the class would bring torch
 
 _EPILOG = """
-STUDY is a study file (configs/studies/…) or the directory of a study.
+STUDY is a study file, the name of one (studies/quickstart), or the directory of a study.
 Options of an action:  bertlab study ACTION --help
 """
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from bertlab.config.shipped import find_config
 from bertlab.config.yaml_files import Config, needs_value, read_config, split_arguments, yaml_inline
 from bertlab.errors import ConfigError
 from bertlab.plugins.index import installed
@@ -100,7 +101,7 @@ def read_request(
     """Read the config files that ``argv`` names and say which plugins they ask for.
 
     Args:
-        argv: arguments after the subcommand.
+        argv: arguments after the subcommand; ``--config`` takes a file or a name.
         base: a config to start from, that of a checkpoint or a mapping of Python's.
         base_name: what messages call it.
     """
@@ -110,7 +111,7 @@ def read_request(
     overrides = []
     for key, value, tokens in split_arguments(argv):
         if key in ("--config", "-c"):
-            path = Path(needs_value(key, value))
+            path = find_config(needs_value(key, value))
             _add_content(request, path, read_config(path))
         else:
             overrides.append((key, value, tokens))

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from bertlab.api.examples import Example, Features
+from bertlab.api.examples import UNKNOWN_START, Example, Features
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import DataError
 
@@ -223,6 +223,8 @@ def _place(
     """Return the first character of a gold answer, less the spaces around it."""
     context: str = example.values["context"]
     text = answer.strip()
+    if start == UNKNOWN_START:
+        return nearest_occurrence(context, text, 0) if text else None
     # answer " cat" at 4 -> "cat" at 5
     start += len(answer) - len(answer.lstrip())
     if text and start >= 0 and context.startswith(text, start):

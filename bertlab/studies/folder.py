@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from bertlab.config.overrides import Overrides, as_overrides
+from bertlab.config.shipped import find_config
 from bertlab.config.yaml_files import Config, differences, read_config
 from bertlab.errors import StudyChangedError, StudyError, warn
 from bertlab.files import explain_failed_write, write_json, write_text
@@ -54,6 +55,7 @@ def read_study(
             if settings or evaluate_settings:
                 raise StudyError(f"--set: {path} was begun without it; give the study's file")
             return read_config(path / STUDY_FILE), path / STUDY_FILE, path
+        path = find_config(path)
         content = {"name": path.stem, **read_config(path)}  # a name in the file wins
     own = as_overrides(settings, "--set")
     budget = {key: own.pop(key) for key in list(own) if key.startswith(_BUDGET)}

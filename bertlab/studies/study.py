@@ -1,6 +1,6 @@
 """``Study``: an ablation that is planned, run and reported. The commands use it, and so can Python.
 
->>> study = bertlab.study("configs/studies/quickstart.yaml")
+>>> study = bertlab.study("studies/quickstart")
 >>> study.plan()              # what it will run, and what that costs
 >>> study.run(workers=2)      # Ctrl-C stops it; the same line goes on
 >>> study.report()            # the table, findings, and files of both

@@ -171,6 +171,12 @@ def test_an_answer_at_its_place_is_taken(how: AnswerStart) -> None:
     assert find([], [], how) == (NO_ANSWER, Counter())
 
 
+@pytest.mark.parametrize("how", ["locate", "skip", "strict"])
+def test_an_answer_without_a_place_is_the_first_of_its_text(how: AnswerStart) -> None:
+    assert find(["cat"], [-1], how) == ((0, 2), Counter())
+    assert find(["emu"], [-1], how) == (IGNORED, Counter({LOST: 1}))
+
+
 def test_an_answer_elsewhere_is_located_skipped_or_refused() -> None:
     assert find(["cat"], [6], "locate") == ((6, 8), Counter({MOVED: 1}))
     assert find(["cat"], [3], "locate") == ((0, 2), Counter({MOVED: 1}))

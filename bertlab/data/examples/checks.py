@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bertlab.api.examples import UNKNOWN_START
 from bertlab.data.examples.columns import Mapped
 from bertlab.errors import DataError, EmptyTextError, nearest
 
@@ -34,6 +35,7 @@ def read_value(
     where: str,
     by_raw: Mapping[str, str] | None,
     no_label: str | None,
+    labelled: bool = True,
 ) -> Any:  # noqa: ANN401  of the kind that the column has
     """Return the value of a head's column in a raw row; None if the row lacks it.
 
@@ -43,6 +45,7 @@ def read_value(
         where: the row, for messages.
         by_raw: names for raw labels and tags.
         no_label: a raw label that stands for none.
+        labelled: the row is not new text: an empty cell of answers says that there is no answer.
 
     Returns:
         ``text``: the text as it is. ``texts``, ``tags``: a list of texts. ``label``: a name, or a
@@ -62,7 +65,8 @@ def read_value(
             raise DataError(f"{place}: is missing; there are {', '.join(map(repr, row))}")
         value = row.get(mapped.source)
     if optional and (value is None or (isinstance(value, str) and not value.strip())):
-        return None
+        is_labelled = labelled and column.kind == "answers" and value is not None
+        return {"text": [], "answer_start": []} if is_labelled else None
     match column.kind:
         case "text":
             # an optional text is a name such as an id, which may be a number
@@ -178,6 +182,10 @@ def _named(raw: str, place: str, by_raw: Mapping[str, str]) -> str:
 
 
 def _answers(value: object, place: str) -> dict[str, list[Any]]:
+    if isinstance(value, str):  # a cell of a table: the answer's text alone
+        value = [value]
+    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+        value = {"text": value, "answer_start": [UNKNOWN_START] * len(value)}
     if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
         # SQuAD's [{"text": "a", …}, …] -> the hub's {"text": ["a", …], …}
         value = {key: [each.get(key) for each in value] for key in ("text", "answer_start")}
@@ -192,7 +200,7 @@ def _answers(value: object, place: str) -> dict[str, list[Any]]:
     ):
         raise DataError(
             f"{place}: found {_show(value)}, expected "
-            '{"text": [texts], "answer_start": [characters]}, both of the same length'
+            'a text, or {"text": [texts], "answer_start": [characters]}, both of the same length'
         )
     texts = [_text(text, f"{place}.text[{number}]") for number, text in enumerate(texts)]
     return {"text": texts, "answer_start": list(starts)}

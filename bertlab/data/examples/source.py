@@ -52,12 +52,15 @@ class _Opened:
     by_raw_label: Mapping[str, str] | None
     no_label: str | None
     skips_broken: bool
+    is_labelled: bool
 
     def read(self, where: str, values: Mapping[str, Any]) -> Example:
         found = (
             (
                 mapped.column.name,
-                read_value(mapped, values, where, self.by_raw_label, self.no_label),
+                read_value(
+                    mapped, values, where, self.by_raw_label, self.no_label, self.is_labelled
+                ),
             )
             for mapped in self.mapped
         )
@@ -223,7 +226,7 @@ def _open(
     else:
         names, by_raw = ordered_names(label_names), names_by_raw(label_names)
     no_label = None if benchmark is None else benchmark.no_label
-    return _Opened(raw, mapped, names, by_raw, no_label, skips_broken)
+    return _Opened(raw, mapped, names, by_raw, no_label, skips_broken, needs_truth)
 
 
 def _own_columns(

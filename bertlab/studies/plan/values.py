@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bertlab.config.shipped import shipped_configs
 from bertlab.config.yaml_files import Config
 from bertlab.errors import StudyError, nearest
 
@@ -52,8 +53,10 @@ def folder_name(given: object, where: str) -> str:
 
 
 def file(folder: Path, name: str, where: str) -> Path:
-    """Return the path of a config file, or raise StudyError if there is none."""
+    """Return the path of a config file or of one of bertlab's by name, or raise StudyError."""
     path = folder / name
+    if not path.is_file() and name in shipped_configs():
+        path = shipped_configs()[name]
     if not path.is_file():
         near = nearest(path.name, [each.name for each in path.parent.glob("*.yaml")])
         raise StudyError(f"{where}: {path}: no such config file{near}")

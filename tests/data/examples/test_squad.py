@@ -130,13 +130,23 @@ def test_damaged_json(tmp_path):
         {"text": ["a"], "answer_start": []},
         {"text": ["a"], "answer_start": ["0"]},
         {"text": "a", "answer_start": 0},
-        "a",
+        ["a", 1],
+        7,
     ],
 )
 def test_bad_answers_of_rows(tmp_path, answers):
     row = {"question": "What?", "context": CONTEXT, "answers": answers}
     path = write(tmp_path / "a.jsonl", json.dumps(row))
     fails(read, path, SPAN, matches=["a.jsonl:1: column 'answers': found", "of the same length"])
+
+
+def test_answers_of_a_table_are_texts(tmp_path):
+    content = "question,context,answers\nWhat?,It is. It is,is\nWho?,It is,\n"
+    path = write(tmp_path / "a.csv", content)
+    found = [row["answers"] for row in values(path, SPAN)]
+    assert found == [{"text": ["is"], "answer_start": [-1]}, {"text": [], "answer_start": []}]
+    # of new text an empty cell says nothing
+    assert ["answers" in row for row in streamed(path, SPAN)] == [True, False]
 
 
 @pytest.mark.parametrize("text", ["0 ", "null", '"data"', "[1]"])

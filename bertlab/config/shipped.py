@@ -1,0 +1,89 @@
+"""Config files by name: the configs that come with bertlab, such as ``finetune/mrpc``.
+
+The repository has them in ``configs/``, and the wheel has that folder inside this package (see
+``force-include`` in pyproject.toml). So ``bertlab fit finetune/mrpc`` works from any folder, with
+or without a clone.
+"""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from bertlab.errors import ConfigFileError
+
+_FOLDER = "configs"  # also in front of a name: configs/quickstart.yaml means the same
+_ENDING = ".yaml"
+TEMPLATES = "templates/"  # what `bertlab init` writes
+
+
+def shipped_folder() -> Path:
+    """Return the folder of the configs that come with bertlab."""
+    package = Path(str(files("bertlab.config")))
+    inside = package / "shipped_configs"  # in a wheel; an editable install has only the clone's
+    return inside if inside.is_dir() else package.parents[1] / _FOLDER
+
+
+@cache
+def shipped_configs() -> dict[str, Path]:
+    """Return the path of each config that comes with bertlab, by its name, in alphabetic order."""
+    folder = shipped_folder()
+    # configs/finetune/mrpc.yaml -> finetune/mrpc
+    found = {
+        path.relative_to(folder).with_suffix("").as_posix(): path
+        for path in folder.rglob(f"*{_ENDING}")
+    }
+    return dict(sorted(found.items()))
+
+
+def find_config(given: str | Path) -> Path:
+    """Return the config file that a path or name stands for; a file in the way of a name wins.
+
+    Args:
+        given: a file, or the name of a config that comes with bertlab: ``finetune/mrpc``, also
+            as ``finetune/mrpc.yaml`` and ``configs/finetune/mrpc.yaml``.
+
+    Raises:
+        ConfigFileError: there is none; names the nearest file or config.
+    """
+    path = Path(given)
+    if path.exists() and not path.is_dir():  # not is_file(): it may be a pipe, as of <(command)
+        return path
+    name = _bare_name(path)
+    shipped = shipped_configs()
+    if name in shipped:
+        return shipped[name]
+    if path.is_dir():
+        raise ConfigFileError(
+            f"{given}: found a folder, expected a config file or the name of a config; a run goes "
+            f"on, or is used, with --ckpt_path {given}"
+        )
+    raise ConfigFileError(
+        f"{given}: no such config file, nor a config of bertlab's{_nearest_config(path)}"
+    )
+
+
+def _nearest_config(path: Path) -> str:
+    """Return ``"; did you mean 'x'?"`` for the nearest file beside a path, or config by name."""
+    names = [name for name in shipped_configs() if not name.startswith(TEMPLATES)]
+    # what is compared, and what it stands for: mrpc -> finetune/mrpc
+    choices = {name.rpartition("/")[2]: name for name in names} | {name: name for name in names}
+    choices |= {_bare_name(each): str(each) for each in path.parent.glob(f"*{_ENDING}")}
+    matches = get_close_matches(_bare_name(path), choices, n=1, cutoff=0.6)
+    return f"; did you mean {choices[matches[0]]!r}?" if matches else ""
+
+
+def with_config_options(argv: Sequence[str]) -> list[str]:
+    """Return arguments with ``--config`` before each config that stands in front of the options.
+
+    ``quickstart --trainer.max_steps 3`` becomes ``--config quickstart --trainer.max_steps 3``.
+    """
+    first_option = next((i for i, each in enumerate(argv) if each.startswith("-")), len(argv))
+    named = [part for each in argv[:first_option] for part in ("--config", each)]
+    return [*named, *argv[first_option:]]
+
+
+def _bare_name(path: Path) -> str:
+    # configs/finetune/mrpc.yaml -> finetune/mrpc
+    return path.as_posix().removeprefix(f"{_FOLDER}/").removesuffix(_ENDING)
