@@ -51,7 +51,10 @@ def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One cache of prepared corpora for all tests."""
-    return tmp_path_factory.mktemp("cache")
+    cache = tmp_path_factory.mktemp("cache")
+    # a checkpoint does not say where the cache is: a resumed run looks here
+    os.environ["BERTLAB_CACHE"] = str(cache)
+    return cache
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,9 @@ class Pretrained:
         head: of a fine-tuned Hugging Face model that bertlab knows; a run's head is in ``state``.
         unused: names of tensors in a Hugging Face file that stand for nothing here.
         path: the file of a run's checkpoint; None of a Hugging Face model. So are all below.
-        config: resolved config of the run.
+        config: resolved config of the run, as far as a checkpoint may bring one, see
+            :mod:`bertlab.config.checkpoint_config`.
+        left_out: keys that the run's config had besides, such as ``trainer.callbacks``.
         global_step: optimiser steps done.
         token_counts: ``(vocab_size,)`` int64 of the training text, for the baselines; None of a
             fine-tuning run.
@@ -45,6 +47,7 @@ class Pretrained:
     unused: list[str] = field(default_factory=list)
     path: Path | None = None
     config: dict[str, Any] | None = None
+    left_out: list[str] = field(default_factory=list)
     global_step: int = 0
     token_counts: Tensor | None = None
     optimizer: OptimizerState | None = None

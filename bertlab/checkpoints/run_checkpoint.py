@@ -8,6 +8,8 @@ from typing import Any
 from bertlab.api.examples import Labels
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.tensor_files import load_torch_file
+from bertlab.config.checkpoint_config import read_stored_config
+from bertlab.config.yaml_files import Config
 from bertlab.errors import CheckpointError, DamagedCheckpointError
 from bertlab.model.optimizer import OptimizerState
 from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER
@@ -118,28 +120,30 @@ def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> Pretrained:
     ours = content[RUN_KEY]
     missing = [key for key in ("config", "tokenizer", "token_counts") if key not in ours]
     missing += [key for key in ("state_dict", "global_step") if key not in content]
-    if missing or "model" not in ours["config"]:
+    if missing:
         raise DamagedCheckpointError(
-            f"{path}: a damaged bertlab checkpoint: it lacks {', '.join(missing or ['model'])}"
+            f"{path}: a damaged bertlab checkpoint: it lacks {', '.join(missing)}"
         )
+    config, left_out = read_stored_config(ours["config"], str(path))
     tokenizer = tokenizer_from_json(ours["tokenizer"], str(path))
     return Pretrained(
         source=str(path),
-        encoder_config=dict(ours["config"]["model"]["encoder"]),
+        encoder_config=config["model"]["encoder"],
         vocab_size=tokenizer.vocab_size,
         state=content["state_dict"],
         tokenizer=tokenizer,
         labels=_labels(ours.get("labels"), path),  # checkpoints of pre-training may lack it
         path=path,
-        config=ours["config"],
+        config=config,
+        left_out=left_out,
         global_step=content["global_step"],
         token_counts=ours["token_counts"],
-        optimizer=_optimizer(path, content) if with_optimizer else None,
+        optimizer=_optimizer(path, content, config) if with_optimizer else None,
     )
 
 
-def _optimizer(path: Path, content: dict[str, Any]) -> OptimizerState:
-    named = content[RUN_KEY]["config"]["model"].get("optimizer") or {}
+def _optimizer(path: Path, content: dict[str, Any], config: Config) -> OptimizerState:
+    named = config["model"].get("optimizer") or {}
     name = named.get("name", DEFAULT_OPTIMIZER)
     parameters = content[RUN_KEY].get("optimizer_parameters")  # older checkpoints lack them
     return OptimizerState.of_checkpoint(str(path), content, name, parameters)

@@ -18,6 +18,7 @@ from bertlab.api.head import Head
 from bertlab.api.schedule import Schedule
 from bertlab.api.task import Objective
 from bertlab.api.tokenizer import TokenizerKind
+from bertlab.config.checkpoint_config import check_no_classes
 from bertlab.config.request import Request
 from bertlab.config.seeds import SECTION, GivenSeeds
 from bertlab.config.yaml_files import Config
@@ -105,6 +106,7 @@ def _add_model(parser: LightningArgumentParser, request: Request, given: Config 
     )
     parser.add_class_arguments(encoder, "model.encoder", instantiate=False, skip={"vocab_size"})
     if given is not None and given["name"] == request.encoder:
+        check_no_classes(parser, {"model": {"encoder": given}}, "the given weights")
         parser.set_defaults({f"model.encoder.{key}": value for key, value in given.items()})
     for name in request.objectives:
         objective = load_class("objective", name, Objective)

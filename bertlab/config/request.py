@@ -55,6 +55,7 @@ class Request:
         init_optimizer: ``model.init_optimizer``.
         ckpt_path: ``--ckpt_path``, if given.
         run_dir: ``run_dir``, if given anywhere.
+        checkpoint: the file whose stored config is the first of ``files``, if one is.
     """
 
     argv: tuple[str, ...] = ()
@@ -73,6 +74,7 @@ class Request:
     init_optimizer: bool = False
     ckpt_path: str | None = None
     run_dir: str | None = None
+    checkpoint: Path | None = None
 
     @property
     def run_name(self) -> str:
@@ -96,7 +98,10 @@ class Request:
 
 
 def read_request(
-    argv: Sequence[str], base: Config | None = None, base_name: str = "the checkpoint's config"
+    argv: Sequence[str],
+    base: Config | None = None,
+    base_name: str = "",
+    checkpoint: Path | None = None,
 ) -> Request:
     """Read the config files that ``argv`` names and say which plugins they ask for.
 
@@ -104,8 +109,10 @@ def read_request(
         argv: arguments after the subcommand; ``--config`` takes a file or a name.
         base: a config to start from, that of a checkpoint or a mapping of Python's.
         base_name: what messages call it.
+        checkpoint: the file that stores the base, if one does: nothing of the base may name a
+            class then.
     """
-    request = Request(tuple(argv))
+    request = Request(tuple(argv), checkpoint=checkpoint)
     if base is not None:
         _add_content(request, Path(base_name), deepcopy(base))  # it is changed there
     overrides = []

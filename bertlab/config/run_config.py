@@ -12,6 +12,7 @@ import yaml
 from jsonargparse import Namespace
 from lightning.pytorch.cli import LightningArgumentParser
 
+from bertlab.config.checkpoint_config import check_no_classes
 from bertlab.config.parse import parse_arguments, parse_config
 from bertlab.config.parser import build_parser
 from bertlab.config.request import Request, read_request
@@ -116,6 +117,8 @@ def _parse(parser: LightningArgumentParser, request: Request) -> Namespace:
     for path, content in request.files:
         # one file after the other over the values so far: the later one wins, key by key
         known = {key: value for key, value in content.items() if _belongs(key, parser)}
+        if path == request.checkpoint:
+            check_no_classes(parser, known, str(path))
         values = parse_config(parser, known, str(path), values)
     return parse_arguments(parser, request.arguments, values)
 

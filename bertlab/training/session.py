@@ -29,7 +29,7 @@ from bertlab.config.parser import data_class
 from bertlab.config.request import Request, read_request
 from bertlab.config.run_config import RunConfig, parse_request
 from bertlab.data.module import TaskData
-from bertlab.errors import CommandError
+from bertlab.errors import CommandError, ResumeError, warn
 from bertlab.files import write_json
 from bertlab.model.build import build_tasks, compile_layers, compile_losses
 from bertlab.model.schedule import asked_steps, check_end, steps_at_words, training_size
@@ -74,7 +74,10 @@ def open_session(command: str, request: Request) -> "Session":
     checkpoint = read_checkpoint(request, command)
     warm = read_warm_start(request) if checkpoint is None else None  # else all is in there
     if checkpoint is not None and not request.files:
-        request = read_request(request.argv, base=checkpoint.config)
+        assert checkpoint.path is not None
+        _check_nothing_lacks(command, checkpoint)
+        name = str(checkpoint.path)
+        request = read_request(request.argv, checkpoint.config, name, checkpoint.path)
     start = warm if checkpoint is None else checkpoint
     sizes = None
     if start is not None and request.init_from is not None:  # a config need not repeat the sizes
@@ -84,6 +87,28 @@ def open_session(command: str, request: Request) -> "Session":
     seed = None if resumed is None else resumed["seed_everything"]
     config = parse_request(request, command, sizes, seed)
     return Session(config, checkpoint, warm)
+
+
+def _check_nothing_lacks(command: str, checkpoint: Pretrained) -> None:
+    """Say what a checkpoint's config had, and only the user's own may have.
+
+    Raises:
+        ResumeError: a run would go on otherwise than it began.
+    """
+    assert checkpoint.path is not None
+    cache = "data.cache_dir"
+    others = [key for key in checkpoint.left_out if key != cache]
+    if command == "fit" and others:
+        raise ResumeError(
+            f"{checkpoint.path}: its run has {', '.join(others)}, which a checkpoint may not bring "
+            "(it could run any code, or write anywhere); give the run's config, after a look at "
+            f"it: --config {checkpoint.path.parent.parent / 'config.yaml'}"
+        )
+    if command != "predict" and cache in checkpoint.left_out:
+        warn(
+            f"{cache} is not taken from a checkpoint, which may not say where something is "
+            f"written; to use that cache again, give --{cache} PATH"
+        )
 
 
 class Session:

@@ -63,7 +63,12 @@ def write_run(
     prefix = f"tasks.{head_config['name']}."
     state |= {prefix + name: tensor for name, tensor in head.state_dict().items()}
     ours = {
-        "config": {"model": {"encoder": {"name": "bert", **sizes}, "head": head_config}},
+        "config": {
+            "seed_everything": 1,
+            "model": {"encoder": {"name": "bert", **sizes}, "head": head_config},
+            "data": {"max_seq_length": 16},
+            "trainer": {},
+        },
         "tokenizer": TOKENIZER.to_json(),
         "token_counts": None,
         "labels": None if labels is None else labels.to_dict(),

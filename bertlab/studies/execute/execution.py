@@ -196,20 +196,18 @@ def fit_arguments(run: PlannedRun, study_dir: Path) -> list[str]:
         StudyError: if the run whose weights it needs is not done.
     """
     directory = str(run.directory(study_dir))
-    if is_resumable(run, study_dir):
-        # of no concern to what is computed, so it is not in the checkpoint's config
-        keeps = [each for each in run.arguments if each.startswith("--keep_predictions=")]
-        return [*keeps, "--ckpt_path", directory]
+    resumes = is_resumable(run, study_dir)
     weights = ""
     if run.parent is not None:
         before = study_dir / "runs" / run.parent
-        if not is_done(before):
+        if not is_done(before) and not resumes:
             raise StudyError(
                 f"{run.id}: needs the weights of {run.parent}, which is not done; finish that run "
                 "first"
             )
         weights = str(before)
-    place = "--run_dir" if run.trains else "--output"
+    # the study's config again, as a checkpoint may not bring callbacks or say where files go
+    place = "--ckpt_path" if resumes else "--run_dir" if run.trains else "--output"
     return [*(each.replace(WEIGHTS, weights) for each in run.arguments), place, directory]
 
 

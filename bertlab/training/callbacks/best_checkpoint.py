@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule, Trainer
@@ -9,9 +10,11 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 
 from bertlab.checkpoints.run_checkpoint import BEST
 from bertlab.data.module import TaskData
-from bertlab.errors import ConfigError, nearest
+from bertlab.errors import ConfigError, DamagedCheckpointError, nearest
 from bertlab.files import write_json
 from bertlab.model.module import BertModule, metric_name
+
+_NAMED_FILES = ("best_model_path", "kth_best_model_path", "last_model_path")
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -35,6 +38,32 @@ class BestCheckpoint(ModelCheckpoint):
             # Lightning set it in __init__, for a mode that was not known yet
             self.kth_value = torch.tensor(math.inf if self.mode == "min" else -math.inf)
         super().setup(trainer, pl_module, stage)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on with an earlier choice.
+
+        Raises:
+            DamagedCheckpointError: a file that it names is not what the name shows.
+        """
+        # files that are outdone get deleted, and these names may come from anywhere
+        one = (state_dict.get(key) for key in _NAMED_FILES)
+        for name in (*one, *(state_dict.get("best_k_models") or ())):
+            if name and _leads_astray(str(name), Path(self.dirpath or "")):
+                raise DamagedCheckpointError(
+                    f"--ckpt_path: a damaged checkpoint: its ModelCheckpoint chose {str(name)!r}, "
+                    "expected a file in the run's folder"
+                )
+        super().load_state_dict(state_dict)
+
+
+def _leads_astray(name: str, folder: Path) -> bool:
+    """Whether Lightning would take a file for one in ``folder``, and delete it, that is not there.
+
+    It compares names: ``run/checkpoints/../../precious`` and what a link leads to begin as they
+    should, and of ``s3://precious`` it asks nothing.
+    """
+    begins = folder.absolute() in Path(name).absolute().parents
+    return "://" in name or (begins and folder.resolve() not in Path(name).resolve().parents)
 
 
 def choose_monitor(

@@ -1,0 +1,242 @@
+"""Nothing that comes from elsewhere names a class, is imported, or says where files are written."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from jsonargparse import ArgumentParser
+from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+from bertlab.checkpoints.run_checkpoint import RUN_KEY
+from bertlab.config.checkpoint_config import check_no_classes, read_stored_config
+from bertlab.config.parser import build_parser
+from bertlab.config.request import read_request
+from bertlab.errors import CheckpointError, DamagedCheckpointError
+from bertlab.training.callbacks.best_checkpoint import BestCheckpoint
+from bertlab.training.run import Run
+from tests.conftest import Command
+
+CANARY = "canary_of_the_mine"
+CLASS = {"class_path": f"{CANARY}.Trap", "init_args": {"path": "x"}}
+TEXT = f"{CANARY}.Trap"
+CALLBACKS = [{"class_path": "lightning.pytorch.callbacks.LearningRateMonitor", "init_args": {}}]
+
+
+@pytest.fixture(autouse=True)
+def canary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A module that anybody could import, and that nobody may: its import leaves a file."""
+    folder, sung = tmp_path / "modules", tmp_path / "sung"
+    folder.mkdir()
+    code = (
+        f"open({str(sung)!r}, 'a').close()\n"
+        "from lightning.pytorch import Callback\n"
+        "class Trap(Callback):\n    def __init__(self, path=''): pass\n"
+    )
+    (folder / f"{CANARY}.py").write_text(code)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    yield sung
+    assert not sung.exists(), "it was imported"
+    assert CANARY not in sys.modules
+
+
+@pytest.fixture
+def planted(tiny_run: Path, tmp_path: Path) -> Callable[..., Path]:
+    """Return a run whose last checkpoint has something else at a key of its config."""
+
+    def plant(key: str, value: object, run: Path = tiny_run) -> Path:
+        content = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
+        put(content[RUN_KEY]["config"], key, value)
+        folder = tmp_path / "run"
+        (folder / "checkpoints").mkdir(parents=True)
+        torch.save(content, folder / "checkpoints" / "last.ckpt")
+        for name in ("manifest.json", "results.json", "config.yaml"):
+            (folder / name).write_bytes((run / name).read_bytes())
+        return folder
+
+    return plant
+
+
+def put(config: dict[str, Any], key: str, value: object) -> None:
+    *above, last = key.split(".")
+    for part in above:
+        config = config.setdefault(part, {})
+    config[last] = value
+
+
+# where a class is left out, and everything goes on without it
+TRAINER = [
+    ("trainer.callbacks", [CLASS]),
+    ("trainer.callbacks", CLASS),
+    ("trainer.callbacks", [TEXT]),
+    ("trainer.callbacks", "/dev/stdin"),
+    ("trainer.logger", CLASS),
+    ("trainer.logger", [CLASS]),
+    ("trainer.logger", TEXT),
+    ("trainer.plugins", [CLASS]),
+    ("trainer.plugins", TEXT),
+    ("trainer.strategy", CLASS),
+    ("trainer.strategy", TEXT),
+    ("trainer.strategy", "SingleDeviceStrategy"),
+    ("trainer.accelerator", CLASS),
+    ("trainer.accelerator", TEXT),
+    ("trainer.profiler", CLASS),
+    ("trainer.profiler", "advanced"),
+    ("trainer.model_registry", "mine"),
+    ("trainer.default_root_dir", "/tmp/elsewhere"),
+    ("trainer.max_time", TEXT),
+    ("trainer.unheard_of", CLASS),
+    ("checkpoint.dirpath", "elsewhere"),
+]
+# where nothing but names of plugins and plain values stand: refused
+ELSEWHERE = [
+    ("model.encoder", {"name": "bert", **CLASS}),
+    ("model.encoder.activation", CLASS),
+    ("model.encoder.name", TEXT),
+    ("model.encoder.name", CLASS),
+    ("model.objectives.mlm.rate", CLASS),
+    ("model.objectives", {TEXT: {}}),
+    ("model.metrics", {TEXT: {}}),
+    ("model.metrics.x", CLASS),
+    ("model.optimizer.name", TEXT),
+    ("model.optimizer.schedule", TEXT),
+    ("model.optimizer.schedule", {"name": TEXT}),
+    ("model.optimizer.schedule", CLASS),
+    ("data.tokenizer_kind", CLASS),
+    ("data.tokenizer_kind.name", TEXT),
+    ("data.corpus", CLASS),
+    ("checkpoint.monitor", CLASS),
+    ("checkpoint.filename", "../../precious"),
+    ("checkpoint.filename", "{step:999999999}"),
+    ("checkpoint.filename", "{step.__class__}"),
+    ("evaluations", {"x": {"evaluation": TEXT, "data": "rows"}}),
+    ("evaluations", {"x": {"evaluation": "minimal_pairs", "data": "r", "settings": CLASS}}),
+    ("seed", CLASS),
+    ("anything", CLASS),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), TRAINER)
+def test_a_checkpoint_brings_no_class_of_the_trainer(
+    key: str, value: object, planted: Callable[..., Path], bertlab: Command, tmp_path: Path
+) -> None:
+    run = planted(key, value)
+    code, _, error = bertlab("predict", "--ckpt_path", run, "--data.text", "A [MASK].")
+    assert code == 0, error
+    code, _, error = bertlab("fit", "--ckpt_path", run)
+    assert code == 2
+    assert f"error E403: {run / 'checkpoints' / 'last.ckpt'}: its run has {key}" in error
+    assert f"--config {run / 'config.yaml'}" in error
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize(("key", "value"), ELSEWHERE)
+def test_a_checkpoint_names_plugins_only(
+    key: str, value: object, planted: Callable[..., Path], bertlab: Command
+) -> None:
+    run = planted(key, value)
+    code, _, error = bertlab("fit", "--ckpt_path", run)
+    assert code == 2, error
+    assert "bertlab: error E" in error, error
+    assert key.split(".", maxsplit=1)[0] in error or TEXT in error, error
+
+
+@pytest.mark.parametrize("command", ["validate", "evaluate", "embed", "export"])
+def test_no_command_builds_what_a_checkpoint_names(
+    command: str, planted: Callable[..., Path], bertlab: Command, tmp_path: Path
+) -> None:
+    run = planted("trainer.callbacks", [CLASS])
+    (tmp_path / "text").write_text("A word.\n")
+    (tmp_path / "pairs.jsonl").write_text('{"good": "A word.", "bad": "Word a."}\n')
+    arguments = {
+        "validate": ["--ckpt_path", run],
+        "evaluate": [
+            *("--ckpt_path", run, "--evaluation", "minimal_pairs"),
+            *("--data", tmp_path / "pairs.jsonl", "--output", tmp_path / "scores"),
+        ],
+        "embed": [tmp_path / "text", tmp_path / "out.safetensors", "--model", run, "--layers=[-1]"],
+        "export": [run, tmp_path / "out"],
+    }
+    code, _, error = bertlab(command, *arguments[command])
+    assert code == 0, error
+
+
+def test_a_run_with_callbacks_goes_on_with_its_users_own_config(
+    tiny_config: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    run = tmp_path / "own"
+    callbacks = json.dumps(CALLBACKS)
+    begin = ("fit", "--config", tiny_config, "--run_dir", run, "--trainer.callbacks", callbacks)
+    assert bertlab(*begin)[0] == 0
+    step = run / "checkpoints" / "step-3.ckpt"
+    code, _, error = bertlab("fit", "--ckpt_path", step)
+    assert code == 2
+    assert "its run has trainer.callbacks" in error
+    again = ("fit", "--ckpt_path", step, "--config", run / "config.yaml")
+    code, _, error = bertlab(*again, "--run_dir", tmp_path / "again")
+    assert code == 0, error
+
+
+def test_files_of_a_run_directory_are_data(tiny_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps({"command": CLASS}))
+    (tmp_path / "run" / "config.yaml").write_text(yaml.safe_dump({"trainer": {"logger": CLASS}}))
+    run = Run(tmp_path / "run")
+    assert run.manifest["command"] == CLASS
+    assert run.config["trainer"]["logger"] == CLASS
+
+
+@pytest.mark.parametrize("key", ["best_k_models", "best_model_path", "last_model_path"])
+def test_a_checkpoint_cannot_have_other_files_deleted(key: str, tmp_path: Path) -> None:
+    callback = BestCheckpoint(dirpath=tmp_path / "run" / "checkpoints")
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    outside = f"{callback.dirpath}/../../precious"
+    value = {outside: torch.tensor(1.0)} if key == "best_k_models" else outside
+    state = {**callback.state_dict(), key: value}
+    with pytest.raises(DamagedCheckpointError, match="precious"):
+        callback.load_state_dict(state)
+    callback.load_state_dict({**callback.state_dict(), key: type(value)()})
+
+
+def test_the_trainers_safe_keys_take_no_class() -> None:
+    """An upgrade of Lightning that gives one of them a class fails here."""
+    parser = build_parser("fit", read_request([]))
+    classes = set()
+    for action in parser._actions:
+        try:
+            check_no_classes(parser, nested(action.dest, "a.Class"), "x")
+        except CheckpointError:
+            classes.add(action.dest)
+    assert {"trainer.callbacks", "trainer.strategy", "trainer.profiler"} <= classes
+    assert not {each for each in classes if each.startswith(("model.", "data."))}
+    config = {"seed_everything": 1, "model": {"encoder": {"name": "bert"}}}
+    config |= {"data": {"max_seq_length": 8}}
+    for dest in classes:
+        section, _, key = dest.partition(".")
+        given = {**config, "trainer": {}, section: {**config.get(section, {}), key: "a.Class"}}
+        if section == "trainer":
+            assert read_stored_config(given, "x")[0]["trainer"] == {}
+
+
+def nested(key: str, value: object) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    put(content, key, value)
+    return content
+
+
+def test_an_argument_of_a_plugin_that_takes_a_class_gets_none_from_a_checkpoint() -> None:
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_argument("--model.function", type=Callable[[int], int])
+    parser.add_argument("--model.trainer", type=Trainer | ModelCheckpoint | None)
+    parser.add_argument("--model.kind", type=type[Trainer])
+    parser.add_argument("--model.text", type=str | list[str])
+    check_no_classes(parser, {"model": {"text": TEXT, "function": None}}, "x")
+    for key in ("function", "trainer", "kind"):
+        with pytest.raises(CheckpointError, match=f"x: model.{key}: found '{TEXT}'"):
+            check_no_classes(parser, {"model": {key: TEXT}}, "x")
