@@ -210,9 +210,9 @@ class ResumeError(CheckpointError):
 class EvaluationError(CheckpointError):
     """An evaluation cannot score this model: it lacks what is scored.
 
-    `minimal_pairs` needs a language model (`mlm` or `clm`), `probing` an encoder that returns its
-    layers, and `attention` one with bertlab's attention layers; a fine-tuned model has its head
-    only.
+    `minimal_pairs` and `held_out_loss` need a language model (`mlm` or `clm`), `probing` an encoder
+    that returns its layers, and `attention` one with bertlab's attention layers; a fine-tuned model
+    has its head only.
     """
 
     code = "E404"

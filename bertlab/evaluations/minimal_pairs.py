@@ -149,7 +149,7 @@ def sentence_scores(
     Raises:
         EvaluationError: the model has no language model.
     """
-    objective = _language_model(model)
+    objective = language_model(model)
     scores = np.full(len(sentences), np.nan)
     room = model.max_seq_length - 2  # [CLS] and [SEP]
     by_length: dict[int, list[int]] = {}
@@ -168,14 +168,19 @@ def sentence_scores(
     return scores
 
 
-def _language_model(model: EvaluatedModel) -> TokenPrediction:
+def language_model(model: EvaluatedModel) -> TokenPrediction:
+    """Return the masked or left-to-right language model of a model.
+
+    Raises:
+        EvaluationError: it has none.
+    """
     for task in model.tasks.values():
         if isinstance(task, TokenPrediction):
             return task
     found = ", ".join(model.tasks) or "an encoder alone"
     raise EvaluationError(
-        f"{model.source}: found {found}, expected a language model (mlm or clm) to score sentences "
-        "with; evaluate the pre-training that it comes from"
+        f"{model.source}: found {found}, expected a language model (mlm or clm); "
+        "evaluate the pre-training that it comes from"
     )
 
 
