@@ -69,8 +69,8 @@ def write_json(path: Path, content: object) -> None:
     write_text(path, _json(content))
 
 
-def create_json(path: Path, content: object) -> None:
-    """Write a JSON file that must not exist yet; of several processes that try, one succeeds.
+def create_text(path: Path, text: str) -> None:
+    """Write a file that must not exist yet; of several processes that try, one succeeds.
 
     Raises:
         FileExistsError: it exists.
@@ -78,11 +78,16 @@ def create_json(path: Path, content: object) -> None:
     """
     with path.open("x", encoding="utf-8") as file:
         try:
-            file.write(_json(content))
+            file.write(text)
             file.flush()
         except OSError:
             path.unlink()  # half a file would keep all others out
             raise
+
+
+def create_json(path: Path, content: object) -> None:
+    """Write a JSON file that must not exist yet; as :func:`create_text`."""
+    create_text(path, _json(content))
 
 
 def _json(content: object) -> str:

@@ -19,7 +19,7 @@ from bertlab.checkpoints.run_directory import MANIFEST
 from bertlab.config.request import Request
 from bertlab.config.yaml_files import Config, differences
 from bertlab.data.module import TaskData
-from bertlab.errors import CheckpointError, ConfigError, TokenizerError
+from bertlab.errors import CheckpointError, ConfigError, ResumeError, TokenizerError, warn
 from bertlab.model.build import build_encoder
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
@@ -149,9 +149,9 @@ def last_run(request: Request) -> Path | None:
         # quickstart and quickstart-2, not quickstart-large
         numbered = re.compile(rf"{re.escape(name)}(-\d+)?")
         runs = [each for each in Path("runs").glob(f"{name}*") if numbered.fullmatch(each.name)]
-    files = [file for run in runs for file in (run / "checkpoints").glob("last.ckpt")]
-    newest = max(files, key=lambda file: file.stat().st_mtime, default=None)
-    return None if newest is None else newest.parent.parent  # RUN/checkpoints/last.ckpt -> RUN
+    places = ("checkpoints/last.ckpt", "stages/*/checkpoints/last.ckpt")  # of a run in stages
+    found = [(file.stat().st_mtime, run) for run in runs for at in places for file in run.glob(at)]
+    return max(found, default=(0.0, None))[1]
 
 
 def choose_tokenizer(
@@ -184,6 +184,33 @@ def choose_tokenizer(
             f"{warm.source} {warm.vocab_size}; give its own as data.tokenizer"
         )
     return tokenizer
+
+
+def check_nothing_lacks(command: str, source: Path, left_out: Sequence[str], record: Path) -> None:
+    """Say what a stored config had, and only the user's own may have.
+
+    Args:
+        command: that is to use the config.
+        source: file that stores it.
+        left_out: keys that were not taken from it.
+        record: file with the whole config.
+
+    Raises:
+        ResumeError: a run would go on otherwise than it began.
+    """
+    cache = "data.cache_dir"
+    others = [key for key in left_out if key != cache]
+    if command == "fit" and others:
+        raise ResumeError(
+            f"{source}: its run has {', '.join(others)}, which a checkpoint may not bring "
+            "(it could run any code, or write anywhere); give the run's config, after a look at "
+            f"it: --config {record}"
+        )
+    if command != "predict" and cache in left_out:
+        warn(
+            f"{cache} is not taken from a checkpoint, which may not say where something is "
+            f"written; to use that cache again, give --{cache} PATH"
+        )
 
 
 def restore_module(

@@ -80,6 +80,11 @@ def find_checkpoint(path: str | Path, best: bool = True) -> Path | None:
         if not last.is_file():
             raise CheckpointError(f"{path}: this run has no checkpoint yet (no {last})")
         return last
+    if (path / "stages").is_dir():
+        raise CheckpointError(
+            f"{path}: the last stage of this run has no checkpoint yet; name the run of another, "
+            f"{path / 'stages'}/NAME"
+        )
     return None
 
 

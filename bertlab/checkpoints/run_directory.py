@@ -1,22 +1,26 @@
 """One directory per run: resolved config, manifest, logs, checkpoints, plots."""
 
+import contextlib
 import os
 import platform
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from bertlab.errors import OutputError
-from bertlab.files import create_json
+from bertlab.files import create_json, create_text
 
 if TYPE_CHECKING:
     import torch
 
 RUN_ENVIRONMENT = "BERTLAB_RUN_DIR"  # rank 0 tells the ranks that it starts
 MANIFEST = "manifest.json"
+STAGES = "stages.yaml"  # config of a run in stages, whose last stage has the directory as well
 RESULTS = "results.json"  # metrics of the last step; written last, when a run is whole
 DEGENERATE = "complaints.json"  # warnings about a degenerate run; the name is an older one
 PREDICTIONS = "predictions.jsonl"
@@ -32,25 +36,26 @@ PACKAGES = (
 )
 
 
-def choose_run_directory(requested: str | None, name: str) -> Path:
+def choose_run_directory(requested: str | None, name: str, is_stage: bool = False) -> Path:
     """Return the directory of a new run, without making it; :func:`claim` does.
 
     Args:
         requested: ``--run_dir``; if not given, ``runs/<name>``, ``runs/<name>-2``, …: the first
             that is not in use.
         name: what the run is called by default.
+        is_stage: it is for a stage of the run in stages that is there.
 
     Raises:
         OutputError: if the requested directory already holds a run, or cannot be written.
     """
-    inherited = os.environ.get(RUN_ENVIRONMENT)
+    inherited = requested or os.environ.get(RUN_ENVIRONMENT)
     if inherited and os.environ.get("LOCAL_RANK", "0") != "0":
         return Path(inherited)
     if requested is not None:
         directory = Path(requested)
         if directory.is_file():
             raise OutputError(f"run_dir: {directory} is a file, expected a directory")
-        if (directory / MANIFEST).is_file():
+        if (directory / MANIFEST).is_file() or ((directory / STAGES).is_file() and not is_stage):
             raise OutputError(
                 f"run_dir: {directory} already holds a run; choose another --run_dir, or go on "
                 f"with that run by --ckpt_path {directory}"
@@ -62,7 +67,8 @@ def choose_run_directory(requested: str | None, name: str) -> Path:
             number += 1
             directory = Path("runs") / f"{name}-{number}"
     _check_writable(directory)
-    os.environ[RUN_ENVIRONMENT] = str(directory)
+    if requested is None:  # which a rank that is started later could not find out
+        os.environ[RUN_ENVIRONMENT] = str(directory)
     return directory
 
 
@@ -88,10 +94,23 @@ def claim(directory: Path, content: Mapping[str, Any]) -> None:
     Raises:
         OutputError: if another run has it.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    try:
+    with _claiming(directory):
         # it refuses a file that is there: only one process makes it
         create_json(directory / MANIFEST, content)
+
+
+def claim_stages(directory: Path, config: Mapping[str, Any]) -> None:
+    """Make the directory of a new run in stages and write its config; as :func:`claim`."""
+    with _claiming(directory):
+        text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
+        create_text(directory / STAGES, text)
+
+
+@contextlib.contextmanager
+def _claiming(directory: Path) -> Iterator[None]:
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
     except FileExistsError:
         raise OutputError(
             f"run_dir: another run has taken {directory} since this one started; start again, or "

@@ -3,6 +3,7 @@
 from bertlab.config.request import Request, read_request
 from bertlab.config.shipped import with_config_options
 from bertlab.training.session import open_session
+from bertlab.training.stages import open_fit
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -15,6 +16,8 @@ def main(command: str, argv: list[str]) -> int:
         repetition = find_repetition(argv, request)
         if repetition is not None:
             return fit_repeatedly(repetition)
+    if command == "fit":
+        return open_fit(request).run()
     return open_session(command, request).run()
 
 

@@ -3,7 +3,7 @@
 A checkpoint may come from anywhere, and a config may name any class of any installed package, with
 any arguments (``class_path``). So a stored config is not taken as a user's file is. It names
 plugins, which are found in the index, and has plain values. Of the trainer it has only the keys of
-``_TRAINER_KEYS``. It cannot say where something is written. The rest is the user's to give, by
+``TRAINER_KEYS``. It cannot say where something is written. The rest is the user's to give, by
 ``--config`` or arguments.
 """
 
@@ -20,7 +20,7 @@ from bertlab.config.yaml_files import Config
 from bertlab.errors import CheckpointError, DamagedCheckpointError
 
 # of Lightning's Trainer; each takes plain values, or words such as gpu, ddp, bf16-mixed
-_TRAINER_KEYS = frozenset(
+TRAINER_KEYS = frozenset(
     {
         *("accelerator", "strategy", "devices", "num_nodes", "precision", "fast_dev_run"),
         *("max_epochs", "min_epochs", "max_steps", "min_steps", "max_time"),
@@ -112,7 +112,7 @@ def _take_out(config: Config, left_out: list[str]) -> None:
 
 
 def _may_come(key: object, value: object) -> bool:
-    if key in _TRAINER_KEYS:
+    if key in TRAINER_KEYS:
         # max_time may be {minutes: 5}
         named = isinstance(value, dict) and not _CLASS_KEYS.isdisjoint(value)
         return not named and (not isinstance(value, str) or _WORD.fullmatch(value) is not None)

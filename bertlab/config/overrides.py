@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from bertlab.config.yaml_files import yaml_inline
-from bertlab.errors import StudyError
+from bertlab.errors import ConfigError, StudyError
 
 Overrides = dict[str, Any]
 # sections whose own keys may be nested below them; anything else keeps a mapping as its value
@@ -37,20 +37,31 @@ _OF_MODEL = (
 )
 
 
-def as_overrides(given: object, where: str) -> Overrides:
+def as_overrides(
+    given: object,
+    where: str,
+    taken: Mapping[str, str] = _TAKEN,
+    error: type[ConfigError] = StudyError,
+) -> Overrides:
     """Return dotted keys and values; ``encoder.causal`` is short for ``model.encoder.causal``.
 
+    Args:
+        given: keys and values; sections such as ``model`` may hold their keys as a mapping.
+        where: they stand, for messages.
+        taken: keys that cannot be set there, and why.
+        error: that is raised.
+
     Raises:
-        StudyError: if it is not a mapping of keys.
+        ConfigError: ``error``, if it is not a mapping of keys, or one is taken.
     """
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise StudyError(f"{where}: found {given!r}, expected config keys and values")
+        raise error(f"{where}: found {given!r}, expected config keys and values")
     overrides: Overrides = {}
     for key, value in given.items():
         if not isinstance(key, str):
-            raise StudyError(f"{where}: found the key {key!r}, expected a config key")
+            raise error(f"{where}: found the key {key!r}, expected a config key")
         prefix = "evaluate." if key.startswith("evaluate.") else ""
         name = key.removeprefix(prefix)
         if name.split(".")[0] in _OF_MODEL:
@@ -59,9 +70,9 @@ def as_overrides(given: object, where: str) -> Overrides:
         # "evaluate.head.name" -> "evaluate.model.head.name"
         if name in _SECTIONS and isinstance(value, Mapping):
             below = {f"{prefix}{name}.{each}": more for each, more in value.items()}
-            overrides |= as_overrides(below, where)
-        elif (taken := "seed" if name.startswith("seed.") else name) in _TAKEN:
-            raise StudyError(f"{where}: {key}: cannot be set here; {_TAKEN[taken]}")
+            overrides |= as_overrides(below, where, taken, error)
+        elif (whole := "seed" if name.startswith("seed.") else name) in taken:
+            raise error(f"{where}: {key}: cannot be set here; {taken[whole]}")
         else:
             overrides[prefix + name] = value
     return overrides

@@ -214,6 +214,13 @@ def _add_fit(parser: LightningArgumentParser) -> None:
         help="numbers of words to write a checkpoint after: checkpoints/words-1M.ckpt",
     )
     parser.add_argument(
+        "--stages",
+        type=dict[str, dict[str, Any]] | list[dict[str, Any]] | None,
+        default=None,
+        help="pre-train in stages, by name: a share of the budget, and settings: "
+        "{short: {share: 0.9, data.max_seq_length: 128}, long: {share: 0.1}}",
+    )
+    parser.add_argument(
         "--on_nonfinite",
         type=Literal["stop", "skip"],
         default="stop",

@@ -56,6 +56,7 @@ class Request:
         ckpt_path: ``--ckpt_path``, if given.
         run_dir: ``run_dir``, if given anywhere.
         checkpoint: the file whose stored config is the first of ``files``, if one is.
+        stages: ``stages``, if given anywhere; not checked yet.
     """
 
     argv: tuple[str, ...] = ()
@@ -75,6 +76,7 @@ class Request:
     ckpt_path: str | None = None
     run_dir: str | None = None
     checkpoint: Path | None = None
+    stages: object = None
 
     @property
     def run_name(self) -> str:
@@ -157,6 +159,7 @@ def _add_content(request: Request, path: Path, content: Config) -> None:
     request.init_from = model.get("init_from", request.init_from)
     request.init_optimizer = model.get("init_optimizer", request.init_optimizer) is True
     request.run_dir = content.get("run_dir", request.run_dir)
+    request.stages = content.get("stages", request.stages)
     request.files.append((path, content))
 
 
@@ -201,6 +204,8 @@ def _add_argument(request: Request, key: str, value: str | None, tokens: list[st
             request.init_optimizer = (value or "").lower() == "true"
         elif key == "--run_dir":
             request.run_dir = value
+        elif key == "--stages":
+            request.stages = _parse(needs_value(key, value), "stages", "{NAME: {share: 0.9}, …}")
         request.arguments += tokens
 
 

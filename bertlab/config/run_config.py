@@ -17,6 +17,8 @@ from bertlab.config.parse import parse_arguments, parse_config
 from bertlab.config.parser import build_parser
 from bertlab.config.request import Request, read_request
 from bertlab.config.seeds import SECTION, Seeds, check_seeds, choose_seed
+from bertlab.config.stages import KEY as STAGES
+from bertlab.config.stages import read_stages
 from bertlab.config.yaml_files import Config
 
 # keys that do not change what a run computes
@@ -31,6 +33,7 @@ _FIT_ONLY = (
     "compile",
     "evaluations",
     "evaluate_every",
+    "stages",
     *_RUN_KEYS,
 )
 
@@ -107,8 +110,13 @@ def resolve_arguments(argv: Sequence[str]) -> tuple[Request, Config]:
         ConfigError: as ``bertlab fit`` would.
     """
     request = read_request(argv)
+    return request, resolve_request(request)
+
+
+def resolve_request(request: Request) -> Config:
+    """Return the plain config that ``bertlab fit`` would run; as :func:`resolve_arguments`."""
     parser = build_parser("fit", request)
-    return request, _plain(parser, _parse(parser, request), request)
+    return _plain(parser, _parse(parser, request), request)
 
 
 def _parse(parser: LightningArgumentParser, request: Request) -> Namespace:
@@ -143,6 +151,9 @@ def _plain(parser: LightningArgumentParser, values: Namespace, request: Request)
     seeds = check_seeds(content.pop(SECTION), request.head is not None)
     if seeds:
         content[SECTION] = seeds
+    stages = content.pop(STAGES, None)
+    if stages is not None:
+        content[STAGES] = [stage.to_dict() for stage in read_stages(stages)]  # in their order
     for key in _NOT_RECORDED:
         content.pop(key, None)
     return content

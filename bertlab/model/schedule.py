@@ -267,6 +267,14 @@ def steps_at_words(words: Sequence[float], data: TaskData) -> dict[int, list[flo
     return found
 
 
+def planned_steps(trainer: Trainer, data: TaskData) -> float:
+    """Return the optimiser steps of a run; infinite if no number of them ends it."""
+    steps = math.inf if trainer.max_steps == -1 else trainer.max_steps
+    if trainer.max_epochs not in (None, -1):
+        steps = min(steps, trainer.max_epochs * data.steps_per_epoch())
+    return steps
+
+
 def training_size(trainer: Trainer, data: TaskData, in_words: bool = False) -> dict[str, Any]:
     """Return mean sequence length and, unless a time limit ends the run, training tokens.
 
@@ -276,9 +284,7 @@ def training_size(trainer: Trainer, data: TaskData, in_words: bool = False) -> d
         in_words: also return the words in a step, and those of training.
     """
     length, a_step = data.mean_lengths()
-    steps = math.inf if trainer.max_steps == -1 else trainer.max_steps
-    if trainer.max_epochs not in (None, -1):
-        steps = min(steps, trainer.max_epochs * data.steps_per_epoch())
+    steps = planned_steps(trainer, data)
     sizes = {"mean_sequence_length": length}
     if steps != math.inf:
         sizes["training_tokens"] = steps * a_step

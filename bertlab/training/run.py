@@ -7,19 +7,19 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from bertlab.checkpoints.export import ExportReport, export_model
 from bertlab.checkpoints.pretrained_model import PretrainedModel, load
-from bertlab.checkpoints.run_directory import MANIFEST, RESULTS
+from bertlab.checkpoints.run_directory import MANIFEST, RESULTS, STAGES
 from bertlab.config.overrides import to_arguments
 from bertlab.config.request import Request, read_request
+from bertlab.config.stages import read_stages, stage_directory
+from bertlab.config.yaml_files import read_config
 from bertlab.errors import CheckpointError, ConfigError, as_mistakes
 from bertlab.model.prediction import Input
 from bertlab.training.console import as_table
 from bertlab.training.history import draw, history_rows, read_curves
 from bertlab.training.results import Results, read_results, show
-from bertlab.training.session import open_session
+from bertlab.training.stages import open_fit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,7 +45,7 @@ def fit(
         BertlabError: what the command prints before it exits with 2.
     """
     with as_mistakes():
-        session = open_session("fit", _request(config, overrides or {}))
+        session = open_fit(_request(config, overrides or {}))
         values = session.config.values
         if values.seeds is not None or values.against_scratch:
             raise ConfigError(
@@ -79,13 +79,26 @@ class Run:
 
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory)
-        if not (self.directory / MANIFEST).is_file():
+        if not any((self.directory / name).is_file() for name in (MANIFEST, STAGES)):
             raise CheckpointError(f"{directory}: no such run (it has no {MANIFEST})")
 
     @property
     def is_finished(self) -> bool:
         """Whether it came to its end; else :meth:`resume` goes on with it."""
         return (self.directory / RESULTS).is_file()
+
+    @property
+    def stages(self) -> "dict[str, Run]":
+        """The run of each stage that was begun, by name; the last one's is this. Empty without."""
+        if not (self.directory / STAGES).is_file():
+            return {}
+        stages = read_stages(read_config(self.directory / STAGES)["stages"])
+        places = [stage_directory(self.directory, stages, each) for each in range(len(stages))]
+        return {
+            stage.name: Run(place)
+            for stage, place in zip(stages, places, strict=True)
+            if (place / MANIFEST).is_file()
+        }
 
     @property
     def metrics(self) -> Results:
@@ -105,11 +118,12 @@ class Run:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The resolved config: every key, with the values that the run has."""
-        content: dict[str, Any] = yaml.safe_load(
-            (self.directory / "config.yaml").read_text("utf-8")
-        )
-        return content
+        """The resolved config: every key, with the values that the run has.
+
+        Of a run in stages that of the last stage, or of the whole before it has begun.
+        """
+        path = self.directory / "config.yaml"
+        return read_config(path if path.is_file() else self.directory / STAGES)
 
     @cached_property
     def manifest(self) -> dict[str, Any]:

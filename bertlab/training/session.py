@@ -12,6 +12,7 @@ from lightning.pytorch import Callback, Trainer, seed_everything
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import (
+    check_nothing_lacks,
     choose_tokenizer,
     read_checkpoint,
     read_warm_start,
@@ -28,11 +29,18 @@ from bertlab.checkpoints.run_directory import (
 from bertlab.config.parser import data_class
 from bertlab.config.request import Request, read_request
 from bertlab.config.run_config import RunConfig, parse_request
+from bertlab.config.stages import with_last_stage
 from bertlab.data.module import TaskData
-from bertlab.errors import CommandError, ResumeError, warn
+from bertlab.errors import CommandError
 from bertlab.files import write_json
 from bertlab.model.build import build_tasks, compile_layers, compile_losses
-from bertlab.model.schedule import asked_steps, check_end, steps_at_words, training_size
+from bertlab.model.schedule import (
+    asked_steps,
+    check_end,
+    planned_steps,
+    steps_at_words,
+    training_size,
+)
 from bertlab.plugins.hooks import run_callbacks
 from bertlab.training.allocator import keep_freed_memory
 from bertlab.training.callbacks.best_checkpoint import (
@@ -52,12 +60,13 @@ from bertlab.training.results import held_out_results, print_results
 from bertlab.training.trainer import make_trainer, quiet_lightning
 
 
-def open_session(command: str, request: Request) -> "Session":
+def open_session(command: str, request: Request, whole: Path | None = None) -> "Session":
     """Build the trainer, data and module of a command.
 
     Args:
         command: ``fit``, ``validate``, ``test`` or ``predict``.
         request: config files and arguments. Without a file, a checkpoint's config is the base.
+        whole: directory of the run in stages that this is a stage of.
 
     Raises:
         BertlabError: whatever can be wrong with config, plugins, weights or data.
@@ -71,11 +80,14 @@ def open_session(command: str, request: Request) -> "Session":
             f"{command}: no weights; expected --ckpt_path with a run or checkpoint, or "
             "--model.init_from with a Hugging Face model"
         )
+    if command != "fit" and request.stages is not None:
+        request = with_last_stage(request)
     checkpoint = read_checkpoint(request, command)
     warm = read_warm_start(request) if checkpoint is None else None  # else all is in there
     if checkpoint is not None and not request.files:
         assert checkpoint.path is not None
-        _check_nothing_lacks(command, checkpoint)
+        record = checkpoint.path.parent.parent / "config.yaml"
+        check_nothing_lacks(command, checkpoint.path, checkpoint.left_out, record)
         name = str(checkpoint.path)
         request = read_request(request.argv, checkpoint.config, name, checkpoint.path)
     start = warm if checkpoint is None else checkpoint
@@ -86,29 +98,7 @@ def open_session(command: str, request: Request) -> "Session":
     resumed = None if checkpoint is None else checkpoint.config
     seed = None if resumed is None else resumed["seed_everything"]
     config = parse_request(request, command, sizes, seed)
-    return Session(config, checkpoint, warm)
-
-
-def _check_nothing_lacks(command: str, checkpoint: Pretrained) -> None:
-    """Say what a checkpoint's config had, and only the user's own may have.
-
-    Raises:
-        ResumeError: a run would go on otherwise than it began.
-    """
-    assert checkpoint.path is not None
-    cache = "data.cache_dir"
-    others = [key for key in checkpoint.left_out if key != cache]
-    if command == "fit" and others:
-        raise ResumeError(
-            f"{checkpoint.path}: its run has {', '.join(others)}, which a checkpoint may not bring "
-            "(it could run any code, or write anywhere); give the run's config, after a look at "
-            f"it: --config {checkpoint.path.parent.parent / 'config.yaml'}"
-        )
-    if command != "predict" and cache in checkpoint.left_out:
-        warn(
-            f"{cache} is not taken from a checkpoint, which may not say where something is "
-            f"written; to use that cache again, give --{cache} PATH"
-        )
+    return Session(config, checkpoint, warm, whole)
 
 
 class Session:
@@ -118,16 +108,24 @@ class Session:
         config: of the command.
         checkpoint: of ``--ckpt_path``: to go on with (``fit``) or to use.
         warm: of ``model.init_from``, where there is no checkpoint.
+        whole: directory of the run in stages that this is a stage of.
+        rehearses: it is built for its checks only.
 
     Attributes:
         directory: of the run that ``fit`` makes or goes on with.
         data: the DataModule.
+        tokenizer: that encodes its text.
         model: the LightningModule.
         trainer: Lightning's.
     """
 
     def __init__(
-        self, config: RunConfig, checkpoint: Pretrained | None, warm: Pretrained | None
+        self,
+        config: RunConfig,
+        checkpoint: Pretrained | None,
+        warm: Pretrained | None,
+        whole: Path | None = None,
+        rehearses: bool = False,
     ) -> None:
         self.config = config
         self.checkpoint = checkpoint
@@ -141,7 +139,10 @@ class Session:
         if self.fits:
             given = config.values.run_dir
             resumed = None if checkpoint is None else resumed_run(checkpoint.path, given)
-            self.directory = resumed or choose_run_directory(given, config.request.run_name)
+            self.directory = resumed or choose_run_directory(
+                given, config.request.run_name, is_stage=whole is not None
+            )
+        self.whole = whole or self.directory
         self.record = RunRecord(self.directory, config.plain, goes_on=resumed is not None)
         predicts = config.command == "predict" or config.values.get("keep_predictions", False)
         self.writers = [PredictionWriter()] if predicts else []
@@ -151,13 +152,15 @@ class Session:
         tasks = build_tasks(config.plain["model"])
         self.along = along_training(self.directory, config.values) if self.fits else []
         self.trainer = self._make_trainer()  # checks its settings before the data is read
-        tokenizer = choose_tokenizer(checkpoint, warm, self.data)
+        self.tokenizer = tokenizer = choose_tokenizer(checkpoint, warm, self.data)
         self.data.connect(tokenizer, tasks)
-        builder = ModuleBuilder(config, self.data, checkpoint, warm, self.trainer.is_global_zero)
+        prints = self.trainer.is_global_zero and not rehearses
+        builder = ModuleBuilder(config, self.data, checkpoint, warm, prints)
         self.model = builder.build(tasks, tokenizer)
         self.data.encode()  # by the head, whose labels are known now
         if self.fits:
             self._check_fit()
+        if self.fits and not rehearses:
             self._describe(tokenizer)
 
     def run(self) -> int:
@@ -175,6 +178,11 @@ class Session:
     def parameters(self) -> int:
         """Number of trainable parameters, heads included."""
         return sum(each.numel() for each in self.model.parameters() if each.requires_grad)
+
+    @property
+    def steps(self) -> float:
+        """Optimiser steps of the run; infinite if no number of them ends it."""
+        return planned_steps(self.trainer, self.data)
 
     def _make_trainer(self, max_steps: int | None = None) -> Trainer:
         settings = self.config.trainer_arguments()
@@ -242,7 +250,7 @@ class Session:
         training = partial(
             self.trainer.fit, self.model, self.data, ckpt_path=path, weights_only=True
         )
-        code = train(training, self.trainer, self.directory, self._is_saved)
+        code = train(training, self.trainer, self.whole, self._is_saved)
         if code == 0:
             self._finish()
         return code
@@ -311,5 +319,5 @@ class Session:
         if not self.fits:
             return ""
         if self._is_saved():
-            return f"; {how_to_resume(self.directory)}"
+            return f"; {how_to_resume(self.whole)}"
         return " before the first checkpoint"

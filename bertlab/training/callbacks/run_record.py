@@ -188,6 +188,8 @@ def _computed(config: dict[str, Any]) -> dict[str, Any]:
         SECTION: Seeds.of(config).apart(config["seed_everything"]),
         "model": {key: value for key, value in config["model"].items() if key != "init_from"},
     }
+    # older checkpoints lack stages
+    kept |= {key: config.get(key) for key in ("max_tokens", "max_words", "stages")}
     for section, free in _FREE.items():
         kept[section] = {key: value for key, value in config[section].items() if key not in free}
     return kept

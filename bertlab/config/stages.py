@@ -1,0 +1,267 @@
+"""``stages``: pre-training in several stages, each with a share of one budget and settings.
+
+A stage is a run of its own: :func:`stage_requests` says what ``bertlab fit`` would be asked for it.
+"""
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertlab.config.checkpoint_config import TRAINER_KEYS
+from bertlab.config.overrides import Overrides, as_overrides, to_arguments
+from bertlab.config.request import Request, read_request
+from bertlab.config.seeds import SECTION, Seeds
+from bertlab.config.stage_budget import share_out
+from bertlab.config.yaml_files import Config
+from bertlab.errors import BertlabError, ConfigError, nearest
+from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER
+
+KEY = "stages"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=-]*")  # of a folder
+_EXAMPLE = "{short: {share: 0.9, data.max_seq_length: 128}, long: {share: 0.1}}"
+_OWN = ("name", "share")
+_BUDGET = "the budget is the run's, and a stage has a share of it"
+_WHOLE = "it is the whole run's; give it beside stages"
+_TAKEN = {
+    "trainer.max_steps": _BUDGET,
+    "trainer.max_epochs": _BUDGET,
+    "trainer.max_time": _BUDGET,
+    "max_tokens": _BUDGET,
+    "max_words": _BUDGET,
+    "model.init_from": "a stage starts from the one before it",
+    "model.from_scratch": "a stage starts from the one before it",
+    "model.head": "stages are of pre-training",
+    "data.cache_dir": _WHOLE,
+    KEY: "a stage has none",
+    **dict.fromkeys(("run_dir", "ckpt_path", "config"), _WHOLE),
+    **dict.fromkeys(("seed_everything", "seeds", "seed", "against_scratch"), _WHOLE),
+    **dict.fromkeys(("checkpoint_words", "keep_predictions"), "it does not go with stages"),
+}
+# what a stage may set; of the trainer only plain values, none of where it runs
+_SECTIONS = ("model", "data", "trainer", "evaluations", "evaluate_every", "on_nonfinite")
+_TRAINER = TRAINER_KEYS - {"accelerator", "strategy", "devices", "num_nodes", "barebones"}
+# what does not go with stages, as it counts over a whole run, or takes what they need
+_LAST = "expected none: each stage goes on from last.ckpt of the one before"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of pre-training.
+
+    Attributes:
+        name: of it, and of its run directory.
+        share: of the budget.
+        settings: overrides of the config.
+    """
+
+    name: str
+    share: Fraction
+    settings: Overrides
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as a config has it: shares such as 1/3, which is no number there, as a text."""
+        exact = Fraction(str(float(self.share))) == self.share
+        share = float(self.share) if exact else str(self.share)
+        return {"name": self.name, "share": share, **self.settings}
+
+
+def read_stages(given: object) -> tuple[Stage, ...]:
+    """Return the stages of a config, in order.
+
+    Args:
+        given: each stage's share and settings by its name, or a list of them with ``name``.
+
+    Raises:
+        ConfigError: there is one stage or none, a name, share or key is wrong, or shares do not add
+            up to 1.
+    """
+    if isinstance(given, Mapping):
+        entries: list[object] = [
+            {"name": name, **each} if isinstance(each, Mapping) else {name: each}
+            for name, each in given.items()
+        ]
+    else:
+        entries = list(given) if isinstance(given, list) else []
+    if len(entries) < 2:
+        raise ConfigError(f"{KEY}: found {given!r}, expected two or more, as in {_EXAMPLE}")
+    stages = tuple(_read_stage(each) for each in entries)
+    names = [stage.name for stage in stages]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"{KEY}: found {name!r} twice, expected names that differ")
+    total = float(sum(stage.share for stage in stages))
+    if abs(total - 1) > 1e-9:
+        shares = " + ".join(str(float(stage.share)) for stage in stages)
+        raise ConfigError(
+            f"{KEY}: found shares {shares} = {total:g}, expected shares of the budget that "
+            "add up to 1 (1/3 is one, too)"
+        )
+    return stages
+
+
+def _read_stage(given: object) -> Stage:
+    name = given.get("name") if isinstance(given, Mapping) else None
+    if not isinstance(given, Mapping) or name is None:
+        raise ConfigError(
+            f"{KEY}: found {given!r}, expected a stage with its name, share and settings: "
+            "{name: short, share: 0.9, data.max_seq_length: 128}"
+        )
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"{KEY}: found the name {name!r}, expected letters, digits, and _ . + = - behind the "
+            "first"
+        )
+    settings = {key: value for key, value in given.items() if key not in _OWN}
+    overrides = as_overrides(settings, f"{KEY}.{name}", _TAKEN, ConfigError)
+    for key in overrides:
+        section, _, rest = key.partition(".")
+        if (section == "trainer" and rest not in _TRAINER) or section in ("checkpoint", "compile"):
+            raise ConfigError(f"{KEY}.{name}: {key}: cannot be set here; {_WHOLE}")
+        if section not in _SECTIONS:
+            raise ConfigError(
+                f"{KEY}.{name}: {key}: no such key{nearest(key, _SECTIONS)}, expected share, or "
+                f"keys of {', '.join(_SECTIONS)}"
+            )
+    return Stage(name, _read_share(given.get("share"), f"{KEY}.{name}.share"), overrides)
+
+
+def _read_share(given: object, key: str) -> Fraction:
+    try:
+        share = Fraction(str(given))  # 0.9 is nine tenths, and 1/3 a third
+    except (ValueError, ZeroDivisionError):
+        share = Fraction(0)
+    if isinstance(given, bool) or not 0 < share < 1:
+        found = "none" if given is None else repr(given)
+        raise ConfigError(f"{key}: found {found}, expected a share of the budget between 0 and 1")
+    return share
+
+
+def check_stages(config: Config) -> None:
+    """Raise ConfigError if something else in a resolved config does not go with its stages."""
+    if config["model"].get("head"):
+        raise ConfigError(
+            f"{KEY}: found beside model.head, expected a pre-training: fine-tune the last stage's "
+            "run in a run of its own"
+        )
+    checkpoint, trainer = config["checkpoint"], config["trainer"]
+    wrong = {
+        "checkpoint_words": (
+            config["checkpoint_words"],
+            f"expected none beside {KEY}: a stage counts its own words only",
+        ),
+        "trainer.max_time": (
+            trainer["max_time"],
+            f"expected steps, epochs, tokens or words beside "
+            f"{KEY}: a share of a time would not be the same when it is resumed",
+        ),
+        "checkpoint.dirpath": (checkpoint["dirpath"], _LAST),
+        "checkpoint.save_last": (not checkpoint["save_last"] or None, _LAST),
+        "trainer.enable_checkpointing": (trainer["enable_checkpointing"] is False or None, _LAST),
+    }
+    for key, (found, expected) in wrong.items():
+        if found is not None:
+            raise ConfigError(f"{key}: found {found}, {expected}")
+
+
+def stage_requests(
+    config: Config, stages: Sequence[Stage], directory: Path | None = None
+) -> list[Request]:
+    """Return what ``bertlab fit`` is asked for each stage.
+
+    Args:
+        config: resolved, of the whole run.
+        stages: of it.
+        directory: of the whole run, which is that of the last stage, too; None leaves out where a
+            stage is kept and what it starts from.
+
+    Raises:
+        ConfigError: a setting of a stage is wrong, or the budget cannot be shared out.
+    """
+    check_stages(config)
+    names = [stage.name for stage in stages]
+    budgets = share_out(config, names, [stage.share for stage in stages])
+    requests = []
+    for number, (stage, budget) in enumerate(zip(stages, budgets, strict=True)):
+        content = _content_of_stage(config, number)
+        if directory is not None:
+            content["run_dir"] = str(stage_directory(directory, stages, number))
+            if number > 0:
+                before = stage_directory(directory, stages, number - 1)
+                content["model"]["init_from"] = str(before)
+        with naming_stage(stage):
+            request = read_request(to_arguments({**stage.settings, **budget}), content)
+            name = config["model"]["encoder"]["name"]
+            if request.encoder != name:
+                raise ConfigError(
+                    f"model.encoder: found {request.encoder}, expected {name}: all stages train "
+                    "one model"
+                )
+        requests.append(request)
+    return requests
+
+
+def with_last_stage(request: Request) -> Request:
+    """Return a request for the model that the last stage of its config ends with."""
+    *_, last = read_stages(request.stages)
+    return read_request([*to_arguments(last.settings), *request.argv])
+
+
+def _content_of_stage(config: Config, number: int) -> Config:
+    """Return the config of a stage, before its own settings."""
+    content = deepcopy({key: value for key, value in config.items() if key != KEY})
+    model = content["model"]
+    # a resolved config leaves AdamW's name out, and a stage may have another's settings
+    model["optimizer"].setdefault("name", DEFAULT_OPTIMIZER)
+    if number > 0:
+        model |= {"init_from": None, "from_scratch": False}
+        content[SECTION] = seeds_of_stage(config, number)
+        if model["optimizer"]["schedule_steps"] is not None and not model["init_optimizer"]:
+            raise ConfigError(
+                f"model.optimizer.schedule_steps: found beside {KEY}, expected "
+                "model.init_optimizer: true, with which the schedule goes on from stage to stage; "
+                "left out, each stage has a schedule of its own"
+            )
+    elif model["init_from"] is None:
+        model["init_optimizer"] = False  # there is none before the first
+    return content
+
+
+def seeds_of_stage(config: Config, number: int) -> dict[str, int]:
+    """Return the seeds that are another than the run's in a stage after the first one.
+
+    It reads the text in another order, with other masks: of a budget below an epoch it would see
+    the first stage's text again otherwise, and not the rest.
+
+    Args:
+        config: resolved, of the whole run.
+        number: of the stage, from 0.
+    """
+    seeds = Seeds.of(config)
+    own = {
+        # NumPy keeps these numbers the same in all versions
+        part: int(np.random.SeedSequence((getattr(seeds, part), number)).generate_state(1)[0])
+        for part in ("order", "masks")
+    }
+    return seeds.apart(config["seed_everything"]) | own
+
+
+def stage_directory(directory: Path, stages: Sequence[Stage], number: int) -> Path:
+    """Return the run directory of a stage: ``RUN/stages/NAME``, and RUN of the last one."""
+    last = number == len(stages) - 1
+    return directory if last else directory / KEY / stages[number].name
+
+
+@contextlib.contextmanager
+def naming_stage(stage: Stage) -> Iterator[None]:
+    """Put the stage in front of what the block says of an error."""
+    try:
+        yield
+    except BertlabError as error:
+        raise type(error)(f"{KEY}.{stage.name}: {error}") from error

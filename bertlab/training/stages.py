@@ -1,0 +1,238 @@
+"""``StagedRun``: pre-training in several stages, each a run that starts from the one before.
+
+``RUN/stages.yaml`` is the config of the whole, ``RUN/stages/NAME`` the run directory of each stage
+but the last one, whose run directory is RUN itself.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.checkpoints.restore import LAST, check_nothing_lacks, last_run, read_warm_start
+from bertlab.checkpoints.run_directory import (
+    MANIFEST,
+    RESULTS,
+    STAGES,
+    choose_run_directory,
+    claim_stages,
+)
+from bertlab.config.checkpoint_config import check_no_classes, read_stored_config
+from bertlab.config.parser import build_parser
+from bertlab.config.request import Request, read_request
+from bertlab.config.run_config import RunConfig, parse_request
+from bertlab.config.stages import (
+    Stage,
+    naming_stage,
+    read_stages,
+    stage_directory,
+    stage_requests,
+)
+from bertlab.config.yaml_files import Config, read_config
+from bertlab.errors import CheckpointError, ConfigError
+from bertlab.model.optimizer import OptimizerState, build_optimizer, parameter_names
+from bertlab.training.callbacks.run_record import check_same_computation
+from bertlab.training.session import Session, open_session
+from bertlab.training.trainer import quiet_lightning
+
+
+def open_fit(request: Request) -> "Session | StagedRun":
+    """Build what ``bertlab fit`` runs: one run, or several stages.
+
+    Raises:
+        BertlabError: as :func:`bertlab.training.session.open_session`.
+        SystemExit: with 0, after printing the help that the arguments ask for.
+    """
+    quiet_lightning()
+    begun = _begun(request)
+    helps = "-h" in request.arguments or "--help" in request.arguments
+    if helps or (begun is None and request.stages is None):
+        return open_session("fit", request)
+    if begun is None and request.ckpt_path not in (None, LAST):
+        raise CheckpointError(
+            f"--ckpt_path: {request.ckpt_path} is no run in stages (it has no {STAGES}), but the "
+            "config has stages; expected such a run, or the checkpoint without --config"
+        )
+    return _new_run(request) if begun is None else _begun_run(request, begun)
+
+
+def _new_run(request: Request) -> "StagedRun":
+    warm = sizes = None
+    if request.init_from is not None:
+        warm = read_warm_start(request)
+        assert warm is not None
+        sizes = _take_sizes(request, warm.encoder_config)
+    config = parse_request(request, "fit", sizes)
+    directory = choose_run_directory(config.values.run_dir, request.run_name)
+    return StagedRun.make(config, directory, warm, goes_on=False)
+
+
+def _begun_run(request: Request, run: Path) -> "StagedRun":
+    source = run / STAGES
+    # as of a checkpoint: the run may come from anywhere
+    recorded, left_out = read_stored_config(read_config(source), str(source))
+    if not request.files:
+        check_nothing_lacks("fit", source, left_out, source)
+        request = read_request(request.argv, recorded, str(source), source)
+    sizes = None
+    if request.init_from is not None:
+        sizes = _take_sizes(request, recorded["model"]["encoder"])
+    config = parse_request(request, "fit", sizes, recorded["seed_everything"])
+    check_same_computation(config.plain, recorded)
+    return StagedRun.make(config, run, None, goes_on=True)
+
+
+def _take_sizes(request: Request, sizes: Config) -> Config:
+    """Name the encoder of given weights, whose sizes a config need not repeat; return these."""
+    request.encoder = request.encoder if request.encoder_named else sizes["name"]
+    return sizes
+
+
+def _begun(request: Request) -> Path | None:
+    """Return the run in stages that ``--ckpt_path`` names; None if it names none."""
+    if request.ckpt_path is None:
+        return None
+    run = last_run(request) if request.ckpt_path == LAST else Path(request.ckpt_path)
+    if run is None and request.run_dir is not None:  # ended before its first checkpoint
+        run = Path(request.run_dir)
+    return run if run is not None and (run / STAGES).is_file() else None
+
+
+@dataclass
+class StagedRun:
+    """The stages of one config; :meth:`run` goes through those that are not done.
+
+    Attributes:
+        config: of the whole.
+        directory: of the whole, and of the last stage.
+        stages: in order.
+        requests: what each asks for.
+        warm: of the first stage's ``model.init_from``, where the run is new.
+        goes_on: whether it was begun before.
+    """
+
+    config: RunConfig
+    directory: Path
+    stages: tuple[Stage, ...]
+    requests: list[Request]
+    warm: Pretrained | None
+    goes_on: bool
+
+    @classmethod
+    def make(
+        cls, config: RunConfig, directory: Path, warm: Pretrained | None, goes_on: bool
+    ) -> "StagedRun":
+        """Return that of a config.
+
+        Raises:
+            ConfigError: the stages do not fit together, the budget or the config.
+        """
+        stages = read_stages(config.plain["stages"])
+        if config.values.keep_predictions:
+            raise ConfigError("keep_predictions: found beside stages, expected false")
+        requests = stage_requests(config.plain, stages, directory)
+        for stage, request in zip(stages, requests, strict=True):
+            request.argv = config.request.argv  # what the manifest says of how it was started
+            stored = config.request.checkpoint
+            if stored is not None:
+                parser = build_parser("fit", request)
+                for key, value in stage.settings.items():
+                    check_no_classes(parser, _nested(key, value), str(stored))
+        return cls(config, directory, stages, requests, warm, goes_on)
+
+    def run(self) -> int:
+        """Run each stage from where it was left; return the exit code of the last one run."""
+        if not self.goes_on:
+            self._begin()
+        for number, stage in enumerate(self.stages):
+            place = stage_directory(self.directory, self.stages, number)
+            is_last = number == len(self.stages) - 1
+            if not is_last and (place / RESULTS).is_file():
+                continue
+            session = self._open(stage, self.requests[number], place)
+            if session.trainer.is_global_zero:
+                count = len(self.stages)
+                sys.stdout.write(f"stage {stage.name}, {number + 1} of {count}\n")
+            code = session.run()
+            if code != 0:
+                return code
+        return 0
+
+    def _open(self, stage: Stage, request: Request, place: Path) -> Session:
+        """Build a stage, from its last checkpoint if it has one."""
+        last = place / "checkpoints" / "last.ckpt"
+        if last.is_file():
+            request.ckpt_path = str(last)
+        else:  # ended before its first checkpoint
+            (place / MANIFEST).unlink(missing_ok=True)
+        with naming_stage(stage):
+            return open_session("fit", request, self.directory)
+
+    def _begin(self) -> None:
+        """Check all stages by building each once, then claim the directory.
+
+        A mistake in the last stage shows before the first one is trained.
+        """
+        limit = self.config.plain["trainer"]["max_epochs"]
+        epochs, is_first = 0.0, False
+        for session in self._rehearse():
+            words = session.config.plain["max_words"]
+            epochs += words / session.data.corpus_words("max_words") if words else 0.0
+            is_first = session.trainer.is_global_zero
+        # a hundredth: as of a run in one stage
+        if limit not in (None, -1) and epochs > 1.01 * limit:
+            raise ConfigError(
+                f"max_words: the stages read the text {epochs:.1f} times, expected at most "
+                f"trainer.max_epochs, which is {limit}; give more text or fewer words"
+            )
+        if is_first:
+            claim_stages(self.directory, self.config.plain)
+
+    def _rehearse(self) -> Iterator[Session]:
+        """Yield a session of each stage, which has the untrained weights of the one before."""
+        before, seed = self.warm, self.config.seed
+        for stage, request in zip(self.stages, self.requests, strict=True):
+            with naming_stage(stage):
+                config = parse_request(request, "fit", resumed_seed=seed)
+                if before is not None and not request.init_optimizer:
+                    before.optimizer = None
+                session = Session(config, None, before, self.directory, rehearses=True)
+                yield session
+                before = _untrained(session, stage)
+        self.warm = None
+
+
+def _nested(key: str, value: object) -> Config:
+    # model.encoder.causal, True -> {"model": {"encoder": {"causal": True}}}
+    for part in reversed(key.split(".")):
+        value = {part: value}
+    assert isinstance(value, dict)
+    return value
+
+
+def _untrained(session: Session, stage: Stage) -> Pretrained:
+    """Return what the next stage would start from, had this one been trained."""
+    model, tokenizer = session.model, session.tokenizer
+    config = model.optimizer_config
+    optimizer = build_optimizer(config, model)
+    # a schedule of this stage's own steps begins at 0
+    earlier = None if config.schedule_steps is None else model.continued
+    done = 0 if earlier is None else earlier.steps
+    state = OptimizerState(
+        source=f"stage {stage.name}",
+        tensors=list(model.state_dict()),
+        content=optimizer.state_dict(),
+        steps=done + int(session.steps),
+        optimizer=config.name,
+        parameters=parameter_names(model, optimizer),
+    )
+    return Pretrained(
+        source=f"stage {stage.name}",
+        encoder_config=dict(session.config.plain["model"]["encoder"]),
+        vocab_size=tokenizer.vocab_size,
+        state=model.state_dict(),
+        tokenizer=tokenizer,
+        config=session.config.plain,
+        optimizer=state,
+    )
