@@ -150,7 +150,10 @@ class EmptyTextError(DataError):
     """A row has an empty text where the task needs one."""
 
     code = "E303"
-    remedy = "Fill in the text, or remove the row."
+    remedy = (
+        "Fill in the text, or remove the row; or leave such rows out of a fine-tuning or a "
+        "prediction: `--data.empty skip`."
+    )
 
 
 class TokenizerError(BertlabError):

@@ -55,10 +55,13 @@ class Example:
     Attributes:
         values: by column name; truth is missing where the example is not labelled.
         where: file and line, or split and number, for messages: ``dev.tsv:12``.
+        row: of new text, all columns of its file but the truth, named as the file names them, such
+            as its ids: predictions are written beside them.
     """
 
     values: Mapping[str, Any]
     where: str
+    row: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass

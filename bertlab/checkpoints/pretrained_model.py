@@ -12,9 +12,9 @@ import torch
 from bertlab.api.batch import pack
 from bertlab.api.encoder import Encoder
 from bertlab.api.evaluation import EvaluatedModel
-from bertlab.api.examples import Labels
 from bertlab.api.task import Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
+from bertlab.checkpoints.huggingface_task import class_labels, head_settings
 from bertlab.checkpoints.loading import load_matching
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import (
@@ -31,14 +31,6 @@ from bertlab.model.embedding import FeatureChoice, Pool, batches_by_length, embe
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.model.prediction import Input, predict
-
-# head of bertlab by BERT's class of ``transformers``; sentence_pair has single_sentence's layers
-HEADS = {
-    "BertForSequenceClassification": "single_sentence",
-    "BertForTokenClassification": "tagging",
-    "BertForQuestionAnswering": "span",
-    "BertForMultipleChoice": "multiple_choice",
-}
 
 
 def load(source: str | Path, head: str | None = None) -> "PretrainedModel":
@@ -196,18 +188,13 @@ def _huggingface_module(
     """Return a module with the head or objectives that the folder has; else the encoder alone."""
     encoder = build_encoder(found.encoder_config, found.vocab_size)
     if found.head is not None:
-        name = head or HEADS[found.head.layout.kind]
-        tasks = build_tasks({"head": {"name": name}})
+        tasks = build_tasks({"head": head_settings(found.head, head)})
     else:
         tasks = build_tasks({"objectives": dict.fromkeys(found.task_states)})
     if not tasks:
         load_matching(encoder, found.encoder_state, found.source, ("pooler.",))
         return encoder
-    labels = found.labels
-    if labels is None and found.head is not None and found.head.has_classes:  # LABEL_0, LABEL_1, …
-        rows = found.head.num_rows
-        labels = Labels(tuple(str(number) for number in range(rows)), (0,) * rows)
-    context = TaskContext(encoder, tokenizer, labels=labels)
+    context = TaskContext(encoder, tokenizer, labels=class_labels(found))
     module = BertModule(encoder, tasks, context, OptimizerConfig())
     load_weights(found, module)
     return module

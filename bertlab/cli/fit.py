@@ -5,10 +5,15 @@ from bertlab.config.shipped import with_config_options
 from bertlab.training.session import open_session
 from bertlab.training.stages import open_fit
 
+# of keys below data, for predict
+_SHORT = ("--text", "--text_pair", "--input", "--input_format")
+
 
 def main(command: str, argv: list[str]) -> int:
     """Run ``fit``, ``validate``, ``test`` or ``predict``; return the exit code."""
     argv = with_config_options(argv)
+    if command == "predict":
+        argv = [_long_name(each) for each in argv]
     request = read_request(argv)
     if command == "fit" and _may_repeat(request):
         from bertlab.studies.repeat import find_repetition, fit_repeatedly  # noqa: PLC0415  rare
@@ -19,6 +24,12 @@ def main(command: str, argv: list[str]) -> int:
     if command == "fit":
         return open_fit(request).run()
     return open_session(command, request).run()
+
+
+def _long_name(argument: str) -> str:
+    """Return ``--data.input=x`` for ``--input=x``; what has no short name stays."""
+    key, equals, value = argument.partition("=")
+    return f"--data.{key[2:]}{equals}{value}" if key in _SHORT else argument
 
 
 def _may_repeat(request: Request) -> bool:

@@ -276,10 +276,18 @@ def _add_output(parser: LightningArgumentParser) -> None:
         "--output", type=str | None, default=None, help="write the predictions to this file"
     )
     parser.add_argument(
+        "--top_k",
+        type=int | None,
+        default=None,
+        help="how many classes, answers or fillers of a [MASK] are written for each row, best "
+        "first; all classes and answers, and 5 fillers, if not given",
+    )
+    parser.add_argument(
         "--output_format",
         type=str,
-        default="jsonl",
-        help="jsonl, or the form that a benchmark takes, by the name of its data.format",
+        default="auto",
+        help="jsonl, csv, tsv, parquet, or the form that a benchmark takes, by the name of its "
+        "data.format; auto goes by the ending of the output, and is jsonl for any other",
     )
 
 

@@ -23,7 +23,9 @@ from bertlab.config.yaml_files import Config
 
 # keys that do not change what a run computes
 _RUN_KEYS = ("run_dir", "seeds", "against_scratch", "keep_predictions")
-_NOT_RECORDED = (*_RUN_KEYS, "ckpt_path", "config", "output", "output_format")
+_NOT_RECORDED = (*_RUN_KEYS, "ckpt_path", "config", "output", "output_format", "top_k")
+# keys of data that came later, recorded where they are given: runs and studies of before go on
+_LATER_DATA, _LATER_TEXT = ("text", "text_pair", "delimiter", "quote", "empty"), ("input",)
 _FIT_ONLY = (
     "checkpoint",
     "checkpoint_words",
@@ -146,6 +148,9 @@ def _plain(parser: LightningArgumentParser, values: Namespace, request: Request)
         data["tokenizer_kind"]["name"] = request.tokenizer
     else:
         data.pop("tokenizer_kind", None)
+    for key in _LATER_DATA if request.head else _LATER_TEXT:
+        if data[key] is None:
+            del data[key]
     if request.metrics:
         model["metrics"] = _named(model.get("metrics"), request.metrics)
     seeds = check_seeds(content.pop(SECTION), request.head is not None)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from bertlab.api.examples import Example, LabelledExamples, Labels
 from bertlab.api.head import Head
@@ -20,9 +20,11 @@ from bertlab.data.examples.splits import (
     report_split,
     train_split,
 )
+from bertlab.data.input_texts import one_input, texts_for_head
 from bertlab.data.inputs import READ_AHEAD, InputRows
 from bertlab.data.loader import StepLoader
 from bertlab.data.module import EVALUATION_SEED, ReportRow, TaskData
+from bertlab.data.reading.tables import RowReading
 from bertlab.errors import ConfigError, DataError, check_at_least, check_share, nearest
 from bertlab.tokenizer.loading import load_tokenizer
 
@@ -41,6 +43,9 @@ class LabelledData(TaskData):
         columns: the source's column for each of the head's, for example
             ``{text_a: question, label: ok}``; numbers (from 0) for files without a header.
         format: of files; ``auto`` goes by the ending.
+        delimiter: between the cells of CSV; found by itself: a comma, semicolon, tab or bar.
+        quote: around cells of CSV, ``"`` if not given; ``''`` if quotes are ordinary characters.
+        empty: rows with an empty text or label are refused, if not given, or left out and counted.
         label_names: a name for each class as the source writes it, for example ``{0: no, 1: yes}``;
             or all classes in their order, of which training rows may lack some.
         validation_fraction: share of the training rows to hold out.
@@ -53,6 +58,8 @@ class LabelledData(TaskData):
         num_workers: processes that make batches ahead of the device; 0 makes them in line.
         input: for ``bertlab predict``: a file of rows, labelled or not; ``-`` is standard input.
         input_format: of that file; ``auto`` goes by the ending, standard input is JSON lines.
+        text: for ``bertlab predict`` in place of ``input``: a text or several.
+        text_pair: a second text for each, where the head reads two.
         seed: of the order of rows; ``seed.order`` of a config.
     """
 
@@ -64,6 +71,9 @@ class LabelledData(TaskData):
         test: str | dict[str, str] | None = None,
         columns: dict[str, str | int | list[str]] | None = None,
         format: str = "auto",
+        delimiter: str | None = None,
+        quote: str | None = None,
+        empty: Literal["refuse", "skip"] | None = None,
         label_names: list[str] | dict[str, str] | None = None,
         validation_fraction: float = 0.1,
         tokenizer: str | None = None,
@@ -73,6 +83,8 @@ class LabelledData(TaskData):
         num_workers: int = 0,
         input: str | None = None,
         input_format: str = "auto",
+        text: str | list[str] | None = None,
+        text_pair: str | list[str] | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -85,6 +97,7 @@ class LabelledData(TaskData):
             for name, given in (columns or {}).items()
         }
         self.format = format
+        self.reading = RowReading(delimiter, quote, skip_empty=empty == "skip")
         self.label_names = label_names
         self.validation_fraction = validation_fraction
         self.tokenizer_path = tokenizer
@@ -94,6 +107,8 @@ class LabelledData(TaskData):
         self.num_workers = num_workers
         self.input = input
         self.input_format = input_format
+        self.text = [text] if isinstance(text, str) else text
+        self.text_pair = [text_pair] if isinstance(text_pair, str) else text_pair
         self.seed = seed
         self._check_settings()
         self.tokenizer: Tokenizer | None = None
@@ -255,10 +270,10 @@ class LabelledData(TaskData):
         return self.val_dataloader()
 
     def predict_dataloader(self) -> StepLoader:
-        """Return the rows of ``input``, read while they are predicted, in their order.
+        """Return the rows of ``input`` or ``text``, read while they are predicted, in their order.
 
         Raises:
-            ConfigError: if there is no input.
+            ConfigError: if there is none, or the head reads no texts.
             DataError: if it cannot be read.
         """
         assert self.head is not None
@@ -266,9 +281,16 @@ class LabelledData(TaskData):
         if self._predicts_validation:
             rows = iter(self.rows[self.first_evaluation].rows)
         elif self.input is None:
-            raise ConfigError("data.input: found none, expected a file of rows, or - for stdin")
+            rows = texts_for_head(self.text, self.text_pair, self.head.columns)
         else:
-            rows = stream_rows(self.input, self.columns, self.input_format, self.head.columns)
+            one_input(self.text, self.input)
+            rows = stream_rows(
+                self.input,
+                self.columns,
+                self.input_format,
+                self.head.columns,
+                reading=self.reading,
+            )
         self.input_rows = InputRows(
             rows,
             self.head,
@@ -302,7 +324,13 @@ class LabelledData(TaskData):
         assert self.head is not None
         location, name = locate_split(split, self.source, role)
         read = read_rows(
-            location, name, self.columns, self.format, self.head.columns, self.label_names
+            location,
+            name,
+            self.columns,
+            self.format,
+            self.head.columns,
+            self.label_names,
+            self.reading,
         )
         check_truth(read.rows, self.head.columns, role)
         return read

@@ -23,7 +23,7 @@ from bertlab.data.corpus.prepare import (
 )
 from bertlab.data.corpus.report import StoreReport
 from bertlab.data.corpus.store import TokenStore
-from bertlab.data.inputs import text_batches, text_row
+from bertlab.data.input_texts import TextRows, input_texts
 from bertlab.data.loader import SequenceStream, StepLoader
 from bertlab.data.module import EVALUATION_SEED, ReportRow, TaskData
 from bertlab.data.sampling.formats import SAMPLERS, InputFormat, build_sampler
@@ -69,6 +69,7 @@ class PretrainingData(TaskData):
         cache_dir: where prepared corpora are kept; ``$BERTLAB_CACHE`` or ``~/.cache/bertlab``.
         text: sentences for ``bertlab predict``, with ``[MASK]`` where a word is to be found.
         text_pair: a second sentence for each, for next-sentence prediction.
+        input: instead a file of texts, or with columns ``text`` and ``text_pair``; ``-`` is stdin.
         seed: of sampling: which text is in which sequence; ``seed.order`` of a config.
         mask_seed: of what the objectives draw; ``seed.masks`` of a config. ``seed`` if None.
     """
@@ -97,6 +98,7 @@ class PretrainingData(TaskData):
         cache_dir: str | None = None,
         text: str | list[str] | None = None,
         text_pair: str | list[str] | None = None,
+        input: str | None = None,
         seed: int = 0,
         mask_seed: int | None = None,
     ) -> None:
@@ -125,6 +127,8 @@ class PretrainingData(TaskData):
         self.cache_dir = Path(cache_dir) if cache_dir else default_cache_dir()
         self.text = [text] if isinstance(text, str) else text
         self.text_pair = [text_pair] if isinstance(text_pair, str) else text_pair
+        self.input = input
+        self.text_rows: TextRows | None = None
         self.seed = seed
         self.mask_seed = seed if mask_seed is None else mask_seed
         self._check_sizes()
@@ -293,25 +297,20 @@ class PretrainingData(TaskData):
         return self.evaluation_loader(stream, min(self.validation_sequences, len(stream)))
 
     def predict_dataloader(self) -> StepLoader:
-        """Return ``text`` (and ``text_pair``) in batches.
-
-        Raises:
-            ConfigError: if there is no text, the pairs do not match, or a text is too long.
-        """
+        """Return ``text`` and ``text_pair``, or the rows of ``input``; errors: ``input_texts``."""
         assert self.tokenizer is not None
-        if not self.text:
-            raise ConfigError("data.text: found none, expected the text to predict on")
-        batches = text_batches(self.text, self.text_pair, self.tokenizer, self.max_seq_length)
-        return StepLoader(batches, 1)
+        rows = input_texts(self.text, self.text_pair, self.input)
+        self.text_rows = TextRows(rows, self.tokenizer, self.max_seq_length)
+        return StepLoader(self.text_rows, 1)
 
     def take_row(self, number: int) -> Example:
-        """Return a text, and its pair if there is one."""
-        assert self.text is not None
-        return text_row(self.text, self.text_pair, number)
+        """Return and drop a text, and its pair if there is one."""
+        assert self.text_rows is not None
+        return self.text_rows.take(number)
 
     def rows_taken_in(self) -> int:
-        """Return the number of texts."""
-        return len(self.text or ())
+        """Return how many texts have been read."""
+        return 0 if self.text_rows is None else self.text_rows.taken_in
 
     def _check_corpus(self) -> None:
         if not self.corpus.sources:

@@ -52,7 +52,10 @@ class Tagging(ClassifierHead):
         ConfigError: if the stride is below 1 or the dropout not in 0 to 1.
     """
 
-    columns = (Column("words", "texts"), Column("tags", "tags", is_truth=True))
+    columns = (
+        Column("words", "texts", aliases=("tokens", "text")),
+        Column("tags", "tags", is_truth=True),
+    )
     monitor = ("f1", "max")
     better: ClassVar[Mapping[str, Literal["min", "max"]]] = {
         "f1": "max",

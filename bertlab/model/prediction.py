@@ -9,7 +9,8 @@ import torch
 from bertlab.api.examples import Example
 from bertlab.api.head import Head
 from bertlab.api.tokenizer import Tokenizer
-from bertlab.data.inputs import InputRows, text_batches
+from bertlab.data.input_texts import TextRows, given_texts
+from bertlab.data.inputs import InputRows
 from bertlab.errors import DataError
 from bertlab.model.module import BertModule
 
@@ -65,7 +66,7 @@ def _of_objectives(
         pairs += pair[1:]
     if pairs and len(pairs) != len(texts):
         raise DataError("found texts and pairs of texts, expected one of the two kinds")
-    batches = text_batches(texts, pairs or None, tokenizer, limit)
+    batches = TextRows(given_texts(texts, pairs or None), tokenizer, limit)
     return [
         prediction
         for step in batches

@@ -8,6 +8,7 @@ from lightning.pytorch import seed_everything
 from bertlab.api.encoder import Encoder
 from bertlab.api.task import Task, TaskContext, check_tasks
 from bertlab.api.tokenizer import Tokenizer
+from bertlab.checkpoints.huggingface_task import class_labels
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import restore_module
 from bertlab.checkpoints.warm_start import warm_start
@@ -106,7 +107,8 @@ class ModuleBuilder:
             return TaskContext(encoder, tokenizer, self.data.token_counts, self.data.labels)
         start = self.warm or self.checkpoint
         counts = None if self.config.command == "predict" else self.data.token_counts
-        return TaskContext(encoder, tokenizer, counts, None if start is None else start.labels)
+        labels = None if start is None else class_labels(start)
+        return TaskContext(encoder, tokenizer, counts, labels)
 
     def _prepare(self) -> None:
         """Read the data, which may take long; predictions bring their own."""

@@ -17,6 +17,7 @@ from bertlab.data.examples.submissions import open_submission
 from bertlab.data.module import TaskData
 from bertlab.errors import ConfigError, OutputError
 from bertlab.files import WholeFile
+from bertlab.training.prediction_tables import TABLE_FORMS, TableFile
 
 
 class PredictionSink(Protocol):
@@ -32,42 +33,65 @@ class PredictionSink(Protocol):
         """Leave no file: there was an error."""
 
 
-class JsonLines:
-    """One JSON object a row: its columns, what was predicted, and the truth under ``gold``.
+class RowFile:
+    """One row for each row of the input: its columns, what was predicted, and ``gold``, the truth.
 
     Args:
         output: file to write, which is there when it is whole; standard output if None.
+        form: ``jsonl``, ``csv``, ``tsv`` or ``parquet``.
         truth: names of the columns that hold the truth.
+        top_k: classes or answers of each row that are written; None for all.
 
     Raises:
         OutputError: if the file cannot be written.
     """
 
-    def __init__(self, output: str | None, truth: Iterable[str] = ()) -> None:
+    def __init__(
+        self, output: str | None, form: str, truth: Iterable[str] = (), top_k: int | None = None
+    ) -> None:
         self.truth = frozenset(truth)
+        self.top_k = top_k
+        self.file: WholeFile | None = None
+        self.table: TableFile | None = None
         try:
-            self.file = None if output is None else WholeFile(Path(output))
+            if form in TABLE_FORMS:
+                assert output is not None
+                self.table = TableFile(Path(output), form)
+            elif output is not None:
+                self.file = WholeFile(Path(output))
         except OutputError as error:
             raise OutputError(f"--output: {error}") from None
 
     def write(self, row: Example, prediction: Mapping[str, Any]) -> None:
-        """Write a line."""
-        given = {name: value for name, value in row.values.items() if name not in self.truth}
+        """Write a row."""
+        made = {**_best(prediction, self.top_k), **self._gold(row)}
+        given = row.row or {k: value for k, value in row.values.items() if k not in self.truth}
+        # a column of the input that is called as one of the prediction's: score -> input_score
+        kept = {f"input_{key}" if key in made else key: value for key, value in given.items()}
+        line = {**kept, **made}
+        if self.table is not None:
+            self.table.write(line)
+        else:
+            text = json.dumps(line, ensure_ascii=False, default=str)  # Parquet may hold dates
+            (self.file or sys.stdout).write(f"{text}\n")
+
+    def _gold(self, row: Example) -> dict[str, Any]:
         gold = {name: value for name, value in row.values.items() if name in self.truth}
-        line = {**given, **prediction, **({"gold": gold} if gold else {})}
-        (self.file or sys.stdout).write(json.dumps(line, ensure_ascii=False) + "\n")
+        return {"gold": gold} if gold else {}
 
     def close(self) -> None:
         """Finish the file, or flush."""
-        if self.file is None:
+        opened = self.table or self.file
+        if opened is None:
             sys.stdout.flush()
         else:
-            self.file.close()
+            opened.close()
 
     def discard(self) -> None:
         """Leave no file."""
-        if self.file is not None:
-            self.file.discard()
+        opened = self.table or self.file
+        if opened is not None:
+            opened.discard()
 
 
 class PredictionWriter(Callback):
@@ -136,22 +160,43 @@ class PredictionWriter(Callback):
             self.next_row += 1
 
 
-def open_sink(output: str | None, form: str, head: Head | None) -> PredictionSink:
+def open_sink(
+    output: str | None, form: str, head: Head | None, top_k: int | None = None
+) -> PredictionSink:
     """Return the sink for a form of output.
 
     Args:
         output: file to write; None for standard output.
-        form: ``jsonl``, or a benchmark whose submission is written.
+        form: ``jsonl``, ``csv``, ``tsv``, ``parquet``, or a benchmark whose submission is written;
+            ``auto`` goes by the ending of the file, and is ``jsonl`` for any other.
         head: whose predictions they are; None for objectives.
+        top_k: classes or answers of each row that are written; None for all.
 
     Raises:
         ConfigError: if a submission has no file to be written to.
         OutputError: if the file cannot be written.
         DataError: if there is no such form.
     """
-    if form == "jsonl":
+    if form == "auto":
+        ending = "" if output is None else Path(output).suffix.removeprefix(".").lower()
+        form = ending if ending in TABLE_FORMS else "jsonl"
+    if form == "jsonl" or (form in TABLE_FORMS and output is not None):
         columns = () if head is None else head.columns
-        return JsonLines(output, [column.name for column in columns if column.is_truth])
+        return RowFile(output, form, [column.name for column in columns if column.is_truth], top_k)
     if output is None:
         raise ConfigError(f"--output_format {form}: expected --output with the file to write")
     return open_submission(form, output)
+
+
+def _best(prediction: Mapping[str, Any], top_k: int | None) -> dict[str, Any]:
+    """Return a prediction with the ``top_k`` best of its classes or answers, best first."""
+    found = dict(prediction)
+    if top_k is None:
+        return found
+    scores, answers = found.get("scores"), found.get("n_best")
+    if isinstance(scores, dict):
+        best = sorted(scores, key=lambda name: -scores[name])[:top_k]
+        found["scores"] = {name: scores[name] for name in best}
+    if isinstance(answers, list):
+        found["n_best"] = answers[:top_k]
+    return found

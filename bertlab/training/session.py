@@ -10,6 +10,7 @@ import torch
 from lightning.pytorch import Callback, Trainer, seed_everything
 
 from bertlab.api.tokenizer import Tokenizer
+from bertlab.checkpoints.huggingface_task import is_model_folder, use_folder
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import (
     check_nothing_lacks,
@@ -31,7 +32,7 @@ from bertlab.config.request import Request, read_request
 from bertlab.config.run_config import RunConfig, parse_request
 from bertlab.config.stages import with_last_stage
 from bertlab.data.module import TaskData
-from bertlab.errors import CommandError
+from bertlab.errors import CommandError, check_at_least
 from bertlab.files import write_json
 from bertlab.model.build import build_tasks, compile_layers, compile_losses
 from bertlab.model.schedule import (
@@ -41,6 +42,7 @@ from bertlab.model.schedule import (
     steps_at_words,
     training_size,
 )
+from bertlab.objectives.language_model import TokenPrediction
 from bertlab.plugins.hooks import run_callbacks
 from bertlab.training.allocator import keep_freed_memory
 from bertlab.training.callbacks.best_checkpoint import (
@@ -82,6 +84,8 @@ def open_session(command: str, request: Request, whole: Path | None = None) -> "
         )
     if command != "fit" and request.stages is not None:
         request = with_last_stage(request)
+    if command != "fit" and request.ckpt_path is not None and is_model_folder(request.ckpt_path):
+        request = read_request(use_folder(request))
     checkpoint = read_checkpoint(request, command)
     warm = read_warm_start(request) if checkpoint is None else None  # else all is in there
     if checkpoint is not None and not request.files:
@@ -169,7 +173,8 @@ class Session:
             if self.fits:
                 return self._fit()
             if self.config.command == "predict":
-                self._predict(self.config.values.output, self.config.values.output_format)
+                values = self.config.values
+                self._predict(values.output, values.output_format, values.top_k)
             else:
                 self._score()
             return 0
@@ -303,9 +308,14 @@ class Session:
             print_results(held_out_results(self.trainer, "val" if validates else "test"), title)
             self._warn_of_degeneration()
 
-    def _predict(self, output: str | None, form: str) -> None:
+    def _predict(self, output: str | None, form: str, top_k: int | None = None) -> None:
         """Print predictions as JSON lines, or write them to a file, while they are made."""
-        sink = open_sink(output, form, self.model.head)
+        check_at_least("--top_k", top_k, 1)
+        if top_k is not None:
+            for task in self.model.named_tasks().values():
+                if isinstance(task, TokenPrediction):
+                    task.top_k = top_k
+        sink = open_sink(output, form, self.model.head, top_k)
         (writer,) = self.writers
         with writer.into(sink, self.data, self.model.head):
             self.trainer.predict(self.model, self.data, return_predictions=False)

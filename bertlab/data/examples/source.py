@@ -26,16 +26,24 @@ from bertlab.data.examples.columns import (
     Candidates,
     Mapped,
     has_place,
+    is_place,
     map_columns,
     names_columns,
     read_mapping,
 )
 from bertlab.data.examples.source_files import FORMATS, detect_format, ending_format, find_file
-from bertlab.data.examples.task_files import read_columns, read_squad, read_text
+from bertlab.data.examples.task_files import read_columns, read_squad, read_text, words_of
 from bertlab.data.reading.data_sets import is_saved, read_parquet, read_saved
-from bertlab.data.reading.tables import read_csv, read_json, read_json_lines, read_tsv
+from bertlab.data.reading.tables import (
+    PLAIN,
+    RowReading,
+    read_csv,
+    read_json,
+    read_json_lines,
+    read_tsv,
+)
 from bertlab.data.sources import is_source, open_source
-from bertlab.errors import ConfigError, DataError, EmptyTextError, nearest
+from bertlab.errors import ConfigError, DataError, EmptyTextError, nearest, warn
 
 __all__ = ["FORMATS", "read_all_rows", "read_rows", "stream_rows"]
 
@@ -53,8 +61,12 @@ class _Opened:
     no_label: str | None
     skips_broken: bool
     is_labelled: bool
+    splits: str | None  # column of new text whose texts are parted into words, where they are
 
-    def read(self, where: str, values: Mapping[str, Any]) -> Example:
+    def read(self, where: str, raw: Mapping[str, Any]) -> Example:
+        values = raw
+        if self.splits and isinstance(values.get(self.splits), str):
+            values = {**values, self.splits: words_of(values[self.splits])}
         found = (
             (
                 mapped.column.name,
@@ -64,7 +76,16 @@ class _Opened:
             )
             for mapped in self.mapped
         )
-        return Example({name: value for name, value in found if value is not None}, where)
+        known = {name: value for name, value in found if value is not None}
+        return Example(known, where, {} if self.is_labelled else self._row(raw))
+
+    def _row(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a raw row without its truth; a column without a name of its own has the head's."""
+        sources = {each.source: each.column for each in self.mapped if isinstance(each.source, str)}
+        truth = {source for source, column in sources.items() if column.is_truth}
+        # places 0 and 1, of which 0 is the text -> text, 1
+        names = {source: each.name for source, each in sources.items() if is_place(source)}
+        return {names.get(key, key): each for key, each in values.items() if key not in truth}
 
 
 def read_rows(
@@ -74,6 +95,7 @@ def read_rows(
     format: str,
     wanted: Sequence[Column],
     label_names: LabelNames | None = None,
+    reading: RowReading = PLAIN,
 ) -> LabelledExamples:
     """Read all labelled rows of a split.
 
@@ -94,24 +116,29 @@ def read_rows(
             with the column and label names of the format.
         wanted: the head's columns.
         label_names: names for raw labels and tags: by number, or by raw label. Also their order.
+        reading: the form of CSV, and what is done about empty cells.
 
     Raises:
         ConfigError: ``columns`` says otherwise than the format.
         DataError: anything is missing, unreadable or unfit; names the file and line or row.
     """
-    opened = _open(location, split, columns, format, wanted, label_names, needs_truth=True)
+    opened = _open(location, split, columns, format, wanted, label_names, True, reading)
+    truth = {column.name for column in wanted if column.is_truth and column.required}
     raw = opened.raw
     rows, skipped = [], Counter[str]()
     for where, values in raw.rows:
         try:
             row = opened.read(where, values)
         except EmptyTextError:
-            if not opened.skips_broken:
+            if not (opened.skips_broken or reading.skip_empty):
                 raise
             skipped["an empty text"] += 1
             continue
         if opened.no_label is not None and "label" not in row.values:
             skipped["no gold label"] += 1
+            continue
+        if reading.skip_empty and not truth <= row.values.keys():
+            skipped["an empty label"] += 1
             continue
         rows.append(row)
     skipped += raw.skipped
@@ -165,8 +192,9 @@ def stream_rows(
     wanted: Sequence[Column],
     split: str | None = None,
     label_names: LabelNames | None = None,
+    reading: RowReading = PLAIN,
 ) -> Iterator[Example]:
-    """Open new text at once, and yield its rows in order while it is read; none is left out.
+    """Open new text at once, and yield its rows in order while it is read.
 
     Truth may lack; it is kept where it is there.
 
@@ -178,13 +206,27 @@ def stream_rows(
         wanted: the head's columns.
         split: see :func:`read_rows`.
         label_names: see :func:`read_rows`.
+        reading: see :func:`read_rows`; the number of rows left out is a warning at the end.
 
     Raises:
         ConfigError: see :func:`read_rows`.
         DataError: see :func:`read_rows`.
     """
-    opened = _open(path, split, columns, format, wanted, label_names, needs_truth=False)
-    return (opened.read(where, values) for where, values in opened.raw.rows)
+    opened = _open(path, split, columns, format, wanted, label_names, False, reading)
+    return _stream(opened, reading.skip_empty)
+
+
+def _stream(opened: _Opened, skip_empty: bool) -> Iterator[Example]:
+    skipped = 0
+    for where, values in opened.raw.rows:
+        try:
+            yield opened.read(where, values)
+        except EmptyTextError:
+            if not skip_empty:
+                raise
+            skipped += 1
+    if skipped:
+        warn(f"{opened.raw.name}: left out {skipped:,} row{'s'[: skipped != 1]} with an empty text")
 
 
 def _open(
@@ -195,6 +237,7 @@ def _open(
     wanted: Sequence[Column],
     label_names: LabelNames | None,
     needs_truth: bool,
+    reading: RowReading,
 ) -> _Opened:
     if form not in FORMATS:
         raise DataError(
@@ -210,13 +253,14 @@ def _open(
             logger.info("%s: read as format %s (%s)", path, form, FORMATS[form])
     benchmark = BENCHMARKS.get(form)
     if benchmark is None:
-        given = {} if form == "txt" else columns  # whose texts are the head's, in its order
+        # the texts of plain text are the head's, in its order
+        given = {} if form in ("txt", "words") else columns
         candidates: Candidates = read_mapping(given, wanted, location)
     else:
         candidates = _own_columns(benchmark, form, columns, wanted, location)
     skips_broken = needs_truth and benchmark is not None and benchmark.skips_broken
     if raw is None:
-        raw = _read_file(path, form, wanted, candidates, skips_broken)
+        raw = _read_file(path, form, wanted, candidates, skips_broken, reading)
     mapped = map_columns(raw, wanted, candidates, needs_truth)
     if label_names is None and benchmark is not None:
         label_names = benchmark.label_names
@@ -226,7 +270,11 @@ def _open(
     else:
         names, by_raw = ordered_names(label_names), names_by_raw(label_names)
     no_label = None if benchmark is None else benchmark.no_label
-    return _Opened(raw, mapped, names, by_raw, no_label, skips_broken, needs_truth)
+    needed = [each for each in mapped if each.column.required and not each.column.is_truth]
+    reads_words = len(needed) == 1 and needed[0].column.kind == "texts"
+    source = needed[0].source if reads_words and not needs_truth else None
+    splits = source if isinstance(source, str) else None
+    return _Opened(raw, mapped, names, by_raw, no_label, skips_broken, needs_truth, splits)
 
 
 def _own_columns(
@@ -266,7 +314,12 @@ def _open_data_set(location: str, split: str | None) -> RawExamples | None:
 
 
 def _read_file(
-    path: str, form: str, wanted: Sequence[Column], candidates: Candidates, skip_ragged: bool
+    path: str,
+    form: str,
+    wanted: Sequence[Column],
+    candidates: Candidates,
+    skip_ragged: bool,
+    reading: RowReading,
 ) -> RawExamples:
     benchmark = BENCHMARKS.get(form)
     kind = form if benchmark is None else benchmark.table
@@ -280,11 +333,12 @@ def _read_file(
 
     readers: dict[str, Callable[[], RawExamples]] = {
         "tsv": lambda: read_tsv(path, has_header, skip_ragged),
-        "csv": lambda: read_csv(path, has_header),
+        "csv": lambda: read_csv(path, has_header, reading),
         "jsonl": lambda: read_json_lines(path),
         "json": lambda: read_json(path),
         "parquet": lambda: read_parquet(path),
         "txt": lambda: read_text(path, wanted),
+        "words": lambda: read_text(path, wanted, is_parted=True),
         "conll": lambda: read_columns(path),
         "squad": lambda: read_squad(path),
     }

@@ -27,7 +27,8 @@ _TABLES = {
     "jsonl": "a JSON object a line",
     "json": "a JSON array of objects",
     "parquet": "Apache Parquet",
-    "txt": "new text: a row a line, a tab between several texts, spaces between words",
+    "txt": "new text: a row a line, a tab between several texts",
+    "words": "new text for a head that reads words: a row a line, spaces between words",
 }
 FORMATS: dict[str, str] = _TABLES | {
     name: benchmark.description for name, benchmark in BENCHMARKS.items()

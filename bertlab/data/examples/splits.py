@@ -84,7 +84,8 @@ def check_truth(rows: Sequence[Example], columns: Sequence[Column], role: str) -
         for name in truth:
             if name not in row.values:
                 raise DataError(
-                    f"{row.where}: {name}: missing; every row of data.{role} is labelled"
+                    f"{row.where}: {name}: missing; every row of data.{role} is labelled; "
+                    "data.empty: skip leaves such rows out"
                 )
 
 

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
 from bertlab.api.examples import Column
 from bertlab.api.source import RawExamples, holds_no_examples
 from bertlab.data.reading.lines import name_of, numbered, read_lines
@@ -148,10 +150,21 @@ def _show(value: object) -> str:
     return f"{type(value).__name__} {str(value)[:40]!r}"
 
 
-def read_text(path: str, wanted: Sequence[Column]) -> RawExamples:
+def words_of(text: str) -> list[str]:
+    """Return the words of a text as BERT's tokenizer parts them: at spaces and punctuation."""
+    return [word for word, _ in BertPreTokenizer().pre_tokenize_str(text)]
+
+
+def read_text(path: str, wanted: Sequence[Column], is_parted: bool = False) -> RawExamples:
     """Read new text without truth: a row a line.
 
-    The line is the text. Several texts are separated by tabs, in the head's order; words by spaces.
+    The line is the text. Several texts are separated by tabs, in the head's order. Where the head
+    reads words, they are those of :func:`words_of`, and the line stays as ``text``.
+
+    Args:
+        path: the file, or ``-``.
+        wanted: columns of the head.
+        is_parted: words are parted by spaces already.
 
     Raises:
         DataError: not readable, empty, another number of texts, or the head needs more than texts.
@@ -175,7 +188,8 @@ def read_text(path: str, wanted: Sequence[Column]) -> RawExamples:
         for number, line in chain([first], lines):
             where = f"{name}:{number}"
             if needed[0].kind == "texts":
-                yield where, {columns[0]: line.split()}
+                words = line.split() if is_parted else words_of(line)
+                yield where, {columns[0]: words, "text": line}
                 continue
             cells = [line] if len(needed) == 1 else line.split("\t")
             if len(cells) != len(needed):

@@ -8,12 +8,13 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 from bertlab.api.source import RawExamples, holds_no_examples
 from bertlab.data.reading.lines import name_of, numbered, read_lines
-from bertlab.errors import DataError
+from bertlab.errors import ConfigError, DataError
 
 Cells = Iterator[tuple[int, list[str]]]
 HasHeader = Callable[[list[str]], bool]
@@ -34,14 +35,65 @@ def read_tsv(path: str, has_header: HasHeader, skip_ragged: bool = False) -> Raw
     return _table(path, cells, has_header, "tab-separated", skip_ragged)
 
 
-def read_csv(path: str, has_header: HasHeader) -> RawExamples:
-    """Read comma-separated columns with quotes as in RFC 4180; arguments and errors as above."""
-    return _table(path, _csv_cells(path), has_header, "comma-separated", skip_ragged=False)
+_DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 
 
-def _csv_cells(path: str) -> Cells:
+@dataclass(frozen=True)
+class RowReading:
+    """How rows are read from files: the form of CSV, and what is done about empty cells.
+
+    Attributes:
+        delimiter: between cells. None: a comma; where the first line has none, whatever it has
+            most of: semicolons, tabs or bars.
+        quote: around cells that hold delimiters, quotes or line breaks; written twice inside. None
+            for ``"``; empty if quotes are ordinary characters.
+        skip_empty: leave out, and count, rows with an empty text or label. Else an empty text is an
+            error, and a row without label is there without it.
+
+    Raises:
+        ConfigError: one of them is not a single character.
+    """
+
+    delimiter: str | None = None
+    quote: str | None = None
+    skip_empty: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("delimiter", "quote"):
+            found = getattr(self, name)
+            if found and (len(found) > 1 or found in "\r\n"):
+                raise ConfigError(f"data.{name}: found {found!r}, expected one character")
+
+    def delimiter_in(self, first_line: str) -> str:
+        """Return the delimiter of a file that begins with a line."""
+        if self.delimiter:
+            return self.delimiter
+        # max() takes the first of equals: a comma where the line has no delimiter at all
+        return "," if "," in first_line else max(_DELIMITERS, key=first_line.count)
+
+
+PLAIN = RowReading()
+
+
+def read_csv(path: str, has_header: HasHeader, form: RowReading = PLAIN) -> RawExamples:
+    """Read cells with quotes as in RFC 4180; arguments and errors as above."""
+    lines = read_lines(path)
+    first = next(lines, None)
+    delimiter = form.delimiter_in(first or "")
+    separated = f"{_DELIMITERS.get(delimiter, repr(delimiter))}-separated"
+    cells = _csv_cells(path, chain([] if first is None else [first], lines), delimiter, form.quote)
+    return _table(path, cells, has_header, separated, skip_ragged=False)
+
+
+def _csv_cells(path: str, lines: Iterable[str], delimiter: str, quote: str | None) -> Cells:
     # a cell may hold line breaks
-    reader = csv.reader((f"{line}\n" for line in read_lines(path)), strict=True)
+    reader = csv.reader(
+        (f"{line}\n" for line in lines),
+        strict=True,
+        delimiter=delimiter,
+        quotechar='"' if quote is None else quote or None,
+        quoting=csv.QUOTE_NONE if quote == "" else csv.QUOTE_MINIMAL,
+    )
     start = 1
     try:
         for row in reader:
@@ -52,7 +104,8 @@ def _csv_cells(path: str) -> Cells:
         raise DataError(
             f"{name_of(path)}:{start}: malformed CSV in the row that begins here ({error}); "
             "a cell with quotes, commas or line breaks is written in double quotes, and a double "
-            "quote in it twice; a file separated by tabs is format tsv"
+            "quote in it twice; data.delimiter and data.quote tell another form, and a file "
+            "separated by tabs, without quotes, is format tsv"
         ) from None
 
 

@@ -97,7 +97,8 @@ def test_plain_text_is_for_prediction(tmp_path):
     assert streamed(path) == [{"text": "One."}, {"text": "Two\tparts."}]
     pairs = write(tmp_path / "b.txt", "One.\tTwo.\n")
     assert streamed(pairs, PAIR) == [{"text_a": "One.", "text_b": "Two."}]
-    assert streamed(path, TAGGING)[1] == {"words": ["Two", "parts."]}
+    assert streamed(path, TAGGING)[1] == {"words": ["Two", "parts", "."]}
+    assert streamed(path, TAGGING, form="words")[1] == {"words": ["Two", "parts."]}
     # a mapping is of the training data's columns
     assert streamed(path, columns={"text": "review"}) == streamed(path)
 

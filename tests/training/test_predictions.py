@@ -1,0 +1,207 @@
+"""``bertlab predict``: all columns of the input come back, in the form of the output's name."""
+
+import csv
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import transformers
+
+from bertlab.cli.main import main
+from tests.conftest import Command
+
+ROWS = [
+    row
+    for n in range(4)
+    for row in (
+        {"id": 7, "text": f"{n}, or not.", "label": "a", "when": "2020-01-02", "score": "0.50"},
+        {"id": 8, "text": f'A "b"\tis {n}.', "label": "b", "when": "2021-03-04", "score": "1"},
+        {"id": 9, "text": f"The end {n}.", "label": "a", "when": "", "score": "2"},
+    )
+]
+OF_PREDICTION = {"label", "scores"}
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("rows") / "texts.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(ROWS[0]))
+        writer.writeheader()
+        writer.writerows(ROWS)
+    return path
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory, tiny_run: Path, texts: Path) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "classifier"
+    arguments = [
+        "fit", "finetune/single-sentence", "--model.init_from", tiny_run, "--data.source", texts,
+        "--data.max_seq_length", "32", "--data.batch_size", "4", "--trainer.max_steps", "1",
+        "--data.validation_fraction", "0.4",
+        "--trainer.accelerator", "cpu", "--trainer.logger", "false", "--run_dir", run,
+    ]  # fmt: skip
+    assert main(list(map(str, arguments))) == 0
+    return run
+
+
+def predicted(bertlab: Command, *arguments: object) -> list[dict[str, object]]:
+    code, output, error = bertlab("predict", "--ckpt_path", *arguments)
+    assert code == 0, error
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def test_all_columns_come_back(bertlab: Command, classifier: Path, texts: Path) -> None:
+    found = predicted(bertlab, classifier, "--input", texts)
+    for row, made in zip(ROWS, found, strict=True):
+        given = {key: str(value) for key, value in row.items() if key != "label"}
+        assert {key: made[key] for key in given} == given  # a file's cells are texts
+        assert made["gold"] == {"label": row["label"]}
+        assert set(made) == set(given) | {"gold"} | OF_PREDICTION
+
+
+def test_columns_keep_the_names_of_the_file(
+    bertlab: Command, classifier: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "new.jsonl"
+    rows = [{"review": "It is.", "scores": [1, None], "n": n} for n in range(3)]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    found = predicted(bertlab, classifier, "--input", path, "--data.columns", "{text: review}")
+    assert [list(each)[:3] for each in found] == [["review", "input_scores", "n"]] * 3
+    assert [each["input_scores"] for each in found] == [[1, None]] * 3
+    assert [each["n"] for each in found] == [0, 1, 2]
+    (tmp_path / "new.csv").write_text("5,It is.\n6,It is not.\n")
+    arguments = ("--input", tmp_path / "new.csv", "--data.columns", "{text: 1}")
+    found = predicted(bertlab, classifier, *arguments)
+    assert [(each["0"], each["text"]) for each in found] == [("5", "It is."), ("6", "It is not.")]
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet", "jsonl"])
+def test_the_form_follows_from_the_name(
+    ending: str, bertlab: Command, classifier: Path, texts: Path, tmp_path: Path
+) -> None:
+    expected = predicted(bertlab, classifier, "--input", texts)
+    output = tmp_path / "sub" / f"predictions.{ending}"
+    assert predicted(bertlab, classifier, "--input", texts, "--output", output) == []
+    if ending == "jsonl":
+        assert [json.loads(line) for line in output.read_text().splitlines()] == expected
+    elif ending == "parquet":
+        assert pq.read_table(output).to_pylist() == expected
+    else:
+        delimiter, quoting = (",", csv.QUOTE_MINIMAL) if ending == "csv" else ("\t", csv.QUOTE_NONE)
+        with output.open(newline="") as file:
+            found = list(csv.DictReader(file, delimiter=delimiter, quoting=quoting))
+        for made, row in zip(found, expected, strict=True):
+            scores, text = row["scores"], str(row["text"])
+            assert isinstance(scores, dict)
+            assert float(made["scores.a"]) == scores["a"]
+            assert made["text"] == (text if ending == "csv" else text.replace("\t", " "))
+            assert made["label"] == row["label"]
+            assert made["gold.label"] == row["gold"]["label"]  # type: ignore[index]
+        # what was written can be read again, and predicted on
+        again = predicted(
+            bertlab, classifier, "--input", output, "--data.columns", "{label: gold.label}"
+        )
+        assert [each["label"] for each in again] == [each["label"] for each in expected]
+
+
+def test_what_no_table_holds(bertlab: Command, classifier: Path, tmp_path: Path) -> None:
+    path, output = tmp_path / "new.jsonl", tmp_path / "new.parquet"
+    path.write_text('{"text": "a", "id": 1}\n{"text": "b", "id": "two"}\n')
+    code, _, error = bertlab(
+        "predict", "--ckpt_path", classifier, "--input", path, "--output", output
+    )
+    assert code == 2
+    assert "values of several kinds" in error
+    assert ".jsonl" in error
+    assert [each.name for each in tmp_path.iterdir()] == ["new.jsonl"]
+    arguments = ("--input", path, "--output_format", "csv")
+    code, _, error = bertlab("predict", "--ckpt_path", classifier, *arguments)
+    assert code == 2
+    assert "expected --output" in error
+
+
+def test_the_best_classes(bertlab: Command, classifier: Path) -> None:
+    arguments = (classifier, "--text", "It is red.", "--top_k", "1")
+    (found,) = predicted(bertlab, *arguments)
+    assert list(found["scores"]) == [found["label"]]  # type: ignore[call-overload]
+    assert found["text"] == "It is red."
+    code, _, error = bertlab("predict", "--ckpt_path", *arguments[:-1], "0")
+    assert code == 2
+    assert "--top_k: found 0" in error
+
+
+def test_texts_and_files_for_objectives(bertlab: Command, tiny_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text('id,text\n1,"It [MASK], so."\n2,The [MASK].\n')
+    found = predicted(bertlab, tiny_run, "--input", tmp_path / "new.csv", "--top_k", "3")
+    assert [each["id"] for each in found] == ["1", "2"]
+    assert [len(each["fillers"][0]) for each in found] == [3, 3]  # type: ignore[index]
+    (tmp_path / "new.txt").write_text("The [MASK].\n")
+    by_file = predicted(bertlab, tiny_run, "--input", tmp_path / "new.txt")
+    by_text = predicted(bertlab, tiny_run, "--text", "The [MASK].")
+    assert by_file == by_text
+    assert len(by_text[0]["fillers"][0]) == 5  # type: ignore[index]
+
+
+@pytest.mark.parametrize("given", [(), ("--text", "a", "--input", "b.txt")])
+def test_one_input_is_needed(
+    given: tuple[str, ...], bertlab: Command, classifier: Path, tiny_run: Path
+) -> None:
+    for checkpoint in (classifier, tiny_run):
+        code, _, error = bertlab("predict", "--ckpt_path", checkpoint, *given)
+        assert code == 2
+        assert "data.text, data.input: found " in error
+
+
+def test_a_head_that_reads_one_text_takes_no_pair(bertlab: Command, classifier: Path) -> None:
+    code, _, error = bertlab(
+        "predict", "--ckpt_path", classifier, "--text", "a", "--text_pair", "b"
+    )
+    assert code == 2
+    assert "the head reads text, expected data.text alone" in error
+
+
+@pytest.mark.parametrize("source", ["classifier", "tiny_run"])
+def test_a_hugging_face_folder_is_a_checkpoint(
+    source: str, bertlab: Command, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    run = request.getfixturevalue(source)
+    folder = tmp_path / "hf"
+    assert bertlab("export", run, folder)[0] == 0
+    text = "The [MASK] is red." if source == "tiny_run" else "It is red."
+    (by_folder,) = predicted(bertlab, folder, "--text", text)
+    (by_run,) = predicted(bertlab, run, "--text", text)
+    assert by_folder.keys() == by_run.keys()
+    assert str(by_folder["text"]) == text
+    if source == "classifier":
+        assert by_folder["label"] == by_run["label"]
+        assert by_folder["scores"] == pytest.approx(by_run["scores"], abs=1e-6)
+        loaded = transformers.pipeline("text-classification", str(folder), device="cpu")
+        assert loaded(text)[0]["label"] == by_folder["label"]
+
+
+def test_words_of_plain_text(bertlab: Command, tiny_run: Path, tmp_path: Path) -> None:
+    sentences = tmp_path / "s.conll"
+    sentences.write_text("".join(f"Ann B-PER\nsaw O\n{n} O\n. O\n\n" for n in range(8)))
+    run = tmp_path / "run"
+    code, _, error = bertlab(
+        "fit", "finetune/conll2003", "--model.init_from", tiny_run, "--data.source", sentences,
+        "--data.max_seq_length", "32", "--data.batch_size", "4", "--trainer.max_steps", "1",
+        "--data.validation_fraction", "0.4",
+        "--trainer.accelerator", "cpu", "--trainer.logger", "false", "--run_dir", run,
+    )  # fmt: skip
+    assert code == 0, error
+    text = "Ann saw (twice), didn't she?"
+    words = ["Ann", "saw", "(", "twice", ")", ",", "didn", "'", "t", "she", "?"]
+    (tmp_path / "new.txt").write_text(f"{text}\n")
+    (tmp_path / "new.csv").write_text(f'id,text\n1,"{text}"\n')
+    for given in (("--text", text), ("--input", tmp_path / "new.txt")):
+        (found,) = predicted(bertlab, run, *given)
+        assert len(found["tags"]) == len(words)  # type: ignore[arg-type]
+        assert found["text"] == text
+    (found,) = predicted(bertlab, run, "--input", tmp_path / "new.csv")
+    assert (found["id"], len(found["tags"])) == ("1", len(words))  # type: ignore[arg-type]
+    arguments = ("--input", tmp_path / "new.txt", "--input_format", "words")
+    (found,) = predicted(bertlab, run, *arguments)
+    assert found["words"] == text.split()
