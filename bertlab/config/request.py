@@ -1,13 +1,14 @@
-"""What config files and command-line arguments ask for, before any plugin is imported.
+"""What config files and command-line arguments ask for: plugins by name, and their arguments.
 
 Objectives are a mapping from entry-point name to arguments. Config files may also write a list
 (``objectives: [mlm, nsp]``), and a later file or argument may take one out with ``nsp: null``.
 This module turns all of these into the mapping that jsonargparse parses.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import yaml
 from bertlab.config.shipped import find_config
 from bertlab.config.yaml_files import Config, needs_value, read_config, split_arguments, yaml_inline
 from bertlab.errors import ConfigError
-from bertlab.plugins.index import installed
+from bertlab.plugins.index import installed, load_class
 
 DEFAULT_OBJECTIVES = ("mlm", "nsp")
 # sections of one plugin, and the attribute of a request that names it; a section above comes first
@@ -297,11 +298,19 @@ def _name_objectives(request: Request, given: object, where: str) -> Config:
 
 
 def _drop_others(content: Config, section: str, name: str | None) -> None:
-    """Drop the arguments that a file gives to a plugin which the request does not name."""
+    """Drop the arguments that a file gives to a plugin which the request does not name.
+
+    Another encoder keeps those that it takes as well, such as sizes and dropout; another optimiser
+    those of every optimiser.
+    """
     above, key = _above(content, section), section.rpartition(".")[2]
     given = above.get(key)
     if isinstance(given, dict) and given.get("name", name) != name:
-        kept = OF_EVERY_OPTIMIZER if section == "model.optimizer" else ()
+        kept: Iterable[str] = ()
+        if section == "model.optimizer":
+            kept = OF_EVERY_OPTIMIZER
+        elif section == "model.encoder" and name in installed("encoder"):
+            kept = signature(load_class("encoder", name, object)).parameters
         above[key] = {"name": name, **{each: given[each] for each in given if each in kept}}
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -105,6 +106,16 @@ def test_differences_name_nested_keys() -> None:
         "d: 3 here, None there",
         "e: None here, 4 there",
     ]
+
+
+def test_another_encoder_keeps_the_arguments_that_both_take(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    shared = {"preset": "tiny", "hidden_dropout_prob": 0.0}
+    path.write_text(
+        yaml.safe_dump({"model": {"encoder": {"name": "modern", "norm": "rms", **shared}}})
+    )
+    ((_, content),) = read_request(["--config", str(path), "--model.encoder", "bert"]).files
+    assert content["model"]["encoder"] == {"name": "bert", **shared}
 
 
 def test_another_head_or_encoder_does_not_get_the_arguments_of_the_files(tmp_path: Path) -> None:
