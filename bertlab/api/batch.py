@@ -67,8 +67,8 @@ class PackedSequences:
         corpus_offsets: ``(T,)`` int64 position of the token in the token store, -1 for the special
             tokens that the sampler added.
         epochs: ``(B,)`` int64 epoch that each sequence belongs to.
-        indices: ``(B,)`` int64 number of the sequence in its epoch. Draws that are keyed by
-            ``epochs`` and ``indices`` do not depend on batch composition.
+        indices: ``(B,)`` int64 number of the sequence in its epoch, different for each. Draws that
+            are keyed by ``epochs`` and ``indices`` do not depend on batch composition.
         fields: arrays of the tasks and of the sampler by name, for example
             ``next_sentence_label`` ``(B,)`` (0: B follows A, 1: B is random, as Hugging Face).
         counts: number of predictions that each task makes in this batch.

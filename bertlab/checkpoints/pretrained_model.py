@@ -31,6 +31,7 @@ from bertlab.model.embedding import FeatureChoice, Pool, batches_by_length, embe
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.model.prediction import Input, predict
+from bertlab.objectives.changing import largest_of
 
 
 def load(source: str | Path, head: str | None = None) -> "PretrainedModel":
@@ -52,7 +53,7 @@ def load(source: str | Path, head: str | None = None) -> "PretrainedModel":
     if found.config is not None:
         tasks = build_tasks(found.config["model"])
         module = restore_module(found, found.config, tasks)
-        longest = int(found.config["data"]["max_seq_length"])
+        longest = largest_of(found.config["data"]["max_seq_length"])
     else:
         module = _huggingface_module(found, tokenizer, head)
         encoder = module.encoder if isinstance(module, BertModule) else module

@@ -181,6 +181,14 @@ def _is_mapping_or_none(found: object) -> bool:
     return isinstance(found, dict | None)
 
 
+def _is_length(found: object) -> bool:
+    """Whether it is a number, or the two that one changes from and to."""
+    if isinstance(found, dict):
+        ends = (found.get("from"), found.get("to"))
+        return all(isinstance(end, int | float) and 0 < end < _LARGEST for end in ends)
+    return type(found) is int and found > 0
+
+
 _FORM: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("seed_everything", lambda found: type(found) is int, "a whole number"),
     ("model.encoder", _is_named, "a mapping with a name"),
@@ -188,7 +196,7 @@ _FORM: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("model.objectives", _is_mapping_or_none, "a mapping"),
     ("model.metrics", _is_mapping_or_none, "a mapping"),
     ("model.optimizer", _is_mapping_or_none, "a mapping"),
-    ("data.max_seq_length", lambda found: type(found) is int and found > 0, "a number above 0"),
+    ("data.max_seq_length", _is_length, "a number above 0, or from and to"),
     ("checkpoint", _is_mapping_or_none, "a mapping"),
     (
         "checkpoint.filename",

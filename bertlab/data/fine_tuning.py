@@ -223,8 +223,9 @@ class LabelledData(TaskData):
         """Return ``batch_size``."""
         return self.batch_size
 
-    def mean_lengths(self) -> tuple[float, float]:
+    def mean_lengths(self, steps: float = math.inf) -> tuple[float, float]:
         """Return the mean tokens of a training sequence, and of an optimiser step."""
+        del steps
         encoded = self.encoded["train"]
         tokens = len(encoded.input_ids)
         return tokens / (len(encoded.offsets) - 1), tokens / self.steps_per_epoch()

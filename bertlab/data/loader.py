@@ -1,7 +1,6 @@
 """From stateless samples to the batches of each optimiser step."""
 
 import contextlib
-import math
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
@@ -13,10 +12,11 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from bertlab.api.batch import IntArray, PackedBatch, PackedSequences
 from bertlab.api.rng import CounterRNG
-from bertlab.api.schedule import Progress
 from bertlab.api.task import Objective
 from bertlab.data.sampling.sampler import SequenceSampler
+from bertlab.data.step_sizes import StepSizes
 from bertlab.errors import LostProcessError
+from bertlab.objectives.changing import ChangingNumber, whole_at
 
 _SECONDS_TO_SAVE = 30
 
@@ -43,16 +43,16 @@ class SequenceStream:
         objectives: label and corrupt what the sampler made, by config name.
         seed: of the objectives' draws.
         training: False freezes the stream at epoch 0 and asks for evaluation labels.
-        sequences_per_step: of an optimiser step, over all devices; None in evaluation.
-        total_steps: of the whole run; infinite if no number of them ends it.
+        steps: which of the stream's positions each step has; None in evaluation.
+        length: longest sequence, as it changes over the run; None for the sampler's.
     """
 
     sampler: SequenceSampler
     objectives: Mapping[str, Objective]
     seed: int
     training: bool
-    sequences_per_step: int | None = None
-    total_steps: float = math.inf
+    steps: StepSizes | None = None
+    length: ChangingNumber | None = None
 
     def __len__(self) -> int:
         """Sequences in an epoch."""
@@ -62,11 +62,11 @@ class SequenceStream:
         """Return the sequences at stream ``positions`` ``(B,)``, and the predictions by task."""
         # of 100 sequences, position 250 -> epoch 2, index 50
         epochs, indices = np.divmod(positions, len(self.sampler))
-        sequences = self.sampler.sample(epochs, indices)
-        if self.sequences_per_step is not None:
-            # steps of 8 sequences: positions 16 to 23, of whichever device or worker, are step 2
-            step = int(positions[0]) // self.sequences_per_step
-            sequences.progress = Progress(step, self.total_steps)
+        # steps of 8 sequences: positions 16 to 23, of whichever device or worker, are step 2
+        progress = None if self.steps is None else self.steps.progress(int(positions[0]))
+        length = None if self.length is None else whole_at(self.length, progress)
+        sequences = self.sampler.sample(epochs, indices, length)
+        sequences.progress = progress
         prepare_sequences(sequences, self.objectives, self.seed, self.training)
         return sequences.to_batch(), sequences.counts
 
@@ -109,7 +109,7 @@ class StepDataset(Dataset[list[PackedBatch]]):
 
     Attributes:
         stream: where sequences come from.
-        batch_size: positions of one optimiser step, over all devices and accumulated batches.
+        steps: positions of each optimiser step, over all devices and accumulated batches.
         accumulate: micro-batches that a device accumulates in a step.
         rank: this device, from 0 to ``world_size - 1``.
         world_size: number of devices.
@@ -119,7 +119,7 @@ class StepDataset(Dataset[list[PackedBatch]]):
     """
 
     stream: Stream
-    batch_size: int
+    steps: StepSizes
     accumulate: int = 1
     rank: int = 0
     world_size: int = 1
@@ -144,10 +144,8 @@ class StepDataset(Dataset[list[PackedBatch]]):
             epoch, step = divmod(step, self.steps_per_epoch)
             size, steps = len(self.stream), self.steps_per_epoch  # 10, 3 -> steps of 3, 3 and 4
             return epoch * size + np.arange(step * size // steps, (step + 1) * size // steps)
-        stop = (step + 1) * self.batch_size
-        return np.arange(
-            step * self.batch_size, stop if self.length is None else min(stop, self.length)
-        )
+        start, stop = self.steps.span(step)
+        return np.arange(start, stop if self.length is None else min(stop, self.length))
 
 
 class StepSampler(Sampler[int]):

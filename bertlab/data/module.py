@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from lightning.pytorch import LightningDataModule
+from lightning.pytorch import LightningDataModule, Trainer
 from torch.utils.data import DataLoader
 
 from bertlab.api.batch import IntArray, PackedBatch
@@ -14,7 +14,9 @@ from bertlab.api.examples import Example, Labels
 from bertlab.api.task import Task
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.loader import StepDataset, StepLoader, StepSampler, Stream, outlive_sigterm
+from bertlab.data.step_sizes import StepSizes
 from bertlab.errors import ConfigError
+from bertlab.objectives.changing import WholeNumber, whole_ends
 
 # what is held out, and its masks, are the same for every seed, so that runs can be compared
 EVALUATION_SEED = 15
@@ -76,12 +78,21 @@ class TaskData(LightningDataModule):
         """Return what the manifest records of the data, JSON-ready."""
 
     @abstractmethod
-    def sequences_per_step(self) -> int:
-        """Sequences (of some heads, rows) in an optimiser step."""
+    def sequences_per_step(self) -> WholeNumber:
+        """Sequences (of some heads, rows) in an optimiser step, or how their number changes."""
+
+    @property
+    def requires_steps(self) -> Sequence[str]:
+        """Config keys whose values change up to the end of a run, which has to be a step."""
+        return ()
 
     @abstractmethod
-    def mean_lengths(self) -> tuple[float, float]:
-        """Return the mean tokens of a training sequence, and of an optimiser step."""
+    def mean_lengths(self, steps: float = math.inf) -> tuple[float, float]:
+        """Return the mean tokens of a training sequence, and of an optimiser step.
+
+        Args:
+            steps: of the run; what changes over it is as at its beginning if they are infinite.
+        """
 
     def corpus_words(self, key: str) -> int:
         """Return the words of the text, held-out text included, as white space parts them.
@@ -95,13 +106,21 @@ class TaskData(LightningDataModule):
         """
         raise ConfigError(f"{key}: words are counted in pre-training; with a head, give steps")
 
-    def words_per_step(self, key: str) -> float:
-        """Return the mean words in an optimiser step; argument and errors as above."""
+    def words_per_step(self, key: str, steps: float = math.inf) -> float:
+        """Return the mean words in an optimiser step of a run of ``steps``; errors as above."""
         return self.corpus_words(key)
+
+    def steps_for_epochs(self, epochs: int) -> int:
+        """Return the optimiser steps in which training sees each chunk of text or row so often."""
+        return epochs * self.steps_per_epoch()
 
     @abstractmethod
     def steps_per_epoch(self) -> int:
-        """Return the optimiser steps in which training sees each chunk of text or row once."""
+        """Return the optimiser steps of an epoch of Lightning's, after which the loader is new.
+
+        In an epoch training sees each chunk of text or row once. Where the number of sequences in a
+        step changes, epochs differ in their steps, and all of the run is one of Lightning's.
+        """
 
     def predict_validation(self) -> None:
         """Let :meth:`predict_dataloader` give the validation rows.
@@ -113,7 +132,7 @@ class TaskData(LightningDataModule):
 
     def check_division(self, devices: int, accumulate: int) -> None:
         """Raise ConfigError if a step has fewer sequences than devices × accumulated batches."""
-        size = self.sequences_per_step()
+        size, _ = whole_ends(self.sequences_per_step())
         if size < devices * accumulate:
             raise ConfigError(
                 f"data.batch_size: {size} sequences cannot be divided over {devices} devices × "
@@ -144,11 +163,10 @@ class TaskData(LightningDataModule):
         """
         assert self.trainer is not None
         trainer = self.trainer
-        batch_size = self.sequences_per_step()
-        steps = math.ceil(len(stream) / batch_size)
+        steps = self.steps_per_epoch()
         dataset = StepDataset(
             stream,
-            batch_size=batch_size,
+            self.step_sizes(),
             accumulate=trainer.accumulate_grad_batches,
             rank=trainer.global_rank,
             world_size=trainer.world_size,
@@ -158,10 +176,19 @@ class TaskData(LightningDataModule):
         sampler = StepSampler(steps, lambda: trainer.global_step)
         return StepLoader(self._loader(dataset, sampler), trainer.accumulate_grad_batches)
 
-    def total_steps(self) -> float:
-        """Return the optimiser steps of the run; infinite if no number of them ends it."""
-        assert self.trainer is not None
-        steps, epochs = self.trainer.max_steps, self.trainer.max_epochs
+    def step_sizes(self) -> StepSizes:
+        """Return which sequences each step of the run has."""
+        return StepSizes(self.sequences_per_step(), self.total_steps())
+
+    def total_steps(self, trainer: Trainer | None = None) -> float:
+        """Return the optimiser steps of the run; infinite if no number of them ends it.
+
+        Args:
+            trainer: of the run; None for the one that this is attached to.
+        """
+        trainer = self.trainer if trainer is None else trainer
+        assert trainer is not None
+        steps, epochs = trainer.max_steps, trainer.max_epochs
         found = math.inf if steps == -1 else float(steps)
         if epochs not in (None, -1):
             found = min(found, float(epochs * self.steps_per_epoch()))
@@ -176,11 +203,12 @@ class TaskData(LightningDataModule):
         """Return a stream's first ``length`` sequences, in batches no larger than training's."""
         assert self.trainer is not None
         trainer = self.trainer
-        batch_size = math.ceil(self.sequences_per_step() / trainer.accumulate_grad_batches)
+        _, largest = whole_ends(self.sequences_per_step())
+        batch_size = math.ceil(largest / trainer.accumulate_grad_batches)
         batch_size = max(trainer.world_size, batch_size)  # one for each device
         dataset = StepDataset(
             stream,
-            batch_size=batch_size,
+            StepSizes(batch_size),
             rank=trainer.global_rank,
             world_size=trainer.world_size,
             length=length,

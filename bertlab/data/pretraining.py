@@ -1,7 +1,7 @@
 """The DataModule of pre-training: a corpus, its held-out part, and text to predict on."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -26,15 +26,13 @@ from bertlab.data.corpus.store import TokenStore
 from bertlab.data.input_texts import TextRows, input_texts
 from bertlab.data.loader import SequenceStream, StepLoader
 from bertlab.data.module import EVALUATION_SEED, ReportRow, TaskData
+from bertlab.data.sampling.amounts import Amounts
 from bertlab.data.sampling.formats import SAMPLERS, InputFormat, build_sampler
 from bertlab.data.sampling.report import SamplingReport, report_sampling
-from bertlab.data.sampling.sampler import (
-    SequenceSampler,
-    mean_sequence_length,
-    mean_text_length,
-    split_documents,
-)
+from bertlab.data.sampling.sampler import MIN_SEQUENCE_LENGTH, SequenceSampler, split_documents
+from bertlab.data.step_sizes import StepSettings, steps_for_sequences
 from bertlab.errors import ConfigError, TokenizerError, check_at_least, check_share
+from bertlab.objectives.changing import Change, WholeNumber
 from bertlab.tokenizer.kinds import WordPiece, build_kind
 from bertlab.tokenizer.loading import load_tokenizer
 
@@ -56,11 +54,13 @@ class PretrainingData(TaskData):
         vocab_size: size of a vocabulary that is trained.
         lowercase: whether a vocabulary that is trained is uncased.
         input_format: what a sequence is made of (RoBERTa's table 2): ``segment_pairs`` is BERT's.
-        max_seq_length: longest sequence in tokens, special tokens included.
+        max_seq_length: longest sequence in tokens, special tokens included. ``{from: 64, to: 512}``
+            changes it over the run, as the masking rate: sequences are then read in parts.
         short_sequence_probability: share of sequences that are shorter at random (app. A.2).
         random_pair_share: share of pairs whose B is random (app. A.2: half); sentence-order
             prediction wants 0.
-        batch_size: sequences in an optimiser step, over all devices and accumulated batches.
+        batch_size: sequences in an optimiser step, over all devices and accumulated batches; may
+            change over the run, too. Those that are read in parts count as one.
         batch_tokens: instead of ``batch_size``: about so many tokens in an optimiser step.
         validation_fraction: share of the corpus, in whole documents, that is held out.
         validation_sequences: sequences of the held-out part to evaluate on.
@@ -86,11 +86,11 @@ class PretrainingData(TaskData):
         vocab_size: int = 30_000,
         lowercase: bool = True,
         input_format: InputFormat = "segment_pairs",
-        max_seq_length: int = 128,
+        max_seq_length: int | Change = 128,
         short_sequence_probability: float = 0.1,
         random_pair_share: float = 0.5,
-        batch_size: int | None = None,
-        batch_tokens: int | None = None,
+        batch_size: int | Change | None = None,
+        batch_tokens: int | Change | None = None,
         validation_fraction: float = 0.02,
         validation_sequences: int = 2000,
         num_workers: int = 0,
@@ -115,11 +115,11 @@ class PretrainingData(TaskData):
         self.vocab_size = vocab_size
         self.lowercase = lowercase
         self.input_format: InputFormat = input_format
-        self.max_seq_length = max_seq_length
+        sizes = {"batch_size": batch_size, "batch_tokens": batch_tokens}
+        self.step_settings = StepSettings.read({"max_seq_length": max_seq_length, **sizes})
+        _, self.max_seq_length = self.step_settings.lengths
         self.short_sequence_probability = short_sequence_probability
         self.random_pair_share = random_pair_share
-        self.batch_size = batch_size
-        self.batch_tokens = batch_tokens
         self.validation_fraction = validation_fraction
         self.validation_sequences = validation_sequences
         self.num_workers = num_workers
@@ -238,39 +238,44 @@ class PretrainingData(TaskData):
             "data": {type(report).__name__: asdict(report) for report in self.reports},
         }
 
-    def sequences_per_step(self) -> int:
-        """Sequences in an optimiser step; ``batch_tokens`` is divided by the mean length."""
-        if self.batch_tokens is None:
-            return 256 if self.batch_size is None else self.batch_size  # BERT's, app. A.2
-        assert self.train_sampler is not None
-        return max(1, round(self.batch_tokens / mean_sequence_length(self.train_sampler)))
+    @property
+    def requires_steps(self) -> Sequence[str]:
+        """Config keys whose values change up to the end of a run, which has to be a step."""
+        return self.step_settings.requires_steps
 
-    def mean_lengths(self) -> tuple[float, float]:
+    def sequences_per_step(self) -> WholeNumber:
+        """Sequences in an optimiser step; ``batch_tokens`` is divided by the mean length."""
+        return self._amounts.size
+
+    def mean_lengths(self, steps: float = math.inf) -> tuple[float, float]:
         """Return the mean tokens of a training sequence, and of an optimiser step."""
-        assert self.train_sampler is not None
-        length = mean_sequence_length(self.train_sampler)
-        return length, length * self.sequences_per_step()
+        return self._amounts.tokens(steps)
 
     def corpus_words(self, key: str) -> int:
         """Return the words of the text, held-out text included, as white space parts them."""
         assert self.store is not None
         return self.store.counted_words(key)
 
-    def words_per_step(self, key: str) -> float:
+    def words_per_step(self, key: str, steps: float = math.inf) -> float:
         """Return the mean words in a step: its tokens of text by the corpus' tokens a word."""
         assert self.store is not None
         words_per_token = self.corpus_words(key) / self.store.metadata.tokens
-        return words_per_token * self._mean_text_length * self.sequences_per_step()
+        return words_per_token * self._amounts.text(steps)
 
     @cached_property
-    def _mean_text_length(self) -> float:
+    def _amounts(self) -> Amounts:
         assert self.train_sampler is not None
-        return mean_text_length(self.train_sampler)
+        return Amounts(self.train_sampler, self.step_settings)
+
+    def steps_for_epochs(self, epochs: int) -> int:
+        """Return the fewest optimiser steps in which each chunk of text is seen so often."""
+        assert self.train_sampler is not None
+        return steps_for_sequences(self.sequences_per_step(), epochs * len(self.train_sampler))
 
     def steps_per_epoch(self) -> int:
-        """Return the optimiser steps in which each chunk of text is seen once."""
-        assert self.train_sampler is not None
-        return math.ceil(len(self.train_sampler) / self.sequences_per_step())
+        """Return the steps in which each chunk is seen once, or all if their size changes."""
+        changes = not isinstance(self.sequences_per_step(), int)
+        return int(self.total_steps()) if changes else self.steps_for_epochs(1)
 
     def train_dataloader(self) -> StepLoader:
         """Return the micro-batches of an epoch, which visits every chunk of text once.
@@ -283,8 +288,8 @@ class PretrainingData(TaskData):
             self.objectives,
             self.mask_seed,
             training=True,
-            sequences_per_step=self.sequences_per_step(),
-            total_steps=self.total_steps(),
+            steps=self.step_sizes(),
+            length=self.step_settings.changing_length,
         )
         return self.training_loader(stream, crosses_epochs=True)
 
@@ -335,12 +340,8 @@ class PretrainingData(TaskData):
     def _check_sizes(self) -> None:
         if "" in self.corpus.sources:
             raise ConfigError("data.corpus: found an empty name, expected a file or folder")
-        if self.batch_size is not None and self.batch_tokens is not None:
-            raise ConfigError("data.batch_size and data.batch_tokens: give one of them, not both")
+        self.step_settings.check_format(self.input_format, MIN_SEQUENCE_LENGTH)
         check_at_least("data.num_workers", self.num_workers, 0)
-        check_at_least("data.max_seq_length", self.max_seq_length, 1)
-        check_at_least("data.batch_size", self.batch_size, 1)
-        check_at_least("data.batch_tokens", self.batch_tokens, 1)
         check_at_least("data.validation_sequences", self.validation_sequences, 1)
         check_at_least("data.prepare_workers", self.prepare_workers, 1)
         check_share("data.validation_fraction", self.validation_fraction, ends=False)

@@ -1,7 +1,7 @@
 """The learning rate over a run, and how long the run is: in steps, time, tokens or words."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from bertlab.api.schedule import Progress, Schedule, factor_at
 from bertlab.api.task import Objective, Task
 from bertlab.data.module import TaskData
+from bertlab.data.step_sizes import StepSizes
 from bertlab.errors import ConfigError
 from bertlab.model.optimizer_config import OptimizerConfig
 
@@ -60,10 +61,16 @@ def check_schedule_steps(config: OptimizerConfig, done: int, steps: int) -> None
         )
 
 
-def check_objectives(tasks: Mapping[str, Task], endless: bool) -> None:
-    """Raise ConfigError if a setting changes up to the end of a run, and no step is its end."""
-    for task in tasks.values():
-        key = task.requires_steps if isinstance(task, Objective) else None
+def check_changes(tasks: Mapping[str, Task], data: TaskData, endless: bool) -> None:
+    """Raise ConfigError if a setting changes up to the end of a run, and no step is its end.
+
+    Args:
+        tasks: by config name.
+        data: of the run; its settings may change, too.
+        endless: no number of steps ends the run.
+    """
+    keys = [task.requires_steps for task in tasks.values() if isinstance(task, Objective)]
+    for key in [*keys, *data.requires_steps]:
         if endless and key is not None:
             raise ConfigError(
                 f"{key}: it changes up to the run's end, expected the number of steps; set "
@@ -73,7 +80,11 @@ def check_objectives(tasks: Mapping[str, Task], endless: bool) -> None:
 
 
 def check_end(
-    config: OptimizerConfig, trainer: Trainer, done: int, tasks: Mapping[str, Task]
+    config: OptimizerConfig,
+    trainer: Trainer,
+    done: int,
+    tasks: Mapping[str, Task],
+    data: TaskData,
 ) -> None:
     """Raise ConfigError if the schedule does not fit the end of a run.
 
@@ -82,11 +93,12 @@ def check_end(
         trainer: knows what ends the run.
         done: steps of the schedule in an earlier run.
         tasks: by config name; a setting of theirs may need the end, too.
+        data: so may one of its settings.
     """
     endless = is_endless(trainer.max_steps, trainer.max_epochs)
     check_schedule(config, endless, run_timer(trainer) is not None)
     check_schedule_steps(config, done, trainer.max_steps)
-    check_objectives(tasks, endless)
+    check_changes(tasks, data, endless)
 
 
 def build_schedule(
@@ -195,16 +207,25 @@ def check_budget(
 def asked_steps(
     max_tokens: float | None, max_words: float | None, trainer: Trainer, data: TaskData
 ) -> int | None:
-    """Return the optimiser steps of a run that tokens or words end; None if neither does.
+    """Return the optimiser steps of a run that something else ends; None if steps end it.
+
+    That is tokens or words; and epochs, where the number of sequences in a step changes. (Else
+    Lightning counts epochs.)
 
     Raises:
         ConfigError: if the run has another end as well, or they make no run.
         TokenStoreError: if the words of the text were not counted.
     """
-    check_budget(max_tokens, max_words, trainer.max_steps, trainer.max_epochs)
+    max_steps, max_epochs = trainer.max_steps, trainer.max_epochs
+    check_budget(max_tokens, max_words, max_steps, max_epochs)
     if max_words is not None:
-        return steps_for_words(max_words, trainer.max_epochs, data)
-    return None if max_tokens is None else steps_for_tokens(max_tokens, data)
+        return steps_for_words(max_words, max_epochs, data)
+    if max_tokens is not None:
+        return steps_for_tokens(max_tokens, data)
+    if max_epochs in (None, -1) or isinstance(data.sequences_per_step(), int):
+        return None
+    steps = data.steps_for_epochs(max_epochs)
+    return steps if max_steps == -1 else min(steps, max_steps)
 
 
 def steps_for_tokens(max_tokens: float, data: TaskData) -> int:
@@ -213,8 +234,7 @@ def steps_for_tokens(max_tokens: float, data: TaskData) -> int:
     Raises:
         ConfigError: if it is less than a step's.
     """
-    _, a_step = data.mean_lengths()
-    return _steps("max_tokens", max_tokens, a_step)
+    return _steps("max_tokens", max_tokens, lambda steps: data.mean_lengths(steps)[1])
 
 
 def steps_for_words(max_words: float, max_epochs: int | None, data: TaskData) -> int:
@@ -237,19 +257,36 @@ def steps_for_words(max_words: float, max_epochs: int | None, data: TaskData) ->
             f"trainer.max_epochs is {max_epochs} and the corpus has {corpus:,} words; give more "
             "text or fewer words"
         )
-    return _steps("max_words", max_words, data.words_per_step("max_words"))
+    return _steps("max_words", max_words, partial(data.words_per_step, "max_words"))
 
 
-def _steps(key: str, amount: float, a_step: float) -> int:
+def _steps(key: str, amount: float, mean_step: Callable[[float], float]) -> int:
+    """Return the steps that read about an amount.
+
+    Args:
+        key: of the amount, for messages.
+        amount: tokens or words.
+        mean_step: what a step reads in a run of so many, on average.
+    """
+    a_step = mean_step(math.inf)  # a run's first
     if not amount >= a_step:
         raise ConfigError(
             f"{key}: found {amount:g}, expected at least a step's, about {a_step:,.0f}"
         )
-    return round(amount / a_step)
+    steps = round(amount / a_step)
+    # where steps grow from 32 to 96 sequences: 100 of the first size are 50 of the mean one
+    for _ in range(8):
+        steps = max(1, round(amount / mean_step(steps)))
+    return steps
 
 
-def steps_at_words(words: Sequence[float], data: TaskData) -> dict[int, list[float]]:
+def steps_at_words(words: Sequence[float], data: TaskData, steps: float) -> dict[int, list[float]]:
     """Return the optimiser steps after which so many words have been seen, with these words.
+
+    Args:
+        words: in any order.
+        data: knows its words.
+        steps: of the run; infinite if no number of them ends it.
 
     Raises:
         ConfigError: if one is not above 0, or the data has no words.
@@ -258,21 +295,14 @@ def steps_at_words(words: Sequence[float], data: TaskData) -> dict[int, list[flo
     found: dict[int, list[float]] = {}
     if not words:
         return found
-    a_step = data.words_per_step("checkpoint_words")
+    sizes = StepSizes(data.sequences_per_step(), steps)
+    a_sequence = data.words_per_step("checkpoint_words", steps) / sizes.mean
     for each in words:
         if not 0 < each < math.inf:
             raise ConfigError(f"checkpoint_words: found {each:g}, expected numbers above 0")
         # rounded as the end of a run is, so that its last words are those of the last step
-        found.setdefault(max(1, round(each / a_step)), []).append(each)
+        found.setdefault(max(1, sizes.nearest_step(each / a_sequence)), []).append(each)
     return found
-
-
-def planned_steps(trainer: Trainer, data: TaskData) -> float:
-    """Return the optimiser steps of a run; infinite if no number of them ends it."""
-    steps = math.inf if trainer.max_steps == -1 else trainer.max_steps
-    if trainer.max_epochs not in (None, -1):
-        steps = min(steps, trainer.max_epochs * data.steps_per_epoch())
-    return steps
 
 
 def training_size(trainer: Trainer, data: TaskData, in_words: bool = False) -> dict[str, Any]:
@@ -283,13 +313,13 @@ def training_size(trainer: Trainer, data: TaskData, in_words: bool = False) -> d
         data: knows how long sequences are.
         in_words: also return the words in a step, and those of training.
     """
-    length, a_step = data.mean_lengths()
-    steps = planned_steps(trainer, data)
+    steps = data.total_steps(trainer)
+    length, a_step = data.mean_lengths(steps)
     sizes = {"mean_sequence_length": length}
     if steps != math.inf:
         sizes["training_tokens"] = steps * a_step
     if in_words:
-        sizes["words_per_step"] = data.words_per_step("checkpoint_words")
+        sizes["words_per_step"] = data.words_per_step("checkpoint_words", steps)
         if steps != math.inf:
             sizes["training_words"] = steps * sizes["words_per_step"]
     return sizes

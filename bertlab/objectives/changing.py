@@ -1,6 +1,7 @@
-"""Numbers that change over a run by a schedule, such as the masking rate."""
+"""Numbers that change over a run by a schedule: masking rate, batch size, sequence length."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -12,9 +13,12 @@ DEFAULT_SCHEDULE = "linear"
 
 # ``from`` is no name in Python, but the word in a config
 Change = TypedDict(
-    "Change", {"from": float, "to": float, "schedule": str | dict[str, Any]}, total=False
+    "Change",
+    {"from": float, "to": float, "schedule": str | dict[str, Any], "until": float},
+    total=False,
 )
-_KEYS = ("from", "to", "schedule")
+_KEYS = ("from", "to", "schedule", "until")
+_MOMENTS = 1000  # of a run, that a mean is taken over
 
 
 def make_schedule(given: str | Mapping[str, Any]) -> Schedule:
@@ -41,11 +45,13 @@ class ChangingNumber:
         start: value where the schedule's factor is 1, at the first step.
         end: value where it is 0.
         schedule: without warm-up.
+        until: share of the run after which the schedule is at its end; above 0, at most 1.
     """
 
     start: float
     end: float
     schedule: Schedule
+    until: float = 1.0
 
     @classmethod
     def read(cls, given: Change, key: str) -> "ChangingNumber":
@@ -64,15 +70,98 @@ class ChangingNumber:
         if missing:
             raise ConfigError(f"{key}: found no {' and no '.join(missing)}, expected both ends")
         schedule = _schedule(given.get("schedule", DEFAULT_SCHEDULE), key)
-        return cls(given["from"], given["to"], schedule)
+        until = given.get("until", 1.0)
+        if not 0 < until <= 1:
+            raise ConfigError(f"{key}.until: found {until}, expected above 0 and at most 1")
+        if until < 1 and not schedule.needs_end:
+            raise ConfigError(
+                f"{key}.until: found {until:g}, but {given.get('schedule')} has no end; leave it "
+                "out or choose another schedule"
+            )
+        return cls(given["from"], given["to"], schedule, until)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The smaller of both ends, and the larger one."""
+        return min(self.start, self.end), max(self.start, self.end)
 
     def at(self, progress: Progress | None) -> float:
         """Return the number at a moment of the run; the first one where there is no run."""
         if progress is None:
             return self.start
         # from 0.4 to 0.15, linear, 100 steps: step 0 -> 0.4, 50 -> 0.275, 100 -> 0.15
-        factor = min(1.0, self.schedule.factor(progress))
+        # until 0.5: step 25 -> 0.275, 50 and later -> 0.15
+        scaled = Progress(progress.done, progress.end * self.until, progress.warmup)
+        factor = min(1.0, self.schedule.factor(scaled))
         return self.end + (self.start - self.end) * factor
+
+
+WholeNumber = int | ChangingNumber  # a setting that may change
+
+
+def read_whole(given: int | Change, key: str) -> WholeNumber:
+    """Return a whole number, or how one changes, from its config.
+
+    Raises:
+        ConfigError: as :meth:`ChangingNumber.read`, or an end is no whole number.
+        PluginError: the schedule cannot be used.
+    """
+    if not isinstance(given, dict):
+        return given
+    number = ChangingNumber.read(given, key)
+    for name, end in (("from", number.start), ("to", number.end)):
+        if end != round(end):
+            raise ConfigError(f"{key}.{name}: found {end:g}, expected a whole number")
+    return number
+
+
+def whole_at(number: WholeNumber, progress: Progress | None) -> int:
+    """Return a whole number at a moment of the run, rounded and at least 1."""
+    if isinstance(number, int):
+        return number
+    return max(1, round(number.at(progress)))
+
+
+def whole_ends(number: WholeNumber) -> tuple[int, int]:
+    """Return the smallest and the largest value of a whole number."""
+    if isinstance(number, int):
+        return number, number
+    low, high = number.ends
+    return max(1, round(low)), max(1, round(high))
+
+
+def in_words(number: WholeNumber) -> str:
+    """Return a whole number for people: ``32``, or ``32 to 256``."""
+    if isinstance(number, int):
+        return str(number)
+    return f"{max(1, round(number.start))} to {max(1, round(number.end))}"
+
+
+def mean_of(given: float | Change, key: str, steps: float) -> float:
+    """Return the mean over a run of so many steps of a setting of a config; errors as ``read``."""
+    if not isinstance(given, dict):
+        return given
+    number = ChangingNumber.read(given, key)
+    found = [number.at(moment) for moment in moments(steps)]
+    return sum(found) / len(found)
+
+
+def largest_of(given: int | Change) -> int:
+    """Return the larger end of a setting of a config that may change, or the setting."""
+    return given if isinstance(given, int) else round(max(given["from"], given["to"]))
+
+
+def moments(steps: float) -> Iterator[Progress]:
+    """Return each step of a run, or a thousand moments of it if that is fewer, for a mean over it.
+
+    Of a run that no number of steps ends it is the first one.
+    """
+    if math.isinf(steps):
+        return iter([Progress(0, steps)])
+    # 4 steps -> 0, 1, 2, 3; 4,000 -> 1.5, 5.5, … 3997.5, the middles of a thousand parts
+    count = min(int(steps), _MOMENTS)
+    part = steps / count
+    return (Progress(number * part + (part - 1) / 2, steps) for number in range(count))
 
 
 def _schedule(given: object, key: str) -> Schedule:

@@ -35,13 +35,8 @@ from bertlab.data.module import TaskData
 from bertlab.errors import CommandError, check_at_least
 from bertlab.files import write_json
 from bertlab.model.build import build_tasks, compile_layers, compile_losses
-from bertlab.model.schedule import (
-    asked_steps,
-    check_end,
-    planned_steps,
-    steps_at_words,
-    training_size,
-)
+from bertlab.model.schedule import asked_steps, check_end, steps_at_words, training_size
+from bertlab.objectives.changing import in_words
 from bertlab.objectives.language_model import TokenPrediction
 from bertlab.plugins.hooks import run_callbacks
 from bertlab.training.allocator import keep_freed_memory
@@ -187,7 +182,7 @@ class Session:
     @property
     def steps(self) -> float:
         """Optimiser steps of the run; infinite if no number of them ends it."""
-        return planned_steps(self.trainer, self.data)
+        return self.data.total_steps(self.trainer)
 
     def _make_trainer(self, max_steps: int | None = None) -> Trainer:
         settings = self.config.trainer_arguments()
@@ -212,13 +207,13 @@ class Session:
     def _check_fit(self) -> None:
         """Raise what would stop the run later, before its directory is made."""
         values, model = self.config.values, self.model
-        steps_at_words(values.checkpoint_words or [], self.data)
         steps = asked_steps(values.max_tokens, values.max_words, self.trainer, self.data)
         if steps is not None:
             self.trainer = self._make_trainer(steps)  # a new one: a Trainer's end stays as it is
         trainer = self.trainer
         done = 0 if model.continued is None else model.continued.steps
-        check_end(model.optimizer_config, trainer, done, model.named_tasks())
+        check_end(model.optimizer_config, trainer, done, model.named_tasks(), self.data)
+        steps_at_words(values.checkpoint_words or [], self.data, self.steps)
         self.data.check_division(trainer.world_size, trainer.accumulate_grad_batches)
         choose_monitor(values.checkpoint.monitor, model, self.data.first_evaluation)
         check_early_stopping(trainer, model)
@@ -264,9 +259,10 @@ class Session:
         """Print the data report and what is about to run."""
         for title, rows in self.data.report_tables():
             print_table(title, rows)
+        size = in_words(self.data.sequences_per_step())
         sys.stdout.write(
             f"{self.directory}: {self.parameters:,} parameters, "
-            f"{self.data.sequences_per_step()} sequences a step, seed {self.config.seed}\n"
+            f"{size} sequences a step, seed {self.config.seed}\n"
         )
 
     def _is_saved(self) -> bool:

@@ -19,6 +19,7 @@ from bertlab.data.corpus.prepare import prepare
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.loader import SequenceStream, StepDataset, StepSampler
 from bertlab.data.sampling.formats import build_sampler
+from bertlab.data.step_sizes import StepSizes
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError
 from bertlab.model.module import BertModule
@@ -136,15 +137,15 @@ def test_micro_batches_of_a_step_know_the_predictions_of_all(store: TokenStore) 
     tasks: dict[str, Objective] = {"mlm": MaskedLM(), "nsp": NextSentencePrediction()}
     make_module(store, tasks)
     stream = make_stream(store, tasks)
-    whole = StepDataset(stream, batch_size=12)[2]
-    parts = StepDataset(stream, batch_size=12, accumulate=3)[2]
+    whole = StepDataset(stream, StepSizes(12))[2]
+    parts = StepDataset(stream, StepSizes(12), accumulate=3)[2]
     assert len(parts) == 3
     assert torch.equal(torch.cat([part.input_ids for part in parts]), whole[0].input_ids)
     assert len({part.counts["mlm"] for part in parts}) > 1
     for part in parts:
         assert part.window_counts == whole[0].counts
     ranks = [
-        StepDataset(stream, batch_size=12, accumulate=2, rank=rank, world_size=2)[2]
+        StepDataset(stream, StepSizes(12), accumulate=2, rank=rank, world_size=2)[2]
         for rank in (0, 1)
     ]
     together = [batch.input_ids for batches in ranks for batch in batches]
@@ -157,8 +158,8 @@ def test_switching_nsp_off_changes_the_loss_and_nothing_else(store: TokenStore) 
     make_module(store, both)
     make_module(store, only)
     for step in range(5):
-        (with_nsp,) = StepDataset(make_stream(store, both), batch_size=8)[step]
-        (without,) = StepDataset(make_stream(store, only), batch_size=8)[step]
+        (with_nsp,) = StepDataset(make_stream(store, both), StepSizes(8))[step]
+        (without,) = StepDataset(make_stream(store, only), StepSizes(8))[step]
         assert torch.equal(with_nsp.input_ids, without.input_ids)
         assert torch.equal(with_nsp.token_type_ids, without.token_type_ids)
         assert torch.equal(with_nsp.cu_seqlens, without.cu_seqlens)

@@ -11,14 +11,17 @@ from bertlab.api.batch import PackedSequences
 from bertlab.api.schedule import Progress
 from bertlab.api.task import TaskContext
 from bertlab.data.loader import SequenceStream, StepDataset
+from bertlab.data.pretraining import PretrainingData
+from bertlab.data.step_sizes import StepSizes
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import BertlabError, ConfigError
-from bertlab.model.schedule import check_objectives
+from bertlab.model.schedule import check_changes
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from tests.conftest import Command
 
 LENGTH, PER_STEP, STEPS = 100, 8, 10
+FIXED = PretrainingData()
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 TOKENIZER = WordPieceTokenizer.from_vocabulary([*SPECIAL, *(f"w{n}" for n in range(50))])
 
@@ -29,7 +32,10 @@ class Sampler:
     def __len__(self) -> int:
         return 24
 
-    def sample(self, epochs: np.ndarray, indices: np.ndarray) -> PackedSequences:
+    def sample(
+        self, epochs: np.ndarray, indices: np.ndarray, max_length: int | None = None
+    ) -> PackedSequences:
+        del max_length
         size = len(indices)
         ids = np.tile(np.arange(LENGTH) % 50 + 5, size)
         return PackedSequences(
@@ -50,9 +56,10 @@ def objective(rate: Any) -> MaskedLM:
 
 
 def dataset(rate: Any, training: bool = True, **arguments: int) -> StepDataset:
-    run = {"sequences_per_step": PER_STEP, "total_steps": STEPS} if training else {}
-    stream = SequenceStream(Sampler(), {"mlm": objective(rate)}, 3, training, **run)  # type: ignore[arg-type]
-    return StepDataset(stream, PER_STEP, **arguments)
+    steps = StepSizes(PER_STEP, STEPS)
+    run = steps if training else None
+    stream = SequenceStream(Sampler(), {"mlm": objective(rate)}, 3, training, run)  # type: ignore[arg-type]
+    return StepDataset(stream, steps, **arguments)
 
 
 def share(batches: list[Any]) -> float:
@@ -115,11 +122,11 @@ def test_rates_that_are_none(rate: Any, words: str) -> None:
 def test_a_rate_without_an_end_is_refused() -> None:
     changing = {"mlm": objective({"from": 0.4, "to": 0.2})}
     with pytest.raises(ConfigError, match=r"mlm\.rate: it changes up to .* trainer\.max_steps"):
-        check_objectives(changing, endless=True)
-    check_objectives(changing, endless=False)
-    check_objectives({"mlm": objective(0.2)}, endless=True)
+        check_changes(changing, FIXED, endless=True)
+    check_changes(changing, FIXED, endless=False)
+    check_changes({"mlm": objective(0.2)}, FIXED, endless=True)
     held = objective({"from": 0.4, "to": 0.2, "schedule": "inverse_sqrt"})
-    check_objectives({"mlm": held}, endless=True)
+    check_changes({"mlm": held}, FIXED, endless=True)
     assert held._recipe_at(Progress(4, math.inf)).rate == pytest.approx(0.3)
 
 

@@ -1,6 +1,7 @@
 """Words seen: runs whose length is a number of words, and checkpoints at chosen numbers."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -241,7 +242,7 @@ def test_a_run_that_breaks_off_does_not_take_them_for_its_last(
 def test_several_numbers_may_fall_on_one_step(corpus_file: Path, cache_dir: Path) -> None:
     own, _ = data(corpus_file, cache_dir)
     a_step = own.words_per_step("k")
-    found = steps_at_words([2.1 * a_step, 1.9 * a_step, 0.2 * a_step], own)
+    found = steps_at_words([2.1 * a_step, 1.9 * a_step, 0.2 * a_step], own, math.inf)
     assert found == {2: [2.1 * a_step, 1.9 * a_step], 1: [0.2 * a_step]}
 
 

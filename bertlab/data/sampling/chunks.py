@@ -1,6 +1,7 @@
-"""Starts of sequences of contiguous text: a shifting grid of chunks, snapped to sentences."""
+"""Where sequences of contiguous text begin: a shifting grid of chunks, and parts of chunks."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -120,3 +121,58 @@ class TextPlaces:
             places = starts + 1 + rng.child("word").integers(ends - starts - 1, *key)
             splits[none] = self.word_start(places[none], ends[none])
         return splits
+
+    def within(self, reach: int) -> "TextPlaces":
+        """Return the same with another reach."""
+        return replace(self, reach=reach)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Spans of text, each as one part or more, in their order.
+
+    Attributes:
+        spans: ``(S,)`` place of the span that each part is of.
+        numbers: ``(S,)`` which part of its span it is, from 0.
+        starts: ``(S,)`` place of its first token.
+        ends: ``(S,)`` place behind its last token.
+    """
+
+    spans: IntArray
+    numbers: IntArray
+    starts: IntArray
+    ends: IntArray
+
+    @classmethod
+    def cut(
+        cls,
+        starts: IntArray,
+        ends: IntArray,
+        room: int | None,
+        near: Callable[[IntArray, IntArray, int], IntArray],
+    ) -> "Parts":
+        """Return parts of at most ``room`` tokens that together are the spans.
+
+        Args:
+            starts: ``(B,)`` place of each span's first token.
+            ends: ``(B,)`` place behind its last one.
+            room: at least 5; None: each span is one part.
+            near: ``near(places, spans, reach)`` moves places, at most so far, to where a part
+                should begin; ``spans`` are the places of their spans.
+        """
+        if room is None:
+            return cls(np.arange(len(starts)), np.zeros_like(starts), starts, ends)
+        reach = room // 8  # a part of a long span has three quarters of the room or more
+        found: list[tuple[IntArray, IntArray, IntArray, IntArray]] = []
+        spans, begins = np.arange(len(starts)), starts
+        while not found or len(spans):
+            stops = ends[spans].copy()  # (S,) of the spans that are not at their end yet
+            long = np.flatnonzero(stops - begins > room)
+            # span [0, 20), room 8, reach 1: cut at 6, 7 or 8; two tokens stay at least
+            cuts = near(begins[long] + room - reach, spans[long], reach)
+            stops[long] = np.minimum(cuts, np.minimum(begins[long] + room, stops[long] - 2))
+            found.append((spans, np.full_like(spans, len(found)), begins, stops))
+            spans, begins = spans[long], stops[long]
+        spans, numbers, begins, stops = (np.concatenate(each) for each in zip(*found, strict=True))
+        order = np.argsort(spans, kind="stable")
+        return cls(spans[order], numbers[order], begins[order], stops[order])

@@ -11,7 +11,7 @@ from bertlab.api.task import Objective
 from bertlab.data.corpus.report import StoreReport
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.loader import prepare_sequences
-from bertlab.data.sampling.formats import build_sampler
+from bertlab.data.sampling.formats import paper_sampler
 from bertlab.data.sampling.sampler import SequenceSampler
 from bertlab.errors import CorpusError
 from bertlab.files import explain_vanished_folder, write_json
@@ -89,19 +89,6 @@ def report_sampling(
     prepare_sequences(sequences, objectives, seed, training=True)
     masked = sequences.token_labels("mlm") if "mlm" in objectives else None
     return _count(sequences, sampler, masked, mask_id)
-
-
-def paper_sampler(store: TokenStore, max_seq_length: int, seed: int) -> SequenceSampler:
-    """Return the paper's sampling (app. A.2) over all documents of a store."""
-    return build_sampler(
-        "segment_pairs",
-        store=store,
-        tokenizer=store.tokenizer,
-        documents=np.arange(len(store)),
-        max_seq_length=max_seq_length,
-        short_sequence_probability=0.1,  # create_pretraining_data.py of google-research/bert
-        rng=CounterRNG(seed, "sampler"),
-    )
 
 
 def report_store(store: TokenStore, max_seq_length: int) -> list[tuple[str, str]]:

@@ -18,8 +18,6 @@ from bertlab.errors import CorpusError, TokenStoreError, check_at_least, check_s
 
 MIN_SEQUENCE_LENGTH = 8  # 3 special tokens, and the 5 of text that ChunkGrid needs
 
-_SAMPLED_AT_A_TIME = 4096
-
 Fields = dict[str, npt.NDArray[np.generic]]
 
 
@@ -52,12 +50,17 @@ class Pieces:
         starts: ``(P,)`` place of the piece's first token in the store.
         lengths: ``(P,)`` number of tokens.
         token_types: ``(P,)`` 0 for segment A, 1 for segment B.
+        units: ``(B,)`` place, among the units asked for, of the one that each sequence is of; None:
+            each unit is one sequence.
+        parts: ``(B,)`` which part of its unit each sequence is, from 0.
     """
 
     counts: IntArray
     starts: IntArray
     lengths: IntArray
     token_types: IntArray
+    units: IntArray | None = None
+    parts: IntArray | None = None
 
 
 def check_max_seq_length(max_seq_length: int) -> None:
@@ -126,15 +129,26 @@ class SequenceSampler(ABC):
         """Number of sequences N of an epoch."""
 
     @abstractmethod
-    def _pieces(self, epochs: IntArray, units: IntArray) -> tuple[Pieces, Fields]:
-        """Return the text of sequences, and their fields, by unit (chunk or pair) of an epoch."""
+    def _pieces(
+        self, epochs: IntArray, units: IntArray, max_length: int | None
+    ) -> tuple[Pieces, Fields]:
+        """Return the text of sequences, and their fields, by unit (chunk or pair) of an epoch.
 
-    def sample(self, epochs: IntArray, indices: IntArray) -> PackedSequences:
+        Units whose text is longer than ``max_length`` allows become several sequences, in order.
+        """
+
+    def sample(
+        self, epochs: IntArray, indices: IntArray, max_length: int | None = None
+    ) -> PackedSequences:
         """Return the sequences with the given numbers; none depends on the others.
 
         Args:
             epochs: ``(B,)`` int64, each at least 0.
             indices: ``(B,)`` int64 in [0, N). Every epoch has its own order of the same units.
+            max_length: longest sequence here, special tokens included; at least
+                ``MIN_SEQUENCE_LENGTH``. The text of longer ones is divided into several sequences,
+                numbered ``index + N``, ``index + 2N``, … from the second on. None, or
+                ``max_seq_length``: one sequence for each index.
 
         Raises:
             IndexError: an index is outside [0, N).
@@ -144,11 +158,16 @@ class SequenceSampler(ABC):
             raise IndexError(f"sequence index outside [0, {len(self)})")
         # (B,); a keyed permutation needs no list of N numbers, and any place of it can be had alone
         units = self.rng.child("order").permute(indices, len(self), epochs)
+        if max_length is not None and max_length >= self.max_seq_length:
+            max_length = None
         try:
-            pieces, fields = self._pieces(epochs, units)
+            pieces, fields = self._pieces(epochs, units, max_length)
         except IndexError:
             self._check_ids(np.asarray(self.store.tokens), None)  # it may be the store's fault
             raise
+        if pieces.units is not None and pieces.parts is not None:
+            epochs = epochs[pieces.units]
+            indices = indices[pieces.units] + pieces.parts * len(self)
         # two sequences, of pieces A B and C: counts [2, 1], lengths [3, 2, 4]
         # -> [CLS] A A A [SEP] B B [SEP] | [CLS] C C C C [SEP]: widths [5, 3, 6], ends [5, 8, 14]
         piece_first = np.zeros(len(pieces.starts), dtype=np.int64)  # 1: [CLS] is before it
@@ -194,28 +213,6 @@ class SequenceSampler(ABC):
         rng = self.rng.child("length")
         short = rng.child("short").uniform(*key) < self.short_sequence_probability
         return np.where(short, 2 + rng.integers(text_length - 1, *key), text_length)
-
-
-def mean_sequence_length(sampler: SequenceSampler, sample_size: int = 4096) -> float:
-    """Return the mean length in tokens of the first ``sample_size`` sequences of epoch 0."""
-    indices = np.arange(min(sample_size, len(sampler)))
-    return float(sampler.sample(np.zeros_like(indices), indices).lengths.mean())
-
-
-def mean_text_length(sampler: SequenceSampler, sample_size: int = 2**16) -> float:
-    """Return the mean tokens of text, without ``[CLS]`` and ``[SEP]``, of sequences of epoch 0.
-
-    Args:
-        sampler: of the sequences.
-        sample_size: number of sequences to look at, the first ones; all if there are fewer. The
-            many make the mean exact to about a thousandth.
-    """
-    count, tokens = min(sample_size, len(sampler)), 0
-    for start in range(0, count, _SAMPLED_AT_A_TIME):
-        indices = np.arange(start, min(start + _SAMPLED_AT_A_TIME, count))
-        sequences = sampler.sample(np.zeros_like(indices), indices)
-        tokens += int(np.count_nonzero(sequences.corpus_offsets >= 0))
-    return tokens / count
 
 
 def split_documents(

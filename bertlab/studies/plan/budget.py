@@ -17,6 +17,7 @@ from bertlab.api.encoder import Encoder
 from bertlab.config.overrides import Overrides
 from bertlab.errors import StudyError
 from bertlab.model.build import build_encoder
+from bertlab.objectives.changing import largest_of, mean_of
 
 _KEYS = {
     "steps": "trainer.max_steps",
@@ -99,6 +100,7 @@ def _time(given: object, where: str) -> str:
 
 _PASSES = 3  # forward, and twice that backward
 _VOCABULARY = 30_522  # where none is known yet
+_STEPS = 1000.0  # where something else ends the run: what changes over it does so by the share done
 
 
 @dataclass(frozen=True)
@@ -124,15 +126,19 @@ def pretraining_cost(config: dict[str, Any]) -> Cost | None:
     if config["model"].get("head") or config["model"].get("init_from"):
         return None
     steps, data = config["trainer"]["max_steps"], config["data"]
+    run = _run_steps(config)
+    longest = largest_of(data["max_seq_length"])
     if config.get("max_tokens"):
         tokens = float(config["max_tokens"])
     elif steps is not None and steps > 0:
-        length = data["max_seq_length"]
-        # 256: data's own default
-        tokens = float(steps) * (data["batch_tokens"] or (data["batch_size"] or 256) * length)
+        if data["batch_tokens"]:
+            a_step = mean_of(data["batch_tokens"], "data.batch_tokens", run)
+        else:  # 256: data's own default; a sequence that is read in parts has as many tokens
+            a_step = mean_of(data["batch_size"] or 256, "data.batch_size", run) * longest
+        tokens = run * a_step
     else:
         return None
-    return cost_of(config, tokens, data["max_seq_length"])
+    return cost_of(config, tokens, mean_of(data["max_seq_length"], "data.max_seq_length", run))
 
 
 def measured_cost(config: dict[str, Any], manifest: dict[str, Any]) -> Cost:
@@ -145,8 +151,9 @@ def cost_of(config: dict[str, Any], tokens: float, sequence_length: float) -> Co
     vocab_size = config["data"].get("vocab_size") or _VOCABULARY
     encoder = meta_encoder(config, vocab_size)
     forward = encoder_flops(encoder, sequence_length)
+    steps = _run_steps(config)
     for name, objective in (config["model"].get("objectives") or {}).items():
-        forward += _predicted_share(name, objective) * _language_model_flops(encoder)
+        forward += _predicted_share(name, objective, steps) * _language_model_flops(encoder)
     return Cost(tokens, tokens * _PASSES * forward)
 
 
@@ -170,10 +177,17 @@ def _language_model_flops(encoder: Encoder) -> float:
     return 2.0 * width * (width + encoder.vocab_size)  # weights (H, H) and (H, V)
 
 
-def _predicted_share(name: str, objective: dict[str, Any]) -> float:
+def _run_steps(config: dict[str, Any]) -> float:
+    """Return the steps that a mean is taken over of what changes up to the end of a run."""
+    steps = config["trainer"]["max_steps"]
+    return float(steps) if steps is not None and steps > 0 else _STEPS
+
+
+def _predicted_share(name: str, objective: dict[str, Any], steps: float) -> float:
     """Share of tokens that an objective predicts; other objectives' heads cost next to nothing."""
-    shares = {"mlm": objective.get("rate", 0.15), "clm": 1.0}
-    return float(shares.get(name, 0.0))
+    if name == "mlm":
+        return mean_of(objective.get("rate", 0.15), "model.objectives.mlm.rate", steps)
+    return 1.0 if name == "clm" else 0.0
 
 
 def _weights(module: nn.Module) -> int:

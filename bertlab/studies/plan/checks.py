@@ -12,7 +12,7 @@ from bertlab.config.yaml_files import Config
 from bertlab.errors import ConfigError, StudyError
 from bertlab.model.build import build_tasks, check_lengths
 from bertlab.model.optimizer_config import read_optimizer
-from bertlab.model.schedule import check_budget, check_objectives, check_schedule, is_endless
+from bertlab.model.schedule import check_budget, check_changes, check_schedule, is_endless
 from bertlab.studies.plan.budget import meta_encoder
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
@@ -38,8 +38,8 @@ def check_config(plan: Request, config: Config, encoder: Encoder | None) -> None
     data.connect(WordPieceTokenizer.from_vocabulary(_VOCABULARY), tasks)
     if encoder is not None:
         check_tasks(tasks, encoder)
-        check_lengths(config["data"]["max_seq_length"], encoder)
-    check_objectives(tasks, _check_length_of_run(config))
+        check_lengths(data.max_seq_length, encoder)
+    check_changes(tasks, data, _check_length_of_run(config))
 
 
 def check_checkpoint(config: Config, step: int) -> None:

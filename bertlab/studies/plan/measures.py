@@ -11,6 +11,7 @@ from bertlab.api.task import Task
 from bertlab.config.yaml_files import Config
 from bertlab.errors import StudyError, nearest
 from bertlab.model.build import build_metrics, build_tasks
+from bertlab.objectives.changing import largest_of
 from bertlab.studies.plan.plan import FREE, Plan
 from bertlab.studies.plan.study_file import BASE, Evaluation, StudyConfig
 from bertlab.studies.plan.zero_shot import plugin_of
@@ -167,6 +168,8 @@ def _held_out(config: Config) -> Config:
         for key, value in config["data"].items()
         if key not in (*FREE, "batch_size", "batch_tokens")
     }
+    if "data.max_seq_length" in kept:  # training may begin with shorter ones, evaluation does not
+        kept["data.max_seq_length"] = largest_of(config["data"]["max_seq_length"])
     kept["objectives"] = config["model"]["objectives"]
     if not config["data"].get("tokenizer"):  # that of an earlier model, if there is one
         kept["init_from"] = config["model"].get("init_from")

@@ -38,7 +38,7 @@ class WordCheckpoints(Callback):
         """Turn words into steps, by the words in a step of the data."""
         data = getattr(trainer, "datamodule", None)
         if stage == "fit" and isinstance(data, TaskData):
-            self.steps = steps_at_words(self.words, data)
+            self.steps = steps_at_words(self.words, data, data.total_steps(trainer))
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Write what the run was killed before: its last checkpoint was of the same step."""
