@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import torch
 
 RUN_ENVIRONMENT = "BERTLAB_RUN_DIR"  # rank 0 tells the ranks that it starts
+# a study tells each run what it is of; trackers show it
+STUDY, VARIANT = "BERTLAB_STUDY", "BERTLAB_VARIANT"
 MANIFEST = "manifest.json"
 STAGES = "stages.yaml"  # config of a run in stages, whose last stage has the directory as well
 RESULTS = "results.json"  # metrics of the last step; written last, when a run is whole

@@ -270,6 +270,7 @@ def explain_class(details: str, hint: TypeForm) -> str:
     bases = [base for member in _members(hint) for base in _classes(member)]
     if unknown and bases:
         names = [each.__name__ for base in bases for each in _subclasses(base)]
+        names += [str(choice) for member in _members(hint) for choice in _choices(member)]
         kind = " or ".join(dict.fromkeys(base.__name__ for base in bases))
         return (
             f"found no {kind} class called {unknown[1]!r}{nearest(unknown[1], names)} "

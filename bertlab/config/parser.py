@@ -7,10 +7,13 @@ class has them.
 from typing import Any, Literal
 
 import lightning
+import torch
 from jsonargparse import ActionConfigFile  # type: ignore[attr-defined]  # Lightning's way
+from jsonargparse.typing import register_type
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.cli import LightningArgumentParser
+from lightning.pytorch.loggers import Logger
 from torchmetrics import Metric
 
 from bertlab.api.encoder import Encoder
@@ -35,6 +38,10 @@ TRAINER_DEFAULTS = {
     "enable_model_summary": False,
     "use_distributed_sampler": False,  # our loader deals the sequences out itself
 }
+# so that a class with a device among its arguments can be written as YAML
+register_type(torch.device, str, torch.device, fail_already_registered=False)
+LoggerName = Literal["csv", "tensorboard", "wandb", "mlflow"]
+LoggerChoice = bool | LoggerName | Logger | list[LoggerName | Logger] | None
 CHECKPOINT_DEFAULTS = {
     "filename": "step-{step}",
     "auto_insert_metric_name": False,
@@ -77,7 +84,19 @@ def build_parser(
     )
     parser.add_class_arguments(GivenSeeds, SECTION, instantiate=False)
     parser.add_class_arguments(
-        Trainer, "trainer", fail_untyped=False, instantiate=False, sub_configs=True
+        Trainer,
+        "trainer",
+        fail_untyped=False,
+        instantiate=False,
+        sub_configs=True,
+        skip={"logger"},
+    )
+    parser.add_argument(
+        "--trainer.logger",
+        type=LoggerChoice,
+        default=None,
+        help="trackers beside the CSV and TensorBoard files of the run: wandb, mlflow, a class, or "
+        "a list of these; false for no logs at all",
     )
     parser.set_defaults({f"trainer.{key}": value for key, value in TRAINER_DEFAULTS.items()})
     _add_model(parser, request, encoder_config)

@@ -20,6 +20,7 @@ from bertlab.config.seeds import SECTION, Seeds, check_seeds, choose_seed
 from bertlab.config.stages import KEY as STAGES
 from bertlab.config.stages import read_stages
 from bertlab.config.yaml_files import Config
+from bertlab.errors import ConfigError
 
 # keys that do not change what a run computes
 _RUN_KEYS = ("run_dir", "seeds", "against_scratch", "keep_predictions")
@@ -70,8 +71,16 @@ class RunConfig:
         return Seeds.of(self.plain)
 
     def trainer_arguments(self) -> dict[str, Any]:
-        """Return the arguments of Lightning's Trainer; callbacks, loggers and plugins are made."""
-        made: Namespace = self.parser.instantiate_classes(self.values)
+        """Return the arguments of Lightning's Trainer; callbacks, loggers and plugins are made.
+
+        Raises:
+            ConfigError: the package of one of these is not installed.
+        """
+        try:
+            made: Namespace = self.parser.instantiate_classes(self.values)
+        except ModuleNotFoundError as error:  # of Lightning's, or of a class that a user names
+            reason = " ".join(str(error).split())
+            raise ConfigError(f"trainer: a class needs a package that lacks: {reason}") from None
         return dict(made.trainer)
 
 

@@ -226,6 +226,10 @@ class BertModule(LightningModule):
             gradients = [p.grad for p in self.parameters() if p.grad is not None]
             norm = nn.utils.get_total_norm(gradients)  # only to see whether it is finite
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+        if type(norm) is torch.Tensor:  # under FSDP its parts would have to be gathered
+            self.log("gradient_norm", norm, batch_size=1)
+        rate = max(group["lr"] for group in optimizer.param_groups)
+        self.log("learning_rate", torch.tensor(rate), batch_size=1)
         describe = partial(self._describe_step, self.trainer.global_step, self._step_loss)
         self.numerical_guard.check(norm, optimizer, describe)
 

@@ -51,6 +51,7 @@ from bertlab.training.callbacks.run_record import RunRecord, check_same_computat
 from bertlab.training.callbacks.word_checkpoints import WordCheckpoints
 from bertlab.training.console import print_table
 from bertlab.training.exit import StopOnSignal, how_to_resume, naming_losses, train
+from bertlab.training.loggers import ConfigLog, close_trackers, make_loggers
 from bertlab.training.module_building import ModuleBuilder
 from bertlab.training.predictions import PredictionWriter, open_sink
 from bertlab.training.results import held_out_results, print_results
@@ -202,6 +203,8 @@ class Session:
             own.append(WordCheckpoints(place, words, self.record))
         given = settings["callbacks"] or []
         settings["callbacks"] = [self.record, *given]  # it claims the directory: before all others
+        settings["logger"] = make_loggers(settings["logger"], self.directory, self.config.seed)
+        own.append(ConfigLog(self.config.plain))
         return make_trainer(settings, self.directory, [*own, *self.writers])
 
     def _check_fit(self) -> None:
@@ -253,6 +256,7 @@ class Session:
         code = train(training, self.trainer, self.whole, self._is_saved)
         if code == 0:
             self._finish()
+        close_trackers(self.trainer)
         return code
 
     def _introduce(self) -> None:

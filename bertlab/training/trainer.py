@@ -11,12 +11,12 @@ import torch
 from lightning.fabric.plugins import CheckpointIO
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
 from bertlab.checkpoints.checkpoint_io import WholeCheckpointIO
 from bertlab.errors import TrainerError
 from bertlab.model.fsdp import FullyShardedStrategy
 from bertlab.training.callbacks.progress import NotebookProgress, ProgressBar, in_notebook
+from bertlab.training.loggers import profiler_in
 
 _LEAST = {"accumulate_grad_batches": 1, "gradient_clip_val": 0, "log_every_n_steps": 0}
 
@@ -27,19 +27,16 @@ def make_trainer(
     """Make a Trainer.
 
     Args:
-        settings: its arguments, instantiated.
-        directory: of the run, where logs go unless the settings say otherwise; None for no logs.
+        settings: its arguments, instantiated; ``logger`` are those of ``make_loggers``.
+        directory: of the run; None for no logs.
         callbacks: added to those of the settings.
     """
     arguments = dict(settings)
     arguments["callbacks"] = [*(arguments["callbacks"] or []), *callbacks]
     if directory is None:
         arguments["logger"] = False
-    elif arguments["logger"] in (None, True):
-        arguments["logger"] = [
-            CSVLogger(directory, name="csv"),
-            TensorBoardLogger(directory, name="tensorboard"),
-        ]
+    elif isinstance(arguments["profiler"], str):
+        arguments["profiler"] = profiler_in(directory, arguments["profiler"])
     shows_bar = arguments["enable_progress_bar"] is not False
     if shows_bar and sys.stdout.isatty():
         arguments["callbacks"].append(ProgressBar())
@@ -122,5 +119,8 @@ def quiet_lightning() -> None:
     warnings.filterwarnings("ignore", message=".*could not find the monitored key")
     # an epoch of few steps logs once, at its end
     warnings.filterwarnings("ignore", message=".*is smaller than the logging interval")
+    # StochasticWeightAveraging puts a schedule of its own in the place of ours, which goes by steps
+    warnings.filterwarnings("ignore", message="SWA is currently only supported every epoch")
+    warnings.filterwarnings("ignore", message="Swapping scheduler")
     # lightning 2.6.6 with torch 2.13
     warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*")

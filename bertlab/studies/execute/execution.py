@@ -18,7 +18,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from bertlab.checkpoints.run_directory import MANIFEST
+from bertlab.checkpoints.run_directory import MANIFEST, STUDY, VARIANT
 from bertlab.errors import ExecutorError, StudyError
 from bertlab.studies.execute.processes import Launch, RunProcess, start_fresh
 from bertlab.studies.execute.run_state import (
@@ -179,7 +179,8 @@ def start(
             _clear(run.directory(study_dir), study_dir)
         write_attempts(run, study_dir, attempts)  # OPEN, even if we are killed next
         command = [*(program if run.trains else EVALUATE), *arguments]
-        process = _start_process(run.log(study_dir), command, environment, launch, lock)
+        named = {**environment, STUDY: study_dir.resolve().name, VARIANT: run.variant}
+        process = _start_process(run.log(study_dir), command, named, launch, lock)
     except LostParentError:
         os.close(lock)  # if there is a process, it holds the lock, and we wait for it
         return State.RUNNING
