@@ -2,15 +2,14 @@
 
     python benchmarks/paper_cost.py [--utilisation 0.4 0.5] [--gemm_tflops 860]
 
-Sizes, batches, steps and lengths are those of ``configs/pretrain/bert-{base,large}.yaml`` and of
-their second phases; operations are those that the algorithm needs (``bertlab.studies.plan``).
-The
-rest is in the options: what matrix products reach, the share of it that a step's kernels reach, how
-long Python takes to launch them (these three as measured on one H100, docs/results.md, and a better
-share), and how fast gradients travel, which is assumed. Gradients
-are summed in fp32 by rings inside a node, and between nodes by one ring for each GPU of a node (two
-levels, as NCCL does). The days are given with all of that hidden behind the backward pass, and with
-none.
+Sizes, batches, steps and lengths are those of both stages of
+``configs/pretrain/bert-{base,large}-two-stages.yaml``; operations are those that the algorithm
+needs (``bertlab.studies.plan``). The rest is in the options: what matrix products reach, the share
+of it that a step's kernels reach, how long Python takes to launch them (these three as measured on
+one H100, docs/results.md, and a better share), and how fast gradients travel, which is assumed.
+Gradients are summed in fp32 by rings inside a node, and between nodes by one ring for each GPU of a
+node (two levels, as NCCL does). The days are given with all of that hidden behind the backward
+pass, and with none.
 """
 
 import argparse
@@ -19,8 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from bertlab.config.run_config import resolve_arguments, stage_configs
 from bertlab.studies.plan.budget import cost_of, meta_encoder
 from bertlab.training.console import print_table
 
@@ -112,15 +110,15 @@ def main() -> None:
 
 def phases_of(size: str) -> list[Phase]:
     """Return the two phases of a size."""
-    return [read_phase(CONFIGS / f"bert-{size}{end}.yaml") for end in ("", "-phase2")]
+    path = CONFIGS / f"bert-{size}-two-stages.yaml"
+    _, config = resolve_arguments(["--config", str(path)])
+    return [read_phase(stage) for stage in stage_configs(config)]
 
 
-def read_phase(path: Path) -> Phase:
-    """Return what a config asks for."""
-    config: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+def read_phase(config: dict[str, Any]) -> Phase:
+    """Return what the config of a stage asks for."""
     data, steps = config["data"], config["trainer"]["max_steps"]
     length, sequences = data["max_seq_length"], data["batch_size"]
-    config["model"]["objectives"] = {name: {} for name in config["model"]["objectives"]}
     flops = cost_of(config, sequences * length, length).flops
     encoder = meta_encoder(config, data["vocab_size"])
     # the masked LM's output layer is the word embedding; its transform and biases are 1 % more

@@ -4,8 +4,11 @@ A key goes one way: config files and arguments (:mod:`bertlab.config.request`), 
 the plugins that they name (:mod:`bertlab.config.parser`), then this.
 """
 
+import json
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -18,7 +21,7 @@ from bertlab.config.parser import build_parser
 from bertlab.config.request import Request, read_request
 from bertlab.config.seeds import SECTION, Seeds, check_seeds, choose_seed
 from bertlab.config.stages import KEY as STAGES
-from bertlab.config.stages import read_stages
+from bertlab.config.stages import naming_stage, read_stages, stage_requests
 from bertlab.config.yaml_files import Config
 from bertlab.errors import ConfigError
 
@@ -128,6 +131,32 @@ def resolve_request(request: Request) -> Config:
     """Return the plain config that ``bertlab fit`` would run; as :func:`resolve_arguments`."""
     parser = build_parser("fit", request)
     return _plain(parser, _parse(parser, request), request)
+
+
+def stage_configs(config: Config) -> list[Config]:
+    """Return the plain config of each stage of a plain config that has stages.
+
+    Raises:
+        ConfigError: as ``bertlab fit`` would; names the stage.
+    """
+    # a study asks for those of all its runs, which are few different ones
+    return deepcopy(_stage_configs(json.dumps(config)))
+
+
+@lru_cache(maxsize=256)
+def _stage_configs(text: str) -> list[Config]:
+    config = json.loads(text)
+    stages = read_stages(config[STAGES])
+    configs = []
+    for stage, request in zip(stages, stage_requests(config, stages), strict=True):
+        with naming_stage(stage):
+            configs.append(resolve_request(request))
+    return configs
+
+
+def last_config(config: Config) -> Config:
+    """Return the plain config that a run ends with: of the last stage, where it has stages."""
+    return stage_configs(config)[-1] if config.get(STAGES) else config
 
 
 def _parse(parser: LightningArgumentParser, request: Request) -> Namespace:

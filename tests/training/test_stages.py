@@ -2,6 +2,7 @@
 
 import copy
 import shutil
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 import yaml
 
 import bertlab as api
+from bertlab.config.stage_budget import share_out
 from bertlab.config.yaml_files import read_config
 from tests.conftest import Command
 
@@ -94,6 +96,7 @@ def test_a_later_stage_reads_other_text(staged: api.Run) -> None:
     assert {each["seed_everything"] for each in (causal, short, long)} == {3}
 
 
+@pytest.mark.slow
 def test_the_config_of_the_whole_repeats_it(
     staged: api.Run, tmp_path: Path, bertlab: Command
 ) -> None:
@@ -105,28 +108,32 @@ def test_the_config_of_the_whole_repeats_it(
     assert_same_weights(tmp_path / "again", staged.directory)
 
 
-@pytest.mark.parametrize("stage", ["causal", "short", "long"])
-@pytest.mark.parametrize("left", ["nothing", "step", "all but results"])
+@pytest.mark.parametrize(
+    ("stage", "checkpoints"),
+    [
+        ("short", False),
+        pytest.param("causal", True, marks=pytest.mark.slow),
+        pytest.param("causal", False, marks=pytest.mark.slow),
+        pytest.param("short", True, marks=pytest.mark.slow),
+        pytest.param("long", True, marks=pytest.mark.slow),
+        pytest.param("long", False, marks=pytest.mark.slow),
+    ],
+)
 def test_a_run_goes_on_in_the_stage_that_it_was_in(
-    staged: api.Run, stage: str, left: str, tmp_path: Path, bertlab: Command
+    staged: api.Run, stage: str, checkpoints: bool, tmp_path: Path, bertlab: Command
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(staged.directory, run)
     place = run if stage == "long" else run / "stages" / stage
-    later = list(STAGES)[list(STAGES).index(stage) + 1 :]
-    for name in later:
+    for name in list(STAGES)[list(STAGES).index(stage) + 1 :]:
         shutil.rmtree(run / "stages" / name, ignore_errors=True)
-    if "long" in later:
+    if stage != "long":
         for path in run.iterdir():
             if path.name not in ("stages", "stages.yaml"):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
     (place / "results.json").unlink()
-    if left == "nothing":
+    if not checkpoints:
         shutil.rmtree(place / "checkpoints")
-    elif left == "step" and stage == "causal":
-        file = place / "checkpoints" / "last.ckpt"
-        steps = torch.load(file, weights_only=True)
-        assert steps["global_step"] == 3
     code, _, error = bertlab("fit", "--ckpt_path", run)
     assert code == 0, error
     assert_same_weights(run, staged.directory)
@@ -278,9 +285,23 @@ def test_a_plain_run_is_no_run_in_stages(
     assert "already holds a run" in error
 
 
+@pytest.mark.slow
 def test_stages_share_tokens_out(tiny_config: Path, tmp_path: Path) -> None:
     stages = {"a": {"share": 0.75}, "b": {"share": 0.25, "data.max_seq_length": 64}}
     overrides = {"stages": stages, "trainer.max_steps": -1, "max_tokens": 2000}
     run = api.fit(tiny_config, {**overrides, "run_dir": str(tmp_path / "run")})
     tokens = [each.manifest["training_tokens"] for each in run.stages.values()]
     assert tokens == pytest.approx([1500, 500], abs=300)
+
+
+def test_the_parts_of_a_budget_add_up_to_it() -> None:
+    shares = [Fraction(1, 3), Fraction(1, 6), Fraction(1, 2)]
+    ends = {"max_steps": -1, "max_epochs": None}
+    for key, amount, expected in (
+        ("max_steps", 10, [3, 2, 5]),
+        ("max_steps", 100, [33, 17, 50]),
+        ("max_epochs", 6, [2, 1, 3]),
+    ):
+        config = {"trainer": {**ends, key: amount}, "max_tokens": None, "max_words": None}
+        parts = share_out(config, ["a", "b", "c"], shares)
+        assert [each[f"trainer.{key}"] for each in parts] == expected

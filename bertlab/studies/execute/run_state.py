@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from bertlab.checkpoints.run_directory import MANIFEST, RESULTS
+from bertlab.checkpoints.run_directory import MANIFEST, RESULTS, STAGES
 from bertlab.errors import StudyError
 from bertlab.files import write_json
 from bertlab.studies.plan.plan import PlannedRun
@@ -173,8 +173,11 @@ def is_resumable(run: PlannedRun, study_dir: Path) -> bool:
     """Whether a run has a checkpoint to go on from.
 
     A checkpoint is a ZIP archive, whose end says what is in it: one that was cut short is none.
+    A run in stages goes on wherever it was.
     """
     directory = run.directory(study_dir)
+    if (directory / STAGES).is_file():
+        return True
     last = directory / "checkpoints" / "last.ckpt"
     # a checkpoint is a zip file, whose index is at its end: half of one is none
     return (directory / MANIFEST).is_file() and last.is_file() and zipfile.is_zipfile(last)
@@ -248,10 +251,18 @@ def last_line(path: Path) -> str:
 
 
 def last_step(directory: Path) -> int | None:
-    """Return the last optimiser step in the CSV logs of a run, from 0; None before the first."""
-    logs = _logs(directory)
-    if not logs:
-        return None
+    """Return the last optimiser step in the CSV logs of a run, from 0; None before the first.
+
+    The steps of a run's stages are counted on.
+    """
+    found = [_last_step(place) for place in (*directory.glob("stages/*"), directory)]
+    # steps 0 to 5 of one stage and 0 to 2 of the next -> 8
+    done = sum(step + 1 for step in found if step is not None)
+    return done - 1 if done else None
+
+
+def _last_step(directory: Path) -> int | None:
+    logs = list(directory.glob("csv/version_*/metrics.csv"))
     # by number: version_10 comes after version_9
     for log in sorted(logs, key=lambda each: int(each.parent.name[8:]), reverse=True):
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -263,7 +274,11 @@ def last_step(directory: Path) -> int | None:
 
 
 def _logs(directory: Path) -> list[Path]:
-    return list(directory.glob("csv/version_*/metrics.csv"))
+    return [
+        log
+        for place in ("", "stages/*/")
+        for log in directory.glob(f"{place}csv/version_*/metrics.csv")
+    ]
 
 
 def _tail(path: Path) -> str:

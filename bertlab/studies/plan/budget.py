@@ -5,6 +5,7 @@ percent. The backward pass needs twice what the forward pass does (Kaplan et al.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from math import isfinite
@@ -15,6 +16,8 @@ from torch import nn
 
 from bertlab.api.encoder import Encoder
 from bertlab.config.overrides import Overrides
+from bertlab.config.run_config import stage_configs
+from bertlab.config.stages import KEY as STAGES
 from bertlab.errors import StudyError
 from bertlab.model.build import build_encoder
 from bertlab.objectives.changing import largest_of, mean_of
@@ -123,6 +126,10 @@ def pretraining_cost(config: dict[str, Any]) -> Cost | None:
     """
     if "model" not in config:  # an evaluation that trains nothing
         return Cost(0, 0)
+    if config.get(STAGES):
+        costs = [pretraining_cost(each) for each in stage_configs(config)]
+        known = [cost for cost in costs if cost is not None]
+        return sum_of(known) if len(known) == len(costs) else None
     if config["model"].get("head") or config["model"].get("init_from"):
         return None
     steps, data = config["trainer"]["max_steps"], config["data"]
@@ -139,6 +146,11 @@ def pretraining_cost(config: dict[str, Any]) -> Cost | None:
     else:
         return None
     return cost_of(config, tokens, mean_of(data["max_seq_length"], "data.max_seq_length", run))
+
+
+def sum_of(costs: Sequence[Cost]) -> Cost:
+    """Return what several runs cost together."""
+    return Cost(sum(cost.tokens for cost in costs), sum(cost.flops for cost in costs))
 
 
 def measured_cost(config: dict[str, Any], manifest: dict[str, Any]) -> Cost:

@@ -7,7 +7,10 @@ from bertlab.api.encoder import Encoder
 from bertlab.api.task import check_tasks
 from bertlab.config.parser import data_class
 from bertlab.config.request import Request
+from bertlab.config.run_config import stage_configs
 from bertlab.config.seeds import SECTION
+from bertlab.config.stages import KEY as STAGES
+from bertlab.config.stages import naming_stage, read_stages
 from bertlab.config.yaml_files import Config
 from bertlab.errors import ConfigError, StudyError
 from bertlab.model.build import build_tasks, check_lengths
@@ -33,6 +36,11 @@ def check_config(plan: Request, config: Config, encoder: Encoder | None) -> None
         config: resolved.
         encoder: that the run trains, if it is known.
     """
+    if config.get(STAGES):
+        for stage, each in zip(read_stages(config[STAGES]), stage_configs(config), strict=True):
+            with naming_stage(stage):
+                check_config(plan, each, None if encoder is None else meta_encoder(each))
+        return
     tasks = build_tasks(config["model"])
     data = data_class(plan)(**config["data"], seed=0)
     data.connect(WordPieceTokenizer.from_vocabulary(_VOCABULARY), tasks)
@@ -44,6 +52,11 @@ def check_config(plan: Request, config: Config, encoder: Encoder | None) -> None
 
 def check_checkpoint(config: Config, step: int) -> None:
     """Raise StudyError if a run will not keep the checkpoint of a step."""
+    if config.get(STAGES):
+        raise StudyError(
+            f"evaluate.from_step: found {step} beside stages, each of which counts its own steps; "
+            "expected none: the last stage's end is evaluated"
+        )
     if config["checkpoint"]["save_top_k"] != -1:
         raise StudyError(
             "evaluate.from_step needs the checkpoints of all steps; set checkpoint.save_top_k: -1, "

@@ -8,6 +8,7 @@ from torchmetrics import Metric
 from bertlab.api.examples import Labels
 from bertlab.api.head import Head
 from bertlab.api.task import Task
+from bertlab.config.run_config import last_config
 from bertlab.config.yaml_files import Config
 from bertlab.errors import StudyError, nearest
 from bertlab.model.build import build_metrics, build_tasks
@@ -123,7 +124,7 @@ def pretraining_measures(study: StudyConfig, plan: Plan) -> PretrainingMeasures:
         StudyError: if ``decide`` names what is not there, or what cannot be compared.
     """
     where = f"study {study.name}: decide"
-    config = plan.configs[study.baseline, BASE]
+    config = last_config(plan.configs[study.baseline, BASE])
     if head_of(config) is not None:
         if study.decide:
             raise StudyError(f"{where}: found {study.decide[0]!r}, but base is no pre-training")
@@ -155,7 +156,8 @@ def pretraining_measures(study: StudyConfig, plan: Plan) -> PretrainingMeasures:
 
 def held_out_differences(study: StudyConfig, plan: Plan) -> list[str]:
     """Return the config keys in which variants differ, of those that a held-out loss depends on."""
-    found = [_held_out(plan.configs[variant.name, BASE]) for variant in study.variants]
+    configs = [plan.configs[variant.name, BASE] for variant in study.variants]
+    found = [_held_out(last_config(config)) for config in configs]
     # a dict as a set that keeps its order
     keys = dict.fromkeys(key for each in found for key in each)
     return [key for key in keys if any(each.get(key) != found[0].get(key) for each in found)]

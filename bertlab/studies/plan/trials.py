@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bertlab.config.overrides import Overrides
+from bertlab.config.run_config import last_config
 from bertlab.config.yaml_files import Config
 from bertlab.errors import StudyError, nearest
 from bertlab.studies.plan.measures import head_of, held_out_differences, pretraining_measures
@@ -220,7 +221,7 @@ def _named(trials: StudyConfig, of_variant: list[tuple[str, Overrides]]) -> tupl
 
 def _check_trials(trials: StudyConfig, plan: Plan, variant: str, by: str, where: str) -> None:
     """Raise StudyError if a measure of pre-training is not of one thing in a variant's trials."""
-    objectives = plan.configs[trials.variants[0].name, BASE]["model"]["objectives"]
+    objectives = last_config(plan.configs[trials.variants[0].name, BASE])["model"]["objectives"]
     if by.partition(" ")[0] not in objectives:
         raise StudyError(
             f"{where}: found {by!r}, but the variant {variant!r} has no such objective (it has: "

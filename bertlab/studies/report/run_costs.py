@@ -9,7 +9,7 @@ from bertlab.api.study_scores import VariantScores
 from bertlab.checkpoints.run_directory import MANIFEST
 from bertlab.config.yaml_files import Config, read_config
 from bertlab.studies.execute.run_state import State, is_done, read_status
-from bertlab.studies.plan.budget import Cost, measured_cost, pretraining_cost
+from bertlab.studies.plan.budget import Cost, measured_cost, pretraining_cost, sum_of
 from bertlab.studies.plan.measures import head_of, uses_pretraining
 from bertlab.studies.plan.plan import Plan
 from bertlab.studies.plan.study_file import BASE, StudyConfig
@@ -50,13 +50,25 @@ def stage_cost(
     """Return what a stage cost by the record of a run, or will by its config."""
     for seed in seeds:
         directory = plan.run_of(variant, stage, seed).directory(folder)  # all cost about the same
-        if (directory / MANIFEST).is_file() and (directory / "config.yaml").is_file():
-            manifest = _read(directory / MANIFEST)
-            if "training_tokens" in manifest:
-                return measured_cost(read_config(directory / "config.yaml"), manifest)
+        measured = _measured(directory)
+        if measured is not None:
+            return measured
     config = plan.configs[variant, stage]
     trains_head = not is_zero_shot(config) and head_of(config) is not None
     return None if trains_head else pretraining_cost(config)
+
+
+def _measured(directory: Path) -> Cost | None:
+    """Return what a run costs by its record, with its earlier stages; None without one."""
+    costs = []
+    for place in (*directory.glob("stages/*/"), directory):
+        if not ((place / MANIFEST).is_file() and (place / "config.yaml").is_file()):
+            return None
+        manifest = _read(place / MANIFEST)
+        if "training_tokens" not in manifest:
+            return None
+        costs.append(measured_cost(read_config(place / "config.yaml"), manifest))
+    return sum_of(costs)
 
 
 def _until_step(cost: Cost | None, config: Config, step: int | None) -> Cost | None:
