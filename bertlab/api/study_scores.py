@@ -89,6 +89,7 @@ class VariantScores:
         failures: one line for each run of it that failed.
         is_mixed: its runs, or its runs and other variants', are of different data by mistake.
         levels: its label on each of the study's axes, by the axis; empty if there are none.
+        builds_on: the variant that it adds a change to; None if it is on its own.
     """
 
     cells: dict[str, Cell] = field(default_factory=dict)
@@ -101,6 +102,7 @@ class VariantScores:
     failures: list[str] = field(default_factory=list)
     is_mixed: bool = False
     levels: dict[str, str] = field(default_factory=dict)
+    builds_on: str | None = None
 
 
 @dataclass

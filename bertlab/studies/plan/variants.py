@@ -1,17 +1,18 @@
 """The variants of a study: those that have names, times the product of the axes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 from bertlab.config.overrides import Overrides, as_overrides
 from bertlab.config.yaml_files import Config
-from bertlab.errors import StudyError
+from bertlab.errors import StudyError, nearest
 from bertlab.studies.plan.values import mapping, refuse_repeated
 
 _VARIANTS = "variants"
 _EVALUATE = "evaluate."
 _FROM_STEP = "from_step"
+_BUILDS_ON = "builds_on"
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Variant:
         from_step: optimiser step of the pre-training whose checkpoint is evaluated; None: the last.
         levels: its label on each axis, by the axis; named variants are an axis if there are several
             beside axes.
+        builds_on: the variant whose overrides it has besides its own; None: it has only its own.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Variant:
     evaluate: Overrides = field(default_factory=dict)
     from_step: int | None = None
     levels: dict[str, str] = field(default_factory=dict)
+    builds_on: str | None = None
 
     @property
     def overrides(self) -> Overrides:
@@ -60,22 +63,43 @@ def read_variants(content: Config, where: str) -> list[Variant]:
         raise StudyError(f"{where}: axes.{_VARIANTS}: this is the name of the rows; choose another")
     points = [_axis(name, values, f"{where}: axes.{name}") for name, values in axes.items()]
     variants = []
-    for name, overrides in named.items():
+    all_overrides: dict[str, Overrides] = {}  # of the named variants, those they build on included
+    for name, given_overrides in named.items():
+        earlier, overrides = _own(given_overrides, all_overrides, f"{where}: variants.{name}")
+        all_overrides[str(name)] = overrides
         for combination in product(*points):  # without axes once, with ()
             labels = [label for label, _ in combination]
-            merged = as_overrides(overrides, f"{where}: variants.{name}")
+            merged = dict(overrides)
             for _, more in combination:
                 merged |= more
             levels = dict(zip(axes, labels, strict=True))
             if axes and len(named) > 1:
                 levels = {_VARIANTS: str(name), **levels}
             full_name = " ".join(filter(None, [str(name), *labels]))
-            variants.append(_variant(full_name, merged, levels, where))
+            found = _variant(full_name, merged, levels, where)
+            if earlier is not None:
+                found = replace(found, builds_on=" ".join([earlier, *labels]))
+            variants.append(found)
     if len(variants) < 2:
-        found = "one" if variants else "none"
-        raise StudyError(f"{where}: variants: found {found}, expected two or more to compare")
+        count = "one" if variants else "none"
+        raise StudyError(f"{where}: variants: found {count}, expected two or more to compare")
     refuse_repeated([variant.name for variant in variants], f"{where}: variants")
     return variants
+
+
+def _own(
+    given: object, earlier: Mapping[str, Overrides], where: str
+) -> tuple[str | None, Overrides]:
+    """Return the variant that one builds on, if any, and its overrides with those of that one."""
+    if not isinstance(given, Mapping) or _BUILDS_ON not in given:
+        return None, as_overrides(given, where)
+    name = given[_BUILDS_ON]
+    if not isinstance(name, str) or name not in earlier:
+        above = f"the name of a variant above ({', '.join(earlier) or 'there is none'})"
+        hint = nearest(str(name), list(earlier))
+        raise StudyError(f"{where}.{_BUILDS_ON}: found {name!r}, expected {above}{hint}")
+    own = as_overrides({key: each for key, each in given.items() if key != _BUILDS_ON}, where)
+    return name, {**earlier[name], **own}
 
 
 def _variant(name: str, overrides: Overrides, levels: dict[str, str], where: str) -> Variant:

@@ -58,7 +58,9 @@ def collect(
     states = read_states(plan.in_order(), folder)
     variants = {}
     for variant in study.variants:
-        found = VariantScores(settings=settings[variant.name], levels=variant.levels)
+        found = VariantScores(
+            settings=settings[variant.name], levels=variant.levels, builds_on=variant.builds_on
+        )
         for measure in measures:
             of = (rows or {}).get(measure.task, Rows.ALL)
             found.cells[measure.name] = _cell(study, plan, folder, variant, measure, of)

@@ -32,6 +32,7 @@ from bertlab.studies.report.group_report import group_tables
 from bertlab.studies.report.over_tasks import over_tasks_tables
 from bertlab.studies.report.repeats import seed_warnings
 from bertlab.studies.report.statistics import compare_pair, compare_study, summarize
+from bertlab.studies.report.steps import step_tables
 from bertlab.studies.report.tuning_report import tuning_tables
 from bertlab.studies.report.variance_shares import variance_tables
 from bertlab.studies.report.variant_tables import mean_rows, runs_of, settings_of
@@ -97,7 +98,8 @@ class Report:
     def tables_of(self, study: StudyScores) -> list[TitledGrid]:
         """Return what is known of a study beside its comparisons with the baseline.
 
-        That are the settings that were chosen by tuning, the effects of its axes, one figure over
+        That are the settings that were chosen by tuning, what each step adds to the variant that it
+        builds on, the effects of its axes, one figure over
         all tasks, the shares of variance, and scores by group as heat maps show them.
         """
         return self._tables[id(study)]
@@ -108,6 +110,7 @@ class Report:
         return {
             id(study): [
                 *tuning_tables(study),
+                *step_tables(study),
                 *axis_tables(study),
                 *over_tasks_tables(study),
                 *variance_tables(study),

@@ -9,9 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bertlab.config.overrides import as_overrides, parse_settings, to_arguments
-from bertlab.errors import ConfigError
+from bertlab.errors import ConfigError, StudyError
 from bertlab.studies.plan.budget import budget_settings
 from bertlab.studies.plan.study_file import make_study, with_absolute_paths
+from bertlab.studies.plan.variants import read_variants
 from tests.studies.small_study import TWO, read_study, write_study
 
 
@@ -271,3 +272,31 @@ def test_settings_of_the_command_line() -> None:
 def test_wrong_settings_of_the_command_line(wrong: str) -> None:
     with pytest.raises(ConfigError, match=r"^--set: "):
         parse_settings([wrong], "--set")
+
+
+def test_a_variant_that_builds_on_another_has_its_overrides_too() -> None:
+    content = {
+        "variants": {
+            "bert": {"data.batch_size": 8},
+            "muon": {"builds_on": "bert", "optimizer.name": "muon"},
+            "fast": {"builds_on": "muon", "data.batch_size": 16, "evaluate.head.dropout": 0.0},
+        },
+        "axes": {"encoder.causal": [False, True]},
+    }
+    found = {variant.name: variant for variant in read_variants(content, "s.yaml")}
+    assert found["fast causal=True"].overrides == {
+        "data.batch_size": 16,
+        "model.optimizer.name": "muon",
+        "model.encoder.causal": True,
+        "evaluate.model.head.dropout": 0.0,
+    }
+    assert found["muon causal=False"].overrides["data.batch_size"] == 8
+    assert found["fast causal=True"].builds_on == "muon causal=True"
+    assert found["bert causal=True"].builds_on is None
+
+
+@pytest.mark.parametrize("name", ["fast", "mion", "slow", 3])
+def test_a_variant_builds_only_on_one_above_it(name: object) -> None:
+    content = {"variants": {"muon": {}, "fast": {"builds_on": name}, "slow": {}}}
+    with pytest.raises(StudyError, match=r"variants\.fast\.builds_on: found .*variant above"):
+        read_variants(content, "s.yaml")
