@@ -16,6 +16,21 @@ data: {corpus: python-english, vocab_size: 2000, max_seq_length: 64, batch_size:
        validation_sequences: 50}
 trainer: {max_steps: 60, val_check_interval: 10, log_every_n_steps: 1, accelerator: cpu}
 """
+CHANGING = """
+seed_everything: 7
+model:
+  encoder: {name: bert, preset: tiny, hidden_size: 64, max_position_embeddings: 64}
+  objectives: {mlm: {rate: {from: 0.4, to: 0.15, schedule: cosine}}, nsp: {}}
+  optimizer: {name: muon, learning_rate: 1.0e-3, schedule: {name: wsd, decay_share: 0.3}}
+data: {corpus: python-english, vocab_size: 2000, validation_sequences: 50,
+       max_seq_length: {from: 16, to: 64, until: 0.7}, batch_size: {from: 6, to: 24}}
+trainer: {max_steps: 60, val_check_interval: 10, log_every_n_steps: 1, accelerator: cpu}
+"""
+STAGES = """
+stages:
+  first: {share: 0.5, data.max_seq_length: 32, model.objectives.mlm.rate: {from: 0.4, to: 0.3}}
+  second: {share: 0.5, model.objectives.mlm.rate: {from: 0.3, to: 0.15}}
+"""
 CORPUS = ["--corpus", "python-english"]
 FINETUNE = """
 seed_everything: 7
@@ -33,6 +48,23 @@ def pretraining(folder: Path) -> tuple[Arguments, Compare]:
     """Return the command of a pre-training, and how its results are compared."""
     (folder / "fit.yaml").write_text(PRETRAIN)
     return fit(folder / "fit.yaml"), compare_runs
+
+
+def changing(folder: Path) -> tuple[Arguments, Compare]:
+    """Return the command of a pre-training in which much changes, and how it is compared."""
+    (folder / "fit.yaml").write_text(CHANGING)
+    return fit(folder / "fit.yaml"), compare_runs
+
+
+def in_stages(folder: Path) -> tuple[Arguments, Compare]:
+    """Return the command of the same in two stages, and how both are compared."""
+    (folder / "fit.yaml").write_text(CHANGING + STAGES)
+
+    def compare(one: Path, two: Path) -> list[str]:
+        first = Path("stages", "first")
+        return compare_runs(one / first, two / first) + compare_runs(one, two)
+
+    return fit(folder / "fit.yaml"), compare
 
 
 def finetuning(folder: Path) -> tuple[Arguments, Compare]:
@@ -93,6 +125,8 @@ def predicting(folder: Path) -> tuple[Arguments, Compare]:
 
 KINDS: dict[str, Callable[[Path], tuple[Arguments, Compare]]] = {
     "pretrain": pretraining,
+    "changing": changing,
+    "stages": in_stages,
     "finetune": finetuning,
     "prepare": preparing,
     "tokenizer": making_a_vocabulary,

@@ -3,6 +3,8 @@
     python benchmarks/fit_kills.py --kills 40 pretrain
     python benchmarks/fit_kills.py --kills 30 finetune
     python benchmarks/fit_kills.py --kills 30 prepare
+    python benchmarks/fit_kills.py --kills 20 --signals KILL changing
+    python benchmarks/fit_kills.py --kills 20 --signals KILL stages
 
 The command is run once to its end. Then it is started and killed after a random time, by SIGKILL or
 SIGTERM, alone or with its data workers, and the same line is started again and killed again, until
@@ -23,11 +25,17 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fault_jobs import KINDS, Arguments
 from forked_commands import start, wait
+
+_SIGNALS = {
+    "both": [signal.SIGKILL, signal.SIGKILL, signal.SIGTERM],
+    "KILL": [signal.SIGKILL],
+}
 
 
 @dataclass
@@ -43,9 +51,10 @@ class Tally:
 def main() -> int:
     """Run undisturbed, run disturbed, compare, tell."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("kind", choices=["pretrain", "finetune", "prepare"])
+    parser.add_argument("kind", choices=["pretrain", "changing", "stages", "finetune", "prepare"])
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--kills_a_job", type=int, default=5)
+    parser.add_argument("--signals", choices=["both", "KILL"], default="both")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix=f"{given.kind}-kills-"))
@@ -61,7 +70,7 @@ def main() -> int:
     tally = Tally(given.kills)
     while tally.left > 0:
         place = folder / f"disturbed-{tally.jobs}"
-        disturb(command, place, seconds, given.kills_a_job, tally, rng)
+        disturb(command, place, seconds, given.kills_a_job, tally, rng, _SIGNALS[given.signals])
         tally.faults += compare(first, place)
         tally.jobs += 1
     told = ", ".join(f"{count} × {how}" for how, count in sorted(tally.kills.items()))
@@ -74,7 +83,13 @@ def main() -> int:
 
 
 def disturb(
-    command: Arguments, place: Path, seconds: float, kills: int, tally: Tally, rng: random.Random
+    command: Arguments,
+    place: Path,
+    seconds: float,
+    kills: int,
+    tally: Tally,
+    rng: random.Random,
+    signals: Sequence[signal.Signals],
 ) -> None:
     """Start and kill a job until it comes to its end."""
     done = 0
@@ -88,7 +103,7 @@ def disturb(
             if code == 0 or not kill:
                 return
             continue
-        number = rng.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM])
+        number = rng.choice(signals)
         group = rng.random() < 0.5
         (os.killpg if group else os.kill)(process, number)
         code = wait(process)
