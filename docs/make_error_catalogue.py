@@ -2,7 +2,7 @@
 
 Usage::
 
-    python docs/make_error_catalogue.py          # after a change to bertlab/errors.py
+    python docs/make_error_catalogue.py          # after a change to bertlab/errors/catalogue.py
 """
 
 from pathlib import Path

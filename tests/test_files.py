@@ -3,12 +3,25 @@
 import errno
 import json
 import os
+import socket
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
-from bertlab.errors import OutputError
-from bertlab.files import WholeFile, create_json, new_folder, replacing, write_json
+from bertlab.errors import OutputError, mistake_in, printable
+from bertlab.files import (
+    WholeFile,
+    create_json,
+    new_folder,
+    reading,
+    replacing,
+    write_json,
+    write_text,
+)
+from tests.test_house import ROOT
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 
@@ -108,3 +121,86 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, place: str, reas
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match=f"{place}: cannot be written: {reason}"):
         WholeFile(tmp_path / place)
+
+
+def test_a_device_is_written_to_and_stays_a_device(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("/dev/null")
+    for place in (Path("/dev/null"), link):
+        write_text(place, "gone")
+        assert place.is_char_device()
+    assert link.is_symlink()
+    with pytest.raises(OSError, match="No space left"):
+        write_text(Path("/dev/full"), "too much")
+
+
+def test_the_link_to_standard_output_is_followed(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    command = (
+        "from pathlib import Path; from bertlab.files import write_text; "
+        "write_text(Path('/dev/stdout'), 'text')"
+    )
+    before = Path("/dev/stdout").readlink()
+    with target.open("wb") as file:
+        subprocess.run([sys.executable, "-c", command], stdout=file, check=True, cwd=ROOT)
+    assert target.read_text() == "text"
+    assert Path("/dev/stdout").readlink() == before
+
+
+def test_a_pipe_is_written_to_and_read_from(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=write_text, args=(pipe, "through"))
+    writer.start()
+    assert reading.read_text(pipe) == "through"
+    writer.join()
+    assert pipe.is_fifo()
+
+
+def test_nobody_is_waited_for_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_PATIENCE", 0.1)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="is a pipe with nobody at its other end"):
+        reading.read_text(pipe)
+    with pytest.raises(OSError, match="is a pipe with nobody at its other end"):
+        write_text(pipe, "into nothing")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket"))
+    for place, what in ((tmp_path / "socket", "is a socket"), (tmp_path, "is a folder")):
+        with pytest.raises(OSError, match=what):
+            reading.read_text(place)
+
+
+def test_what_has_no_end_is_read_to_a_bound() -> None:
+    with pytest.raises(OSError, match="has over 1,000 bytes"):
+        reading.read_bytes(Path("/dev/zero"), 1000)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[" * 10**6, "nested too deep"),
+        ("9" * 5000, "a number of 5000 digits"),
+        ("[1, 2", "delimiter"),
+        ('"\\ud8"', "escape"),
+        ("[1]", "found a list, expected a mapping"),
+        ('{"other": 1}', "runs: found nothing, expected list"),
+        ('{"runs": {}}', "runs: found dict, expected list"),
+    ],
+)
+def test_a_damaged_record_is_a_mistake_that_names_the_file(
+    text: str, reason: str, tmp_path: Path
+) -> None:
+    (tmp_path / "plan.json").write_text(text)
+    with pytest.raises(ValueError, match=reason) as failure:
+        reading.read_object(tmp_path / "plan.json", {"runs": list})
+    mistake = mistake_in(failure.value)
+    assert mistake is not None
+    assert str(mistake).startswith(f"{tmp_path / 'plan.json'}: damaged: ")
+
+
+def test_what_is_printed_moves_no_cursor_and_has_an_end() -> None:
+    assert printable("a\x1b[2Jb\r\nc\u202e\x07é漢") == "a\\x1b[2Jb\\r\nc\\u202e\\x07é漢"
+    assert len(printable("x" * 10**6)) < 4100
+    assert printable("\ud800") == "\\ud800"

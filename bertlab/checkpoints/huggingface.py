@@ -1,6 +1,5 @@
 """Reading Hugging Face's checkpoints of encoders that have such a form, from a folder or hub."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from bertlab.checkpoints.loading import list_limited
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.tensor_files import read_tensors
 from bertlab.errors import CheckpointError, ConfigError, PluginError, nearest
+from bertlab.files.reading import read_object
 from bertlab.model.build import build_encoder
 from bertlab.plugins.index import installed, load_class
 from bertlab.tokenizer.loading import load_tokenizer
@@ -143,16 +143,13 @@ def read_config(path: Path) -> dict[str, Any]:
         CheckpointError: if the file is missing or damaged.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return read_object(path)
     except FileNotFoundError:
         raise CheckpointError(
             f"{path}: no such file; a Hugging Face checkpoint keeps its sizes in it"
         ) from None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be read as JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path}: found a {type(content).__name__}, expected a JSON object")
-    return content
 
 
 def _first_file(folder: Path, names: tuple[str, ...]) -> Path | None:

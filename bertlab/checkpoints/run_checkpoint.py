@@ -1,6 +1,5 @@
 """bertlab's own checkpoints: Lightning's file plus the resolved config and the tokenizer."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from bertlab.checkpoints.tensor_files import load_torch_file
 from bertlab.config.checkpoint_config import read_stored_config
 from bertlab.config.yaml_files import Config
 from bertlab.errors import CheckpointError, DamagedCheckpointError
+from bertlab.files.reading import read_object
 from bertlab.model.optimizer import OptimizerState
 from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER
 from bertlab.tokenizer.loading import tokenizer_from_json
@@ -91,7 +91,7 @@ def find_checkpoint(path: str | Path, best: bool = True) -> Path | None:
 def _best_checkpoint(run: Path) -> Path:
     """Return the checkpoint that ``best.json`` names."""
     try:
-        name = json.loads((run / BEST).read_text("utf-8"))["checkpoint"]
+        name = read_object(run / BEST, {"checkpoint": str})["checkpoint"]
         # the run may have been moved; and a name such as ../../x leads nowhere
         file = run / "checkpoints" / Path(name).name
     except (OSError, ValueError, KeyError, TypeError) as error:

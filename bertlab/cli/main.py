@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 
 from bertlab import __version__
-from bertlab.errors import REFUSALS, CommandError, mistake_in, nearest
+from bertlab.errors import REFUSALS, CommandError, mistake_in, nearest, printable
 
 # subcommand: (module with a function ``main(command, argv)``, one line of help)
 COMMANDS = {
@@ -55,11 +55,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         mistake = mistake_in(error)
         if mistake is not None:
-            sys.stderr.write(f"bertlab: error {mistake.code}: {mistake}\n")
+            sys.stderr.write(f"bertlab: error {mistake.code}: {printable(str(mistake))}\n")
             return 2
         from bertlab.cli.errors import explain_bug  # noqa: PLC0415  for bugs only
 
-        sys.stderr.write(f"bertlab: internal error: {explain_bug(error, arguments)}\n")
+        sys.stderr.write(f"bertlab: internal error: {printable(explain_bug(error, arguments))}\n")
         return 1
     finally:
         threading.excepthook = threads_hook

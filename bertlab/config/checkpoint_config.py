@@ -153,8 +153,8 @@ class _Copy:
             return [self.of(each, f"{key}[{n}]", depth + 1) for n, each in enumerate(value)]
         if kind is int and isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
             raise _damaged(self.source, key, "a number", "one of at most 64 bits")
-        if kind is str and isinstance(value, str) and len(value) > _LONGEST:
-            raise _damaged(self.source, key, "a text", f"one of at most {_LONGEST:,} characters")
+        if isinstance(value, str) and (len(value) > _LONGEST or "\0" in value):
+            raise _damaged(self.source, key, "a text", f"one of up to {_LONGEST:,} characters")
         if kind not in (str, int, float, bool, types.NoneType):
             raise _damaged(self.source, key, value, "a plain value")
         return value

@@ -5,6 +5,7 @@ from typing import Any
 
 import yaml
 
+from bertlab.config.plain_yaml import load_yaml
 from bertlab.config.yaml_files import yaml_inline
 from bertlab.errors import ConfigError, StudyError
 
@@ -105,6 +106,6 @@ def parse_value(text: str, option: str) -> Any:  # noqa: ANN401
         StudyError: if it is not.
     """
     try:
-        return yaml.safe_load(text)
+        return load_yaml(text)
     except yaml.YAMLError:
         raise StudyError(f"{option}: cannot read {text!r} as YAML") from None

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from bertlab.config.plain_yaml import load_yaml
 from bertlab.config.shipped import find_config
 from bertlab.config.yaml_files import Config, needs_value, read_config, split_arguments, yaml_inline
 from bertlab.errors import ConfigError
@@ -326,6 +327,6 @@ def _keep(content: Config, key: str, names: list[str]) -> None:
 
 def _parse(value: str, key: str, example: str) -> object:
     try:
-        return yaml.safe_load(value)
+        return load_yaml(value)
     except yaml.YAMLError:
         raise ConfigError(f"{key}: cannot read {value!r}; expected {example}") from None

@@ -1,37 +1,26 @@
 """Config files, and arguments that override them, as plain data."""
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from bertlab.config.plain_yaml import load_yaml
 from bertlab.errors import CommandError, ConfigFileError
+from bertlab.files.reading import read_text
 
 Config = dict[str, Any]
 
 
-class _StrictLoader(yaml.SafeLoader):
-    """Safe YAML that refuses a key given twice, of which PyYAML would silently keep the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for (key_node, _), key in zip(node.value, keys, strict=True):
-            if keys.count(key) > 1:  # not a set: keys may be unhashable
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key!r} is given twice", key_node.start_mark
-                )
-        return super().construct_mapping(node, deep)
-
-
 def read_config(path: Path) -> Config:
-    """Read a YAML config file; no tags, no repeated keys.
+    """Read a YAML config file; no tags, no repeated keys, nothing endless.
 
     Raises:
         ConfigFileError: if the file is missing, is not UTF-8 or not YAML, or holds no mapping.
     """
     try:
-        content = yaml.load(path.read_text("utf-8"), _StrictLoader)  # noqa: S506  a SafeLoader
+        content = load_yaml(read_text(path))
     except FileNotFoundError:
         raise ConfigFileError(f"{path}: no such config file") from None
     except OSError as error:
@@ -45,6 +34,9 @@ def read_config(path: Path) -> Config:
     if not isinstance(content, dict):
         found = type(content).__name__
         raise ConfigFileError(f"{path}: found a {found}, expected a mapping of keys to values")
+    for key in content:
+        if not isinstance(key, str):
+            raise ConfigFileError(f"{path}: found the key {key!r}, expected keys that are texts")
     return content
 
 

@@ -16,6 +16,7 @@ from bertlab.api.study_scores import Measure, StudyScores, Trial, TuningScores
 from bertlab.config.overrides import Overrides
 from bertlab.errors import StudyError
 from bertlab.files import explain_failed_write, write_json
+from bertlab.files.reading import read_object
 from bertlab.studies.execute.run_state import State, read_states
 from bertlab.studies.plan.plan import Plan
 from bertlab.studies.plan.study_file import StudyConfig
@@ -160,7 +161,7 @@ def read_choice(trials: Trials, study_dir: Path) -> dict[str, int] | None:
     """
     path = study_dir / TUNED
     try:
-        content = json.loads(path.read_text("utf-8"))
+        content = read_object(path, {"trials": str, "chosen": dict})
         if content["trials"] != trials.digest():
             return None
         chosen = {name: int(content["chosen"][name]) for name in trials.variants}

@@ -1,6 +1,5 @@
 """The directory of a study: what was asked, what is in it, and whether the two still agree."""
 
-import json
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from pathlib import Path
@@ -13,6 +12,7 @@ from bertlab.config.shipped import find_config
 from bertlab.config.yaml_files import Config, differences, read_config
 from bertlab.errors import StudyChangedError, StudyError, warn
 from bertlab.files import explain_failed_write, write_json, write_text
+from bertlab.files.reading import read_object
 from bertlab.studies.execute.run_state import PLAN
 from bertlab.studies.plan.plan import Plan
 from bertlab.studies.plan.seeds import ADDED_SEEDS
@@ -150,17 +150,14 @@ def warn_of_others(study_dir: Path, plan: Plan) -> None:
 def _read_plan(path: Path) -> dict[str, Any] | None:
     """Return what was asked when the study was last run; None if it was not."""
     try:
-        content: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        if not all(isinstance(content[key], kind) for key, kind in _PLAN_KEYS.items()):
-            raise TypeError("its values are of other kinds")
+        return read_object(path, _PLAN_KEYS)
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except ValueError as error:
         raise StudyError(
             f"{path}: damaged: {error}; expected the plan of the study; remove the file, and what "
             "changed since the study was begun is not looked for"
         ) from None
-    return content
 
 
 def _changes(asked: dict[str, Any], before: dict[str, Any]) -> list[str]:

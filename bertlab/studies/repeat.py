@@ -15,15 +15,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from bertlab.checkpoints.run_directory import MANIFEST, choose_run_directory
+from bertlab.config.overrides import parse_value
 from bertlab.config.request import Request
 from bertlab.config.run_config import resolve_arguments
 from bertlab.config.seeds import seed_list
 from bertlab.config.yaml_files import Config, differences, split_arguments
 from bertlab.errors import ConfigError, StudyChangedError
 from bertlab.files import write_json
+from bertlab.files.reading import read_object
 from bertlab.studies.execute.execution import FIT
 from bertlab.studies.execute.live_table import event_line
 from bertlab.studies.execute.local import LocalWorkers
@@ -244,10 +244,9 @@ def _choose_directory(requested: str | None, name: str, asked: Config) -> Path:
 def _asked_in(study_dir: Path) -> Config | None:
     """Return what the runs in a directory were asked to be; None if there are none."""
     try:
-        asked: Config = json.loads((study_dir / PLAN).read_text("utf-8"))
+        return read_object(study_dir / PLAN)
     except (OSError, ValueError):
         return None
-    return asked
 
 
 def report(repetition: Repetition) -> None:
@@ -308,7 +307,7 @@ def _show(name: str, found: Mapping[str, float | None] | None) -> str:
 
 
 def _seeds(given: str | None) -> tuple[int, ...]:
-    return tuple(seed_list(yaml.safe_load(given or "")))
+    return tuple(seed_list(parse_value(given or "", "--seeds")))
 
 
 def _in_files(request: Request, key: str) -> str | None:

@@ -20,6 +20,7 @@ from bertlab.config.seeds import SECTION
 from bertlab.config.yaml_files import Config, differences, read_config
 from bertlab.errors import BertlabError, StudyError
 from bertlab.files import explain_failed_write, new_folder, write_json
+from bertlab.files.reading import read_object
 from bertlab.studies.execute.execution import take_lock
 from bertlab.studies.execute.run_state import (
     REUSED_FROM,
@@ -115,7 +116,7 @@ def adopt(found: Reusable, study_dir: Path) -> bool:
         failure = f"{directory}: cannot be taken over from {source}"
         with explain_failed_write(failure), new_folder(directory) as folder:
             shutil.copytree(source, folder, copy_function=_link_or_copy, dirs_exist_ok=True)
-            content = json.loads((source / MANIFEST).read_text("utf-8"))
+            content = read_object(source / MANIFEST)
             write_json(folder / MANIFEST, {**content, REUSED_FROM: str(source.resolve())})
         if attempts:
             write_attempts(run, study_dir, attempts)
@@ -153,7 +154,7 @@ def _problem(plan: Plan, study_dir: Path, run: PlannedRun, source: Path) -> str:
     needed: Config = json.loads(json.dumps({SECTION: None, **computed(config, seeds)}))
     try:
         there = computed(read_config(source / "config.yaml"), {})
-        manifest = json.loads((source / MANIFEST).read_text("utf-8"))
+        manifest = read_object(source / MANIFEST)
         corpus = corpus_now(config)
     except (BertlabError, OSError, ValueError) as error:
         return str(error)

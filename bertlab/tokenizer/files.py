@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.errors import TokenizerError
+from bertlab.files.reading import parse_json, read_text
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
@@ -182,9 +183,12 @@ def _tokenizer_file(folder: Path) -> Path:
     raise TokenizerError(f"{folder}: no tokenizer.json and no vocab.txt in this folder ({found})")
 
 
+_LARGEST = 2**28  # bytes of a tokenizer.json; that of 250,000 words has 20 MB
+
+
 def _read_text(path: Path) -> str:
     try:
-        return path.read_bytes().decode().removeprefix("\ufeff")
+        return read_text(path, _LARGEST).removeprefix("\ufeff")
     except OSError as error:
         raise TokenizerError(
             f"{path}: cannot read the tokenizer: {error.strerror}; give a vocab.txt, a "
@@ -199,7 +203,7 @@ def _read_text(path: Path) -> str:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        state = json.loads(_read_text(path))
+        state = parse_json(_read_text(path))
     except (ValueError, RecursionError) as error:
         raise TokenizerError(f"{path}: damaged JSON: {error}") from error
     if not isinstance(state, dict):

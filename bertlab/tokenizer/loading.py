@@ -10,6 +10,7 @@ from tokenizers import Tokenizer as Backend
 from bertlab.api.tokenizer import SpecialTokens, Tokenizer
 from bertlab.errors import TokenizerError
 from bertlab.files import explain_failed_write, new_folder
+from bertlab.files.reading import parse_json
 from bertlab.tokenizer.files import checked_state, read_files, wordpiece_state
 from bertlab.tokenizer.subword_files import model_type, special_tokens
 from bertlab.tokenizer.subwords import SubwordTokenizer
@@ -38,7 +39,7 @@ def tokenizer_from_json(text: str, source: str) -> Tokenizer:
         TokenizerError: it is damaged; ``source`` is named.
     """
     try:
-        content = json.loads(text)
+        content = parse_json(text)
     except ValueError as error:
         raise TokenizerError(f"{source}: damaged tokenizer: {error}") from None
     match content:

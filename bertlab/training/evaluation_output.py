@@ -12,6 +12,7 @@ from bertlab.checkpoints.run_directory import RESULTS
 from bertlab.config.evaluations import EvaluationEntry
 from bertlab.errors import OutputError
 from bertlab.files import replacing, write_text
+from bertlab.files.reading import read_object
 from bertlab.training.console import print_table
 from bertlab.training.evaluation_scores import GroupScore
 from bertlab.training.evaluation_tables import MOST_COLUMNS, interval, tables_of
@@ -80,7 +81,7 @@ def earlier_results(folder: Path) -> Results:
     if not file.is_file():
         return {}
     try:
-        found: Results = dict(json.loads(file.read_text("utf-8")))
+        found: Results = read_object(file)
     except (ValueError, TypeError) as error:
         raise OutputError(f"{file}: damaged: {error}; remove it, or give another output") from None
     return found

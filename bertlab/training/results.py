@@ -1,12 +1,12 @@
 """Held-out metrics of a run, read, printed beside their baselines, and formatted."""
 
-import json
 from pathlib import Path
 
 from lightning.pytorch import Trainer
 
 from bertlab.checkpoints.run_checkpoint import BEST
 from bertlab.checkpoints.run_directory import RESULTS
+from bertlab.files.reading import explain_damage, read_object
 from bertlab.training.console import print_table
 
 Results = dict[str, float]
@@ -28,9 +28,10 @@ def read_results(run: Path, best: bool = False) -> Results:
     path = run / (BEST if best else RESULTS)
     if not path.is_file():
         return {}
-    content = json.loads(path.read_text("utf-8"))
+    content = read_object(path, {"results": dict} if best else None)
     results: Results = content["results"] if best else content
-    return results
+    with explain_damage(path):
+        return {name: float(value) for name, value in results.items()}
 
 
 def print_results(results: Results, title: str) -> None:

@@ -1,6 +1,5 @@
 """``bertlab.fit`` trains as the command does; ``Run`` gives a run's metrics, curves and model."""
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from html import escape
@@ -15,6 +14,7 @@ from bertlab.config.request import Request, read_request
 from bertlab.config.stages import read_stages, stage_directory
 from bertlab.config.yaml_files import read_config
 from bertlab.errors import CheckpointError, ConfigError, as_mistakes
+from bertlab.files.reading import read_object
 from bertlab.model.prediction import Input
 from bertlab.training.console import as_table
 from bertlab.training.history import draw, history_rows, read_curves
@@ -128,8 +128,8 @@ class Run:
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """Versions, hashes, machine and command of the run."""
-        content: dict[str, Any] = json.loads((self.directory / MANIFEST).read_text("utf-8"))
-        return content
+        with as_mistakes():
+            return read_object(self.directory / MANIFEST)
 
     @cached_property
     def model(self) -> PretrainedModel:

@@ -12,7 +12,7 @@ from bertlab.errors import BertlabError, DataError
 from tests.conftest import Command
 
 DOCS = Path(__file__).parents[2] / "docs"
-SOURCES = Path(errors.__file__).parent
+SOURCES = Path(errors.__file__).parents[1]
 
 
 def test_every_class_has_a_code_of_its_own() -> None:

@@ -1,11 +1,11 @@
 """The data report: what is in a corpus, and whether BERT can learn from it."""
 
-import json
 from collections import Counter
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from bertlab.errors import CorpusError
+from bertlab.files.reading import read_object
 
 MAX_UNK_SHARE = 0.05
 MAX_SINGLE_SENTENCE_SHARE = 0.9
@@ -61,7 +61,7 @@ class StoreReport:
         """
         file = store / "report.json"
         try:
-            found = json.loads(file.read_text("utf-8"))
+            found = read_object(file)
             known = [each.name for each in fields(cls) if each.name in found]
             return cls(**{name: found[name] for name in known})
         except (ValueError, TypeError) as error:  # no JSON, no mapping, a figure is missing

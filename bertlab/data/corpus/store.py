@@ -11,7 +11,6 @@ A folder of flat arrays (``.npy``), so that one vectorized gather reads any set 
     store.json            what the store holds; written last
 """
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +21,7 @@ import numpy.typing as npt
 
 from bertlab.api.tokenizer import TokenArray
 from bertlab.errors import TokenizerError, TokenStoreError
+from bertlab.files.reading import read_json
 from bertlab.tokenizer.loading import load_tokenizer
 
 FORMAT_VERSION = 1
@@ -189,7 +189,7 @@ def _read_metadata(path: Path) -> StoreMetadata:
             f"--output {path}`"
         )
     try:
-        content = json.loads(file.read_bytes())
+        content = read_json(file)
     except (ValueError, RecursionError, OSError) as error:
         raise _damaged(path, f"store.json cannot be read: {error}") from error
     version = content.get("format_version") if isinstance(content, dict) else None

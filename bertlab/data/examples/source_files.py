@@ -2,7 +2,6 @@
 
 import fnmatch
 import io
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from bertlab.data.reading.lines import (
     read_lines,
 )
 from bertlab.errors import DataError
+from bertlab.files.reading import parse_json
 
 _TABLES = {
     "auto": "by the ending of the file's name",
@@ -135,9 +135,9 @@ def _is_squad(path: str) -> bool:
     """Return whether a file is SQuAD's one object, and neither an array nor an object a line."""
     first = next((line for line in read_lines(path) if line.strip()), "")
     try:
-        content = json.loads(first)
+        content = parse_json(first)
         return isinstance(content, dict) and "data" in content
-    except (ValueError, RecursionError):  # goes on in the next line
+    except ValueError:  # goes on in the next line
         return first.lstrip().startswith("{")
 
 

@@ -5,6 +5,7 @@ name their lines; a corpus may have lines of any length, and bytes that are repl
 """
 
 import codecs
+import errno
 import gzip
 import io
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import IO, Literal, cast
 
 from bertlab.errors import BertlabError, CorpusError, DataError, nearest
+from bertlab.files.reading import open_to_read
 
 _DISGUISES = {
     b"\x1f\x8b": "it looks like gzip, whose name must end in .gz",
@@ -36,7 +38,11 @@ MAX_LINE = 2**20
 
 def open_unpacked(path: Path) -> IO[bytes]:
     """Open a file for reading; a name that ends in ``.gz`` is unpacked on the fly."""
-    return cast("IO[bytes]", gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+    if path.suffix != ".gz":
+        return open_to_read(path)
+    if path.is_fifo():
+        raise OSError(errno.EINVAL, "is a pipe, expected a gzip file", str(path))
+    return cast("IO[bytes]", gzip.open(path))
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from typing import Any
 from bertlab.api.source import RawExamples, holds_no_examples
 from bertlab.data.reading.lines import name_of, numbered, read_lines
 from bertlab.errors import ConfigError, DataError
+from bertlab.files import reading
 
 Cells = Iterator[tuple[int, list[str]]]
 HasHeader = Callable[[list[str]], bool]
@@ -201,7 +202,7 @@ def parse_json(text: str, name: str, first_line: int, expected: str) -> Any:  # 
         DataError: names the line and column where it stops being JSON.
     """
     try:
-        return json.loads(text)
+        return reading.parse_json(text)
     except json.JSONDecodeError as error:
         line, reason = first_line + error.lineno - 1, f"{error.msg}, column {error.colno}"
     except RecursionError:

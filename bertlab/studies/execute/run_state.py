@@ -6,7 +6,6 @@ whoever works at it, ``STUDY/runs/<id>`` is what ``bertlab fit`` leaves.
 
 import contextlib
 import fcntl
-import json
 import os
 import time
 import zipfile
@@ -18,6 +17,7 @@ from pathlib import Path
 from bertlab.checkpoints.run_directory import MANIFEST, RESULTS, STAGES
 from bertlab.errors import StudyError
 from bertlab.files import write_json
+from bertlab.files.reading import read_object
 from bertlab.studies.plan.plan import PlannedRun
 
 PLAN = "plan.json"  # what is asked of the study
@@ -163,7 +163,7 @@ def is_done(directory: Path) -> bool:
 def reused_from(directory: Path) -> str:
     """Return the directory of the study that a finished run was taken over from; or nothing."""
     try:
-        source = json.loads((directory / MANIFEST).read_text("utf-8")).get(REUSED_FROM)
+        source = read_object(directory / MANIFEST).get(REUSED_FROM)
     except (OSError, ValueError):
         return ""
     return str(Path(source).parent.parent) if source else ""  # STUDY/runs/ID
@@ -217,7 +217,7 @@ def read_attempts(run: PlannedRun, study_dir: Path) -> list[Attempt]:
     """
     path = attempts_file(run, study_dir)
     try:
-        found = json.loads(path.read_text("utf-8"))["attempts"]
+        found = read_object(path, {"attempts": list})["attempts"]
         return [Attempt(**{**each, "outcome": Outcome(each["outcome"])}) for each in found]
     except FileNotFoundError:
         return []

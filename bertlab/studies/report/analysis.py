@@ -18,6 +18,7 @@ from bertlab.checkpoints.run_directory import RESULTS
 from bertlab.config.yaml_files import differences
 from bertlab.errors import StudyError
 from bertlab.files import explain_failed_write, write_json
+from bertlab.files.reading import read_json
 from bertlab.studies.execute.run_state import is_done
 from bertlab.studies.plan.plan import Plan
 from bertlab.studies.plan.study_file import StudyConfig
@@ -213,7 +214,7 @@ def _count_done(study_dir: Path) -> int:
 def _read(path: Path, nothing: Kind) -> Kind:
     """Return the content of a JSON file of the same kind; ``nothing`` if it is not there."""
     try:
-        content = json.loads(path.read_text("utf-8"))
+        content = read_json(path)
     except FileNotFoundError:
         return nothing
     except ValueError:

@@ -1,6 +1,5 @@
 """Collects what the runs of a study have found from their directories."""
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -12,6 +11,7 @@ import numpy as np
 from bertlab.api.study_scores import Cell, Curve, Measure, StudyScores, VariantScores
 from bertlab.checkpoints.run_directory import DEGENERATE, PREDICTIONS
 from bertlab.errors import StudyError, nearest
+from bertlab.files.reading import explain_damage, read_json
 from bertlab.studies.execute.run_state import State, is_done, read_states, read_status
 from bertlab.studies.plan.measures import (
     PretrainingMeasures,
@@ -246,7 +246,8 @@ def _result_of_rows(
 def _degenerate(directory: Path, measure: Measure) -> str | None:
     if not measure.is_primary or not (directory / DEGENERATE).is_file():
         return None
-    return "; ".join(json.loads((directory / DEGENERATE).read_text("utf-8")))
+    with explain_damage(directory / DEGENERATE):
+        return "; ".join(map(str, read_json(directory / DEGENERATE)))
 
 
 def _refuse_metric(measure: Measure, results: Mapping[str, float], study: StudyConfig) -> NoReturn:

@@ -1,7 +1,6 @@
 """Scores by group of a study's zero-shot evaluations: what their runs have left, as scores."""
 
 import csv
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from bertlab.api.study_scores import Curve, GroupCurves, GroupScores, Measure
 from bertlab.config.yaml_files import Config
+from bertlab.files.reading import explain_damage, open_to_read, parse_json
 from bertlab.studies.execute.run_state import is_done
 from bertlab.studies.plan.plan import Plan
 from bertlab.studies.plan.study_file import StudyConfig
@@ -103,11 +103,11 @@ def _kinds(table: Path) -> list[str]:
 
 def _read_rows(path: Path, kinds: list[str]) -> tuple[FloatArray, dict[str, NDArray[np.str_]]]:
     """Return ``(rows,)`` scores, NaN of rows without one, and each row's group of each kind."""
-    with path.open(encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
-    scores = np.array([np.nan if row["score"] is None else row["score"] for row in rows])
-    names = {kind: np.array([str(row[kind]) for row in rows]) for kind in kinds}
-    return scores.astype(np.float64), names
+    with explain_damage(path), open_to_read(path) as file:
+        rows = [parse_json(line.decode()) for line in file]
+        scores = np.array([np.nan if row["score"] is None else row["score"] for row in rows])
+        names = {kind: np.array([str(row[kind]) for row in rows]) for kind in kinds}
+        return scores.astype(np.float64), names
 
 
 def group_curves(name: str, runs: Runs) -> dict[str, dict[str, dict[str, dict[int, Curve]]]]:

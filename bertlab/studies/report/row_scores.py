@@ -5,13 +5,13 @@ metric is a mean over rows, and its influence (:mod:`bertlab.evaluations.row_inf
 is not.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bertlab.files.reading import explain_damage, open_to_read, parse_json
 from bertlab.studies.plan.tuning import Rows
 from bertlab.studies.report.prediction_scores import candidate_scores
 
@@ -35,8 +35,8 @@ def row_scores(
     """
     if not path.is_file():
         return None
-    with path.open(encoding="utf-8") as file:
-        lines = [json.loads(line) for line in file]
+    with explain_damage(path), open_to_read(path) as file:
+        lines = [parse_json(line.decode()) for line in file]
     if not lines:
         return None
     ways = list(candidate_scores(lines, metric))
@@ -61,9 +61,9 @@ def evaluated_rows(path: Path, value: float, rows: Rows = Rows.ALL) -> NDArray[n
     """
     if not path.is_file():
         return None
-    with path.open(encoding="utf-8") as file:
-        found = [json.loads(line)["score"] for line in file]
-    scores = np.array([np.nan if each is None else each for each in found], np.float64)
+    with explain_damage(path), open_to_read(path) as file:
+        found = [parse_json(line.decode())["score"] for line in file]
+        scores = np.array([np.nan if each is None else each for each in found], np.float64)
     fits = len(scores) > 0 and abs(np.nanmean(scores) - value) < _TOLERANCE
     kept = scores[rows.of(len(scores))]
     return kept if fits and not np.isnan(kept).all() else None

@@ -1,6 +1,5 @@
 """What the runs of a variant cost: tokens, FLOPs, seconds."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from bertlab.api.study_scores import VariantScores
 from bertlab.checkpoints.run_directory import MANIFEST
 from bertlab.config.yaml_files import Config, read_config
+from bertlab.files.reading import read_object
 from bertlab.studies.execute.run_state import State, is_done, read_status
 from bertlab.studies.plan.budget import Cost, measured_cost, pretraining_cost, sum_of
 from bertlab.studies.plan.measures import head_of, uses_pretraining
@@ -80,5 +80,4 @@ def _until_step(cost: Cost | None, config: Config, step: int | None) -> Cost | N
 
 
 def _read(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    return content
+    return read_object(path)

@@ -17,6 +17,7 @@ from bertlab.data.corpus.prepare import open_prepared
 from bertlab.data.pretraining import PretrainingData
 from bertlab.data.sources import is_source
 from bertlab.errors import MixtureError
+from bertlab.files.reading import read_object
 from bertlab.studies.execute.run_state import State, is_done
 from bertlab.studies.execute.schedule import Change, OnChange
 from bertlab.studies.plan.plan import Plan, PlannedRun
@@ -260,5 +261,4 @@ def _counted(runs: list[str], all_named: bool) -> str:
 def read_manifest(run: PlannedRun, study_dir: Path) -> Manifest:
     """Return the manifest of a run; empty if there is none."""
     path = run.directory(study_dir) / MANIFEST
-    content: Manifest = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    return content
+    return read_object(path) if path.is_file() else {}

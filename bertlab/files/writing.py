@@ -5,17 +5,20 @@ there is removed when the same is written again.
 """
 
 import contextlib
+import errno
 import glob
 import json
 import os
 import platform
 import secrets
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
 from bertlab.errors import OutputError
+from bertlab.files.reading import open_patiently
 
 
 @contextlib.contextmanager
@@ -24,7 +27,8 @@ def replacing(
 ) -> Iterator[IO[bytes]]:
     """Open a new file, which takes the place of ``path`` at the end of the block.
 
-    An exception in the block leaves what stood there before.
+    An exception in the block leaves what stood there before. A device or pipe (``/dev/null``,
+    ``/dev/stdout``) is written to and stays what it is.
 
     Args:
         path: a file in a folder that exists.
@@ -34,6 +38,10 @@ def replacing(
     Raises:
         OSError: it cannot be written.
     """
+    if _is_stream(path):
+        with os.fdopen(open_patiently(path, os.O_WRONLY), "wb") as file:
+            yield file
+        return
     remove_abandoned(path, sole_writer)
     partial = _partial_path(path)
     try:
@@ -52,6 +60,20 @@ def replacing(
         with contextlib.suppress(OSError):  # of a mount that vanished
             partial.unlink(missing_ok=True)
         raise
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether a path is written to as it is: a device, a pipe, or an open file by its number."""
+    try:
+        kind = path.stat().st_mode
+    except OSError:
+        return False
+    if stat.S_ISBLK(kind):
+        raise OSError(errno.EINVAL, "is a disk, expected a file", str(path))
+    # /dev/stdout is a link that may lead to a file: to be followed, not to be replaced
+    place = path.parent.resolve().parts[:2]
+    open_file = path.is_symlink() and place in (("/", "dev"), ("/", "proc"))
+    return open_file or not (stat.S_ISDIR(kind) or stat.S_ISREG(kind))
 
 
 def write_text(path: Path, text: str) -> None:

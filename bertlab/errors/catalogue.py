@@ -4,12 +4,8 @@ Each kind of mistake is a class. Its ``code`` stands in front of the message; ``
 CODE`` prints its docstring and its ``remedy``, and docs/errors.md is made of them.
 """
 
-import contextlib
 import difflib
-import errno
-import os
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import ClassVar
 
 
@@ -197,6 +193,16 @@ class DamagedCheckpointError(CheckpointError):
     )
 
 
+class DamagedRecordError(CheckpointError):
+    """A record that bertlab wrote, such as results.json, is not as it was written.
+
+    It was cut off or changed since, or comes from elsewhere.
+    """
+
+    code = "E405"
+    remedy = "Restore the file from a copy, or make it again with the command that wrote it."
+
+
 class ResumeError(CheckpointError):
     """A run cannot be resumed exactly, because its config, data or labels have changed since.
 
@@ -291,49 +297,3 @@ def check_share(key: str, found: float | None, ends: bool = True) -> None:
     if found is not None and not (0 <= found <= 1 if ends else 0 < found < 1):  # or NaN
         both = "" if ends else ", both excluded"
         raise ConfigError(f"{key}: found {found}, expected between 0 and 1{both}")
-
-
-def warn(words: str) -> None:
-    """Tell the user, on standard error, of something that does not end the command."""
-    sys.stderr.write(f"bertlab: warning: {words}\n")
-
-
-# what the file system says when it is the user's to mend
-REFUSALS = {
-    errno.EACCES,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EIO,
-    errno.EISDIR,
-    errno.ENOSPC,
-    errno.ENOTCONN,  # a mount by FUSE whose other end is gone
-    errno.ENOTDIR,
-    errno.EPERM,
-    errno.EROFS,
-    errno.ESTALE,  # the same by NFS
-}
-
-
-def mistake_in(error: Exception) -> BertlabError | None:
-    """Return the user's mistake that an error tells of; None if it is a bug of ours."""
-    if isinstance(error, BertlabError):
-        return error
-    if isinstance(error, OSError) and error.errno in REFUSALS:
-        name = error.filename
-        place = f"{os.fsdecode(name)}: " if isinstance(name, str | bytes) and name else ""
-        return OutputError(f"{place}{error.strerror}")
-    if type(error).__name__ == "MisconfigurationException":  # Lightning's, which is not imported
-        return TrainerError(" ".join(str(error).split()))
-    return None
-
-
-@contextlib.contextmanager
-def as_mistakes() -> Iterator[None]:
-    """Raise what the user can mend as an error of this catalogue, whoever noticed it first."""
-    try:
-        yield
-    except Exception as error:
-        mistake = mistake_in(error)
-        if mistake is None or mistake is error:
-            raise
-        raise mistake from error

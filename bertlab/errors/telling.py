@@ -1,0 +1,89 @@
+"""What is told of errors: which of them are the user's to mend, and how they are printed."""
+
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Iterator
+
+from bertlab.errors.catalogue import (
+    BertlabError,
+    ConfigError,
+    DamagedRecordError,
+    OutputError,
+    TrainerError,
+)
+
+_MOST_SHOWN = 4000
+
+
+def warn(words: str) -> None:
+    """Tell the user, on standard error, of something that does not end the command."""
+    sys.stderr.write(f"bertlab: warning: {printable(words)}\n")
+
+
+def printable(words: str) -> str:
+    """Return a message as it may go to a terminal and a log, whatever names stand in it.
+
+    Control characters, which could move the cursor or hide what was printed, are written as
+    escapes; a message of more than 4,000 characters loses its middle.
+    """
+    if len(words) > _MOST_SHOWN:
+        half = _MOST_SHOWN // 2
+        words = f"{words[:half]} … {words[-half:]}"
+    return "".join(
+        each if each == "\n" or each.isprintable() else each.encode("unicode_escape").decode()
+        for each in words
+    )
+
+
+# what the file system says when it is the user's to mend
+REFUSALS = {
+    errno.EACCES,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EIO,
+    errno.EISDIR,
+    errno.ENOSPC,
+    errno.ENOTCONN,  # a mount by FUSE whose other end is gone
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ESTALE,  # the same by NFS
+}
+
+
+def _refusal(error: OSError) -> OutputError | None:
+    """Return what a file system or device refused; None if it does not say what of."""
+    name = error.filename
+    if isinstance(name, str | bytes) and name and error.strerror:
+        return OutputError(f"{os.fsdecode(name)}: {error.strerror}")
+    return OutputError(str(error.strerror)) if error.errno in REFUSALS else None
+
+
+def mistake_in(error: Exception) -> BertlabError | None:
+    """Return the user's mistake that an error tells of; None if it is a bug of ours."""
+    if isinstance(error, BertlabError):
+        return error
+    if isinstance(error, OSError):
+        return _refusal(error)
+    if isinstance(error, RuntimeError) and "home directory" in str(error):  # pathlib's, of ~name
+        return ConfigError(f"~: {error} (is HOME set?); write the whole path")
+    filename = getattr(error, "filename", None)
+    if isinstance(error, ValueError) and filename:  # of bertlab.files.reading
+        return DamagedRecordError(f"{filename}: damaged: {error}")
+    # Lightning's, which is not imported
+    misconfigured = type(error).__name__ == "MisconfigurationException"
+    return TrainerError(" ".join(str(error).split())) if misconfigured else None
+
+
+@contextlib.contextmanager
+def as_mistakes() -> Iterator[None]:
+    """Raise what the user can mend as an error of this catalogue, whoever noticed it first."""
+    try:
+        yield
+    except Exception as error:
+        mistake = mistake_in(error)
+        if mistake is None or mistake is error:
+            raise
+        raise mistake from error

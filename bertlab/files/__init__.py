@@ -1,0 +1,27 @@
+"""Files: every atomic write, and bounded reads of files that may come from anywhere."""
+
+from bertlab.files.writing import (
+    WholeFile,
+    create_json,
+    create_text,
+    explain_failed_write,
+    explain_vanished_folder,
+    new_folder,
+    remove_abandoned,
+    replacing,
+    write_json,
+    write_text,
+)
+
+__all__ = [
+    "WholeFile",
+    "create_json",
+    "create_text",
+    "explain_failed_write",
+    "explain_vanished_folder",
+    "new_folder",
+    "remove_abandoned",
+    "replacing",
+    "write_json",
+    "write_text",
+]
