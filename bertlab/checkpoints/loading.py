@@ -67,11 +67,11 @@ def load_matching(
     """
     own = module.state_dict()
     differing = [
-        f"{name}: checkpoint {_kind(state[name])}, model {_kind(own[name])}"
+        f"{name}: checkpoint {shape_of(state[name])}, model {shape_of(own[name])}"
         for name in own
-        if name in state and _kind(state[name]) != _kind(own[name])
+        if name in state and shape_of(state[name]) != shape_of(own[name])
     ]
-    layers = {_num_layers(state), _num_layers(own)} - {None}
+    layers = {count_layers(state), count_layers(own)} - {None}
     if differing or len(layers) > 1:
         raise CheckpointError(_shape_message(differing, state, own, source))
     absent = [name for name in own if name not in state]
@@ -101,13 +101,13 @@ def list_limited(lines: Sequence[str], limit: int = _MAX_LISTED) -> str:
     return "\n".join(shown)
 
 
-def _kind(tensor: Tensor) -> str:
+def shape_of(tensor: Tensor) -> str:
     """Describe what must be equal for a tensor to be copied: its shape, and float or not."""
     shape = str(tuple(tensor.shape))
     return shape if tensor.is_floating_point() else f"{shape} {str(tensor.dtype)[6:]}"  # (3,) int64
 
 
-def _num_layers(state: Mapping[str, Tensor]) -> int | None:
+def count_layers(state: Mapping[str, Tensor]) -> int | None:
     """Count the layers; None where a state has none at all, such as a head's."""
     indices = {match[1] for name in state if (match := _LAYER.search(name))}
     return len(indices) or None
@@ -138,7 +138,7 @@ def _sizes(state: Mapping[str, Tensor]) -> dict[str, int]:
             # encoder.token_embedding.weight, not encoder.my_token_embedding.weight
             if ("." + name).endswith("." + ending) and tensor.dim() > dimension:
                 sizes.setdefault(key, tensor.shape[dimension])
-    layers = _num_layers(state)
+    layers = count_layers(state)
     if layers is not None:
         sizes["num_hidden_layers"] = layers
     return sizes

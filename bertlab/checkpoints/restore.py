@@ -12,7 +12,7 @@ from bertlab.api.examples import Example
 from bertlab.api.task import Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.huggingface import read_huggingface
-from bertlab.checkpoints.loading import load_matching
+from bertlab.checkpoints.loading import count_layers, list_limited, load_matching, shape_of
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_checkpoint import find_checkpoint, read_run_checkpoint
 from bertlab.checkpoints.run_directory import MANIFEST
@@ -41,13 +41,50 @@ def read_pretrained(source: str, with_optimizer: bool = False) -> Pretrained:
     """
     file = find_checkpoint(source, best=not with_optimizer)
     if file is not None:
-        return read_run_checkpoint(file, with_optimizer)
+        return _check_sizes(read_run_checkpoint(file, with_optimizer))
     if with_optimizer:
         raise CheckpointError(
             f"model.init_optimizer: model.init_from, {source}, is not a run of bertlab, so it has "
             "no optimiser's state; take the key out"
         )
-    return read_huggingface(source)
+    return _check_sizes(read_huggingface(source))
+
+
+def _check_sizes(start: Pretrained) -> Pretrained:
+    """Refuse weights that are not of the sizes which their config says; return them.
+
+    The encoder is laid out without memory first (torch's meta device), so that a config that asks
+    for terabytes is refused before any of them is taken.
+
+    Raises:
+        CheckpointError: sizes differ, or no encoder can be made of the config.
+    """
+    state = start.encoder_state
+    layers, asked = count_layers(state), start.encoder_config.get("num_hidden_layers")
+    if layers is not None and isinstance(asked, int) and asked != layers:
+        raise CheckpointError(
+            f"{start.source}: its config says num_hidden_layers: {asked}, its tensors are of "
+            f"{layers} layers"
+        )
+    try:
+        with torch.device("meta"):
+            encoder = build_encoder(start.encoder_config, start.vocab_size)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise CheckpointError(
+            f"{start.source}: no encoder can be made of its config: {reason}"
+        ) from None
+    differing = [
+        f"{name}: in the file {shape_of(state[name])}, by its config {shape_of(each)}"
+        for name, each in encoder.state_dict().items()
+        if name in state and shape_of(state[name]) != shape_of(each)
+    ]
+    if differing:
+        raise CheckpointError(
+            f"{start.source}: its tensors are not of the sizes in its config:\n"
+            + list_limited(differing)
+        )
+    return start
 
 
 def known_tokenizer(start: Pretrained) -> Tokenizer:
@@ -113,7 +150,7 @@ def read_checkpoint(request: Request, command: str) -> Pretrained | None:
     file = find_checkpoint(path, best=command != "fit")
     if file is None:
         raise CheckpointError(f"--ckpt_path: {path}: no such run or checkpoint")
-    return _read_or_offer(file)
+    return _check_sizes(_read_or_offer(file))
 
 
 def read_warm_start(request: Request) -> Pretrained | None:

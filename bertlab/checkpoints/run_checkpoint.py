@@ -4,9 +4,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from bertlab.api.examples import Labels
 from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.tensor_files import load_torch_file
+from bertlab.checkpoints.tensor_files import check_tensors, load_torch_file
 from bertlab.config.checkpoint_config import read_stored_config
 from bertlab.config.yaml_files import Config
 from bertlab.errors import CheckpointError, DamagedCheckpointError
@@ -130,6 +132,8 @@ def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> Pretrained:
             f"{path}: a damaged bertlab checkpoint: it lacks {', '.join(missing)}"
         )
     config, left_out = read_stored_config(ours["config"], str(path))
+    check_tensors(path, content)
+    _check_kinds(path, content, ours)
     tokenizer = tokenizer_from_json(ours["tokenizer"], str(path))
     return Pretrained(
         source=str(path),
@@ -145,6 +149,26 @@ def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> Pretrained:
         token_counts=ours["token_counts"],
         optimizer=_optimizer(path, content, config) if with_optimizer else None,
     )
+
+
+def _check_kinds(path: Path, content: dict[str, Any], ours: dict[str, Any]) -> None:
+    """Refuse a checkpoint whose parts are of other kinds than a run writes."""
+    state = content["state_dict"]
+    named = isinstance(state, dict) and all(
+        isinstance(name, str) and isinstance(each, Tensor) for name, each in state.items()
+    )
+    fits = {
+        "state_dict": named,
+        "global_step": type(content["global_step"]) is int and content["global_step"] >= 0,
+        "tokenizer": isinstance(ours["tokenizer"], str),
+        "token_counts": isinstance(ours["token_counts"], Tensor | None),
+    }
+    wrong = [key for key, each in fits.items() if not each]
+    if wrong:
+        raise DamagedCheckpointError(
+            f"{path}: a damaged bertlab checkpoint: {', '.join(wrong)}: of another kind than a run "
+            "writes"
+        )
 
 
 def _optimizer(path: Path, content: dict[str, Any], config: Config) -> OptimizerState:

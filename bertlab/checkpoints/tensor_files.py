@@ -108,6 +108,12 @@ def _check_sums(path: Path) -> None:
     """
     try:
         with zipfile.ZipFile(path) as archive:
+            unpacked = sum(each.file_size for each in archive.infolist())
+            if unpacked > path.stat().st_size:  # torch packs nothing: this is made to fill memory
+                raise DamagedCheckpointError(
+                    f"{path}: a packed archive, which unpacks to {unpacked:,} bytes; torch writes "
+                    "them unpacked"
+                )
             damaged = archive.testzip()
     except (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError) as error:
         raise DamagedCheckpointError(
@@ -131,6 +137,24 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
     for name, value in content.items():
         _check_tensor(path, name, value)
     return dict(content)  # without the _metadata that torch hangs on its OrderedDict
+
+
+def check_tensors(path: Path, content: object) -> None:
+    """Refuse tensors that are larger than the file, anywhere in what it holds.
+
+    Raises:
+        CheckpointError: there is one, or the content has no end.
+    """
+    waiting: list[tuple[object, object]] = [("", content)]
+    seen: set[int] = set()
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, Tensor):
+            _check_tensor(path, str(name)[:80], value)
+        elif isinstance(value, Mapping | list | tuple | set) and id(value) not in seen:
+            seen.add(id(value))  # once, as it may hold itself
+            inside = value.items() if isinstance(value, Mapping) else ((name, v) for v in value)
+            waiting += inside
 
 
 def _check_tensor(path: Path, name: object, value: object) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -240,3 +241,58 @@ def test_an_argument_of_a_plugin_that_takes_a_class_gets_none_from_a_checkpoint(
     for key in ("function", "trainer", "kind"):
         with pytest.raises(CheckpointError, match=f"x: model.{key}: found '{TEXT}'"):
             check_no_classes(parser, {"model": {key: TEXT}}, "x")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("model.encoder.num_hidden_layers", 10**9, "num_hidden_layers: 1000000000"),
+        ("model.encoder.hidden_size", 2**24, "are not of the sizes in its config"),
+        ("model.encoder.intermediate_size", 2**50, "are not of the sizes in its config"),
+        ("model.encoder.hidden_size", "wide", "no encoder can be made of its config"),
+        ("model.encoder.no_such", 1, "no encoder can be made of its config"),
+        ("model.encoder.hidden_size", 10**30, "at most 64 bits"),
+        ("model.encoder.hidden_size", [], "no encoder can be made of its config"),
+    ],
+)
+@pytest.mark.parametrize("command", ["predict", "export"])
+def test_sizes_that_are_not_the_weights_take_no_memory(
+    command: str,
+    key: str,
+    value: object,
+    reason: str,
+    planted: Callable[..., Path],
+    bertlab: Command,
+    tmp_path: Path,
+) -> None:
+    run = planted(key, value)
+    arguments = {
+        "predict": ["--ckpt_path", run, "--data.text", "a"],
+        "export": [run, tmp_path / "out"],
+    }
+    code, _, error = bertlab(command, *arguments[command])
+    assert code == 2, error
+    assert reason in error
+
+
+def test_tensors_larger_than_their_file_and_endless_content_are_refused(
+    tiny_run: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    whole = torch.load(tiny_run / "checkpoints" / "last.ckpt", weights_only=True)
+    moments = {**whole, "optimizer_states": [{"state": {0: torch.zeros(1).expand(10**12)}}]}
+    torch.save(moments, tmp_path / "moments.ckpt")
+    code, _, error = bertlab("predict", "--ckpt_path", tmp_path / "moments.ckpt")
+    assert code == 2
+    assert "declares shape (1000000000000,)" in error
+    torch.save({**whole, "global_step": "many"}, tmp_path / "kinds.ckpt")
+    code, _, error = bertlab("predict", "--ckpt_path", tmp_path / "kinds.ckpt")
+    assert code == 2
+    assert "global_step: of another kind" in error
+
+
+def test_an_archive_that_unpacks_to_much_is_not_unpacked(tmp_path: Path, bertlab: Command) -> None:
+    with zipfile.ZipFile(tmp_path / "bomb.ckpt", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", bytes(10**8))
+    code, _, error = bertlab("predict", "--ckpt_path", tmp_path / "bomb.ckpt")
+    assert code == 2
+    assert "unpacks to 100,000,000 bytes" in error
