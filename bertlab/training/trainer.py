@@ -15,7 +15,7 @@ from lightning.pytorch import Callback, Trainer
 from bertlab.checkpoints.checkpoint_io import WholeCheckpointIO
 from bertlab.errors import TrainerError
 from bertlab.model.fsdp import FullyShardedStrategy
-from bertlab.training.callbacks.progress import NotebookProgress, ProgressBar, in_notebook
+from bertlab.training.callbacks.progress_bar import NotebookProgress, ProgressBar, in_notebook
 from bertlab.training.loggers import profiler_in
 
 _LEAST = {"accumulate_grad_batches": 1, "gradient_clip_val": 0, "log_every_n_steps": 0}

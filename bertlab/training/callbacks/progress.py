@@ -1,6 +1,5 @@
-"""What a run shows: a bar with tokens a second, a line an evaluation, a picture at its end."""
+"""What a run shows and keeps: tokens a second, a line an evaluation, a picture at its end."""
 
-import math
 import sys
 import time
 from pathlib import Path
@@ -8,16 +7,11 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import RichProgressBar
 
 from bertlab.api.batch import PackedBatch
 from bertlab.model.module import BertModule
 from bertlab.training.history import draw, read_curves
 from bertlab.training.results import show
-
-Metrics = dict[str, int | str | float | dict[str, float]]
-_READING_INTERVAL = 0.3  # seconds
-_REDRAWING_INTERVAL = 0.5
 
 
 class TokenThroughput(Callback):
@@ -76,97 +70,6 @@ class TokenThroughput(Callback):
     def _start_count(self) -> None:
         self.tokens = 0
         self.padded = 0
-
-
-class ProgressBar(RichProgressBar):
-    """Lightning's rich bar: done, elapsed and left, loss, thousands of tokens per second.
-
-    Figures are read some times a second: reading a loss off a GPU waits for it.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._metrics: Metrics = {}
-        self._read = -math.inf
-
-    def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> Metrics:
-        """Return what the bar shows at its right."""
-        if time.monotonic() < self._read + _READING_INTERVAL:
-            return self._metrics
-        self._metrics = self._read_metrics(trainer, pl_module)
-        self._read = time.monotonic()
-        return self._metrics
-
-    def _read_metrics(self, trainer: Trainer, pl_module: LightningModule) -> Metrics:
-        metrics = super().get_metrics(trainer, pl_module)
-        metrics.pop("v_num", None)
-        logged = trainer.callback_metrics
-        if "train/loss" in logged:
-            metrics["train/loss"] = float(logged["train/loss"])
-        if "tokens_per_second" in logged:
-            metrics["k tokens/s"] = f"{float(logged['tokens_per_second']) / 1000:.1f}"
-            metrics["padding avoided"] = f"{float(logged['padding_avoided']):.0%}"
-        return metrics
-
-
-class NotebookProgress(Callback):
-    """A bar in a notebook's output, drawn again in place at most twice a second."""
-
-    def __init__(self) -> None:
-        self._handle: Any = None
-        self._started = self._drawn = -math.inf
-        self._first_step = 0
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Show an empty bar."""
-        from IPython.display import HTML, display  # noqa: PLC0415  notebooks only
-
-        self._started, self._first_step = time.monotonic(), trainer.global_step
-        self._handle = display(HTML(""), display_id=True)
-
-    def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,  # noqa: ANN401  Lightning's signature
-        batch: PackedBatch,
-        batch_idx: int,
-    ) -> None:
-        """Draw the bar if it is time."""
-        now = time.monotonic()
-        if now > self._drawn + _REDRAWING_INTERVAL:
-            self._drawn = now
-            self._draw(trainer, now - self._started)
-
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Draw the last step."""
-        self._draw(trainer, time.monotonic() - self._started)
-
-    def _draw(self, trainer: Trainer, seconds: float) -> None:
-        from IPython.display import HTML  # noqa: PLC0415
-
-        # end is -1 where epochs or a time limit end the run
-        step, end = trainer.global_step, trainer.max_steps
-        parts = [f"step {step:,}" + (f" of {end:,}" if end > 0 else ""), f"{_clock(seconds)} gone"]
-        done = step - self._first_step  # a resumed run's speed is that of its own steps
-        if end > 0 and done:
-            parts.append(f"{_clock(seconds / done * (end - step))} left")
-        if "train/loss" in trainer.callback_metrics:
-            parts.append(f"train loss {float(trainer.callback_metrics['train/loss']):.3f}")
-        bar = f'<progress value="{step}" max="{end}"></progress> ' if end > 0 else ""
-        self._handle.update(HTML(bar + " · ".join(parts)))
-
-
-def in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook."""
-    return "ipykernel" in sys.modules and "IPython" in sys.modules
-
-
-def _clock(seconds: float) -> str:
-    # 65 -> 1:05, 3725 -> 1:02:05
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 class EvaluationLines(Callback):
