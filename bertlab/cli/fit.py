@@ -1,9 +1,10 @@
 """``bertlab fit``, ``validate``, ``test`` and ``predict``."""
 
+import sys
+
+from bertlab.cli.fit_help import asks_for_help, short_help, without_all
 from bertlab.config.request import Request, read_request
 from bertlab.config.shipped import with_config_options
-from bertlab.training.session import open_session
-from bertlab.training.stages import open_fit
 
 # of keys below data, for predict
 _SHORT = ("--text", "--text_pair", "--input", "--input_format")
@@ -14,6 +15,10 @@ def main(command: str, argv: list[str]) -> int:
     argv = with_config_options(argv)
     if command == "predict":
         argv = [_long_name(each) for each in argv]
+    if asks_for_help(argv):
+        sys.stdout.write(short_help(command, read_request(argv)))
+        return 0
+    argv = without_all(argv)
     request = read_request(argv)
     if command == "fit" and _may_repeat(request):
         from bertlab.studies.repeat import find_repetition, fit_repeatedly  # noqa: PLC0415  rare
@@ -21,6 +26,10 @@ def main(command: str, argv: list[str]) -> int:
         repetition = find_repetition(argv, request)
         if repetition is not None:
             return fit_repeatedly(repetition)
+    # torch, not for --help
+    from bertlab.training.session import open_session  # noqa: PLC0415
+    from bertlab.training.stages import open_fit  # noqa: PLC0415
+
     if command == "fit":
         return open_fit(request).run()
     return open_session(command, request).run()

@@ -31,7 +31,7 @@ class ConfigError(BertlabError):
     code = "E101"
     remedy = (
         "Take the key that is proposed, or the value that is expected, in the file or on the "
-        "command line, which wins. `bertlab fit --help` lists all keys with their types."
+        "command line, which wins. `bertlab fit --help all` lists all keys with their types."
     )
 
 

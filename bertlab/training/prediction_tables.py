@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any
 
 from bertlab.errors import DataError
 from bertlab.files import WholeFile, explain_failed_write, replacing
+
+if TYPE_CHECKING:
+    # imported late: Arrow may start threads, which the process that runs are forked from must not
+    import pyarrow as pa
 
 TABLE_FORMS = ("csv", "tsv", "parquet")
 _ROWS = 1000  # that become one block of the table
@@ -58,6 +59,9 @@ class TableFile:
             DataError: values of one column are of several kinds.
             OutputError: it cannot be written.
         """
+        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
         self._end_block()
         with _explained(self.output):
             table = pa.concat_tables(self.blocks, promote_options="permissive")
@@ -78,6 +82,8 @@ class TableFile:
 
     def _end_block(self) -> None:
         """Turn the rows so far into columns, which take less memory."""
+        import pyarrow as pa  # noqa: PLC0415
+
         keys = dict.fromkeys(key for row in self.rows for key in row)
         with _explained(self.output):
             columns = {key: pa.array([row.get(key) for row in self.rows]) for key in keys}
@@ -88,6 +94,8 @@ class TableFile:
 @contextmanager
 def _explained(output: Path) -> Iterator[None]:
     """Re-raise Arrow's refusal of values of several kinds in one column as DataError."""
+    import pyarrow as pa  # noqa: PLC0415
+
     try:
         yield
     except pa.ArrowException as error:
@@ -98,8 +106,10 @@ def _explained(output: Path) -> Iterator[None]:
         ) from None
 
 
-def _lines(table: pa.Table, form: str) -> Iterator[str]:
+def _lines(table: "pa.Table", form: str) -> Iterator[str]:
     """Yield the lines of a table as CSV or TSV, the header first."""
+    import pyarrow as pa  # noqa: PLC0415
+
     while any(pa.types.is_struct(field.type) for field in table.schema):
         table = table.flatten()  # a column scores of {good, bad} -> scores.good, scores.bad
     yield _line(table.column_names, form)

@@ -1,0 +1,105 @@
+"""The short help of ``fit``, ``validate``, ``test`` and ``predict``, which needs no torch."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from bertlab.config.request import Request
+from bertlab.config.shipped import TEMPLATES, shipped_configs
+from bertlab.config.yaml_files import yaml_inline
+
+_PURPOSE = {
+    "fit": "Train from a config. Any key of it can be given on the command line, where it wins.",
+    "validate": "Score a checkpoint on held-out text or validation rows.",
+    "test": "Score a fine-tuned checkpoint on test rows.",
+    "predict": "Predict on new text or rows. All columns of the rows come back.",
+}
+# the keys that most runs give, of text (objectives) or of rows (a head)
+COMMON = {
+    "fit": {
+        "model.init_from": "start from a run, a Hugging Face folder or a hub name",
+        "data.corpus": "pre-training: text files, a folder, hf:NAME, python-english",
+        "data.source": "fine-tuning: a file of rows, a folder of splits, hf:NAME",
+        "data.batch_size": "sequences (rows) in a step, over all devices",
+        "data.max_seq_length": "tokens of the longest sequence",
+        "model.optimizer.learning_rate": "highest learning rate",
+        "trainer.max_steps": "end after so many steps",
+        "trainer.max_epochs": "or after so many passes over the data",
+        "trainer.accumulate_grad_batches": "parts of a step, one after the other: less memory",
+        "trainer.precision": "bf16-mixed on GPUs that have it",
+        "trainer.devices": "how many devices; all of them if not given",
+        "trainer.logger": "wandb or mlflow beside the files of the run",
+        "seed_everything": "seed; drawn and recorded if not given",
+        "seeds": "repeat with seeds 1 … N; mean and deviation",
+        "run_dir": "directory of the run; runs/NAME-OF-THE-CONFIG if not given",
+        "ckpt_path": "a run that goes on; last: this config's",
+    },
+    "validate": {"ckpt_path": "run, checkpoint or Hugging Face folder"},
+    "test": {
+        "ckpt_path": "run, checkpoint or Hugging Face folder",
+        "data.test": "a file of rows, or a split of data.source",
+    },
+    "predict": {
+        "ckpt_path": "run, checkpoint or Hugging Face folder",
+        "text": "a text, perhaps with [MASK]",
+        "text_pair": "a second text, where two are read",
+        "input": "a file of texts or rows; - is standard input",
+        "output": "file to write: .csv, .tsv, .parquet, else JSON lines",
+        "top_k": "classes, answers or fillers of each row",
+        "data.columns": "the file's column by the head's: '{text: review}'",
+    },
+}
+
+
+def asks_for_help(argv: Sequence[str]) -> bool:
+    """Return whether arguments ask for the short help: ``--help`` without ``all`` after it."""
+    places = [place for place, each in enumerate(argv) if each in ("-h", "--help")]
+    return bool(places) and list(argv[places[0] + 1 : places[0] + 2]) != ["all"]
+
+
+def without_all(argv: Sequence[str]) -> list[str]:
+    """Return arguments with ``--help all`` as ``--help``, which prints every key."""
+    pairs = zip(argv, [None, *argv], strict=False)
+    return [each for each, before in pairs if (before, each) not in _ALL]
+
+
+_ALL = {("-h", "all"), ("--help", "all")}
+
+
+def short_help(command: str, request: Request) -> str:
+    """Return the common keys of a command, and what the named configs set."""
+    takes_config = command == "fit"
+    lines = [
+        f"usage: bertlab {command} {'[CONFIG …] ' if takes_config else ''}[--KEY VALUE …]",
+        "",
+        _PURPOSE[command],
+        "",
+        *(f"  --{key:<32}{text}" for key, text in COMMON[command].items()),
+    ]
+    for path, content in request.files:
+        lines += ["", f"{path} sets:", *(f"  --{key} {text}" for key, text in _leaves(content))]
+    if takes_config and not request.files:
+        names = [name for name in shipped_configs() if not name.startswith(TEMPLATES)]
+        shown = [name for name in names if not name.startswith(("studies", "evaluations"))]
+        lines += ["", "CONFIG is a file, or one of these:", *_folded(shown)]
+    rest = "[CONFIG] " if takes_config else ""
+    lines += ["", f"Every key, with type and default:  bertlab {command} {rest}--help all"]
+    return "\n".join(lines) + "\n"
+
+
+def _leaves(content: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the keys of a config as they are typed, with their values."""
+    for name, value in content.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", yaml_inline(value)
+
+
+def _folded(names: Sequence[str]) -> Iterator[str]:
+    """Yield names in lines of at most 80 columns."""
+    line = " "
+    for name in names:
+        if len(line) + len(name) + 1 > 80:
+            yield line
+            line = " "
+        line += f" {name}"
+    yield line
