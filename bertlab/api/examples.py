@@ -12,7 +12,6 @@ from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import DataError, PluginError, nearest
 
 ColumnKind = Literal["text", "label", "texts", "tags", "answers"]
-UNKNOWN_START = -1  # the answer_start of an answer that is given by its text alone
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class Column:
         kind: what its values are: ``text``, a text; ``label``, a class name or a number; ``texts``,
             a list of texts, such as words; ``tags``, a list of class names, one for each of the
             texts; ``answers``, ``{"text": [...], "answer_start": [...]}`` in characters, where
-            -1 stands for the first place at which the text occurs.
+            None stands for the first place at which the text occurs.
         is_truth: what is to be predicted; absent from new text.
         required: False if examples may lack it.
         aliases: other names that it has in published files; tried after ``name``.

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from bertlab.api.examples import UNKNOWN_START, Example, Features
+from bertlab.api.examples import Example, Features
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import DataError
 
@@ -106,8 +106,10 @@ def answer_tokens(tokens: ContextTokens, start: int, end: int) -> TokenSpan | No
     return (first, last) if first <= last else None
 
 
-def gold_answers(example: Example) -> tuple[list[str], list[int]]:
+def gold_answers(example: Example) -> tuple[list[str], list[int | None]]:
     """Return texts and starts, in characters, of an example's gold answers; none for no answer.
+
+    A start is None where the answer is given by its text alone.
 
     Raises:
         DataError: ``answers`` is not of SQuAD's form.
@@ -120,7 +122,7 @@ def gold_answers(example: Example) -> tuple[list[str], list[int]]:
             and isinstance(starts, list)
             and len(texts) == len(starts)
             and all(isinstance(text, str) for text in texts)
-            and all(isinstance(start, int) for start in starts)
+            and all(isinstance(start, int | None) for start in starts)
         ):
             return texts, starts
     raise DataError(
@@ -218,12 +220,12 @@ def _positions(answer: TokenSpan, start: int, end: int, offset: int) -> TokenSpa
 
 
 def _place(
-    example: Example, answer: str, start: int, answer_start: AnswerStart, notes: Counter[str]
+    example: Example, answer: str, start: int | None, answer_start: AnswerStart, notes: Counter[str]
 ) -> int | None:
     """Return the first character of a gold answer, less the spaces around it."""
     context: str = example.values["context"]
     text = answer.strip()
-    if start == UNKNOWN_START:
+    if start is None:
         return nearest_occurrence(context, text, 0) if text else None
     # answer " cat" at 4 -> "cat" at 5
     start += len(answer) - len(answer.lstrip())

@@ -152,7 +152,10 @@ def test_features_hold_characters_context_and_positions() -> None:
 
 
 def find(
-    text: list[str], answer_start: list[int], how: AnswerStart, context: str = "cat dog cat cow"
+    text: list[str],
+    answer_start: list[int | None] | list[int],
+    how: AnswerStart,
+    context: str = "cat dog cat cow",
 ) -> tuple[tuple[int, int], Counter[str]]:
     answers = {"text": text, "answer_start": answer_start}
     row = Example({"context": context, "answers": answers}, "dev.json:7")
@@ -173,13 +176,14 @@ def test_an_answer_at_its_place_is_taken(how: AnswerStart) -> None:
 
 @pytest.mark.parametrize("how", ["locate", "skip", "strict"])
 def test_an_answer_without_a_place_is_the_first_of_its_text(how: AnswerStart) -> None:
-    assert find(["cat"], [-1], how) == ((0, 2), Counter())
-    assert find(["emu"], [-1], how) == (IGNORED, Counter({LOST: 1}))
+    assert find(["cat"], [None], how) == ((0, 2), Counter())
+    assert find(["emu"], [None], how) == (IGNORED, Counter({LOST: 1}))
 
 
 def test_an_answer_elsewhere_is_located_skipped_or_refused() -> None:
     assert find(["cat"], [6], "locate") == ((6, 8), Counter({MOVED: 1}))
     assert find(["cat"], [3], "locate") == ((0, 2), Counter({MOVED: 1}))
+    assert find(["cat"], [-1], "locate") == ((0, 2), Counter({MOVED: 1}))
     assert find(["cat"], [-9], "locate") == ((0, 2), Counter({MOVED: 1}))
     assert find(["cat"], [99], "locate") == ((6, 8), Counter({MOVED: 1}))
     assert find(["cat"], [6], "skip") == (IGNORED, Counter({MOVED: 1, LOST: 1}))

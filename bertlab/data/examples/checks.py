@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bertlab.api.examples import UNKNOWN_START
 from bertlab.data.examples.columns import Mapped
 from bertlab.errors import DataError, EmptyTextError, nearest
 
@@ -185,7 +184,8 @@ def _answers(value: object, place: str) -> dict[str, list[Any]]:
     if isinstance(value, str):  # a cell of a table: the answer's text alone
         value = [value]
     if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
-        value = {"text": value, "answer_start": [UNKNOWN_START] * len(value)}
+        found = [_text(text, f"{place}.text[{number}]") for number, text in enumerate(value)]
+        return {"text": found, "answer_start": [None] * len(found)}
     if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
         # SQuAD's [{"text": "a", …}, …] -> the hub's {"text": ["a", …], …}
         value = {key: [each.get(key) for each in value] for key in ("text", "answer_start")}

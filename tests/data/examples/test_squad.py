@@ -144,7 +144,7 @@ def test_answers_of_a_table_are_texts(tmp_path):
     content = "question,context,answers\nWhat?,It is. It is,is\nWho?,It is,\n"
     path = write(tmp_path / "a.csv", content)
     found = [row["answers"] for row in values(path, SPAN)]
-    assert found == [{"text": ["is"], "answer_start": [-1]}, {"text": [], "answer_start": []}]
+    assert found == [{"text": ["is"], "answer_start": [None]}, {"text": [], "answer_start": []}]
     # of new text an empty cell says nothing
     assert ["answers" in row for row in streamed(path, SPAN)] == [True, False]
 
