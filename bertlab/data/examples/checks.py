@@ -183,25 +183,22 @@ def _named(raw: str, place: str, by_raw: Mapping[str, str]) -> str:
 def _answers(value: object, place: str) -> dict[str, list[Any]]:
     if isinstance(value, str):  # a cell of a table: the answer's text alone
         value = [value]
-    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
-        found = [_text(text, f"{place}.text[{number}]") for number, text in enumerate(value)]
-        return {"text": found, "answer_start": [None] * len(found)}
     if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
         # SQuAD's [{"text": "a", …}, …] -> the hub's {"text": ["a", …], …}
         value = {key: [each.get(key) for each in value] for key in ("text", "answer_start")}
-    texts, starts = None, None
-    if isinstance(value, Mapping):
-        texts, starts = value.get("text"), value.get("answer_start")
-    if (
-        not isinstance(texts, list)
-        or not isinstance(starts, list)
-        or len(texts) != len(starts)
-        or any(type(start) is not int for start in starts)
-    ):
-        raise DataError(
-            f"{place}: found {_show(value)}, expected "
-            'a text, or {"text": [texts], "answer_start": [characters]}, both of the same length'
-        )
+    starts: list[int | None]
+    match value:
+        case list() if value and all(isinstance(each, str) for each in value):
+            texts, starts = value, [None] * len(value)
+        case {"text": list(texts), "answer_start": list(starts)} if len(texts) == len(
+            starts
+        ) and all(type(start) is int for start in starts):
+            pass
+        case _:
+            raise DataError(
+                f"{place}: found {_show(value)}, expected a text, or "
+                '{"text": [texts], "answer_start": [characters]}, both of the same length'
+            )
     texts = [_text(text, f"{place}.text[{number}]") for number, text in enumerate(texts)]
     return {"text": texts, "answer_start": list(starts)}
 
