@@ -190,9 +190,7 @@ def _answers(value: object, place: str) -> dict[str, list[Any]]:
     match value:
         case list() if value and all(isinstance(each, str) for each in value):
             texts, starts = value, [None] * len(value)
-        case {"text": list(texts), "answer_start": list(starts)} if len(texts) == len(
-            starts
-        ) and all(type(start) is int for start in starts):
+        case {"text": list(texts), "answer_start": list(starts)} if _are_starts(starts, len(texts)):
             pass
         case _:
             raise DataError(
@@ -201,6 +199,10 @@ def _answers(value: object, place: str) -> dict[str, list[Any]]:
             )
     texts = [_text(text, f"{place}.text[{number}]") for number, text in enumerate(texts)]
     return {"text": texts, "answer_start": list(starts)}
+
+
+def _are_starts(values: list[Any], number: int) -> bool:
+    return len(values) == number and all(type(value) is int for value in values)
 
 
 def _show(value: object) -> str:
