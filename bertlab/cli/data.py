@@ -145,6 +145,7 @@ def take_text(
     words: str,
     output: str,
     shuffle: int | None = None,
+    held_out: str | None = None,
     command: Sequence[str] = (),
 ) -> None:
     """Write the first N words of a corpus, in whole documents, as a corpus of its own.
@@ -157,12 +158,15 @@ def take_text(
             and ``manifest.json``.
         shuffle: a seed: take documents in an order that mixes all sources. By default they are
             taken in the order of ``--corpus``.
+        held_out: how many of the words that come next to write to ``held_out/``, which no run on
+            ``text/`` reads: for ``bertlab evaluate --data``.
         command: that was given, for the manifest.
     """
-    from bertlab.data.corpus.take import TEXT, take_words  # noqa: PLC0415  datasets, not for --help
+    from bertlab.data.corpus.take import HELD_OUT, TEXT, take_words  # noqa: PLC0415  datasets
 
-    asked = _read_words(words)
-    found = take_words(source, asked, Path(output), shuffle, command)
+    asked = _read_words("--words", words)
+    apart = None if held_out is None else _read_words("--held_out", held_out)
+    found = take_words(source, asked, Path(output), shuffle, apart, command)
     rows = [
         (each["source"], f"{each['words']:,} words, {each['documents']:,} documents")
         for each in found["sources"]
@@ -172,9 +176,15 @@ def take_text(
         f"{Path(output) / TEXT}: {found['words']:,} words of {asked:,} asked for, in "
         f"{found['documents']:,} whole documents\n"
     )
+    if apart is not None:
+        part = found[HELD_OUT]
+        sys.stdout.write(
+            f"{Path(output) / HELD_OUT}: {part['words']:,} words, in {part['documents']:,} whole "
+            "documents\n"
+        )
 
 
-def _read_words(text: str) -> int:
+def _read_words(option: str, text: str) -> int:
     """Return the number that ``10M``, ``1e7`` or ``10000000`` stands for."""
     factor = {"K": 10**3, "M": 10**6, "B": 10**9}.get(text[-1:].upper())
     try:
@@ -183,6 +193,6 @@ def _read_words(text: str) -> int:
         words = 0.0
     if not (1 <= words < math.inf and words == int(words)):
         raise CommandError(
-            f"--words: found {text!r}, expected a whole number of words as in 10M, 1e7 or 10000000"
+            f"{option}: found {text!r}, expected a whole number of words as in 10M, 1e7 or 10000000"
         )
     return int(words)

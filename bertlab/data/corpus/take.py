@@ -8,8 +8,10 @@ import hashlib
 import json
 from array import array
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Any
 
 import numpy as np
@@ -26,7 +28,10 @@ from bertlab.files import explain_failed_write, new_folder, write_json
 MANIFEST = "manifest.json"
 TEXT = "text"
 """Folder beside the manifest for ``data.corpus``, which reads all files of a folder."""
+HELD_OUT = "held_out"
+"""Folder beside it with the words that come next, for ``bertlab evaluate --data``."""
 DOCUMENTS = "documents.jsonl"
+_OPTIONS = {TEXT: "--words", HELD_OUT: "--held_out"}
 _CLOSE = 1000  # the words that are missing are few if they are below a 1000th
 
 
@@ -54,6 +59,7 @@ def take_words(
     words: int,
     output: Path,
     seed: int | None = None,
+    held_out: int | None = None,
     command: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Write the first ``words`` words of a corpus, in whole documents, and what they are.
@@ -73,6 +79,8 @@ def take_words(
         seed: take documents in an order that the seed decides, in which all sources mix; None for
             the order of the corpus. The corpus is then read twice, and what is taken lies on the
             disk twice for a while.
+        held_out: how many of the words that come next to write, in the same way, to
+            ``held_out/documents.jsonl``; None for none.
         command: that was given, for the manifest.
 
     Returns:
@@ -83,91 +91,51 @@ def take_words(
             enough.
         OutputError: the folder exists or cannot be written.
     """
-    check_at_least("--words", words, 1)
+    asked = {TEXT: words} if held_out is None else {TEXT: words, HELD_OUT: held_out}
+    for name, number in asked.items():
+        check_at_least(_OPTIONS[name], number, 1)
     check_free(output)
     inputs = input_digests(corpus)  # first: it names a missing source before hours of reading
     with explain_failed_write(f"{output}: cannot be written"), new_folder(output) as folder:
-        (folder / TEXT).mkdir()
-        taking = _Taking(corpus, words)
-        with (folder / TEXT / DOCUMENTS).open("wb") as file:
+        with ExitStack() as files:
+            parts = {}
+            for name, number in asked.items():
+                (folder / name).mkdir()
+                file = files.enter_context((folder / name / DOCUMENTS).open("wb"))
+                parts[name] = _Part(corpus, _OPTIONS[name], number, file)
             if seed is None:
-                taking.write_in_order(file)
+                _take_in_order(corpus, list(parts.values()))
             else:
-                with (folder / "unordered").open("w+b") as unordered:
-                    taking.write_shuffled(file, unordered, seed)
-                (folder / "unordered").unlink()
+                _take_shuffled(corpus, list(parts.values()), folder, seed)
+        taken = {name: part.totals() | _describe(folder, name) for name, part in parts.items()}
         content = {
             "bertlab": bertlab.__version__,
             "command": list(command),
-            "options": {"corpus": asdict(corpus), "words": words, "shuffle": seed},
-            **taking.totals(),
+            "options": {
+                "corpus": asdict(corpus), "words": words, "shuffle": seed, "held_out": held_out,
+            },
+            **taken.pop(TEXT),
+            **taken,
             "inputs": inputs,
-            "output": _describe(folder / TEXT / DOCUMENTS),
-        }
+        }  # fmt: skip
         write_json(folder / MANIFEST, content)
     return content
 
 
-class _Taking:
-    """Chooses documents and counts what was taken."""
+class _Part:
+    """So many words of a corpus: chooses documents, writes and counts them."""
 
-    def __init__(self, corpus: Corpus, words: int) -> None:
+    def __init__(self, corpus: Corpus, option: str, words: int, file: IO[bytes]) -> None:
         self.corpus = corpus
+        self.option = option
         self.words = words
+        self.file = file
         self.left = words
         self.met = 0  # words of all documents that were looked at
         self.counts = [SourceCount(source) for source in corpus.sources]
 
-    def write_in_order(self, file: IO[bytes]) -> None:
-        """Write documents as they come."""
-        for source, document in self._documents():
-            words = count_words(document.text)
-            if self._takes(words, source):
-                self._write(file, document, source, words)
-            if self._is_enough():
-                break
-        self._check()
-
-    def write_shuffled(self, file: IO[bytes], unordered: IO[bytes], seed: int) -> None:
-        """Write documents in the order of a seed; those taken pass through ``unordered``."""
-        # memory: 12 bytes a document and a few arrays of that length, not its text
-        words, sources = array("q"), array("l")
-        for source, document in self._documents():
-            words.append(count_words(document.text))
-            sources.append(source)
-        order = np.argsort(CounterRNG(seed, "take words").bits(np.arange(len(words))))
-        chosen: list[int] = []
-        for number in order.tolist():
-            if self._takes(words[number], sources[number]):
-                chosen.append(number)
-            if self._is_enough():
-                break
-        self._check()
-        places: dict[int, tuple[int, int]] = {number: (0, 0) for number in chosen}
-        for number, (source, document) in enumerate(self._documents()):
-            if number >= len(words) or count_words(document.text) != words[number]:
-                raise CorpusError(f"{document.source}: changed while it was read; try again")
-            if number in places:
-                start = unordered.tell()
-                self._write(unordered, document, source, words[number])
-                places[number] = start, unordered.tell() - start
-        for number in chosen:
-            start, length = places[number]
-            unordered.seek(start)
-            file.write(unordered.read(length))
-
-    def totals(self) -> dict[str, Any]:
-        """Return words, documents and bytes of all that was taken, and of each source."""
-        kinds = ("words", "documents", "bytes")
-        sources = [asdict(count) for count in self.counts]
-        return {kind: sum(each[kind] for each in sources) for kind in kinds} | {"sources": sources}
-
-    def _documents(self) -> Iterator[tuple[int, RawDocument]]:
-        for number, source in enumerate(self.corpus.sources):
-            for document in read_raw_documents(replace(self.corpus, sources=[source])):
-                yield number, document
-
-    def _takes(self, words: int, source: int) -> bool:
+    def takes(self, words: int, source: int) -> bool:
+        """Return whether a document of so many words belongs to the part."""
         self.met += words
         if words > self.left:
             self.counts[source].passed_over += 1
@@ -175,23 +143,27 @@ class _Taking:
         self.left -= words
         return True
 
-    def _is_enough(self) -> bool:
+    def is_enough(self) -> bool:
+        """Return whether no more documents are to be looked at."""
         # the corpus must have all the words, even where fewer are taken
         return self.met >= self.words and self.left <= self.words // _CLOSE
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise CorpusError if the corpus ended before there was enough."""
         if self.met < self.words:
+            before = "" if self.option == _OPTIONS[TEXT] else " after those of --words"
             raise CorpusError(
-                f"corpus {self.corpus.name}: has {self.met:,} words, expected at least "
-                f"{self.words:,} (--words); add text or ask for fewer"
+                f"corpus {self.corpus.name}: has {self.met:,} words{before}, expected at least "
+                f"{self.words:,} ({self.option}); add text or ask for fewer"
             )
         if self.left == self.words:
             raise CorpusError(
-                f"corpus {self.corpus.name}: each of its documents has more words than --words "
-                f"{self.words:,}, and documents are taken whole; ask for more"
+                f"corpus {self.corpus.name}: each of its documents has more words than "
+                f"{self.option} {self.words:,}, and documents are taken whole; ask for more"
             )
 
-    def _write(self, file: IO[bytes], document: RawDocument, source: int, words: int) -> None:
+    def write(self, file: IO[bytes], document: RawDocument, source: int, words: int) -> None:
+        """Write and count a document."""
         text = document.text.replace("\n", "\n\n") if document.presplit else document.text
         row = {"text": text, "source": document.source}
         file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
@@ -200,8 +172,65 @@ class _Taking:
         count.words += words
         count.bytes += len(document.text.encode())
 
+    def totals(self) -> dict[str, Any]:
+        """Return words, documents and bytes of all that was taken, and of each source."""
+        kinds = ("words", "documents", "bytes")
+        sources = [asdict(count) for count in self.counts]
+        return {kind: sum(each[kind] for each in sources) for kind in kinds} | {"sources": sources}
 
-def _describe(file: Path) -> dict[str, Any]:
-    with file.open("rb") as content:
+
+def _take_in_order(corpus: Corpus, parts: Sequence[_Part]) -> None:
+    """Write documents as they come: each part begins where the one before it ended."""
+    documents = _documents(corpus)
+    for part in parts:
+        for source, document in documents:
+            words = count_words(document.text)
+            if part.takes(words, source):
+                part.write(part.file, document, source, words)
+            if part.is_enough():
+                break
+        part.check()
+
+
+def _take_shuffled(corpus: Corpus, parts: Sequence[_Part], folder: Path, seed: int) -> None:
+    """Write documents in the order of a seed; they pass through a file without a name."""
+    # memory: 12 bytes a document and a few arrays of that length, not its text
+    words, sources = array("q"), array("l")
+    for source, document in _documents(corpus):
+        words.append(count_words(document.text))
+        sources.append(source)
+    order = iter(np.argsort(CounterRNG(seed, "take words").bits(np.arange(len(words)))).tolist())
+    chosen: dict[int, _Part] = {}
+    for part in parts:
+        for number in order:
+            if part.takes(words[number], sources[number]):
+                chosen[number] = part
+            if part.is_enough():
+                break
+        part.check()
+    places: dict[int, tuple[int, int]] = {}
+    with TemporaryFile(dir=folder) as unordered:
+        for number, (source, document) in enumerate(_documents(corpus)):
+            if number >= len(words) or count_words(document.text) != words[number]:
+                raise CorpusError(f"{document.source}: changed while it was read; try again")
+            if number in chosen:
+                start = unordered.tell()
+                chosen[number].write(unordered, document, source, words[number])
+                places[number] = start, unordered.tell() - start
+        for number, part in chosen.items():
+            start, length = places[number]
+            unordered.seek(start)
+            part.file.write(unordered.read(length))
+
+
+def _documents(corpus: Corpus) -> Iterator[tuple[int, RawDocument]]:
+    for number, source in enumerate(corpus.sources):
+        for document in read_raw_documents(replace(corpus, sources=[source])):
+            yield number, document
+
+
+def _describe(folder: Path, part: str) -> dict[str, Any]:
+    name = f"{part}/{DOCUMENTS}"
+    with (folder / name).open("rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
-    return {"file": f"{TEXT}/{file.name}", "sha256": digest, "size": file.stat().st_size}
+    return {"output": {"file": name, "sha256": digest, "size": (folder / name).stat().st_size}}

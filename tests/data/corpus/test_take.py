@@ -32,9 +32,9 @@ def sources(tmp_path: Path) -> list[str]:
     return [str(rows), str(folder), str(sentences)]
 
 
-def texts(path: Path) -> list[str]:
+def texts(path: Path, part: str = "text") -> list[str]:
     """Return the texts of a taken corpus, read as ``data.corpus`` reads a folder."""
-    return [raw.text for raw in read_raw_documents(Corpus([str(path / "text")]))]
+    return [raw.text for raw in read_raw_documents(Corpus([str(path / part)]))]
 
 
 def test_all_documents_are_read_again_with_their_sentences(
@@ -125,6 +125,52 @@ def test_a_seed_mixes_the_sources_and_gives_the_same_each_time(tmp_path: Path) -
     digests = {name: each["output"]["sha256"] for name, each in found.items()}
     assert digests["one"] == digests["again"]
     assert len(set(digests.values())) == 3
+
+
+@given(
+    lengths=st.lists(st.integers(1, 30), min_size=2, max_size=40),
+    seed=st.none() | st.integers(0, 3),
+    words=st.integers(1, 300),
+    held_out=st.integers(1, 200),
+)
+def test_the_words_that_come_next_are_other_documents(
+    lengths: list[int],
+    seed: int | None,
+    words: int,
+    held_out: int,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("taken")
+    documents = [f"d{number}" + " w" * (length - 1) for number, length in enumerate(lengths)]
+    rows = "".join(json.dumps({"text": text}) + "\n" for text in documents)
+    (folder / "in.jsonl").write_text(rows, "utf-8")
+    corpus = Corpus([str(folder / "in.jsonl")])
+    try:
+        alone = take_words(corpus, words, folder / "alone", seed)
+        both = take_words(corpus, words, folder / "both", seed, held_out)
+    except CorpusError:
+        assert not (folder / "both").exists()
+        assert sum(lengths) < words + held_out or max(lengths) > 1
+        return
+    assert both["output"] == alone["output"]
+    taken, apart = texts(folder / "both"), texts(folder / "both", "held_out")
+    assert not set(taken) & set(apart)
+    assert set(apart) <= set(documents)
+    assert both["held_out"]["words"] == sum(len(text.split()) for text in apart) <= held_out
+    if seed is None:
+        assert documents.index(taken[-1]) < documents.index(apart[0])
+
+
+def test_too_few_words_for_what_is_held_out(
+    sources: list[str], tmp_path: Path, bertlab: Command
+) -> None:
+    given = ("--corpus", sources[0], "--words", 6, "--held_out", "1K", "--output", tmp_path / "out")
+    code, _, error = bertlab("take-words", *given)
+    assert code == 2
+    assert "has 1 words after those of --words, expected at least 1,000 (--held_out)" in error
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "novels", "rows.jsonl", "sentences.txt",
+    ]  # fmt: skip
 
 
 def test_the_manifest_says_what_was_read_and_written(
