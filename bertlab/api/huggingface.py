@@ -108,6 +108,15 @@ class HuggingFaceForm(ABC):
         del encoder
         return None
 
+    def drops_segments(self, encoder: Any) -> bool:  # noqa: ANN401
+        """Return whether text B of a pair is read as text A, though the encoder reads it apart.
+
+        A model whose head reads pairs is then not written; others are, as of one text alone all is
+        the same.
+        """
+        del encoder
+        return False
+
     def notes(self, encoder: Any) -> list[str]:  # noqa: ANN401
         """Return sentences for the user on what is written in another way than it was."""
         del encoder

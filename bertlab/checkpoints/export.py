@@ -92,7 +92,15 @@ def _head_of_run(
     name = config["name"]
     head = build_tasks({"head": config})[name]
     assert isinstance(head, Head)
-    layouts = encoder.huggingface[0].heads
+    form = encoder.huggingface[0]
+    texts = [column.name for column in head.columns if not column.is_truth]
+    if len(texts) > 1 and form.drops_segments(encoder):
+        raise CheckpointError(
+            f"{start.source}: not exported: its head, {name}, reads {' and '.join(texts)} as two "
+            f"segments, and transformers' {form} has one; use the model in bertlab, or fine-tune "
+            "one of model.encoder.type_vocab_size 0"
+        )
+    layouts = form.heads
     named = [each for each, layout in layouts.items() if layout.kind == head.huggingface]
     if not named:
         return None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
+from bertlab.api.encoder import Encoder
 from bertlab.api.huggingface import (
     HeadLayout,
     HuggingFaceForm,
@@ -194,7 +195,6 @@ class ModernBertForm(HuggingFaceForm):
             "feed_forward": (
                 options.feed_forward, options.feed_forward != "plain", "geglu or swiglu",
             ),
-            "type_vocab_size": (encoder.type_vocab_size, not encoder.type_vocab_size, "0"),
             "causal": (encoder.causal, not encoder.causal, "false"),
         }  # fmt: skip
         for name, (value, fits, expected) in wanted.items():
@@ -204,6 +204,32 @@ class ModernBertForm(HuggingFaceForm):
                     "ModernBERT has nothing else"
                 )
         return None
+
+    def drops_segments(self, encoder: "ModernEncoder") -> bool:
+        """ModernBERT has one segment."""
+        return encoder.type_vocab_size > 1
+
+    def notes(self, encoder: "ModernEncoder") -> list[str]:
+        """What becomes of segments."""
+        if not self.drops_segments(encoder):
+            return []
+        return [
+            "a text alone gives the same states and probabilities, a pair does not: transformers' "
+            "ModernBERT has one segment, and reads text B as it reads text A "
+            f"(model.encoder.type_vocab_size {encoder.type_vocab_size})"
+        ]
+
+    def state(self, encoder: Encoder) -> dict[str, Tensor]:
+        """Those of the module; the first segment's embedding is added to each token's.
+
+        The decoder, which is tied to that table, then gives logits that are all larger by one
+        number, h · segment: their probabilities are the same.
+        """
+        state = super().state(encoder)
+        segments = state.pop("token_type_embedding.weight", None)
+        if segments is not None:
+            state["token_embedding.weight"] = state["token_embedding.weight"] + segments[0]
+        return state
 
     def after_reading(
         self, content: Mapping[str, Any], encoder: dict[str, Tensor], heads: dict[str, Tensor]

@@ -28,6 +28,7 @@ from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.restore import read_pretrained
 from bertlab.checkpoints.run_checkpoint import RUN_KEY, read_run_checkpoint
 from bertlab.encoders.bert import BertEncoder
+from bertlab.encoders.modern import ModernEncoder
 from bertlab.errors import CheckpointError
 from bertlab.model.build import build_tasks
 from tests.checkpoints.peers import (
@@ -48,12 +49,16 @@ CLOSE = {"atol": 1e-5, "rtol": 0}
 
 
 def write_run(
-    path: Path, head_config: dict[str, Any], labels: Labels | None, **changes: Any
+    path: Path,
+    head_config: dict[str, Any],
+    labels: Labels | None,
+    encoder_name: str = "bert",
+    **changes: Any,
 ) -> tuple[Any, Head]:
     """A run's checkpoint as a fit leaves it; its encoder and its head."""
     torch.manual_seed(0)
     arguments = SIZES | changes
-    encoder = randomized(BertEncoder(**arguments))
+    encoder = randomized({"bert": BertEncoder, "modern": ModernEncoder}[encoder_name](**arguments))
     head = build_tasks({"head": head_config})[head_config["name"]]
     assert isinstance(head, Head)
     head.build(TaskContext(encoder, TOKENIZER, labels=labels))
@@ -65,7 +70,7 @@ def write_run(
     ours = {
         "config": {
             "seed_everything": 1,
-            "model": {"encoder": {"name": "bert", **sizes}, "head": head_config},
+            "model": {"encoder": {"name": encoder_name, **sizes}, "head": head_config},
             "data": {"max_seq_length": 16},
             "trainer": {},
         },
@@ -164,6 +169,25 @@ def test_a_pooled_head_on_a_left_to_right_encoder_is_not_written(
     with pytest.raises(CheckpointError, match=r"pools the first token.* would differ"):
         export_model(str(tmp_path / "run.ckpt"), tmp_path / "out", overwrite=False)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("head", "labels", "texts"),
+    [
+        ("sentence_pair", POLARITY, "text_a and text_b"),
+        ("multiple_choice", None, "context and choices and stem"),
+    ],
+)
+def test_a_head_of_pairs_on_segments_is_not_written_as_a_modernbert(
+    tmp_path: Path, head: str, labels: Labels | None, texts: str
+) -> None:
+    path = tmp_path / "run.ckpt"
+    write_run(path, {"name": head}, labels, "modern", type_vocab_size=2)
+    with pytest.raises(CheckpointError, match=f"{head}, reads {texts} as two segments"):
+        export_model(str(path), tmp_path / "out", overwrite=False)
+    assert not (tmp_path / "out").exists()
+    write_run(path, {"name": head}, labels, "modern", type_vocab_size=0)
+    export_model(str(path), tmp_path / "out", overwrite=False)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """ModernBERT and RoBERTa in Hugging Face's form, and an encoder that brings a form of its own."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -151,6 +152,28 @@ def test_a_trained_encoder_with_biases_in_its_head_is_written_exactly(tmp_path: 
         assert torch.allclose(again(batch).tokens, encoder(batch).tokens, atol=1e-6)
 
 
+def test_an_encoder_with_segments_is_written_for_a_text_alone(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    encoder = randomized(ModernEncoder(97, "tiny", local_window=16, type_vocab_size=2))
+    mlm = MaskedLM()
+    mlm.build(TaskContext(encoder, TOKENIZER))
+    randomized(mlm)
+    report = export_huggingface(encoder, {"mlm": mlm.state_dict()}, TOKENIZER, tmp_path / "out")
+    assert any("a text alone" in note for note in report.notes)
+    peer = ModernBertForMaskedLM.from_pretrained(report.output).eval()
+    both = random_batch(LENGTHS)
+    alone = replace(both, token_type_ids=torch.zeros_like(both.token_type_ids))
+    assert both.token_type_ids.any()
+    with torch.no_grad():
+        # the first segment's embedding is in the tied table: all logits are larger by one number
+        wanted = mlm.logits(encoder(alone).tokens).log_softmax(-1)
+        found = peer_states(peer, alone).log_softmax(-1)
+        assert torch.allclose(found, wanted, atol=1e-4)
+        states = peer_states(peer.model, alone)
+        assert torch.allclose(states, encoder(alone).tokens, atol=1e-5)
+        assert not torch.allclose(states, encoder(both).tokens, atol=1e-2)
+
+
 def test_a_fine_tuned_modernbert_goes_both_ways(tmp_path: Path) -> None:
     labels = {"id2label": {0: "no", 1: "yes"}, "label2id": {"no": 0, "yes": 1}}
     peer = modern_peer(ModernBertForSequenceClassification, **labels)
@@ -227,7 +250,6 @@ def test_an_option_that_is_not_known_is_named(
         ({"norm_position": "post"}, "norm_position post"),
         ({"feed_forward": "plain"}, "feed_forward plain, expected geglu or swiglu"),
         ({"position_embedding": "learned"}, "position_embedding learned"),
-        ({"type_vocab_size": 2}, "type_vocab_size 2"),
         ({"causal": True}, "causal True"),
     ],
 )
