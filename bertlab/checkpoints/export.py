@@ -1,7 +1,7 @@
 """Writing a folder that Hugging Face's ``transformers`` loads."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,14 @@ from bertlab.api.head import Head
 from bertlab.api.huggingface import HuggingFaceForm
 from bertlab.api.task import TaskContext
 from bertlab.api.tokenizer import Tokenizer
+from bertlab.checkpoints.huggingface import TRAINED_MAX_LENGTH
 from bertlab.checkpoints.huggingface_head import HuggingFaceHead, head_config
 from bertlab.checkpoints.loading import load_matching
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import read_pretrained
 from bertlab.errors import CheckpointError, OutputError
-from bertlab.files import new_folder
+from bertlab.files import new_folder, write_json
+from bertlab.files.reading import read_object
 from bertlab.heads.classification import ClassifierHead
 from bertlab.model.build import build_encoder, build_tasks
 
@@ -41,7 +43,13 @@ class ExportReport:
     notes: list[str] = field(default_factory=list)
 
 
-def export_model(source: str, output: Path, overwrite: bool = False) -> ExportReport:
+AddFiles = Callable[[Path, Pretrained, ExportReport], None]
+"""Writes further files into the new folder: given the folder, what was exported, and as what."""
+
+
+def export_model(
+    source: str, output: Path, overwrite: bool = False, more: Sequence[AddFiles] = ()
+) -> ExportReport:
     """Write the encoder, its heads and its tokenizer as a Hugging Face folder.
 
     A fine-tuned model becomes the class of ``transformers`` with the same layers; where there is
@@ -51,6 +59,7 @@ def export_model(source: str, output: Path, overwrite: bool = False) -> ExportRe
         source: a run directory, a bertlab checkpoint, a Hugging Face folder or a hub name.
         output: folder to write.
         overwrite: replace what is there.
+        more: write what belongs into the folder besides, such as a model card.
 
     Raises:
         CheckpointError: if the source cannot be read, the encoder has no Hugging Face form,
@@ -72,12 +81,21 @@ def export_model(source: str, output: Path, overwrite: bool = False) -> ExportRe
     if head is not None and start.head_config is not None:
         state = tasks.pop(start.head_config["name"])
         left = [f"{name} {_show(state[name])}" for name in state if name not in head.state]
-    report = export_huggingface(encoder, tasks, start.tokenizer, output, overwrite, head)
+    notes = []
     if left:
-        report.notes.append(f"left behind, as transformers has no place for it: {', '.join(left)}")
+        notes.append(f"left behind, as transformers has no place for it: {', '.join(left)}")
     if loaded.newly_initialized and (head is None or head.layout.has_pooler):
-        report.notes.append(f"new random weights: {', '.join(loaded.newly_initialized)}")
-    return report
+        notes.append(f"new random weights: {', '.join(loaded.newly_initialized)}")
+
+    def add_files(folder: Path, report: ExportReport) -> None:
+        report.notes += notes
+        for add in more:
+            add(folder, start, report)
+
+    lengths = start.model_max_length, start.trained_max_length
+    return export_huggingface(
+        encoder, tasks, start.tokenizer, output, overwrite, head, *lengths, add_files
+    )
 
 
 def _show(tensor: Tensor) -> str:
@@ -122,6 +140,9 @@ def export_huggingface(
     output: Path,
     overwrite: bool = False,
     head: HuggingFaceHead | None = None,
+    model_max_length: int | None = None,
+    trained_max_length: int | None = None,
+    add_files: Callable[[Path, ExportReport], None] | None = None,
 ) -> ExportReport:
     """Write config, weights and tokenizer; the folder appears whole or not at all.
 
@@ -133,6 +154,10 @@ def export_huggingface(
         output: folder to make; may exist if it is empty.
         overwrite: replace an older export, that is a folder with ``config.json``.
         head: of a fine-tuned model, written in place of pre-training's heads.
+        model_max_length: tokens to which ``transformers`` cuts a text; the encoder's longest
+            sequence if not given or more than that.
+        trained_max_length: longest sequence in training, recorded under this name.
+        add_files: writes further files into the folder, before it takes its place.
 
     Raises:
         OutputError: if ``output`` cannot be written.
@@ -174,6 +199,8 @@ def export_huggingface(
             tensors = {n: t for n, t in tensors.items() if not n.startswith(pooler)}
         tensors |= {name: _own_copy(tensor) for name, tensor in head.state.items()}
         config |= head_config(head)
+    if trained_max_length is not None:
+        config[TRAINED_MAX_LENGTH] = trained_max_length
     for task in exported:
         tensors |= _head_tensors(task, task_states[task], heads[task])
     form.before_writing(config, tensors)
@@ -184,8 +211,18 @@ def export_huggingface(
         with new_folder(output, overwrite=True) as folder:
             (folder / "config.json").write_text(text + "\n", encoding="utf-8")
             # transformers asks for "format" and refuses a file without it
-            save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+            weights = folder / "model.safetensors"
+            save_file(tensors, weights, metadata={"format": "pt"})
+            # safetensors lets the owner alone read it; as umask says for a file made plainly
+            weights.chmod((folder / "config.json").stat().st_mode & 0o777)
             tokenizer.save(folder)
+            longest = encoder.max_position_embeddings
+            _add_to_json(
+                folder / "tokenizer_config.json",
+                {"model_max_length": min(model_max_length or longest, longest)},
+            )
+            if add_files is not None:
+                add_files(folder, report)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
         raise OutputError(
@@ -238,6 +275,10 @@ def _head_tensors(
 def _own_copy(tensor: Tensor) -> Tensor:
     # safetensors refuses tensors that share memory, as chunks and tied weights do
     return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
+def _add_to_json(path: Path, entries: Mapping[str, Any]) -> None:
+    write_json(path, read_object(path) | dict(entries))
 
 
 def _check_output(output: Path, overwrite: bool) -> None:

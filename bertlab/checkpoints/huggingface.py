@@ -28,6 +28,7 @@ WEIGHT_FILES = (  # best first
     "pytorch_model.bin.index.json",
 )
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
+TRAINED_MAX_LENGTH = "trained_max_length"  # bertlab's own key of config.json
 # bert-base-uncased, google-bert/bert-base-uncased; not ../x, not a/b/c
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
 _HUB_SAFETENSORS = ("*.json", "*.txt", "model*.safetensors")
@@ -109,6 +110,8 @@ def read_huggingface(folder_or_hub_name: str | Path) -> Pretrained:
         tokenizer=load_tokenizer(folder) if has_tokenizer else None,
         labels=None if head is None else head.labels,
         head=head,
+        model_max_length=_length(_tokenizer_config(folder), "model_max_length"),
+        trained_max_length=_length(content, TRAINED_MAX_LENGTH),
         unused=[*parts.encoder, *(name for name in parts.heads if name not in used), *left],
     )
 
@@ -150,6 +153,17 @@ def read_config(path: Path) -> dict[str, Any]:
         ) from None
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be read as JSON: {error}") from None
+
+
+def _tokenizer_config(folder: Path) -> dict[str, Any]:
+    path = folder / "tokenizer_config.json"
+    return read_config(path) if path.is_file() else {}
+
+
+def _length(content: Mapping[str, Any], key: str) -> int | None:
+    """Return a number of tokens that a file records; None if there is none that can be."""
+    found = content.get(key)
+    return found if type(found) is int and found > 0 else None  # to isinstance(), True is an int
 
 
 def _first_file(folder: Path, names: tuple[str, ...]) -> Path | None:

@@ -27,6 +27,8 @@ class Pretrained:
         labels: classes of a fine-tuned model; None if it has none, or they have no names.
         head: of a fine-tuned Hugging Face model that bertlab knows; a run's head is in ``state``.
         unused: names of tensors in a Hugging Face file that stand for nothing here.
+        model_max_length: of a Hugging Face model's tokenizer, in tokens; None if it says none.
+        trained_max_length: tokens of the longest sequence in training; None if that is not known.
         path: the file of a run's checkpoint; None of a Hugging Face model. So are all below.
         config: resolved config of the run, as far as a checkpoint may bring one, see
             :mod:`bertlab.config.checkpoint_config`.
@@ -45,6 +47,8 @@ class Pretrained:
     labels: Labels | None = None
     head: HuggingFaceHead | None = None
     unused: list[str] = field(default_factory=list)
+    model_max_length: int | None = None
+    trained_max_length: int | None = None
     path: Path | None = None
     config: dict[str, Any] | None = None
     left_out: list[str] = field(default_factory=list)

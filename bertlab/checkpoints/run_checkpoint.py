@@ -142,6 +142,7 @@ def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> Pretrained:
         state=content["state_dict"],
         tokenizer=tokenizer,
         labels=_labels(ours.get("labels"), path),  # checkpoints of pre-training may lack it
+        trained_max_length=_trained_max_length(config),
         path=path,
         config=config,
         left_out=left_out,
@@ -149,6 +150,16 @@ def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> Pretrained:
         token_counts=ours["token_counts"],
         optimizer=_optimizer(path, content, config) if with_optimizer else None,
     )
+
+
+def _trained_max_length(config: Config) -> int | None:
+    """Return the largest ``data.max_seq_length`` of a run, which may change as it goes."""
+    match config["data"].get("max_seq_length"):
+        case int(length):
+            return length
+        case {"from": int() | float() as first, "to": int() | float() as last}:
+            return round(max(first, last))
+    return None
 
 
 def _check_kinds(path: Path, content: dict[str, Any], ours: dict[str, Any]) -> None:

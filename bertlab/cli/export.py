@@ -26,8 +26,8 @@ def main(command: str, argv: list[str]) -> int:
         "--overwrite", type=bool, default=False, help="replace what is in the output folder"
     )
     given = parse_arguments(parser, argv)
-    from bertlab.checkpoints.export import export_model  # noqa: PLC0415  torch, not for --help
     from bertlab.checkpoints.run_checkpoint import words_checkpoints  # noqa: PLC0415
+    from bertlab.training.report.model_card import hand_over  # noqa: PLC0415
 
     output = Path(given.output)
     sources = {output: given.source}
@@ -38,7 +38,7 @@ def main(command: str, argv: list[str]) -> int:
             for file in words_checkpoints(given.source).values()
         }
     for folder, source in sources.items():
-        report = export_model(source, folder, given.overwrite)
+        report = hand_over(source, folder, given.overwrite)
         lines = [f"{report.output}: {report.architecture}", *(f"note: {n}" for n in report.notes)]
         sys.stdout.write("\n".join(lines) + "\n")
     return 0

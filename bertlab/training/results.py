@@ -36,6 +36,12 @@ def read_results(run: Path, best: bool = False) -> Results:
 
 def print_results(results: Results, title: str) -> None:
     """Print one row per task and metric, a baseline in the same row where there is one."""
+    rows = result_rows(results)
+    print_table(title, rows, ("task", "metric", "held-out", "baseline"), figures=2)
+
+
+def result_rows(results: Results) -> list[tuple[str, str, str, str]]:
+    """Return task, metric, value and baseline of each metric, as people read them."""
     rows = []
     for name, value in results.items():
         # "mlm/accuracy" -> "mlm", "accuracy"; the summed "loss" has no task
@@ -43,7 +49,7 @@ def print_results(results: Results, title: str) -> None:
         if not task or metric.startswith(("unigram", "majority")):
             continue
         rows.append((task, metric, show(metric, value), _baseline(results, task, metric)))
-    print_table(title, rows, ("task", "metric", "held-out", "baseline"), figures=2)
+    return rows
 
 
 def _baseline(results: Results, task: str, metric: str) -> str:

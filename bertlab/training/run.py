@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertlab.checkpoints.export import ExportReport, export_model
+from bertlab.checkpoints.export import ExportReport
 from bertlab.checkpoints.pretrained_model import PretrainedModel, load
 from bertlab.checkpoints.run_directory import MANIFEST, RESULTS, STAGES
 from bertlab.config.overrides import to_arguments
@@ -18,6 +18,7 @@ from bertlab.files.reading import read_object
 from bertlab.model.prediction import Input
 from bertlab.training.console import as_table
 from bertlab.training.history import draw, history_rows, read_curves
+from bertlab.training.report.model_card import hand_over
 from bertlab.training.results import Results, read_results, show
 from bertlab.training.stages import open_fit
 
@@ -156,7 +157,7 @@ class Run:
             CheckpointError: the encoder is not a BERT, or the folder is in use.
         """
         with as_mistakes():
-            return export_model(str(self.directory), Path(output), overwrite)
+            return hand_over(str(self.directory), Path(output), overwrite)
 
     def resume(self, overrides: Mapping[str, Any] | None = None) -> "Run":
         """Go on from the last checkpoint, exactly as if the run had not been interrupted."""

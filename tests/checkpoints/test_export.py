@@ -1,6 +1,7 @@
 """Folders that transformers loads, and the way back."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from transformers import (
 )
 
 from bertlab.api.task import Task
-from bertlab.checkpoints.export import ExportReport, export_huggingface
+from bertlab.checkpoints.export import ExportReport, export_huggingface, export_model
 from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.loading import load_matching
 from bertlab.encoders.bert import BertEncoder
@@ -231,3 +232,27 @@ def test_an_older_export_is_replaced_when_asked(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     export(encoder, tasks, tmp_path / "empty")
     assert (tmp_path / "empty").stat().st_mode & 0o055  # readable for others, as umask says
+
+
+@pytest.mark.parametrize(("given", "written"), [(None, 48), (20, 20), (10**30, 48)])
+def test_lengths_are_those_of_the_source(tmp_path: Path, given: int | None, written: int) -> None:
+    encoder, _ = model()
+    report = export_huggingface(
+        encoder, {}, TOKENIZER, tmp_path / "out", model_max_length=given, trained_max_length=16
+    )
+    assert AutoTokenizer.from_pretrained(report.output).model_max_length == written
+    back = read_huggingface(report.output)
+    assert (back.model_max_length, back.trained_max_length) == (written, 16)
+    export_model(str(report.output), tmp_path / "again")
+    again = read_huggingface(tmp_path / "again")
+    assert (again.model_max_length, again.trained_max_length) == (written, 16)
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_files_have_the_rights_that_umask_leaves(tmp_path: Path, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        export(*model(), tmp_path / "out")
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "out").iterdir()} == {mode}
