@@ -25,20 +25,38 @@ def main(command: str, argv: list[str]) -> int:
     parser.add_argument(
         "--overwrite", type=bool, default=False, help="replace what is in the output folder"
     )
+    parser.add_argument(
+        "--push",
+        type=str | None,
+        default=None,
+        metavar="REPOSITORY",
+        help="upload the folder to this repository of the Hugging Face hub, USER/NAME, made if "
+        "need be; each of words_checkpoints to a branch of its own",
+    )
+    parser.add_argument(
+        "--private", type=bool, default=False, help="make a new repository that only you see"
+    )
     given = parse_arguments(parser, argv)
-    from bertlab.checkpoints.run_checkpoint import words_checkpoints  # noqa: PLC0415
-    from bertlab.training.report.model_card import hand_over  # noqa: PLC0415
+    # torch, not for --help
+    from bertlab.training.hand_over import (  # noqa: PLC0415
+        Repository,
+        hand_over,
+        hand_over_words,
+        push,
+    )
+    from bertlab.training.report.model_card import Address  # noqa: PLC0415
 
-    output = Path(given.output)
-    sources = {output: given.source}
+    output, name = Path(given.output), given.push
+    repository = None if name is None else Repository(name, given.private)
     if given.words_checkpoints:
-        # words-1M.ckpt -> chck_1M
-        sources = {
-            output / file.stem.replace("words-", "chck_"): str(file)
-            for file in words_checkpoints(given.source).values()
-        }
-    for folder, source in sources.items():
-        report = hand_over(source, folder, given.overwrite)
+        reports = hand_over_words(given.source, output, given.overwrite, name)
+    else:
+        address = None if name is None else Address(name)
+        reports = iter([hand_over(given.source, output, given.overwrite, address)])
+    for report in reports:
         lines = [f"{report.output}: {report.architecture}", *(f"note: {n}" for n in report.notes)]
         sys.stdout.write("\n".join(lines) + "\n")
+        if repository is not None:
+            branch = report.output.name if given.words_checkpoints else None
+            sys.stdout.write(f"pushed: {push(report.output, repository, branch)}\n")
     return 0

@@ -17,8 +17,9 @@ from bertlab.errors import CheckpointError, ConfigError, as_mistakes
 from bertlab.files.reading import read_object
 from bertlab.model.prediction import Input
 from bertlab.training.console import as_table
+from bertlab.training.hand_over import Repository, hand_over, push
 from bertlab.training.history import draw, history_rows, read_curves
-from bertlab.training.report.model_card import hand_over
+from bertlab.training.report.model_card import Address
 from bertlab.training.results import Results, read_results, show
 from bertlab.training.stages import open_fit
 
@@ -146,18 +147,27 @@ class Run:
         """Return the picture of losses and scores against steps."""
         return draw(read_curves(self.directory))
 
-    def export(self, output: str | Path, overwrite: bool = False) -> ExportReport:
-        """Write the model as a folder that ``transformers`` loads.
+    def export(
+        self, output: str | Path, overwrite: bool = False, repository: str | None = None
+    ) -> ExportReport:
+        """Write the model, with a model card, as a folder that ``transformers`` loads.
 
         Args:
             output: folder to make.
             overwrite: replace an older export.
+            repository: of the Hugging Face hub, ``USER/NAME``, to upload the folder to.
 
         Raises:
-            CheckpointError: the encoder is not a BERT, or the folder is in use.
+            CheckpointError: ``transformers`` has no such encoder, or the folder is in use.
+            OutputError: the hub cannot be reached, or refuses; the folder stays.
         """
         with as_mistakes():
-            return hand_over(str(self.directory), Path(output), overwrite)
+            place = None if repository is None else Repository(repository)
+            address = None if repository is None else Address(repository)
+            report = hand_over(str(self.directory), Path(output), overwrite, address)
+            if place is not None:
+                push(report.output, place)
+        return report
 
     def resume(self, overrides: Mapping[str, Any] | None = None) -> "Run":
         """Go on from the last checkpoint, exactly as if the run had not been interrupted."""

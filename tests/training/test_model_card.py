@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from bertlab.checkpoints.export import ExportReport
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
-from bertlab.training.report.model_card import model_card
+from bertlab.training.report.model_card import Address, model_card
 from tests.conftest import Command
 
 MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable("table")
@@ -68,7 +68,9 @@ def test_no_name_breaks_out_of_its_place(tiny_run: Path, tmp_path: Path) -> None
     shutil.copytree(tiny_run, run)
     checkpoint = read_run_checkpoint(run / "checkpoints" / "last.ckpt")
     assert checkpoint.config is not None
-    plain = model_card(checkpoint, ExportReport(tmp_path, "BertForPreTraining"), "name").text()
+    plain = model_card(
+        checkpoint, ExportReport(tmp_path, "BertForPreTraining"), Address("name")
+    ).text()
     manifest = json.loads((run / "manifest.json").read_text())
     manifest |= dict.fromkeys(("corpus", "device", "precision", "tokenizer", "seed"), HOSTILE)
     manifest["packages"] = {HOSTILE: HOSTILE}
@@ -77,7 +79,7 @@ def test_no_name_breaks_out_of_its_place(tiny_run: Path, tmp_path: Path) -> None
     checkpoint.config["data"]["corpus"] = {HOSTILE: HOSTILE}
     checkpoint.config["model"]["init_from"] = HOSTILE
     report = ExportReport(tmp_path, "BertForPreTraining", [HOSTILE])
-    card = model_card(checkpoint, report, HOSTILE).text()
+    card = model_card(checkpoint, report, Address(HOSTILE, HOSTILE)).text()
     assert parts(card)[0] == parts(plain)[0]
     body = parts(card)[1]
     assert len(headings(body)) == len(headings(parts(plain)[1]))
@@ -106,7 +108,7 @@ def test_a_damaged_record_is_named_and_nothing_is_written(
 
 def test_a_model_of_others_has_a_card_without_a_record() -> None:
     start = Pretrained("google-bert/x", {"name": "bert"}, 9, {"encoder.x": torch.zeros(2, 3)}, None)
-    card = model_card(start, ExportReport(Path("out"), "BertModel"), "out").text()
+    card = model_card(start, ExportReport(Path("out"), "BertModel"), Address("out")).text()
     assert "google-bert/x" in card
     assert "no record" in card
     assert "pipeline_tag" not in card

@@ -13,17 +13,15 @@ from typing import Any
 
 from markupsafe import Markup
 
-from bertlab.checkpoints.export import ExportReport, export_model
+from bertlab.checkpoints.export import ExportReport
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_checkpoint import BEST
 from bertlab.checkpoints.run_directory import MANIFEST
 from bertlab.errors import printable
-from bertlab.files import write_text
 from bertlab.files.reading import read_object
 from bertlab.training.report.escaping import markdown_templates
 from bertlab.training.results import Results, read_results, result_rows
 
-CARD = "README.md"
 _LONGEST = 200  # characters of a value
 _MOST_NAMES = 20
 _TEMPLATES = "bertlab.training.report"
@@ -40,6 +38,19 @@ _PIPELINES = {
 _SOURCE = re.compile(r"[a-z-]{2,}:")  # hf:nyu-mll/glue/mrpc
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 Pairs = list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Address:
+    """By what a model is loaded.
+
+    Attributes:
+        name: of a folder, or of a repository of the Hugging Face hub.
+        revision: branch of the repository; None for its main one.
+    """
+
+    name: str
+    revision: str | None = None
 
 
 @dataclass
@@ -84,13 +95,13 @@ class ModelCard:
         return template.render(card=self).rstrip("\n") + "\n"
 
 
-def model_card(start: Pretrained, report: ExportReport, name: str) -> ModelCard:
+def model_card(start: Pretrained, report: ExportReport, address: Address) -> ModelCard:
     """Return the card of what was exported.
 
     Args:
         start: the source; of a run's checkpoint, the manifest and the results beside it are read.
         report: of the export.
-        name: by which it is loaded: of a folder or of a repository.
+        address: by which it is loaded.
 
     Raises:
         DamagedRecordError: the run's manifest or results are damaged.
@@ -98,20 +109,15 @@ def model_card(start: Pretrained, report: ExportReport, name: str) -> ModelCard:
     kind = report.architecture
     ending = next((each for each in _PIPELINES if kind.endswith(each)), None)
     card = ModelCard(
-        name=_shown(name),
+        name=_shown(address.name),
         summary=f"A {kind} of transformers, written by bertlab from {_last_part(start.source)}.",
         source=_last_part(start.source),
         library="transformers",
         pipeline=None if ending is None else _PIPELINES[ending],
         model=_model_rows(start),
         limits=[f"{each[0].upper()}{each[1:]}." for each in map(_shown, report.notes) if each],
-        transformers_code=_code(
-            f"from transformers import AutoTokenizer, {kind}",
-            "",
-            f"tokenizer = AutoTokenizer.from_pretrained({json.dumps(name)})",
-            f"model = {kind}.from_pretrained({json.dumps(name)})",
-        ),
-        bertlab_code=_code("import bertlab", "", f"model = bertlab.load({json.dumps(name)})"),
+        transformers_code=_transformers_code(kind, address),
+        bertlab_code=_bertlab_code(address),
     )
     run = None if start.path is None else start.path.parent.parent
     if start.path is not None and run is not None and (run / MANIFEST).is_file():
@@ -131,27 +137,29 @@ def model_card(start: Pretrained, report: ExportReport, name: str) -> ModelCard:
     return card
 
 
-def hand_over(
-    source: str, output: Path, overwrite: bool = False, name: str | None = None
-) -> ExportReport:
-    """Write a model with its card as a folder that ``transformers`` loads.
+def _transformers_code(kind: str, address: Address) -> Markup:
+    arguments = json.dumps(address.name)
+    if address.revision is not None:
+        arguments += f", revision={json.dumps(address.revision)}"
+    return _code(
+        f"from transformers import AutoTokenizer, {kind}",
+        "",
+        f"tokenizer = AutoTokenizer.from_pretrained({arguments})",
+        f"model = {kind}.from_pretrained({arguments})",
+    )
 
-    Args:
-        source: a run directory, a bertlab checkpoint, a Hugging Face folder or a hub name.
-        output: folder to write.
-        overwrite: replace what is there.
-        name: by which the card says that the model is loaded; the folder's if not given.
 
-    Raises:
-        CheckpointError: as :func:`bertlab.checkpoints.export.export_model`.
-        DamagedRecordError: the manifest or the results of the run are damaged.
-    """
-
-    def add_card(folder: Path, start: Pretrained, report: ExportReport) -> None:
-        card = model_card(start, report, name or output.absolute().name)
-        write_text(folder / CARD, card.text())
-
-    return export_model(source, output, overwrite, [add_card])
+def _bertlab_code(address: Address) -> Markup:
+    name = json.dumps(address.name)
+    if address.revision is None:
+        return _code("import bertlab", "", f"model = bertlab.load({name})")
+    return _code(
+        "import bertlab",
+        "from huggingface_hub import snapshot_download",
+        "",
+        f"folder = snapshot_download({name}, revision={json.dumps(address.revision)})",
+        "model = bertlab.load(folder)",
+    )
 
 
 def _code(*lines: str) -> Markup:

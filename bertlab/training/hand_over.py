@@ -1,0 +1,123 @@
+"""``bertlab export`` and :meth:`bertlab.Run.export`: a model for others, on disk and on the hub."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertlab.checkpoints.export import ExportReport, export_model
+from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.checkpoints.run_checkpoint import words_checkpoints
+from bertlab.errors import CommandError, OutputError
+from bertlab.files import write_text
+from bertlab.training.report.model_card import Address, model_card
+
+CARD = "README.md"
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A model repository of the Hugging Face hub, for :func:`push`.
+
+    Attributes:
+        name: ``USER/NAME``, or ``NAME`` below one's own account.
+        private: make a new one that only its owner sees; one that is there stays as it is.
+
+    Raises:
+        CommandError: the hub has no such names.
+    """
+
+    name: str
+    private: bool = False
+
+    def __post_init__(self) -> None:
+        from huggingface_hub.errors import HFValidationError  # noqa: PLC0415  slow
+        from huggingface_hub.utils._validators import validate_repo_id  # noqa: PLC0415
+
+        try:
+            validate_repo_id(self.name)
+        except HFValidationError as error:
+            reason = str(error).splitlines()[0]
+            raise CommandError(
+                f"--push: found {self.name!r}, expected USER/NAME of a repository: {reason}"
+            ) from None
+
+
+def hand_over(
+    source: str, output: Path, overwrite: bool = False, address: Address | None = None
+) -> ExportReport:
+    """Write a model with its card as a folder that ``transformers`` loads.
+
+    Args:
+        source: a run directory, a bertlab checkpoint, a Hugging Face folder or a hub name.
+        output: folder to write.
+        overwrite: replace what is there.
+        address: by which the card says that the model is loaded; the folder's name if not given.
+
+    Raises:
+        CheckpointError: as :func:`bertlab.checkpoints.export.export_model`.
+        DamagedRecordError: the manifest or the results of the run are damaged.
+    """
+
+    def add_card(folder: Path, start: Pretrained, report: ExportReport) -> None:
+        card = model_card(start, report, address or Address(output.absolute().name))
+        write_text(folder / CARD, card.text())
+
+    return export_model(source, output, overwrite, [add_card])
+
+
+def hand_over_words(
+    run: str, output: Path, overwrite: bool = False, repository: str | None = None
+) -> Iterator[ExportReport]:
+    """Write each ``words-….ckpt`` of a run into a folder below ``output``, called as BabyLM does.
+
+    Args:
+        run: run directory, or the folder of its checkpoints.
+        output: folder of the folders ``chck_1M``, ``chck_2M``, …
+        overwrite: replace what is there.
+        repository: of the hub, whose revisions have the names of the folders; for the cards.
+
+    Yields:
+        What was written, one model at a time.
+    """
+    for file in words_checkpoints(run).values():
+        revision = file.stem.replace("words-", "chck_")  # words-1M.ckpt -> chck_1M
+        address = None if repository is None else Address(repository, revision)
+        yield hand_over(str(file), output / revision, overwrite, address)
+
+
+def push(folder: Path, repository: Repository, revision: str | None = None) -> str:
+    """Upload an export to the hub, as the account that ``hf auth login`` or ``HF_TOKEN`` gives.
+
+    Args:
+        folder: the export.
+        repository: made if need be.
+        revision: branch, made if need be; the main one if not given.
+
+    Returns:
+        The address of the commit.
+
+    Raises:
+        OutputError: the hub cannot be reached, or refuses; the folder stays.
+    """
+    from huggingface_hub import HfApi  # noqa: PLC0415  slow
+
+    api, name = HfApi(), repository.name
+    try:
+        # the name as the hub completes it: NAME -> USER/NAME
+        made = api.create_repo(name, private=repository.private or None, exist_ok=True).repo_id
+        if revision is not None:
+            api.create_branch(made, branch=revision, exist_ok=True)
+        commit = api.upload_folder(
+            repo_id=made,
+            folder_path=folder,
+            revision=revision,
+            commit_message="Upload by bertlab export",
+        )
+    except Exception as error:  # also of its HTTP library, which is not the same in all versions
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        branch = "" if revision is None else f" --revision {revision}"
+        raise OutputError(
+            f"{folder}: written, but not pushed to {name}: {lines[0]}; log in by `hf auth login` "
+            f"where there is a network, then: hf upload {name} {folder}{branch}"
+        ) from None
+    return str(commit.commit_url)
