@@ -4,10 +4,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -16,16 +15,17 @@ from bertlab.api.head import Head
 from bertlab.api.huggingface import HuggingFaceForm
 from bertlab.api.task import TaskContext
 from bertlab.api.tokenizer import Tokenizer
+from bertlab.checkpoints.export_folder import export_folder, make_readable, save_tokenizer
 from bertlab.checkpoints.huggingface import TRAINED_MAX_LENGTH
 from bertlab.checkpoints.huggingface_head import HuggingFaceHead, head_config
 from bertlab.checkpoints.loading import load_matching
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import read_pretrained
-from bertlab.errors import CheckpointError, OutputError
-from bertlab.files import new_folder, write_json
-from bertlab.files.reading import read_object
+from bertlab.errors import CheckpointError
 from bertlab.heads.classification import ClassifierHead
 from bertlab.model.build import build_encoder, build_tasks
+
+ExportForm = Literal["transformers", "onnx", "sentence-transformers"]
 
 
 @dataclass
@@ -34,13 +34,15 @@ class ExportReport:
 
     Attributes:
         output: the folder.
-        architecture: the ``transformers`` class that loads it.
+        architecture: the ``transformers`` class that loads it; of ONNX, the names of its outputs.
         notes: sentences for the user about what changed or stayed behind.
+        form: what was written.
     """
 
     output: Path
     architecture: str
     notes: list[str] = field(default_factory=list)
+    form: ExportForm = "transformers"
 
 
 AddFiles = Callable[[Path, Pretrained, ExportReport], None]
@@ -204,30 +206,17 @@ def export_huggingface(
     for task in exported:
         tensors |= _head_tensors(task, task_states[task], heads[task])
     form.before_writing(config, tensors)
-    # last, so that an export that cannot be made leaves the old one as it is
-    _check_output(output, overwrite)
+    segments = getattr(encoder, "type_vocab_size", 2) > 1 and not form.drops_segments(encoder)
     text = json.dumps(config, indent=2, sort_keys=True)
-    try:
-        with new_folder(output, overwrite=True) as folder:
-            (folder / "config.json").write_text(text + "\n", encoding="utf-8")
-            # transformers asks for "format" and refuses a file without it
-            weights = folder / "model.safetensors"
-            save_file(tensors, weights, metadata={"format": "pt"})
-            # safetensors lets the owner alone read it; as umask says for a file made plainly
-            weights.chmod((folder / "config.json").stat().st_mode & 0o777)
-            tokenizer.save(folder)
-            longest = encoder.max_position_embeddings
-            _add_to_json(
-                folder / "tokenizer_config.json",
-                {"model_max_length": min(model_max_length or longest, longest)},
-            )
-            if add_files is not None:
-                add_files(folder, report)
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise OutputError(
-            f"{output}: cannot be written ({reason}); nothing was changed there"
-        ) from None
+    # last, so that an export that cannot be made leaves the old one as it is
+    with export_folder(output, overwrite) as folder:
+        (folder / "config.json").write_text(text + "\n", encoding="utf-8")
+        # transformers asks for "format" and refuses a file without it
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        make_readable(folder / "model.safetensors")
+        save_tokenizer(tokenizer, folder, encoder, model_max_length, segments)
+        if add_files is not None:
+            add_files(folder, report)
     return report
 
 
@@ -275,23 +264,3 @@ def _head_tensors(
 def _own_copy(tensor: Tensor) -> Tensor:
     # safetensors refuses tensors that share memory, as chunks and tied weights do
     return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-
-
-def _add_to_json(path: Path, entries: Mapping[str, Any]) -> None:
-    write_json(path, read_object(path) | dict(entries))
-
-
-def _check_output(output: Path, overwrite: bool) -> None:
-    if output.exists() and not output.is_dir():
-        raise CheckpointError(f"{output}: is a file, expected a folder to make")
-    if not output.is_dir() or not any(output.iterdir()):
-        return
-    if not overwrite:
-        raise CheckpointError(
-            f"{output}: the folder is not empty; choose another, or replace an older export by "
-            "--overwrite true"
-        )
-    if not (output / "config.json").is_file():
-        raise CheckpointError(
-            f"{output}: holds files but no config.json, so it is no export and is not overwritten"
-        )

@@ -47,7 +47,11 @@ def load(source: str | Path, head: str | None = None) -> "PretrainedModel":
         CheckpointError: if it is none of these, damaged or hostile, or has no tokenizer
             whose ids its encoder knows.
     """
-    found = read_pretrained(str(source))
+    return model_of(read_pretrained(str(source)), head)
+
+
+def model_of(found: Pretrained, head: str | None = None) -> "PretrainedModel":
+    """Make the model of what was read; see :func:`load`. The weights in ``found`` are released."""
     tokenizer = known_tokenizer(found)
     module: BertModule | Encoder
     if found.config is not None:

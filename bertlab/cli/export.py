@@ -1,7 +1,8 @@
-"""``bertlab export``: a run, checkpoint or Hugging Face model to a Hugging Face folder."""
+"""``bertlab export``: a run, checkpoint or Hugging Face model as a folder that others load."""
 
 import sys
 from pathlib import Path
+from typing import Literal
 
 from jsonargparse import ArgumentParser
 
@@ -26,6 +27,12 @@ def main(command: str, argv: list[str]) -> int:
         "--overwrite", type=bool, default=False, help="replace what is in the output folder"
     )
     parser.add_argument(
+        "--format",
+        type=Literal["transformers", "onnx"],
+        default="transformers",
+        help="what to write: a folder for transformers, or one ONNX file with the heads",
+    )
+    parser.add_argument(
         "--push",
         type=str | None,
         default=None,
@@ -44,15 +51,16 @@ def main(command: str, argv: list[str]) -> int:
         hand_over_words,
         push,
     )
-    from bertlab.training.report.model_card import Address  # noqa: PLC0415
+    from bertlab.training.loading_code import Address  # noqa: PLC0415
 
     output, name = Path(given.output), given.push
     repository = None if name is None else Repository(name, given.private)
     if given.words_checkpoints:
-        reports = hand_over_words(given.source, output, given.overwrite, name)
+        reports = hand_over_words(given.source, output, given.overwrite, name, given.format)
     else:
-        address = None if name is None else Address(name)
-        reports = iter([hand_over(given.source, output, given.overwrite, address)])
+        address = None if name is None else Address(name, on_hub=True)
+        report = hand_over(given.source, output, given.overwrite, address, given.format)
+        reports = iter([report])
     for report in reports:
         lines = [f"{report.output}: {report.architecture}", *(f"note: {n}" for n in report.notes)]
         sys.stdout.write("\n".join(lines) + "\n")

@@ -25,7 +25,7 @@ COMMANDS = {
     "take-words": ("bertlab.cli.data", "the first N words of a corpus, as a corpus of its own"),
     "plugins": ("bertlab.cli.plugins", "what is installed, what it takes, and what is broken"),
     "new-plugin": ("bertlab.cli.new_plugin", "write a package with a plugin of your own"),
-    "export": ("bertlab.cli.export", "write a Hugging Face folder"),
+    "export": ("bertlab.cli.export", "write a folder for transformers, or an ONNX file; upload it"),
     "explain": ("bertlab.cli.errors", "what the code of an error means, and what to do"),
 }
 

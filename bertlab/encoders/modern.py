@@ -222,7 +222,7 @@ class ModernEncoder(Encoder):
         read = None if all_layers else rows_read(batch, self._summary)
         for number, layer in enumerate(self.layers):
             rows = read if number + 1 == len(self.layers) else None
-            hidden = layer(hidden, batch, rotations.get(self._theta(number)), rows)
+            hidden = layer(hidden, batch, rotations.get(self.theta(number)), rows)
             if all_layers:
                 layers.append(hidden[:tokens])
         hidden = states_at_rows(self.final_norm(hidden).to(dtype), read, tokens)
@@ -249,7 +249,8 @@ class ModernEncoder(Encoder):
         """Tokens on either side that layer ``number`` sees; None: all."""
         return self.local_window // 2 if number % self.global_every else None
 
-    def _theta(self, number: int) -> float:
+    def theta(self, number: int) -> float:
+        """Return the base of the rotary wavelengths in layer ``number``, counted from 0."""
         return self.local_rope_theta if number % self.global_every else self.rope_theta
 
     def _rotations(
@@ -259,7 +260,7 @@ class ModernEncoder(Encoder):
         if self.position_embedding_type == "learned":
             return {}
         size = self.hidden_size // self.num_attention_heads
-        thetas = {self._theta(number) for number in range(self.num_hidden_layers)}
+        thetas = {self.theta(number) for number in range(self.num_hidden_layers)}
         return {theta: rotation_of(positions, longest, size, theta, dtype) for theta in thetas}
 
     def _embed(self, batch: PackedBatch) -> Tensor:

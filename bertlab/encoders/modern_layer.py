@@ -96,15 +96,16 @@ class ModernLayer(nn.Module):
         hidden = hidden + attended
         output: Tensor
         if self.is_pre_norm:
-            output = self.dropout(self._feed_forward(self.feed_forward_norm(hidden)))
+            output = self.dropout(self.feed_forward(self.feed_forward_norm(hidden)))
             return hidden + output
         # what is kept between post-norms has products' dtype, as in BertLayer
         hidden = self.attention_norm(hidden).to(attended.dtype)
-        output = self.dropout(self._feed_forward(hidden))
+        output = self.dropout(self.feed_forward(hidden))
         normed: Tensor = self.feed_forward_norm(hidden + output)
         return normed.to(output.dtype)
 
-    def _feed_forward(self, hidden: Tensor) -> Tensor:
+    def feed_forward(self, hidden: Tensor) -> Tensor:
+        """Map ``(…, H)`` to ``(…, H)``, each position on its own."""
         expanded = self.intermediate(hidden)
         if self.has_gate:
             activated, gate = expanded.chunk(2, -1)  # (T, 2 I) -> (T, I) twice

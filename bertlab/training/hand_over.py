@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertlab.checkpoints.export import ExportReport, export_model
+from bertlab.checkpoints.export import ExportForm, ExportReport, export_model
+from bertlab.checkpoints.onnx_file import export_onnx
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_checkpoint import words_checkpoints
 from bertlab.errors import CommandError, OutputError
 from bertlab.files import write_text
-from bertlab.training.report.model_card import Address, model_card
+from bertlab.training.loading_code import Address
+from bertlab.training.report.model_card import model_card
 
 CARD = "README.md"
 
@@ -43,30 +45,42 @@ class Repository:
 
 
 def hand_over(
-    source: str, output: Path, overwrite: bool = False, address: Address | None = None
+    source: str,
+    output: Path,
+    overwrite: bool = False,
+    address: Address | None = None,
+    form: ExportForm = "transformers",
 ) -> ExportReport:
-    """Write a model with its card as a folder that ``transformers`` loads.
+    """Write a model with its card as a folder that others load.
 
     Args:
         source: a run directory, a bertlab checkpoint, a Hugging Face folder or a hub name.
         output: folder to write.
         overwrite: replace what is there.
         address: by which the card says that the model is loaded; the folder's name if not given.
+        form: what to write: for ``transformers``, or one ONNX file.
 
     Raises:
-        CheckpointError: as :func:`bertlab.checkpoints.export.export_model`.
+        CheckpointError: as :func:`bertlab.checkpoints.export.export_model`, or there is no such
+            form of the encoder.
+        CommandError: a package that the form needs is not installed.
         DamagedRecordError: the manifest or the results of the run are damaged.
     """
+    place = address or Address(output.absolute().name)
 
     def add_card(folder: Path, start: Pretrained, report: ExportReport) -> None:
-        card = model_card(start, report, address or Address(output.absolute().name))
-        write_text(folder / CARD, card.text())
+        write_text(folder / CARD, model_card(start, report, place).text())
 
-    return export_model(source, output, overwrite, [add_card])
+    export = export_onnx if form == "onnx" else export_model
+    return export(source, output, overwrite, [add_card])
 
 
 def hand_over_words(
-    run: str, output: Path, overwrite: bool = False, repository: str | None = None
+    run: str,
+    output: Path,
+    overwrite: bool = False,
+    repository: str | None = None,
+    form: ExportForm = "transformers",
 ) -> Iterator[ExportReport]:
     """Write each ``words-….ckpt`` of a run into a folder below ``output``, called as BabyLM does.
 
@@ -75,14 +89,15 @@ def hand_over_words(
         output: folder of the folders ``chck_1M``, ``chck_2M``, …
         overwrite: replace what is there.
         repository: of the hub, whose revisions have the names of the folders; for the cards.
+        form: as for :func:`hand_over`.
 
     Yields:
         What was written, one model at a time.
     """
     for file in words_checkpoints(run).values():
         revision = file.stem.replace("words-", "chck_")  # words-1M.ckpt -> chck_1M
-        address = None if repository is None else Address(repository, revision)
-        yield hand_over(str(file), output / revision, overwrite, address)
+        address = None if repository is None else Address(repository, revision, on_hub=True)
+        yield hand_over(str(file), output / revision, overwrite, address, form)
 
 
 def push(folder: Path, repository: Repository, revision: str | None = None) -> str:

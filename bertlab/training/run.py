@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertlab.checkpoints.export import ExportReport
+from bertlab.checkpoints.export import ExportForm, ExportReport
 from bertlab.checkpoints.pretrained_model import PretrainedModel, load
 from bertlab.checkpoints.run_directory import MANIFEST, RESULTS, STAGES
 from bertlab.config.overrides import to_arguments
@@ -19,7 +19,7 @@ from bertlab.model.prediction import Input
 from bertlab.training.console import as_table
 from bertlab.training.hand_over import Repository, hand_over, push
 from bertlab.training.history import draw, history_rows, read_curves
-from bertlab.training.report.model_card import Address
+from bertlab.training.loading_code import Address
 from bertlab.training.results import Results, read_results, show
 from bertlab.training.stages import open_fit
 
@@ -148,23 +148,28 @@ class Run:
         return draw(read_curves(self.directory))
 
     def export(
-        self, output: str | Path, overwrite: bool = False, repository: str | None = None
+        self,
+        output: str | Path,
+        overwrite: bool = False,
+        repository: str | None = None,
+        form: ExportForm = "transformers",
     ) -> ExportReport:
-        """Write the model, with a model card, as a folder that ``transformers`` loads.
+        """Write the model, with a model card, as a folder that others load.
 
         Args:
             output: folder to make.
             overwrite: replace an older export.
             repository: of the Hugging Face hub, ``USER/NAME``, to upload the folder to.
+            form: for ``transformers``, or one ``onnx`` file.
 
         Raises:
-            CheckpointError: ``transformers`` has no such encoder, or the folder is in use.
+            CheckpointError: there is no such form of the encoder, or the folder is in use.
             OutputError: the hub cannot be reached, or refuses; the folder stays.
         """
         with as_mistakes():
             place = None if repository is None else Repository(repository)
-            address = None if repository is None else Address(repository)
-            report = hand_over(str(self.directory), Path(output), overwrite, address)
+            address = None if repository is None else Address(repository, on_hub=True)
+            report = hand_over(str(self.directory), Path(output), overwrite, address, form)
             if place is not None:
                 push(report.output, place)
         return report

@@ -70,7 +70,11 @@ def write_run(
     ours = {
         "config": {
             "seed_everything": 1,
-            "model": {"encoder": {"name": encoder_name, **sizes}, "head": head_config},
+            "model": {
+                "encoder": {"name": encoder_name, **sizes},
+                "head": head_config,
+                "optimizer": {"learning_rate": 1e-3},
+            },
             "data": {"max_seq_length": 16},
             "trainer": {},
         },

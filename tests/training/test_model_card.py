@@ -13,7 +13,8 @@ from markdown_it import MarkdownIt
 from bertlab.checkpoints.export import ExportReport
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
-from bertlab.training.report.model_card import Address, model_card
+from bertlab.training.loading_code import Address
+from bertlab.training.report.model_card import model_card
 from tests.conftest import Command
 
 MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable("table")

@@ -4,7 +4,6 @@ It is made of the run's manifest and results. These may come from anywhere, as n
 labels may: each value is plain text in the card, cut to a length, whatever markup it holds.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from bertlab.checkpoints.run_checkpoint import BEST
 from bertlab.checkpoints.run_directory import MANIFEST
 from bertlab.errors import printable
 from bertlab.files.reading import read_object
+from bertlab.training.loading_code import Address, ways_to_load
 from bertlab.training.report.escaping import markdown_templates
 from bertlab.training.results import Results, read_results, result_rows
 
@@ -40,19 +40,6 @@ _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 Pairs = list[tuple[str, str]]
 
 
-@dataclass(frozen=True)
-class Address:
-    """By what a model is loaded.
-
-    Attributes:
-        name: of a folder, or of a repository of the Hugging Face hub.
-        revision: branch of the repository; None for its main one.
-    """
-
-    name: str
-    revision: str | None = None
-
-
 @dataclass
 class ModelCard:
     """The content of a card; see the template ``model_card.md``.
@@ -64,8 +51,7 @@ class ModelCard:
         library: that loads it first, as the hub calls it.
         pipeline: task of the hub; None if there is none for it.
         model: what it is, as keys and values.
-        transformers_code: lines of Python.
-        bertlab_code: likewise.
+        ways: libraries that load it, with lines of Python.
         training: how it was trained; empty if bertlab did not train it.
         data: name, amount and hash of each text or split.
         scores: task, measure, score and baseline.
@@ -80,8 +66,7 @@ class ModelCard:
     library: str
     pipeline: str | None
     model: Pairs
-    transformers_code: Markup
-    bertlab_code: Markup
+    ways: list[tuple[str, Markup]]
     training: Pairs = field(default_factory=list)
     data: list[tuple[str, str, str]] = field(default_factory=list)
     scores: list[tuple[str, str, str, str]] = field(default_factory=list)
@@ -106,25 +91,24 @@ def model_card(start: Pretrained, report: ExportReport, address: Address) -> Mod
     Raises:
         DamagedRecordError: the run's manifest or results are damaged.
     """
-    kind = report.architecture
-    ending = next((each for each in _PIPELINES if kind.endswith(each)), None)
+    what = f"A {report.architecture} of transformers"
+    if report.form == "onnx":
+        what = f"An ONNX model with the outputs {report.architecture}"
+    ending = next((each for each in _PIPELINES if report.architecture.endswith(each)), None)
     card = ModelCard(
         name=_shown(address.name),
-        summary=f"A {kind} of transformers, written by bertlab from {_last_part(start.source)}.",
+        summary=f"{what}, written by bertlab from {_last_part(start.source)}.",
         source=_last_part(start.source),
-        library="transformers",
+        library=report.form,
         pipeline=None if ending is None else _PIPELINES[ending],
         model=_model_rows(start),
         limits=[f"{each[0].upper()}{each[1:]}." for each in map(_shown, report.notes) if each],
-        transformers_code=_transformers_code(kind, address),
-        bertlab_code=_bertlab_code(address),
+        ways=ways_to_load(report, address),
     )
     run = None if start.path is None else start.path.parent.parent
     if start.path is not None and run is not None and (run / MANIFEST).is_file():
         manifest = read_object(run / MANIFEST)
-        card.summary = (
-            f"A {kind} of transformers, written by bertlab from its run {_shown(run.name)}."
-        )
+        card.summary = f"{what}, written by bertlab from its run {_shown(run.name)}."
         card.seed = _shown(manifest.get("seed", card.seed))
         card.training = _training_rows(start, manifest)
         card.data = _data_rows(start, manifest)
@@ -135,36 +119,6 @@ def model_card(start: Pretrained, report: ExportReport, address: Address) -> Mod
         ]
     card.limits += _limits(start, bool(card.scores))
     return card
-
-
-def _transformers_code(kind: str, address: Address) -> Markup:
-    arguments = json.dumps(address.name)
-    if address.revision is not None:
-        arguments += f", revision={json.dumps(address.revision)}"
-    return _code(
-        f"from transformers import AutoTokenizer, {kind}",
-        "",
-        f"tokenizer = AutoTokenizer.from_pretrained({arguments})",
-        f"model = {kind}.from_pretrained({arguments})",
-    )
-
-
-def _bertlab_code(address: Address) -> Markup:
-    name = json.dumps(address.name)
-    if address.revision is None:
-        return _code("import bertlab", "", f"model = bertlab.load({name})")
-    return _code(
-        "import bertlab",
-        "from huggingface_hub import snapshot_download",
-        "",
-        f"folder = snapshot_download({name}, revision={json.dumps(address.revision)})",
-        "model = bertlab.load(folder)",
-    )
-
-
-def _code(*lines: str) -> Markup:
-    # json.dumps gives names as ASCII on one line, so that none of them ends the block
-    return Markup("\n".join(lines))  # noqa: S704
 
 
 def _shown(value: object) -> str:
