@@ -15,7 +15,12 @@ from bertlab.api.head import Head
 from bertlab.api.huggingface import HuggingFaceForm
 from bertlab.api.task import TaskContext
 from bertlab.api.tokenizer import Tokenizer
-from bertlab.checkpoints.export_folder import export_folder, make_readable, save_tokenizer
+from bertlab.checkpoints.export_folder import (
+    add_sentence_transformers,
+    export_folder,
+    make_readable,
+    save_tokenizer,
+)
 from bertlab.checkpoints.huggingface import TRAINED_MAX_LENGTH
 from bertlab.checkpoints.huggingface_head import HuggingFaceHead, head_config
 from bertlab.checkpoints.loading import load_matching
@@ -50,7 +55,11 @@ AddFiles = Callable[[Path, Pretrained, ExportReport], None]
 
 
 def export_model(
-    source: str, output: Path, overwrite: bool = False, more: Sequence[AddFiles] = ()
+    source: str,
+    output: Path,
+    overwrite: bool = False,
+    more: Sequence[AddFiles] = (),
+    form: Literal["transformers", "sentence-transformers"] = "transformers",
 ) -> ExportReport:
     """Write the encoder, its heads and its tokenizer as a Hugging Face folder.
 
@@ -62,6 +71,7 @@ def export_model(
         output: folder to write.
         overwrite: replace what is there.
         more: write what belongs into the folder besides, such as a model card.
+        form: ``sentence-transformers`` has the encoder alone, and the mean over its tokens.
 
     Raises:
         CheckpointError: if the source cannot be read, the encoder has no Hugging Face form,
@@ -77,20 +87,23 @@ def export_model(
     if start.tokenizer is None:
         raise CheckpointError(f"{source}: has no tokenizer (vocab.txt or tokenizer.json) to export")
     loaded = load_matching(encoder, start.encoder_state, start.source, ("pooler.",))
-    head, tasks, left = start.head, dict(start.task_states), []
-    if start.head_config is not None:
-        head = _head_of_run(start, start.head_config, encoder, start.tokenizer)
-    if head is not None and start.head_config is not None:
-        state = tasks.pop(start.head_config["name"])
-        left = [f"{name} {_show(state[name])}" for name in state if name not in head.state]
+    head: HuggingFaceHead | None = None
+    tasks: dict[str, dict[str, Tensor]] = {}
+    left: list[str] = []
+    if form == "transformers":
+        head, tasks, left = _heads_of(start, encoder, start.tokenizer)
     notes = []
     if left:
         notes.append(f"left behind, as transformers has no place for it: {', '.join(left)}")
-    if loaded.newly_initialized and (head is None or head.layout.has_pooler):
+    has_pooler = form == "transformers" if head is None else head.layout.has_pooler
+    if loaded.newly_initialized and has_pooler:
         notes.append(f"new random weights: {', '.join(loaded.newly_initialized)}")
 
     def add_files(folder: Path, report: ExportReport) -> None:
         report.notes += notes
+        report.form = form
+        if form == "sentence-transformers":
+            add_sentence_transformers(folder, encoder, start.model_max_length)
         for add in more:
             add(folder, start, report)
 
@@ -98,6 +111,20 @@ def export_model(
     return export_huggingface(
         encoder, tasks, start.tokenizer, output, overwrite, head, *lengths, add_files
     )
+
+
+def _heads_of(
+    start: Pretrained, encoder: Encoder, tokenizer: Tokenizer
+) -> tuple[HuggingFaceHead | None, dict[str, dict[str, Tensor]], list[str]]:
+    """Return the fine-tuned head, the states of the other tasks, and what of the head is left."""
+    tasks = start.task_states
+    if start.head_config is None:
+        return start.head, tasks, []
+    head = _head_of_run(start, start.head_config, encoder, tokenizer)
+    if head is None:
+        return None, tasks, []
+    state = tasks.pop(start.head_config["name"])
+    return head, tasks, [f"{name} {_show(state[name])}" for name in state if name not in head.state]
 
 
 def _show(tensor: Tensor) -> str:

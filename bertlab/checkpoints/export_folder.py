@@ -1,4 +1,4 @@
-"""The folder of an export: where it may be written, how it appears whole, and its tokenizer."""
+"""The folder of an export: how it appears whole, and what it has beside config and weights."""
 
 import contextlib
 from collections.abc import Iterator
@@ -78,3 +78,37 @@ def save_tokenizer(
     if not has_segments:
         more["model_input_names"] = ["input_ids", "attention_mask"]
     write_json(path, read_object(path) | more)
+
+
+def add_sentence_transformers(folder: Path, encoder: Encoder, longest: int | None) -> None:
+    """Write what makes ``sentence_transformers`` load a folder of ``transformers``.
+
+    A text's vector is the mean of the last layer's states over all its tokens, ``[CLS]`` and
+    ``[SEP]`` too, as of ``bertlab embed --layers [-1] --pool mean``. Names are those that all
+    versions read.
+
+    Args:
+        folder: of the export.
+        encoder: that is in it.
+        longest: as of :func:`save_tokenizer`.
+    """
+    kinds = ("Transformer", "Pooling")
+    places = ("", "1_Pooling")
+    modules = [
+        {"idx": n, "name": str(n), "path": place, "type": f"sentence_transformers.models.{kind}"}
+        for n, (kind, place) in enumerate(zip(kinds, places, strict=True))
+    ]
+    pooling = {
+        "word_embedding_dimension": encoder.hidden_size,
+        "pooling_mode_cls_token": False,
+        "pooling_mode_mean_tokens": True,
+        "pooling_mode_max_tokens": False,
+        "pooling_mode_mean_sqrt_len_tokens": False,
+    }
+    length = min(longest or encoder.max_position_embeddings, encoder.max_position_embeddings)
+    write_json(folder / "modules.json", modules)
+    write_json(
+        folder / "sentence_bert_config.json", {"max_seq_length": length, "do_lower_case": False}
+    )
+    (folder / places[1]).mkdir()
+    write_json(folder / places[1] / "config.json", pooling)

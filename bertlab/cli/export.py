@@ -28,9 +28,10 @@ def main(command: str, argv: list[str]) -> int:
     )
     parser.add_argument(
         "--format",
-        type=Literal["transformers", "onnx"],
+        type=Literal["transformers", "onnx", "sentence-transformers"],
         default="transformers",
-        help="what to write: a folder for transformers, or one ONNX file with the heads",
+        help="a folder for transformers; one ONNX file with the heads; or a folder for "
+        "sentence-transformers, whose vectors are means over tokens",
     )
     parser.add_argument(
         "--push",

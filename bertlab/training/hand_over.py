@@ -58,7 +58,8 @@ def hand_over(
         output: folder to write.
         overwrite: replace what is there.
         address: by which the card says that the model is loaded; the folder's name if not given.
-        form: what to write: for ``transformers``, or one ONNX file.
+        form: what to write: a folder for ``transformers``, one for ``sentence-transformers``, which
+            takes the mean over tokens, or one ONNX file.
 
     Raises:
         CheckpointError: as :func:`bertlab.checkpoints.export.export_model`, or there is no such
@@ -71,8 +72,9 @@ def hand_over(
     def add_card(folder: Path, start: Pretrained, report: ExportReport) -> None:
         write_text(folder / CARD, model_card(start, report, place).text())
 
-    export = export_onnx if form == "onnx" else export_model
-    return export(source, output, overwrite, [add_card])
+    if form == "onnx":
+        return export_onnx(source, output, overwrite, [add_card])
+    return export_model(source, output, overwrite, [add_card], form)
 
 
 def hand_over_words(

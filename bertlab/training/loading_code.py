@@ -36,10 +36,13 @@ def ways_to_load(report: ExportReport, address: Address) -> list[tuple[str, Mark
     """Return the libraries that load an export, with the lines that do it."""
     if report.form == "onnx":
         return [("onnxruntime", _onnxruntime(address))]
-    return [
+    ways = [
         ("transformers", _transformers(report.architecture, address)),
         ("bertlab", _bertlab(address)),
     ]
+    if report.form == "sentence-transformers":
+        ways.insert(0, ("sentence-transformers", _sentence_transformers(address)))
+    return ways
 
 
 def _transformers(architecture: str, address: Address) -> Markup:
@@ -59,6 +62,15 @@ def _bertlab(address: Address) -> Markup:
         "from huggingface_hub import snapshot_download",
         "",
         f"model = bertlab.load(snapshot_download({address.arguments}))",
+    )
+
+
+def _sentence_transformers(address: Address) -> Markup:
+    return _code(
+        "from sentence_transformers import SentenceTransformer",
+        "",
+        f"model = SentenceTransformer({address.arguments})",
+        'vectors = model.encode(["A text.", "Another one."])',
     )
 
 

@@ -160,7 +160,8 @@ class Run:
             output: folder to make.
             overwrite: replace an older export.
             repository: of the Hugging Face hub, ``USER/NAME``, to upload the folder to.
-            form: for ``transformers``, or one ``onnx`` file.
+            form: for ``transformers``, for ``sentence-transformers`` (the mean over tokens), or one
+                ``onnx`` file.
 
         Raises:
             CheckpointError: there is no such form of the encoder, or the folder is in use.

@@ -37,6 +37,7 @@ _PIPELINES = {
 }
 _SOURCE = re.compile(r"[a-z-]{2,}:")  # hf:nyu-mll/glue/mrpc
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+_OTHER_PIPELINES = {"sentence-transformers": "sentence-similarity"}
 Pairs = list[tuple[str, str]]
 
 
@@ -94,13 +95,15 @@ def model_card(start: Pretrained, report: ExportReport, address: Address) -> Mod
     what = f"A {report.architecture} of transformers"
     if report.form == "onnx":
         what = f"An ONNX model with the outputs {report.architecture}"
+    if report.form == "sentence-transformers":
+        what = f"{what}, whose vector of a text is the mean over its tokens"
     ending = next((each for each in _PIPELINES if report.architecture.endswith(each)), None)
     card = ModelCard(
         name=_shown(address.name),
         summary=f"{what}, written by bertlab from {_last_part(start.source)}.",
         source=_last_part(start.source),
         library=report.form,
-        pipeline=None if ending is None else _PIPELINES[ending],
+        pipeline=_PIPELINES[ending] if ending else _OTHER_PIPELINES.get(report.form),
         model=_model_rows(start),
         limits=[f"{each[0].upper()}{each[1:]}." for each in map(_shown, report.notes) if each],
         ways=ways_to_load(report, address),
