@@ -45,11 +45,20 @@ def assert_same_end(one: Path, other: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("objectives", ["[mlm, nsp]", "[mlm]"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model.objectives": "[mlm, nsp]"},
+        {"model.objectives": "[mlm]"},
+        {"data.batch_size": "{from: 4, to: 8}", "data.max_seq_length": "{from: 16, to: 32}"},
+        {"stages": "{short: {share: 0.5, data.max_seq_length: 16}, long: {share: 0.5}}"},
+    ],
+    ids=["pairs", "mlm", "changing", "stages"],
+)
 def test_two_processes_equal_one(
-    objectives: str, tiny_config: Path, tmp_path: Path, bertlab: Command
+    settings: dict[str, str], tiny_config: Path, tmp_path: Path, bertlab: Command
 ) -> None:
-    common = ["--config", tiny_config, "--model.objectives", objectives]
+    common = ["--config", tiny_config, *(f"--{key}={value}" for key, value in settings.items())]
     code, _, error = bertlab("fit", *common, "--run_dir", tmp_path / "one")
     assert code == 0, error
     fit_by_two("ddp", tmp_path / "two", *common)
