@@ -172,7 +172,7 @@ def read_warm_start(request: Request) -> Pretrained | None:
     if request.encoder_named and request.encoder != name:
         raise ConfigError(
             f"model.encoder: found {request.encoder}, but the encoder of model.init_from, "
-            f"{found.source}, is {name}; leave model.encoder.name out"
+            f"{found.source}, is {name}; set model.encoder.name: {name}, or leave it out"
         )
     return found
 

@@ -23,7 +23,7 @@ COMMON = {
         "model.optimizer.learning_rate": "highest learning rate",
         "trainer.max_steps": "end after so many steps",
         "trainer.max_epochs": "or after so many passes over the data",
-        "trainer.accumulate_grad_batches": "parts of a step, one after the other: less memory",
+        "trainer.accumulate_grad_batches": "parts of a step, in turn: less memory; or auto",
         "trainer.precision": "bf16-mixed on GPUs that have it",
         "trainer.devices": "how many devices; all of them if not given",
         "trainer.logger": "wandb or mlflow beside the files of the run",

@@ -51,6 +51,10 @@ CHECKPOINT_DEFAULTS = {
 }
 
 
+# of fine-tuning (paper app. A.3: 2e-5 to 5e-5); 1e-4 and 1 % of warm-up are pre-training's
+HEAD_DEFAULTS = {"learning_rate": 3e-5, "warmup_steps": 0.1}
+
+
 def build_parser(
     command: str, request: Request, encoder_config: Config | None = None
 ) -> LightningArgumentParser:
@@ -89,7 +93,14 @@ def build_parser(
         fail_untyped=False,
         instantiate=False,
         sub_configs=True,
-        skip={"logger"},
+        skip={"logger", "accumulate_grad_batches"},
+    )
+    parser.add_argument(
+        "--trainer.accumulate_grad_batches",
+        type=int | Literal["auto"],
+        default=1,
+        help="parts that a device computes a step in, one after the other, with less memory; auto: "
+        "as few as fit into memory, and trainer.val_check_interval counts steps",
     )
     parser.add_argument(
         "--trainer.logger",
@@ -165,6 +176,8 @@ def _add_optimizer(parser: LightningArgumentParser, request: Request) -> None:
     """Add the named optimiser's arguments, those of every optimiser, and its schedule's."""
     section = "model.optimizer"
     parser.add_class_arguments(OptimizerConfig, section, instantiate=False, skip=set(PLUGGED))
+    if request.head is not None:
+        parser.set_defaults({f"{section}.{key}": each for key, each in HEAD_DEFAULTS.items()})
     parser.add_argument(
         f"--{section}.name",
         default=request.optimizer,

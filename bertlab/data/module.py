@@ -199,6 +199,16 @@ class TaskData(LightningDataModule):
         assert self._training_steps is not None, "training_loader() comes first"
         return self._training_steps.stream.describe(self._training_steps.positions(step))
 
+    def first_sequences(self, trainer: Trainer, count: int) -> PackedBatch:
+        """Return at most ``count`` sequences of a run's first step, as training reads them."""
+        self.trainer = trainer
+        self.train_dataloader()
+        assert self._training_steps is not None
+        positions = self._training_steps.positions(0)[:count]
+        batch, counts = self._training_steps.stream.batch(positions)
+        batch.window_counts = counts
+        return batch
+
     def evaluation_loader(self, stream: Stream, length: int) -> StepLoader:
         """Return a stream's first ``length`` sequences, in batches no larger than training's."""
         assert self.trainer is not None

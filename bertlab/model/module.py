@@ -16,7 +16,7 @@ from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.encoder import Encoder
 from bertlab.api.examples import Example
 from bertlab.api.head import Head
-from bertlab.api.task import Objective, Task, TaskContext, check_tasks
+from bertlab.api.task import Objective, Task, TaskContext, TaskLoss, check_tasks
 from bertlab.data.module import TaskData
 from bertlab.model.evaluation import EvaluationSet
 from bertlab.model.fsdp import shard
@@ -126,12 +126,9 @@ class BertModule(LightningModule):
 
     def training_step(self, batch: PackedBatch, batch_idx: int) -> Tensor:
         """Return the batch's share of the loss, scaled so that gradients add up to the mean's."""
-        batch = self._rewrite_input(batch)
-        output = self(batch)
-        names = list(self.named_tasks())
+        names, losses = list(self.named_tasks()), self.losses(batch)
         # 8 sequences, mlm and nsp: sums of 40 and 8 losses, divided by the counts of the whole step
         # (120 and 24 in a window of three such batches): the three shares add up to the step's mean
-        losses = [task.loss(output, batch) for task in self.named_tasks().values()]
         counts = self._global_counts(batch, names)
         shares = [
             loss.sum.float() / count.clamp(min=1)  # nothing to predict: 0 / 1, not NaN
@@ -142,6 +139,12 @@ class BertModule(LightningModule):
         scale = self.trainer.accumulate_grad_batches * self.trainer.world_size
         total: Tensor = torch.stack(shares).sum() * scale  # (tasks,) -> ()
         return total
+
+    def losses(self, batch: PackedBatch) -> list[TaskLoss]:
+        """Return the loss of each task on a batch, in the order of the config."""
+        batch = self._rewrite_input(batch)
+        output = self(batch)
+        return [task.loss(output, batch) for task in self.named_tasks().values()]
 
     def validation_step(self, batch: PackedBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Update every task's metrics on held-out data."""

@@ -55,6 +55,7 @@ from bertlab.training.loggers import ConfigLog, close_trackers, make_loggers
 from bertlab.training.module_building import ModuleBuilder
 from bertlab.training.predictions import PredictionWriter, open_sink
 from bertlab.training.results import held_out_results, print_results
+from bertlab.training.step_memory import AUTO, StepMemory, adopt_parts, choose_parts
 from bertlab.training.trainer import make_trainer, quiet_lightning
 
 
@@ -132,6 +133,7 @@ class Session:
         self.warm = warm
         self.fits = config.command == "fit"
         if self.fits and checkpoint is not None and checkpoint.config is not None:
+            adopt_parts(config, checkpoint.config["trainer"])
             check_same_computation(config.plain, checkpoint.config)
         seeds = config.seeds
         seed_everything(seeds.weights, workers=True, verbose=False)  # before they are drawn
@@ -145,6 +147,7 @@ class Session:
         self.whole = whole or self.directory
         self.record = RunRecord(self.directory, config.plain, goes_on=resumed is not None)
         predicts = config.command == "predict" or config.values.get("keep_predictions", False)
+        self.memory: StepMemory | None = None
         self.writers = [PredictionWriter()] if predicts else []
         masks = {} if config.request.head else {"mask_seed": seeds.masks}
         arguments = {**config.plain["data"], "seed": seeds.order, **masks}
@@ -189,6 +192,8 @@ class Session:
         settings = self.config.trainer_arguments()
         if max_steps is not None:
             settings |= {"max_steps": max_steps, "max_epochs": -1}
+        if settings["accumulate_grad_batches"] == AUTO:
+            settings["accumulate_grad_batches"] = 1  # until the data is read
         if not self.fits:
             return make_trainer(settings, callbacks=self.writers)
         own: list[Callback] = [*run_callbacks(self.directory)]
@@ -210,6 +215,10 @@ class Session:
     def _check_fit(self) -> None:
         """Raise what would stop the run later, before its directory is made."""
         values, model = self.config.values, self.model
+        divides = values.trainer.accumulate_grad_batches == AUTO
+        self.memory = choose_parts(self.config, model, self.data, self.trainer)
+        if divides:
+            self.trainer = self._make_trainer()
         steps = asked_steps(values.max_tokens, values.max_words, self.trainer, self.data)
         if steps is not None:
             self.trainer = self._make_trainer(steps)  # a new one: a Trainer's end stays as it is
@@ -268,6 +277,11 @@ class Session:
             f"{self.directory}: {self.parameters:,} parameters, "
             f"{size} sequences a step, seed {self.config.seed}\n"
         )
+        if self.memory is not None:
+            _, tokens = self.data.mean_lengths(self.steps)
+            parts = self.trainer.accumulate_grad_batches
+            tokens /= self.trainer.world_size
+            sys.stdout.write(f"{self.memory.describe(tokens, parts, self.steps)}\n")
 
     def _is_saved(self) -> bool:
         """Return whether there is a checkpoint to go on from."""

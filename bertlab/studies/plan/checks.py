@@ -64,7 +64,8 @@ def check_checkpoint(config: Config, step: int) -> None:
         )
     trainer = config["trainer"]
     interval, accumulate = trainer["val_check_interval"], trainer["accumulate_grad_batches"]
-    every = interval // accumulate if isinstance(interval, int) else 1  # batches -> optimiser steps
+    parts = 1 if accumulate == "auto" else accumulate  # with auto the interval counts steps
+    every = interval // parts if isinstance(interval, int) else 1  # batches -> optimiser steps
     if step % every:
         raise StudyError(
             f"evaluate.from_step: found {step}, expected a multiple of {every}, the steps from a "

@@ -1,0 +1,235 @@
+"""Whether a training step fits into memory: estimated from a few sequences, before training.
+
+What stays is the weights, their gradients and the optimiser's moments. What a micro-batch adds is
+what autograd saves for the backward pass, which is measured on a few sequences: it grows with their
+number.
+"""
+
+import contextlib
+import math
+import os
+import resource
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Trainer
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+
+from bertlab.config.run_config import RunConfig
+from bertlab.data.module import TaskData
+from bertlab.errors import TrainerError
+from bertlab.model.module import BertModule
+from bertlab.objectives.changing import whole_ends
+
+AUTO = "auto"  # of trainer.accumulate_grad_batches
+_SAMPLE = 16  # sequences that are measured
+_COPIES = 4  # of each trained weight: itself, its gradient, and two moments, as AdamW has
+_TEMPORARY = 1.3  # the backward pass has gradients beside what was saved
+_FILLED = 0.8  # of the free memory, which is as much as parts are chosen for
+_HARMLESS = 0.2  # of the free memory: a step that takes less is not measured
+
+
+@dataclass(frozen=True)
+class StepMemory:
+    """What a training step takes of one device.
+
+    Attributes:
+        model: bytes that stay, whatever the batch.
+        token: bytes for each token of a micro-batch.
+        seconds: for each token, forward and backward, by this measurement.
+    """
+
+    model: float
+    token: float
+    seconds: float
+
+    def of(self, tokens: float) -> float:
+        """Return the bytes of a step whose micro-batches have so many tokens."""
+        return self.model + self.token * tokens
+
+    def describe(self, tokens: float, parts: int, steps: float) -> str:
+        """Return a line on a step of so many tokens in all its parts, and on all steps."""
+        seconds = tokens * self.seconds
+        size = f"{_gigabytes(self.of(tokens / parts))} in {parts} part{'s' * (parts > 1)}"
+        whole = "" if math.isinf(steps) else f", {_duration(steps * seconds)} for {steps:,.0f}"
+        return f"a step takes about {size} and {_duration(seconds)}{whole}"
+
+
+def choose_parts(
+    config: RunConfig, model: BertModule, data: TaskData, trainer: Trainer
+) -> StepMemory | None:
+    """See that a step fits into memory; divide it where ``accumulate_grad_batches`` is ``auto``.
+
+    Args:
+        config: of the run; gets the number of parts.
+        model: with its weights.
+        data: read and encoded.
+        trainer: of the run.
+
+    Returns:
+        What a step takes; None where that is far less than there is.
+
+    Raises:
+        TrainerError: a step does not fit into the memory that is free, or ``auto`` is to be chosen
+            for several devices.
+    """
+    chooses = config.values.trainer.accumulate_grad_batches == AUTO
+    if chooses and trainer.world_size > 1:
+        raise TrainerError(
+            f"trainer.accumulate_grad_batches: found {AUTO} on {trainer.world_size} devices, "
+            "expected a number, which is the same on all of them"
+        )
+    free = free_memory(trainer.strategy.root_device)
+    _, sequences = whole_ends(data.sequences_per_step())
+    parts: int = trainer.accumulate_grad_batches
+    size = math.ceil(sequences / (trainer.world_size * parts))
+    memory = None
+    if free is not None and (chooses or _rough(model, data, size) > _HARMLESS * free):
+        memory = measure(model, data, trainer)
+        mean, _ = data.mean_lengths()
+        if chooses:
+            parts = _fewest_parts(memory, sequences, data.max_seq_length, _FILLED * free)
+            size = math.ceil(sequences / parts)
+        if memory.of(size * mean) > free:
+            raise TrainerError(_too_large(memory, size, mean, free))
+    if chooses:
+        interval = config.values.trainer.val_check_interval
+        # an evaluation each 500 steps, of 4 parts each: Lightning counts 2,000 batches
+        interval = interval * parts if isinstance(interval, int) else interval
+        _set(config, {"accumulate_grad_batches": parts, "val_check_interval": interval})
+    return memory
+
+
+def adopt_parts(config: RunConfig, before: Mapping[str, Any]) -> None:
+    """Give a run that goes on the parts that it had, where its config says ``auto``.
+
+    Args:
+        config: of the resumption.
+        before: the section ``trainer`` of the run's own config.
+    """
+    if config.values.trainer.accumulate_grad_batches == AUTO:
+        _set(
+            config, {key: before[key] for key in ("accumulate_grad_batches", "val_check_interval")}
+        )
+
+
+def _set(config: RunConfig, settings: Mapping[str, Any]) -> None:
+    """Set keys of ``trainer``, in what is run and in what is recorded."""
+    for key, value in settings.items():
+        config.values[f"trainer.{key}"] = value
+        config.plain["trainer"][key] = value
+
+
+def _fewest_parts(memory: "StepMemory", sequences: int, length: int, room: float) -> int:
+    """Return the fewest parts whose sequences, all of the longest length, have room."""
+    for parts in range(1, sequences):
+        # 10 sequences in 4 parts are 3, 3, 2 and 2
+        if memory.of(math.ceil(sequences / parts) * length) <= room:
+            return parts
+    return sequences
+
+
+def measure(model: BertModule, data: TaskData, trainer: Trainer) -> StepMemory:
+    """Run a few sequences forward, and see what they leave; nothing of the model changes."""
+    device = trainer.strategy.root_device
+    batch = data.first_sequences(trainer, _SAMPLE)
+    if device.type != "cpu":
+        model.to(device)
+        batch = batch.to(device)
+    own = {each.untyped_storage().data_ptr() for each in model.state_dict().values()}
+    saved: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            saved[storage.data_ptr()] = storage.nbytes()  # two views of one are counted once
+        return tensor
+
+    buffers = {name: each.clone() for name, each in model.named_buffers()}
+    devices = [] if device.type == "cpu" else [device]
+    with torch.random.fork_rng(devices), trainer.precision_plugin.forward_context():
+        with saved_tensors_hooks(keep, lambda tensor: tensor):
+            model.losses(batch)
+        began = time.perf_counter()
+        model.losses(batch)  # the first time is that of starting up
+        seconds = 3 * (time.perf_counter() - began)  # the backward pass takes twice the forward one
+    for name, buffer in model.named_buffers():
+        buffer.copy_(buffers[name])
+    weights = sum(each.numel() * each.element_size() for each in model.parameters())
+    trained = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+    tokens = len(batch.input_ids)
+    return StepMemory(
+        model=weights + (_COPIES - 1) * trained,
+        token=_TEMPORARY * sum(saved.values()) / tokens,
+        seconds=seconds / tokens,
+    )
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Return the bytes that this process can still take of a device; None if nobody says."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    if device.type != "cpu":
+        return None
+    found = []
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+        # "MemAvailable:   22334455 kB"
+        found += [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvail")]
+    with contextlib.suppress(OSError, ValueError):
+        limit = Path("/sys/fs/cgroup/memory.max").read_text("ascii")
+        used = Path("/sys/fs/cgroup/memory.current").read_text("ascii")
+        found.append(int(limit) - int(used))  # ValueError: "max", no limit
+    limit_of_process, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit_of_process != resource.RLIM_INFINITY:
+        found.append(limit_of_process - _size_of_process())
+    return max(0, min(found)) if found else None
+
+
+def _size_of_process() -> int:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        pages = Path("/proc/self/statm").read_text("ascii").split()[0]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
+def _rough(model: BertModule, data: TaskData, sequences: float) -> float:
+    """Return about how many bytes a step takes, from sizes alone."""
+    encoder, tokens = model.encoder, sequences * data.max_seq_length
+    weights = sum(each.numel() * each.element_size() for each in model.parameters())
+    layer = 40 * encoder.hidden_size + 32 * data.max_seq_length  # numbers that a token leaves in it
+    return _COPIES * weights + 4 * tokens * (encoder.num_hidden_layers * layer + encoder.vocab_size)
+
+
+def _too_large(memory: StepMemory, size: int, length: float, free: int) -> str:
+    text = (
+        f"a step needs about {_gigabytes(memory.of(length * size))} of memory, "
+        f"{_gigabytes(memory.model)} of it whatever the batch, and {_gigabytes(free)} are free: it "
+        f"has {size} sequences at a time (data.batch_size / trainer.accumulate_grad_batches). "
+    )
+    if memory.of(length) > _FILLED * free:
+        return (
+            f"{text}Not even one at a time fits; expected a smaller model (model.encoder.preset: "
+            "small, mini, tiny) or shorter sequences (data.max_seq_length)"
+        )
+    return (
+        f"{text}Expected --trainer.accumulate_grad_batches {AUTO}, which divides a step into parts "
+        "that fit and changes nothing else, or a smaller model.encoder.preset: small, mini, tiny"
+    )
+
+
+def _gigabytes(size: float) -> str:
+    return f"{size / 1e9:.1f} GB" if size < 1e13 else f"{size / 1e12:,.0f} TB"
+
+
+def _duration(seconds: float) -> str:
+    """Return a length of time in its largest unit: 41 s, 3 h, 12 days."""
+    for unit, length in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.2g} s"

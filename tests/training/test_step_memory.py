@@ -1,0 +1,145 @@
+"""How much memory a step takes is known before training, and a step is divided so that it fits."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from bertlab.training import step_memory
+from bertlab.training.step_memory import StepMemory
+from tests.conftest import Command
+
+GB = 10**9
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """What the machine says that it has, to be changed; a step of the tiny config takes 3.6 MB."""
+    given = {"bytes": GB}
+    takes = StepMemory(model=10**6, token=10**4, seconds=1e-3)
+    monkeypatch.setattr(step_memory, "free_memory", lambda device: given["bytes"])
+    monkeypatch.setattr(step_memory, "measure", lambda model, data, trainer: takes)
+    return given
+
+
+def trainer_of(run: Path) -> dict[str, object]:
+    found: dict[str, object] = yaml.safe_load((run / "config.yaml").read_text("utf-8"))["trainer"]
+    return found
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    content = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
+    found: dict[str, torch.Tensor] = content["state_dict"]
+    return found
+
+
+def test_a_step_that_does_not_fit_is_refused_with_the_numbers(
+    tiny_config: Path, tmp_path: Path, free: dict[str, int], bertlab: Command
+) -> None:
+    free["bytes"] = 3 * 10**6
+    code, _, error = bertlab("fit", "--config", tiny_config, "--run_dir", tmp_path / "run")
+    assert code == 2
+    assert "8 sequences at a time" in error
+    assert "--trainer.accumulate_grad_batches auto" in error
+    assert not (tmp_path / "run").exists()
+    free["bytes"] = 10**6
+    auto = ("--trainer.accumulate_grad_batches", "auto")
+    code, _, error = bertlab("fit", "--config", tiny_config, *auto, "--run_dir", tmp_path / "run")
+    assert code == 2
+    assert "Not even one at a time fits" in error
+
+
+def test_auto_divides_a_step_and_a_resumption_keeps_the_parts(
+    tiny_config: Path, tmp_path: Path, free: dict[str, int], bertlab: Command
+) -> None:
+    fit = ("fit", "--config", tiny_config, "--run_dir")
+    auto = ("--trainer.accumulate_grad_batches", "auto")
+    free["bytes"] = 2_600_000
+    code, printed, error = bertlab(*fit, tmp_path / "auto", *auto)
+    assert code == 0, error
+    trainer = trainer_of(tmp_path / "auto")
+    parts = trainer["accumulate_grad_batches"]
+    assert parts == 3  # 1 MB, and 3 sequences of 32 tokens of 10 kB, are below 80 % of 2.6 MB
+    assert trainer["val_check_interval"] == 9  # each third step, as the config asks
+    assert "in 3 parts" in printed
+    by_hand = ("--trainer.accumulate_grad_batches", 3, "--trainer.val_check_interval", 9)
+    assert bertlab(*fit, tmp_path / "by hand", *by_hand)[0] == 0
+    free["bytes"] = GB  # enough for a whole step, which rounds otherwise
+    one = bertlab(*fit, tmp_path / "one")
+    assert one[0] == 0
+    found, same = weights(tmp_path / "auto"), weights(tmp_path / "by hand")
+    assert all(torch.equal(found[name], same[name]) for name in same)
+    whole = weights(tmp_path / "one")
+    assert all(torch.allclose(found[name], whole[name], atol=1e-5) for name in whole)
+
+    (tmp_path / "auto" / "results.json").unlink()
+    again = ("--ckpt_path", tmp_path / "auto" / "checkpoints" / "step-3.ckpt")
+    code, _, error = bertlab("fit", "--config", tiny_config, *auto, *again)
+    assert code == 0, error
+    assert trainer_of(tmp_path / "auto")["accumulate_grad_batches"] == 3
+    resumed = weights(tmp_path / "auto")
+    assert all(torch.equal(found[name], resumed[name]) for name in found)
+
+
+def test_measuring_changes_nothing_of_the_run(
+    tiny_config: Path,
+    tiny_run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    bertlab: Command,
+) -> None:
+    monkeypatch.setattr(step_memory, "_HARMLESS", 0.0)
+    dropout = ("--model.encoder.hidden_dropout_prob", 0.1)
+    fit = ("fit", "--config", tiny_config, *dropout, "--run_dir")
+    code, printed, _ = bertlab(*fit, tmp_path / "measured")
+    assert code == 0
+    assert "a step takes about" in printed
+    monkeypatch.undo()
+    code, printed, _ = bertlab(*fit, tmp_path / "plain")
+    assert code == 0
+    assert "a step takes about" not in printed
+    found, expected = weights(tmp_path / "measured"), weights(tmp_path / "plain")
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_several_devices_are_given_a_number(tiny_config: Path, bertlab: Command) -> None:
+    auto = ("--trainer.accumulate_grad_batches", "auto", "--trainer.devices", 2)
+    code, _, error = bertlab("fit", "--config", tiny_config, *auto, "--trainer.strategy", "ddp")
+    assert code == 2
+    assert "found auto on 2 devices, expected a number" in error
+
+
+@pytest.mark.slow
+def test_the_estimate_is_what_a_process_takes(tiny_config: Path, tmp_path: Path) -> None:
+    """Peak memory of a run, less that of one whose batch is tiny, against both estimates."""
+    found = []
+    for batch in (4, 1024):
+        code = (
+            "import resource, sys\n"
+            "from bertlab.training import step_memory\n"
+            "step_memory._HARMLESS = 0.0\n"
+            "from bertlab.cli.main import main\n"
+            "code = main(sys.argv[1:])\n"
+            "print('peak', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)\n"
+            "sys.exit(code)\n"
+        )
+        sizes = ["--model.encoder.hidden_size", "128", "--data.batch_size", str(batch)]
+        run = ["--run_dir", str(tmp_path / str(batch)), "--trainer.max_steps", "2"]
+        done = subprocess.run(
+            [sys.executable, "-c", code, "fit", "--config", str(tiny_config), *sizes, *run],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=300,
+        )
+        said = re.search(r"a step takes about ([\d.]+) GB", done.stdout)
+        peak = re.search(r"peak (\d+)", done.stdout)
+        assert said is not None
+        assert peak is not None
+        found.append((float(said[1]) * GB, int(peak[1])))
+    (small, base), (large, peak) = found
+    assert 0.7 < (large - small) / (peak - base) < 1.5
