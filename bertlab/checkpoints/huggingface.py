@@ -14,6 +14,7 @@ from bertlab.api.huggingface import HuggingFaceForm
 from bertlab.checkpoints.huggingface_head import read_head
 from bertlab.checkpoints.loading import list_limited
 from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.checkpoints.tensor_bundle import find_index, read_tensorflow
 from bertlab.checkpoints.tensor_files import read_tensors
 from bertlab.errors import CheckpointError, ConfigError, PluginError, nearest
 from bertlab.files.reading import read_object
@@ -53,8 +54,10 @@ def read_huggingface(folder_or_hub_name: str | Path) -> Pretrained:
 
     Every class that holds one of it is read (``BertModel``, ``BertForPreTraining``,
     ``BertForMaskedLM``, ``BertForSequenceClassification``, …), with the old names ``gamma`` and
-    ``beta`` of LayerNorms too. ``is_decoder`` becomes ``causal``; ``seq_relationship`` of such a
-    model is left out, as ``transformers`` pools the first token and bertlab the last.
+    ``beta`` of LayerNorms too, and so are BERT's own checkpoints of TensorFlow 1
+    (``bert_config.json``, ``bert_model.ckpt.index``). ``is_decoder`` becomes ``causal``;
+    ``seq_relationship`` of such a model is left out, as ``transformers`` pools the first token and
+    bertlab the last.
 
     Args:
         folder_or_hub_name: a folder with ``config.json`` and weights, or a name on the hub such as
@@ -66,16 +69,19 @@ def read_huggingface(folder_or_hub_name: str | Path) -> Pretrained:
             do not have the shapes that ``config.json`` says; each differing tensor is listed.
     """
     folder = _find_folder(folder_or_hub_name)
-    path = folder / "config.json"
+    path = _first_file(folder, ("config.json", "bert_config.json")) or folder / "config.json"
     content = read_config(path)
     name, form = form_of(content, path)
     config = form.arguments(content, path)
     weights = _first_file(folder, WEIGHT_FILES)
+    index = find_index(folder) if weights is None else None
+    weights = weights or index
     if weights is None:
         raise CheckpointError(
             f"{folder}: holds no weights that can be read, expected {' or '.join(WEIGHT_FILES)}"
         )
-    parts = _split(read_tensors(weights), form, weights)
+    tensors = read_tensors(weights) if index is None else read_tensorflow(index)
+    parts = _split(tensors, form, weights)
     _check_layers(parts, form, config, weights)
     form.after_reading(content, parts.encoder, parts.heads)
     _check_shapes(parts, form, {"name": name, **config}, path, weights)
