@@ -5,6 +5,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from lightning.pytorch import LightningDataModule, Trainer
 from torch.utils.data import DataLoader
@@ -207,6 +208,17 @@ class TaskData(LightningDataModule):
         positions = self._training_steps.positions(0)[:count]
         batch, counts = self._training_steps.stream.batch(positions)
         batch.window_counts = counts
+        return batch
+
+    def sample_sequences(self, count: int) -> PackedBatch:
+        """Return at most ``count`` sequences (of some heads, rows) from all over the first set."""
+        loaders = self.val_dataloader()
+        loader = loaders[0] if isinstance(loaders, list) else loaders
+        dataset = loader.loader.dataset
+        # 6 of 1,000: 0, 199, 399, 599, 799, 999
+        places = np.linspace(0, (dataset.length or 1) - 1, count).astype(np.int64)
+        batch, _ = dataset.stream.batch(np.unique(places))
+        assert isinstance(batch, PackedBatch)
         return batch
 
     def evaluation_loader(self, stream: Stream, length: int) -> StepLoader:

@@ -55,6 +55,7 @@ from bertlab.training.loggers import ConfigLog, close_trackers, make_loggers
 from bertlab.training.module_building import ModuleBuilder
 from bertlab.training.predictions import PredictionWriter, open_sink
 from bertlab.training.results import held_out_results, print_results
+from bertlab.training.run_page import write_run_page
 from bertlab.training.step_memory import AUTO, StepMemory, adopt_parts, choose_parts
 from bertlab.training.trainer import make_trainer, quiet_lightning
 
@@ -278,10 +279,7 @@ class Session:
             f"{size} sequences a step, seed {self.config.seed}\n"
         )
         if self.memory is not None:
-            _, tokens = self.data.mean_lengths(self.steps)
-            parts = self.trainer.accumulate_grad_batches
-            tokens /= self.trainer.world_size
-            sys.stdout.write(f"{self.memory.describe(tokens, parts, self.steps)}\n")
+            sys.stdout.write(f"{self.memory.describe(self.data, self.trainer)}\n")
 
     def _is_saved(self) -> bool:
         """Return whether there is a checkpoint to go on from."""
@@ -310,6 +308,7 @@ class Session:
         self._warn_of_degeneration()
         if model.warnings:
             write_json(self.directory / DEGENERATE, model.warnings)
+        write_run_page(self.directory, results, self.data.report_tables())
         write_json(self.directory / RESULTS, results)  # the last: the run is whole
 
     def _score(self) -> None:

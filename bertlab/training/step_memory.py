@@ -52,8 +52,11 @@ class StepMemory:
         """Return the bytes of a step whose micro-batches have so many tokens."""
         return self.model + self.token * tokens
 
-    def describe(self, tokens: float, parts: int, steps: float) -> str:
-        """Return a line on a step of so many tokens in all its parts, and on all steps."""
+    def describe(self, data: TaskData, trainer: Trainer) -> str:
+        """Return a line on a step of a run, and on all its steps."""
+        steps = data.total_steps(trainer)
+        _, tokens = data.mean_lengths(steps)
+        tokens, parts = tokens / trainer.world_size, trainer.accumulate_grad_batches
         seconds = tokens * self.seconds
         size = f"{_gigabytes(self.of(tokens / parts))} in {parts} part{'s' * (parts > 1)}"
         whole = "" if math.isinf(steps) else f", {_duration(steps * seconds)} for {steps:,.0f}"

@@ -14,15 +14,16 @@ if TYPE_CHECKING:
 
 @hookimpl
 def bertlab_callbacks(run_dir: Path) -> "list[Callback]":
-    """Return the callbacks for throughput, evaluation lines, loss curve, warnings and memory."""
+    """Return the callbacks for throughput, lines, curves, samples, warnings and memory."""
     from bertlab.training.allocator import ReturnMemory  # noqa: PLC0415
     from bertlab.training.callbacks.progress import (  # noqa: PLC0415
         EvaluationLines,
         LossCurve,
         TokenThroughput,
     )
+    from bertlab.training.callbacks.samples import SampleRows  # noqa: PLC0415
     from bertlab.training.callbacks.watch import BatchInspection, LossWatch  # noqa: PLC0415
 
     inspection = [BatchInspection()] if inspects_batches() else []
-    reports = [TokenThroughput(), EvaluationLines(), LossCurve(run_dir), LossWatch()]
-    return [*reports, ReturnMemory(), *inspection]
+    reports = [TokenThroughput(), EvaluationLines(), LossCurve(run_dir), SampleRows(run_dir)]
+    return [*reports, LossWatch(), ReturnMemory(), *inspection]

@@ -1,0 +1,112 @@
+"""The page of a run: what it shows is what the run has, and it loads and runs nothing."""
+
+import csv
+import json
+from collections import defaultdict
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bertlab.training.callbacks.samples import SAMPLES, read_samples
+from tests.conftest import Command
+
+HOSTILE = '<script src="https://x.example/a.js">alert(1)</script>'
+
+
+class Page(HTMLParser):
+    """Rows of tables, texts, tags and addresses of a page."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.tags: dict[str, int] = defaultdict(int)
+        self.addresses: list[str] = []
+        self.feed(path.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.addresses += [str(value) for name, value in attrs if name in ("src", "href", "action")]
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.rows and self.rows[-1]:
+            self.rows[-1][-1] += data.strip()
+
+
+def test_the_page_of_a_pre_training(tiny_run: Path) -> None:
+    page = Page(tiny_run / "run.html")
+    results = json.loads((tiny_run / "results.json").read_text("utf-8"))
+    shown = {tuple(row[:2]): row[2] for row in page.rows if len(row) == 4}
+    assert shown["mlm", "accuracy"] == f"{results['mlm/accuracy']:.1%}"
+    assert shown["nsp", "loss"] == f"{results['nsp/loss']:,.3f}"
+    assert ["sample", "text", "truth", "step 3", "step 6"] in page.rows
+    assert page.tags["svg"] == 1
+    assert page.tags["title"] > 8  # what the points of the curves say
+    assert all(address.startswith("#") for address in page.addresses)
+
+
+def test_samples_are_the_held_out_tokens_and_what_is_predicted(tiny_run: Path) -> None:
+    rows = read_samples(tiny_run / SAMPLES)
+    assert {row["step"] for row in rows} == {3, 6}
+    assert {row["task"] for row in rows} == {"mlm"}
+    first, last = ([row for row in rows if row["step"] == step] for step in (3, 6))
+    assert [row["text"] for row in first] == [row["text"] for row in last]
+    assert [row["truth"] for row in first] == [row["truth"] for row in last]
+    for row in rows:
+        truth, predicted = row["truth"].split(" "), row["prediction"].split(" ")
+        assert len(truth) == len(predicted) >= row["text"].split(" ").count("[MASK]") > 0
+
+
+def test_a_line_that_was_cut_and_steps_that_came_again(tmp_path: Path) -> None:
+    row = {"step": 3, "task": "mlm", "sample": "a", "prediction": "old"}
+    lines = [json.dumps(row), json.dumps(row | {"prediction": "new"}), '{"step": 6, "ta']
+    (tmp_path / SAMPLES).write_text("\n".join(lines), "utf-8")
+    assert read_samples(tmp_path / SAMPLES) == [row | {"prediction": "new"}]
+    assert read_samples(tmp_path / "none") == []
+
+
+@pytest.fixture
+def rows_file(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "label"])
+        for number in range(40):
+            writer.writerow([f"text {number} {HOSTILE}", HOSTILE if number % 2 else "plain"])
+    return path
+
+
+def test_rows_of_a_head_are_shown_with_what_predict_says(
+    rows_file: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    config: dict[str, Any] = {
+        "seed_everything": 1,
+        "model": {"init_from": str(tiny_run), "head": "single_sentence"},
+        "data": {"source": str(rows_file), "max_seq_length": 32, "batch_size": 8},
+        "trainer": {"max_epochs": 2, "accelerator": "cpu", "log_every_n_steps": 1},
+    }
+    file, run = tmp_path / "f.yaml", tmp_path / "run"
+    file.write_text(yaml.safe_dump(config), "utf-8")
+    code, _, error = bertlab("fit", "--config", file, "--run_dir", run)
+    assert code == 0, error
+    samples = read_samples(run / SAMPLES)
+    last = [row for row in samples if row["step"] == max(each["step"] for each in samples)]
+    assert len(last) > 1
+    checkpoint = run / "checkpoints" / "last.ckpt"
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text("".join(json.dumps({"text": row["text"]}) + "\n" for row in last), "utf-8")
+    code, printed, error = bertlab("predict", "--ckpt_path", checkpoint, "--input", texts)
+    assert code == 0, error
+    predicted = [json.loads(line)["label"] for line in printed.splitlines()]
+    assert [row["prediction"] for row in last] == predicted
+    assert {row["truth"] for row in last} <= {HOSTILE, "plain"}
+    page = Page(run / "run.html")
+    assert page.tags["script"] == 1  # the one that sorts tables
+    assert not any("example" in address for address in page.addresses)
+    assert any(HOSTILE in cell for row in page.rows for cell in row)
