@@ -80,7 +80,8 @@ def _mismatch(start: Pretrained, source: Mapping[str, Tensor], head: Head) -> st
     """Say why a head cannot take over the tensors of the source's head; None if it can."""
     if start.head is not None and start.head.layout.kind != head.huggingface:
         return f"the source has that of a {start.head.architecture}"
-    if start.head is not None and start.head.layout.has_pooler and start.encoder_config["causal"]:
+    is_causal = start.encoder_config.get("causal", False)  # ModernBERT's has no such key
+    if start.head is not None and start.head.layout.has_pooler and is_causal:
         return "the source's reads the first token of a left-to-right encoder, bertlab's the last"
     theirs, ours = start.labels, head.labels or None
     if not _same_classes(start, ours):

@@ -245,6 +245,8 @@ class ModernBertForm(HuggingFaceForm):
 
     def before_writing(self, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Leave out biases of zeros; where a head's norm has one, all norms get one."""
+        if config["classifier_dropout"] is None:  # that of the encoder; transformers wants a number
+            config["classifier_dropout"] = config["embedding_dropout"]
         dense, norm = (tensors.get(f"head.{layer}.bias") for layer in ("dense", "norm"))
         if dense is not None and not dense.any():
             del tensors["head.dense.bias"]

@@ -9,6 +9,7 @@ import torch
 from bertlab.api.examples import Example
 from bertlab.api.head import Head
 from bertlab.api.tokenizer import Tokenizer
+from bertlab.data.examples.task_files import words_of
 from bertlab.data.input_texts import TextRows, given_texts
 from bertlab.data.inputs import InputRows
 from bertlab.errors import DataError
@@ -29,8 +30,9 @@ def predict(
     Args:
         module: in evaluation mode, with objectives or a head.
         tokenizer: that the weights were trained with.
-        inputs: texts; pairs of texts as tuples; for a head also a tuple of a value for each of its
-            columns, or a mapping from columns to values.
+        inputs: texts, parted into words for a head that reads words; pairs of texts as tuples; for
+            a head also a tuple of a value for each of its columns, or a mapping from columns to
+            values.
         max_seq_length: most tokens of a sequence, special tokens included.
 
     Raises:
@@ -78,13 +80,17 @@ def _of_objectives(
 def _example(given: Input, number: int, head: Head) -> Example:
     """Return an input under the names of the head's columns."""
     where = f"input {number}"
-    if isinstance(given, Mapping):
-        return Example(dict(given), where)
     columns = [column for column in head.columns if not column.is_truth and column.required]
-    values = given if isinstance(given, tuple) else (given,)
-    if len(values) != len(columns):
-        names = ", ".join(column.name for column in columns)
-        raise DataError(f"{where}: found {given!r}, expected values for {names}")
-    return Example(
-        {column.name: value for column, value in zip(columns, values, strict=True)}, where
-    )
+    if isinstance(given, Mapping):
+        values = dict(given)
+    else:
+        found = given if isinstance(given, tuple) else (given,)
+        if len(found) != len(columns):
+            names = ", ".join(column.name for column in columns)
+            raise DataError(f"{where}: found {given!r}, expected values for {names}")
+        values = {column.name: value for column, value in zip(columns, found, strict=True)}
+    first = columns[0]
+    if len(columns) == 1 and first.kind == "texts" and isinstance(values.get(first.name), str):
+        # a text is a sequence, too: of its characters
+        values[first.name] = words_of(values[first.name])
+    return Example(values, where)
