@@ -3,9 +3,7 @@
 Clark, Khandelwal, Levy & Manning 2019, "What Does BERT Look At?", sec. 3.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -21,9 +19,8 @@ from bertlab.api.evaluation import (
 )
 from bertlab.api.examples import Column, Example
 from bertlab.api.tokenizer import Tokenizer
-from bertlab.encoders.bert import SelfAttention
-from bertlab.encoders.states import layer_states
-from bertlab.errors import DataError, EvaluationError, check_at_least
+from bertlab.errors import DataError, check_at_least
+from bertlab.evaluations.attention_maps import attention_layers, attention_maps, softmax
 from bertlab.evaluations.attention_page import ShownRow, attention_page, rounded_weights
 
 TARGETS = ("cls", "sep", "next", "previous", "self", "same_token")
@@ -93,7 +90,7 @@ class Attention(Evaluation):
             by_head = figures if by_head is None else by_head + figures
             by_row[place] = figures.mean((1, 2))
             flat = maps.new_zeros(1, 1, len(ids), len(ids))
-            uniform[place] = head_figures(_softmax(flat, causal), targets)[:, 0, 0]
+            uniform[place] = head_figures(softmax(flat, causal), targets)[:, 0, 0]
             if place in shown:
                 tokens = [model.tokenizer.token(each) for each in inputs[place][0]]
                 shown[place] = ShownRow(rows[place].where, tokens, rounded_weights(maps), figures)
@@ -114,91 +111,6 @@ class Attention(Evaluation):
             pages={"maps.html": attention_page(model.source, FIGURES, page)} if page else {},
             notes=[*_extremes(heads, flat_figures), *notes],
         )
-
-
-@dataclass(frozen=True)
-class _Call:
-    """A layer, and its queries, keys and values ``(T, 3 * H)`` of a batch; rows may follow."""
-
-    layer: SelfAttention
-    qkv: Tensor
-
-
-def attention_layers(model: EvaluatedModel) -> list[SelfAttention]:
-    """Return the layers whose attention can be recomputed from their queries and keys.
-
-    Raises:
-        EvaluationError: there is none, or one computes attention in a way of its own.
-    """
-    layers = [each for each in model.encoder.modules() if isinstance(each, SelfAttention)]
-    known = all(type(each).forward is SelfAttention.forward for each in layers)
-    if not layers or not known or len({each.num_attention_heads for each in layers}) > 1:
-        raise EvaluationError(
-            f"{model.source}: the attention of its {type(model.encoder).__name__} cannot be read; "
-            "expected layers of bertlab.encoders.bert.SelfAttention as they are, with as many "
-            "heads each"
-        )
-    return layers
-
-
-def attention_maps(
-    model: EvaluatedModel, inputs: Sequence[tuple[list[int], list[int]]], batch_tokens: int
-) -> Iterator[tuple[int, Tensor]]:
-    """Yield the number of each of N sequences and its maps, longest sequence first.
-
-    Args:
-        model: in evaluation mode.
-        inputs: ids and segment ids of each sequence, special tokens included.
-        batch_tokens: tokens that are encoded at a time.
-
-    Yields:
-        number: of a sequence of S tokens.
-        maps: ``(layers, heads, S, S)`` float32 probabilities; ``[..., i, j]`` is how much token i
-            attends to token j.
-
-    Raises:
-        EvaluationError: as of :func:`attention_layers` and :func:`layer_states`.
-    """
-    calls: list[_Call] = []  # a layer whose weights are shared is called several times
-    hooks = [
-        layer.qkv.register_forward_hook(
-            lambda _module, _given, qkv, layer=layer: calls.append(_Call(layer, qkv))
-        )
-        for layer in attention_layers(model)
-    ]
-    ids, segments = [each for each, _ in inputs], [each for _, each in inputs]
-    try:
-        # what a run has compiled knows nothing of the hooks
-        with torch.compiler.set_stance("force_eager"):
-            for states in layer_states(model, ids, batch_tokens, segments):
-                borders = pairwise(states.batch.cu_seqlens.tolist())
-                for number, (start, end) in zip(states.numbers, borders, strict=True):
-                    yield (
-                        number,
-                        torch.stack([_probabilities(each, start, end) for each in calls]),
-                    )
-                calls.clear()
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def _probabilities(call: _Call, start: int, end: int) -> Tensor:
-    """Return the ``(heads, S, S)`` map of the tokens from ``start`` to ``end``."""
-    heads = call.layer.num_attention_heads
-    # (S, 3 * A * d) -> (S, 3, A, d) -> (3, A, S, d)
-    parts = call.qkv[start:end].float().view(end - start, 3, heads, -1).permute(1, 2, 0, 3)
-    query, key, _ = parts.unbind()
-    scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
-    return _softmax(scores, call.layer.causal)
-
-
-def _softmax(scores: Tensor, causal: bool) -> Tensor:
-    """Return the attention of ``(..., S, S)`` scores; where ``causal``, none to the right."""
-    if causal:
-        right = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
-        scores = scores.masked_fill(right, -torch.inf)
-    return scores.softmax(-1)
 
 
 def target_masks(ids: Tensor, tokenizer: Tokenizer) -> Tensor:

@@ -17,13 +17,8 @@ from bertlab.api.evaluation import EvaluatedModel
 from bertlab.config.evaluations import EvaluationEntry
 from bertlab.encoders.bert import BertEncoder, SelfAttention
 from bertlab.errors import ConfigError, DataError, EvaluationError
-from bertlab.evaluations.attention import (
-    FIGURES,
-    Attention,
-    attention_maps,
-    head_figures,
-    target_masks,
-)
+from bertlab.evaluations.attention import FIGURES, Attention, head_figures, target_masks
+from bertlab.evaluations.attention_maps import attention_maps
 from bertlab.evaluations.attention_page import ShownRow, attention_page
 from bertlab.testing.samples import SampleLanguage
 from bertlab.training.evaluation_output import print_evaluation, write_evaluation
@@ -108,6 +103,30 @@ def test_maps_and_figures_equal_transformers(minilm):
     )
     assert result.metrics["next"] == pytest.approx(following.mean(), abs=1e-5)
     assert result.metrics["entropy"] == pytest.approx(result.scores.mean())
+
+
+@pytest.mark.parametrize("changes", [{}, {"local_attention": 8}, {"layer_types": None}], ids=str)
+def test_maps_of_a_modernbert_equal_transformers(changes, tmp_path):
+    from transformers import ModernBertConfig, ModernBertModel
+
+    torch.manual_seed(0)
+    tokenizer = LANGUAGE.tokenizer
+    sizes = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4}
+    sizes |= {"intermediate_size": 48, "initializer_range": 0.2, "pad_token_id": 0}
+    config = ModernBertConfig(vocab_size=tokenizer.vocab_size, **sizes, **changes)
+    peer = ModernBertModel._from_config(config, attn_implementation="eager").eval()
+    peer.save_pretrained(tmp_path)
+    tokenizer.save(tmp_path)
+    model = load(str(tmp_path)).evaluated()
+    inputs = [(list(ids), [0] * len(ids)) for ids in ([2, *range(5, 45), 3], [2, 9, 3])]
+    for (ids, _), found in zip(inputs, maps_of(model, inputs), strict=True):
+        with torch.no_grad():
+            given = torch.tensor([ids])
+            attended = peer(input_ids=given, output_attentions=True).attentions
+        np.testing.assert_allclose(found.numpy(), torch.cat(attended).numpy(), atol=1e-5)
+    assert (found[1] > 0).all()
+    result = Attention().evaluate(model, rows_of(*TEXTS))
+    assert np.isfinite(result.scores).all()
 
 
 def test_a_left_to_right_encoder_attends_to_the_left():
