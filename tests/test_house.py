@@ -28,6 +28,12 @@ def test_no_module_is_too_long():
     assert not found, "give a part of it a module of its own"
 
 
+def test_what_is_printed_goes_through_say():
+    """Names and texts of others come without a terminal's commands then."""
+    found = {_name(path) for path in MODULES if "sys.stdout.write(" in path.read_text("utf-8")}
+    assert found == {"studies/repeat.py"}  # the words of a run that is followed: said by that one
+
+
 def test_nothing_writes_into_lightnings_trainer():
     found = [
         f"{_name(path)}:{line}"

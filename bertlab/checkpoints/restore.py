@@ -1,6 +1,7 @@
 """Where weights, tokenizer and labels come from: a checkpoint, a warm start, or new."""
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -298,7 +299,9 @@ def _read_or_offer(file: Path) -> Pretrained:
         whole = next(filter(_is_whole, newest_first), None)
         if whole is None:
             raise
-        raise CheckpointError(f"{error}; a whole one: --ckpt_path {whole}") from None
+        raise CheckpointError(
+            f"{error}; a whole one: --ckpt_path {shlex.quote(str(whole))}"
+        ) from None
 
 
 def _is_whole(file: Path) -> bool:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import platform
+import shlex
 import tempfile
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -60,7 +61,7 @@ def choose_run_directory(requested: str | None, name: str, is_stage: bool = Fals
         if (directory / MANIFEST).is_file() or ((directory / STAGES).is_file() and not is_stage):
             raise OutputError(
                 f"run_dir: {directory} already holds a run; choose another --run_dir, or go on "
-                f"with that run by --ckpt_path {directory}"
+                f"with that run by --ckpt_path {shlex.quote(requested)}"
             )
     else:
         directory = Path("runs") / name

@@ -1,7 +1,6 @@
 """``bertlab tokenizer``, ``prepare``, ``take-words``: text to vocabulary, store or less text."""
 
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from pathlib import Path
@@ -11,7 +10,7 @@ from jsonargparse import ArgumentParser
 
 from bertlab.config.parse import parse_arguments
 from bertlab.config.yaml_files import split_arguments
-from bertlab.errors import CommandError, OutputError
+from bertlab.errors import CommandError, OutputError, say
 from bertlab.training.console import print_table
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ def make_tokenizer(
     tokenizer = train_tokenizer(chosen, texts, vocab_size, lowercase)
     save_new(tokenizer, folder)
     pieces = "word pieces" if kind == "wordpiece" else f"tokens of {kind}"
-    sys.stdout.write(f"{folder}: {tokenizer.vocab_size} {pieces}\n")
+    say(f"{folder}: {tokenizer.vocab_size} {pieces}")
 
 
 def make_store(
@@ -136,7 +135,7 @@ def make_store(
     if store is None:
         store = prepare(source, loaded, folder, workers)
     else:
-        sys.stdout.write(f"{folder}: holds this text already\n")
+        say(f"{folder}: holds this text already")
     print_table(output, report_store(store, max_seq_length))
 
 
@@ -172,15 +171,15 @@ def take_text(
         for each in found["sources"]
     ]
     print_table(f"{Path(output) / TEXT}", rows)
-    sys.stdout.write(
+    say(
         f"{Path(output) / TEXT}: {found['words']:,} words of {asked:,} asked for, in "
-        f"{found['documents']:,} whole documents\n"
+        f"{found['documents']:,} whole documents"
     )
     if apart is not None:
         part = found[HELD_OUT]
-        sys.stdout.write(
+        say(
             f"{Path(output) / HELD_OUT}: {part['words']:,} words, in {part['documents']:,} whole "
-            "documents\n"
+            "documents"
         )
 
 

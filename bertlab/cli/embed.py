@@ -1,6 +1,5 @@
 """``bertlab embed``: lines of text to features of a fixed encoder (paper sec. 5.3)."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -8,7 +7,7 @@ from typing import Literal
 from jsonargparse import ArgumentParser
 
 from bertlab.config.parse import parse_arguments
-from bertlab.errors import check_at_least
+from bertlab.errors import check_at_least, say
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -79,4 +78,4 @@ def embed(
         max_seq_length,
         truncate,
     )
-    sys.stdout.write(f"{output}: {report}\n")
+    say(f"{output}: {report}")

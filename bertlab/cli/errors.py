@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bertlab import __version__
 from bertlab.checkpoints.run_directory import manifest
-from bertlab.errors import BertlabError, CommandError, nearest
+from bertlab.errors import BertlabError, CommandError, nearest, say
 
 
 def catalogue() -> dict[str, type[BertlabError]]:
@@ -39,7 +39,7 @@ def main(command: str, argv: list[str]) -> int:
     known = catalogue()
     if not argv or "-h" in argv or "--help" in argv:
         lines = (f"  {code}  {meaning(each)[0]}\n" for code, each in known.items())
-        sys.stdout.write(f"usage: bertlab {command} CODE\n\n{''.join(lines)}")
+        say(f"usage: bertlab {command} CODE\n\n{''.join(lines)}")
         return 0
     if len(argv) > 1 or argv[0].upper() not in known:
         found = " ".join(argv)
@@ -49,7 +49,7 @@ def main(command: str, argv: list[str]) -> int:
         )
     error = known[argv[0].upper()]
     paragraphs = [f"{error.code}: {meaning(error)[0]}", *meaning(error)[1:], error.remedy]
-    sys.stdout.write("\n\n".join(textwrap.fill(each, 100) for each in paragraphs) + "\n")
+    say("\n\n".join(textwrap.fill(each, 100) for each in paragraphs))
     return 0
 
 

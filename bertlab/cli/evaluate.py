@@ -1,12 +1,11 @@
 """``bertlab evaluate``: score a model without training it, such as on BLiMP."""
 
 import shlex
-import sys
 from typing import TYPE_CHECKING
 
 from bertlab.config.shipped import find_config
 from bertlab.config.yaml_files import read_config, take_options
-from bertlab.errors import CommandError, ConfigError, nearest
+from bertlab.errors import CommandError, ConfigError, nearest, say
 
 if TYPE_CHECKING:
     from bertlab.config.evaluations import EvaluationEntry
@@ -46,7 +45,7 @@ def main(command: str, argv: list[str]) -> int:
     if not argv or (helping and "--evaluation" not in given):
         from bertlab.plugins.index import installed  # noqa: PLC0415  reads the entry points
 
-        sys.stdout.write(_USAGE.format(names=", ".join(installed("evaluation"))))
+        say(_USAGE.format(names=", ".join(installed("evaluation"))))
         return 0
     if ("--evaluation" in given) == ("--config" in given):
         raise CommandError(f"{command}: expected --evaluation NAME or --config FILE, one of them")

@@ -1,12 +1,12 @@
 """``bertlab export``: a run, checkpoint or Hugging Face model as a folder that others load."""
 
-import sys
 from pathlib import Path
 from typing import Literal
 
 from jsonargparse import ArgumentParser
 
 from bertlab.config.parse import parse_arguments
+from bertlab.errors import say
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -64,8 +64,8 @@ def main(command: str, argv: list[str]) -> int:
         reports = iter([report])
     for report in reports:
         lines = [f"{report.output}: {report.architecture}", *(f"note: {n}" for n in report.notes)]
-        sys.stdout.write("\n".join(lines) + "\n")
+        say("\n".join(lines))
         if repository is not None:
             branch = report.output.name if given.words_checkpoints else None
-            sys.stdout.write(f"pushed: {push(report.output, repository, branch)}\n")
+            say(f"pushed: {push(report.output, repository, branch)}")
     return 0

@@ -1,10 +1,9 @@
 """``bertlab fit``, ``validate``, ``test`` and ``predict``."""
 
-import sys
-
 from bertlab.cli.fit_help import asks_for_help, short_help, without_all
 from bertlab.config.request import Request, read_request
 from bertlab.config.shipped import with_config_options
+from bertlab.errors import say
 
 # of keys below data, for predict
 _SHORT = ("--text", "--text_pair", "--input", "--input_format")
@@ -16,7 +15,7 @@ def main(command: str, argv: list[str]) -> int:
     if command == "predict":
         argv = [_long_name(each) for each in argv]
     if asks_for_help(argv):
-        sys.stdout.write(short_help(command, read_request(argv)))
+        say(short_help(command, read_request(argv)))
         return 0
     argv = without_all(argv)
     request = read_request(argv)

@@ -1,11 +1,10 @@
 """``bertlab init``: an annotated config for data of one's own, ready to be filled in."""
 
 import shlex
-import sys
 from pathlib import Path
 
 from bertlab.config.shipped import TEMPLATES, shipped_configs
-from bertlab.errors import CommandError, OutputError, nearest
+from bertlab.errors import CommandError, OutputError, nearest, say
 from bertlab.files import explain_failed_write
 
 _USAGE = """usage: bertlab init KIND FILE
@@ -30,7 +29,7 @@ def main(command: str, argv: list[str]) -> int:
     texts = {kind: path.read_text("utf-8") for kind, path in templates.items()}
     if not argv or "-h" in argv or "--help" in argv:
         kinds = "\n".join(f"  {kind:<17}{_title(text)}" for kind, text in texts.items())
-        sys.stdout.write(_USAGE.format(kinds=kinds))
+        say(_USAGE.format(kinds=kinds))
         return 0
     if len(argv) != 2 or any(each.startswith("-") for each in argv):
         raise CommandError(
@@ -50,10 +49,10 @@ def main(command: str, argv: list[str]) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
     marks = [number for number, line in enumerate(text.splitlines(), 1) if "<<<" in line][1:]
-    sys.stdout.write(
+    say(
         f"{path}: {_title(text)}\n"
         f"  fill in line{'s'[: len(marks) != 1]} {', '.join(map(str, marks))}, marked with <<<\n"
-        f"  bertlab fit {shlex.quote(str(path))}\n"
+        f"  bertlab fit {shlex.quote(str(path))}"
     )
     return 0
 

@@ -1,13 +1,14 @@
 """The ``bertlab`` command. Nothing heavy is imported until a subcommand needs it."""
 
 import importlib
+import io
 import os
 import sys
 import threading
 from collections.abc import Sequence
 
 from bertlab import __version__
-from bertlab.errors import REFUSALS, CommandError, mistake_in, nearest, printable
+from bertlab.errors import REFUSALS, CommandError, mistake_in, nearest, printable, say
 
 # subcommand: (module with a function ``main(command, argv)``, one line of help)
 COMMANDS = {
@@ -37,6 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 2 for the user's mistakes, 1 for a bug, 130 for Ctrl-C, 143 for SIGTERM.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # names of files and results of JSON may hold what has no UTF-8
+        sys.stdout.reconfigure(errors="backslashreplace")
     # for the thread that writes TensorBoard's files, whose traceback would hide our message
     threads_hook, threading.excepthook = threading.excepthook, _say_of_thread
     try:
@@ -79,11 +83,11 @@ def run(arguments: list[str]) -> int:
         CommandError: if there is no such subcommand.
     """
     if not arguments or arguments[0] in ("-h", "--help"):
-        sys.stdout.write(usage())
+        say(usage())
         return 0
     command, rest = arguments[0], arguments[1:]
     if command == "--version":
-        sys.stdout.write(f"bertlab {__version__}\n")
+        say(f"bertlab {__version__}")
         return 0
     if command not in COMMANDS:
         return run_added(command, rest)

@@ -1,11 +1,10 @@
 """``bertlab new-plugin``: a complete package for a plugin of one's own."""
 
 import shlex
-import sys
 from pathlib import Path
 
 from bertlab.config.yaml_files import take_options
-from bertlab.errors import CommandError
+from bertlab.errors import CommandError, say
 from bertlab.plugins.new.names import GROUP_OF_KIND, plugin_names
 from bertlab.plugins.new.package_files import demonstration, package_files, write_package
 
@@ -23,7 +22,7 @@ Write a package with a small plugin that works, its config and its tests.
 def main(command: str, argv: list[str]) -> int:
     """Write a plugin's package and say what to do with it; return the exit code."""
     if not argv or "-h" in argv or "--help" in argv:
-        sys.stdout.write(_USAGE.format(kinds=", ".join(GROUP_OF_KIND)))
+        say(_USAGE.format(kinds=", ".join(GROUP_OF_KIND)))
         return 0
     given, rest = take_options(argv, ("--output",))
     if len(rest) != 2 or rest[0].startswith("-") or rest[1].startswith("-"):
@@ -42,5 +41,5 @@ def main(command: str, argv: list[str]) -> int:
         f"  pip install -e {shlex.quote(f'{folder}[test]')} && pytest {place}",
         "  " + " && ".join(demonstration(names, config)),
     ]
-    sys.stdout.write("\n".join(lines) + "\n")
+    say("\n".join(lines))
     return 0

@@ -2,12 +2,11 @@
 
 import importlib
 import inspect
-import sys
 from dataclasses import dataclass
 from typing import Any
 
 from bertlab.api import CONTRACT
-from bertlab.errors import CommandError, PluginError, nearest
+from bertlab.errors import CommandError, PluginError, nearest, say
 from bertlab.plugins import hooks
 from bertlab.plugins.index import (
     GROUPS,
@@ -79,7 +78,7 @@ def main(command: str, argv: list[str]) -> int:
     """Run ``list``, ``show`` or ``check``; return the exit code."""
     del command
     if not argv or argv[0] in ("-h", "--help"):
-        sys.stdout.write(_USAGE)
+        say(_USAGE)
         return 0
     action, names = argv[0], argv[1:]
     if action == "show":
@@ -145,9 +144,9 @@ def check_plugins() -> int:
     for finding in findings:
         state = "broken" if finding.is_broken else "note" if finding.reason else "ok"
         reason = f": {finding.reason}" if finding.reason else ""
-        sys.stdout.write(f"{state:<6} {finding.what}{reason}\n")
+        say(f"{state:<6} {finding.what}{reason}")
     broken = sum(finding.is_broken for finding in findings)
-    sys.stdout.write(f"{len(findings)} plugins, {broken} broken\n")
+    say(f"{len(findings)} plugins, {broken} broken")
     return 2 if broken else 0
 
 
@@ -203,10 +202,11 @@ def _show(plugin: Plugin) -> None:
     out += [f"  {plugin.target}, {KEYS[plugin.kind]}, contract version {plugin.contract}", ""]
     # the sections of the docstring come as tables below
     out += [f"  {line}" for line in text.split("\nArgs:")[0].split("\nAttributes:")[0].splitlines()]
-    sys.stdout.write("\n".join(out).rstrip() + "\n\n")
+    say("\n".join(out))
+    say("")
     for name in _DECLARED:
         if hasattr(loaded, name):
-            sys.stdout.write(f"  {name}: {_said(getattr(loaded, name))}\n")
+            say(f"  {name}: {_said(getattr(loaded, name))}")
     rows = arguments_of(plugin, loaded)
     if rows:
         print_table("\narguments", rows, ["argument", "default", "help"])

@@ -1,6 +1,5 @@
 """``bertlab study``: plan, run, watch and report an ablation."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -9,7 +8,7 @@ from jsonargparse import ArgumentParser
 
 from bertlab.config.overrides import parse_settings
 from bertlab.config.parse import parse_arguments
-from bertlab.errors import CommandError, nearest
+from bertlab.errors import CommandError, nearest, say
 
 if TYPE_CHECKING:
     from bertlab.studies.report.report import Report
@@ -27,7 +26,7 @@ def main(command: str, argv: list[str]) -> int:
     """Run ``study``; return the exit code."""
     del command
     if not argv or argv[0] in ("-h", "--help"):
-        sys.stdout.write(_usage())
+        say(_usage())
         return 0
     action, rest = argv[0], argv[1:]
     if action not in _ACTIONS:
@@ -160,7 +159,7 @@ def run(
     except StudyStopped as stopped:
         summary, runs_in = stopped.summary, stopped.study_dir
     for line in summary.lines(runs_in, go_on_with(study.study_dir, executor)):
-        sys.stdout.write(line + "\n")
+        say(line)
     if summary.done:
         _print(study.report(accept_mixture=accept_mixture))
     return summary.exit_code
@@ -259,11 +258,13 @@ def add_seeds(
         seeds: how many in all, or a list of them.
         finetune_seeds: how many fine-tunings of each pre-training in all, or a list of seeds.
     """
+    from bertlab.studies.execute.executor import go_on_with  # noqa: PLC0415
+
     wanted = study.add_seeds(seeds, finetune_seeds).config
     nested = wanted.finetune_seeds
     each = "" if nested is None else f", {len(nested)} fine-tunings of each"
     found = f"{len(wanted.seeds)} seeds{each}"
-    sys.stdout.write(f"{found}; go on with: bertlab study run {study.study_dir}\n")
+    say(f"{found}; go on with: {go_on_with(study.study_dir, 'local')}")
     return 0
 
 
@@ -286,7 +287,7 @@ def _print(found: "Report") -> None:
     page, *others = found.files
     names = [path.name for path in others if path.suffix not in (".svg", ".pdf")]
     figures = " and figures as SVG and PDF" if len(names) < len(others) else ""
-    sys.stdout.write(f"report: {page} ({', '.join(names)}{figures})\n")
+    say(f"report: {page} ({', '.join(names)}{figures})")
 
 
 _ACTIONS: dict[str, Callable[..., Any]] = {

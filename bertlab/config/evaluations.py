@@ -9,6 +9,7 @@ from jsonargparse import ArgumentParser, Namespace
 from bertlab.api.evaluation import Evaluation
 from bertlab.config.parse import parse_config
 from bertlab.errors import ConfigError
+from bertlab.files import why_no_file_name
 from bertlab.plugins.index import installed, load_class
 
 Columns = Mapping[str, str | list[str]]
@@ -78,8 +79,8 @@ def _entry(name: str, fields: object, where: str) -> EvaluationEntry:
         raise ConfigError(
             f"{where}.evaluation: found {plugin!r}, expected one of {', '.join(names)}"
         )
-    if not name or "/" in name or name in (".", ".."):
-        raise ConfigError(f"{where}: found {name!r}, expected a name without slashes")
+    if (expected := why_no_file_name(name)) is not None:
+        raise ConfigError(f"{where}: found {name[:80]!r}, expected {expected}")
     values = parse_config(entry_parser(plugin), fields, where, None)
     return make_entry(name, values)
 

@@ -5,6 +5,7 @@ The repository has them in ``configs/``, and the wheel has that folder inside th
 or without a clone.
 """
 
+import shlex
 from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import cache
@@ -57,7 +58,7 @@ def find_config(given: str | Path) -> Path:
     if path.is_dir():
         raise ConfigFileError(
             f"{given}: found a folder, expected a config file or the name of a config; a run goes "
-            f"on, or is used, with --ckpt_path {given}"
+            f"on, or is used, with --ckpt_path {shlex.quote(str(given))}"
         )
     raise ConfigFileError(
         f"{given}: no such config file, nor a config of bertlab's{_nearest_config(path)}"

@@ -29,7 +29,7 @@ from bertlab.errors.catalogue import (
     check_share,
     nearest,
 )
-from bertlab.errors.telling import REFUSALS, as_mistakes, mistake_in, printable, warn
+from bertlab.errors.telling import REFUSALS, as_mistakes, mistake_in, printable, say, visible, warn
 
 __all__ = [
     "REFUSALS",
@@ -63,5 +63,7 @@ __all__ = [
     "mistake_in",
     "nearest",
     "printable",
+    "say",
+    "visible",
     "warn",
 ]

@@ -22,15 +22,30 @@ def warn(words: str) -> None:
     sys.stderr.write(f"bertlab: warning: {printable(words)}\n")
 
 
-def printable(words: str) -> str:
-    """Return a message as it may go to a terminal and a log, whatever names stand in it.
+def say(words: str, *, to_errors: bool = False) -> None:
+    """Print lines as they may go to a terminal and a log; see :func:`visible`.
 
-    Control characters, which could move the cursor or hide what was printed, are written as
-    escapes; a message of more than 4,000 characters loses its middle.
+    Args:
+        words: one or more lines.
+        to_errors: print to standard error, where standard output is for results.
     """
+    (sys.stderr if to_errors else sys.stdout).write(visible(words).rstrip("\n") + "\n")
+
+
+def printable(words: str) -> str:
+    """Return :func:`visible` words; of more than 4,000 characters the middle is left out."""
     if len(words) > _MOST_SHOWN:
         half = _MOST_SHOWN // 2
         words = f"{words[:half]} … {words[-half:]}"
+    return visible(words)
+
+
+def visible(words: str) -> str:
+    """Return words as they may go to a terminal and a log, whatever names stand in them.
+
+    Control characters, which could move the cursor or hide what was printed, and bytes of file
+    names that are no UTF-8 are written as escapes.
+    """
     return "".join(
         each if each == "\n" or each.isprintable() else each.encode("unicode_escape").decode()
         for each in words

@@ -9,6 +9,8 @@ from bertlab.files.writing import (
     new_folder,
     remove_abandoned,
     replacing,
+    utf8,
+    why_no_file_name,
     write_json,
     write_text,
 )
@@ -22,6 +24,8 @@ __all__ = [
     "new_folder",
     "remove_abandoned",
     "replacing",
+    "utf8",
+    "why_no_file_name",
     "write_json",
     "write_text",
 ]

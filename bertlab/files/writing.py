@@ -20,6 +20,8 @@ from typing import IO
 from bertlab.errors import OutputError
 from bertlab.files.reading import open_patiently
 
+_LONGEST_NAME = 200  # bytes; file systems take 255, with what we add to it
+
 
 @contextlib.contextmanager
 def replacing(
@@ -76,6 +78,25 @@ def _is_stream(path: Path) -> bool:
     return open_file or not (stat.S_ISDIR(kind) or stat.S_ISREG(kind))
 
 
+def utf8(text: str) -> bytes:
+    """Return UTF-8; what of a text has none, as of a file name of odd bytes, is an escape.
+
+    In JSON the escape reads back as what it stands for.
+    """
+    return text.encode(errors="backslashreplace")  # "\udcff" -> rb"\udcff"
+
+
+def why_no_file_name(name: str) -> str | None:
+    """Return what is expected of a name in place of this one; None if a file can be called so."""
+    if name in ("", ".", "..") or "/" in name or "\\" in name:
+        return "a name without slashes"
+    if not name.isprintable():
+        return "a name without control characters"
+    if len(utf8(name)) > _LONGEST_NAME:
+        return f"a name of at most {_LONGEST_NAME} bytes"
+    return None
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a UTF-8 file, or leave what stood there.
 
@@ -83,7 +104,7 @@ def write_text(path: Path, text: str) -> None:
         OSError: it cannot be written.
     """
     with replacing(path) as file:
-        file.write(text.encode())
+        file.write(utf8(text))
 
 
 def write_json(path: Path, content: object) -> None:
@@ -98,7 +119,7 @@ def create_text(path: Path, text: str) -> None:
         FileExistsError: it exists.
         OSError: it cannot be written.
     """
-    with path.open("x", encoding="utf-8") as file:
+    with path.open("x", encoding="utf-8", errors="backslashreplace") as file:
         try:
             file.write(text)
             file.flush()
@@ -138,7 +159,7 @@ class WholeFile:
     def write(self, text: str) -> None:
         """Add text."""
         with explain_failed_write(self._failure):
-            self._file.write(text.encode())
+            self._file.write(utf8(text))
 
     def close(self) -> None:
         """Put the file in its place, over what was there."""

@@ -21,7 +21,7 @@ from bertlab.config.request import Request
 from bertlab.config.run_config import resolve_arguments
 from bertlab.config.seeds import seed_list
 from bertlab.config.yaml_files import Config, differences, split_arguments
-from bertlab.errors import ConfigError, StudyChangedError
+from bertlab.errors import ConfigError, StudyChangedError, say
 from bertlab.files import write_json
 from bertlab.files.reading import read_object
 from bertlab.studies.execute.execution import FIT
@@ -152,7 +152,7 @@ def fit_repeatedly(repetition: Repetition) -> int:
         report(repetition)
         return 0
     for line in summary.lines(study_dir, "the same command"):
-        sys.stdout.write(line + "\n")
+        say(line)
     code = summary.exit_code
     if summary.stopped_by is None:
         first = next(run for run in runs if run.id in summary.failed)
@@ -196,7 +196,7 @@ def _echo(runs: Sequence[PlannedRun], study_dir: Path) -> Iterator[OnChange]:
     def on_change(change: Change) -> None:
         show_new()
         if change.state is not State.FAILED:  # the summary says so
-            sys.stdout.write(event_line(change, study_dir) + "\n")
+            say(event_line(change, study_dir))
 
     follower = threading.Thread(target=follow, daemon=True)  # cannot keep the process alive
     follower.start()

@@ -1,11 +1,11 @@
 """Runs a study: its trials, if it is tuned, then what it asks for and has not been done yet."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertlab.config.yaml_files import yaml_inline
+from bertlab.errors import say
 from bertlab.studies.execute.executor import ExecuteAll
 from bertlab.studies.execute.live_table import watch
 from bertlab.studies.execute.schedule import StudyStopped, Summary
@@ -55,14 +55,15 @@ def run_study(
         study.planned = make_plan(study.config, begun_in(study.study_dir))
     reusable = find_reusable(study.planned, study.study_dir, reuse)
     for change in study.claim(accept_changes):
-        sys.stdout.write(f"changed: {change}\n")
+        say(f"changed: {change}")
     if study.kept_seeds:
-        sys.stdout.write(
+        say(
             f"kept: seeds {yaml_inline(study.kept_seeds)}, with those that were added "
-            f"({ADDED_SEEDS} in {study.study_dir / STUDY_FILE})\n"
+            f"({ADDED_SEEDS} in {study.study_dir / STUDY_FILE})"
         )
     taken = [each for each in reusable if each.problem or adopt(each, study.study_dir)]
-    sys.stdout.writelines(f"{line}\n" for line in reuse_lines(taken))
+    for line in reuse_lines(taken):
+        say(line)
     if not accept_mixture:
         same = sameness.compare_runs(study.planned, study.study_dir)
         sameness.refuse_mixture(same, study.study_dir)

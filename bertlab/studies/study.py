@@ -6,6 +6,7 @@
 >>> study.report()            # the table, findings, and files of both
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -247,7 +248,7 @@ class Study:
         for name in same.variants:
             found.variants[name].is_mixed = True
         found.manifest = {
-            "command": f"bertlab study run {self.study_dir / STUDY_FILE}",
+            "command": shlex.join(["bertlab", "study", "run", str(self.study_dir / STUDY_FILE)]),
             "study": self.content,
             **manifest({}, {}),
         }

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertlab.config.yaml_files import yaml_inline
+from bertlab.errors import say
 from bertlab.studies.execute.live_table import HEADINGS, state_cell, status_row
 from bertlab.studies.execute.run_state import State, read_states
 from bertlab.studies.plan.budget import pretraining_cost
@@ -40,7 +41,7 @@ class Table:
         """Print it, with its title and note."""
         print_table(self.title, self.rows, self.headings, self.figures)
         if self.note:
-            print(self.note)
+            say(self.note)
 
     def _repr_html_(self) -> str:
         from bertlab.training.report.tables import titled_table  # noqa: PLC0415  for notebooks only

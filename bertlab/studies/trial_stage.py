@@ -4,7 +4,6 @@ The trials are a study of their own in ``STUDY/tuning``. When they are over, the
 variant is written down, and the study goes on with these settings and its own seeds.
 """
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from bertlab.api.study_scores import StudyScores
 from bertlab.config.yaml_files import Config, yaml_inline
-from bertlab.errors import CommandError, StudyError
+from bertlab.errors import CommandError, StudyError, say
 from bertlab.studies.choice import Trials, choose, read_choice
 from bertlab.studies.execute.executor import ExecuteAll
 from bertlab.studies.plan.study_file import StudyConfig
@@ -86,7 +85,7 @@ class TrialStage:
         if summary.left:
             raise StudyError("\n".join(lines))
         for line in lines[:-1] if summary.exit_code else lines:  # the last says how to go on
-            sys.stdout.write(line + "\n")
+            say(line)
 
     def choose(self, study_dir: Path) -> StudyConfig:
         """Choose a trial for each variant, say which, write it down; return the tuned study.
@@ -97,7 +96,7 @@ class TrialStage:
         self.chosen = choose(self.trials, study_dir)
         for variant, number in self.chosen.items():
             settings = yaml_inline(self.trials.settings[variant][number])
-            sys.stdout.write(f"chosen for {variant}: trial {number + 1}, {settings}\n")
+            say(f"chosen for {variant}: trial {number + 1}, {settings}")
         return self.tuned()
 
     def refuse_run(self, run: str) -> None:

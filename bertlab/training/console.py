@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from bertlab.errors import visible
+
 
 def print_table(
     title: str,
@@ -23,15 +25,15 @@ def print_table(
         headings: of the columns, if they have any.
         figures: how many columns, counted from the last, are aligned on the right.
     """
-    cells = [[escape(cell) for cell in row] for row in rows]
+    cells = [[escape(visible(cell)) for cell in row] for row in rows]
     columns = max([len(headings), *map(len, cells)])
     table = Table(show_header=bool(headings))
     for number in range(columns):
-        heading = headings[number] if headings else ""
+        heading = visible(headings[number]) if headings else ""
         right = number >= columns - figures
         # what names a row stays whole; its figures or text may take several lines
         table.add_column(
-            heading,
+            escape(heading),
             justify="right" if right else "left",
             overflow="fold",
             no_wrap=number == 0,
@@ -40,7 +42,7 @@ def print_table(
     for row in cells:
         table.add_row(*row)
     console = Console()
-    console.print(title, soft_wrap=True, markup=False, highlight=False)
+    console.print(visible(title), soft_wrap=True, markup=False, highlight=False)
     console.print(table)
 
 

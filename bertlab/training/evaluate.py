@@ -1,6 +1,5 @@
 """Evaluates a model without training it: rows → evaluation → figures → files."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from bertlab.checkpoints.run_directory import MANIFEST, RESULTS, machine, manife
 from bertlab.config.evaluations import EvaluationEntry
 from bertlab.data.examples.source import read_all_rows
 from bertlab.data.examples.splits import fingerprint
-from bertlab.errors import CheckpointError, DataError, PluginError
+from bertlab.errors import CheckpointError, DataError, PluginError, say
 from bertlab.files import explain_failed_write, write_json
 from bertlab.plugins.index import installed
 from bertlab.training.allocator import keep_freed_memory
@@ -142,7 +141,7 @@ def evaluate_source(
         content = {name: fingerprint(found) for name, found in rows.items()}
         write_json(folder / MANIFEST, _manifest(model, entries, command, checkpoints, content))
         write_json(folder / RESULTS, results)  # the last: the evaluation is whole
-    sys.stdout.write(f"{page}\n{folder}: {RESULTS}, and the score of each row\n")
+    say(f"{page}\n{folder}: {RESULTS}, and the score of each row")
     return folder
 
 

@@ -1,8 +1,7 @@
 """What evaluations find, as printed tables and as files."""
 
-import json
 import math
-import sys
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,13 @@ from typing import Any
 from bertlab.api.evaluation import EvaluationResult
 from bertlab.checkpoints.run_directory import RESULTS
 from bertlab.config.evaluations import EvaluationEntry
-from bertlab.errors import OutputError
-from bertlab.files import replacing, write_text
+from bertlab.errors import OutputError, say
+from bertlab.files import replacing, utf8, write_text
+from bertlab.files.inert import json_line, spreadsheet_csv
 from bertlab.files.reading import read_object
 from bertlab.training.console import print_table
 from bertlab.training.evaluation_scores import GroupScore
 from bertlab.training.evaluation_tables import MOST_COLUMNS, interval, tables_of
-from bertlab.training.report.tables import csv_text
 from bertlab.training.results import Results, show
 
 _GROUP_COLUMNS = ("kind", "group", "rows", "mean", "low", "high")
@@ -32,9 +31,9 @@ def print_evaluation(
         print_table(table.title, table.grid.rows, headings, table.grid.figures)
     for number, grid in enumerate(result.grids, 1):
         if len(grid.columns) > MOST_COLUMNS:
-            sys.stdout.write(f"{entry.name}: {grid.title}: {_grid_file(entry.name, number)}\n")
+            say(f"{entry.name}: {grid.title}: {_grid_file(entry.name, number)}")
     for note in result.notes:
-        sys.stdout.write(f"{entry.name}: {note}\n")
+        say(f"{entry.name}: {note}")
 
 
 def write_evaluation(
@@ -43,15 +42,25 @@ def write_evaluation(
     """Write an evaluation's rows, groups, grids and pages into a folder."""
     with replacing(folder / f"{name}.rows.jsonl") as file:
         for row in _rows(result):
-            file.write(f"{json.dumps(row, ensure_ascii=False)}\n".encode())
+            file.write(utf8(json_line(row)))
     values = [vars(each).values() for each in groups]
-    write_text(folder / f"{name}.groups.csv", csv_text(_GROUP_COLUMNS, values))
+    write_text(folder / f"{name}.groups.csv", spreadsheet_csv(_GROUP_COLUMNS, values))
     for number, grid in enumerate(result.grids, 1):
         rows = [(row, *values) for row, values in zip(grid.rows, grid.values.tolist(), strict=True)]
-        text = csv_text((grid.title, *grid.columns), rows)
+        text = spreadsheet_csv((grid.title, *grid.columns), rows)
         write_text(folder / _grid_file(name, number), text)
     for file_name, text in result.pages.items():
-        write_text(folder / f"{name}.{Path(file_name).name}", text)
+        write_text(folder / page_file(name, file_name), text)
+
+
+def page_file(name: str, page: str) -> str:
+    """Return the file of a page that an evaluation itself has made.
+
+    Args:
+        name: of the evaluation.
+        page: as the evaluation calls it; only letters, digits, ``_``, ``-`` and ``.`` are kept.
+    """
+    return f"{name}.{re.sub(r'[^A-Za-z0-9_.-]+', '_', Path(page).name)[-100:].lstrip('.')}"
 
 
 def _grid_file(name: str, number: int) -> str:
@@ -103,4 +112,4 @@ def print_curve(entry: EvaluationEntry, curve: Curve) -> None:
 def write_curve(path: Path, curve: Curve) -> None:
     """Write the score of each group by the number of words seen."""
     rows = [(words, *vars(group).values()) for words, groups in curve.items() for group in groups]
-    write_text(path, csv_text(("words", *_GROUP_COLUMNS), rows))
+    write_text(path, spreadsheet_csv(("words", *_GROUP_COLUMNS), rows))

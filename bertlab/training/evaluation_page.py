@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from bertlab.api.evaluation import Evaluation, EvaluationResult, ScoreGrid
 from bertlab.files import write_text
+from bertlab.training.evaluation_output import page_file
 from bertlab.training.evaluation_scores import GroupScore
 from bertlab.training.evaluation_tables import figures_table, group_table, kinds_of, score_table
 from bertlab.training.history import read_word_curves
@@ -67,7 +68,7 @@ class Evaluated:
 
     def links(self) -> list[tuple[str, str]]:
         """Return name and address of each page that the evaluation itself has made."""
-        names = [f"{self.name}.{Path(each).name}" for each in self.result.pages]
+        names = [page_file(self.name, each) for each in self.result.pages]
         return [(name, f"./{quote(name)}") for name in names]
 
 

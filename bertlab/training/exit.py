@@ -2,9 +2,9 @@
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from torch.distributed import DistError
 
 from bertlab.api.batch import PackedBatch
-from bertlab.errors import LostProcessError, NumericalError
+from bertlab.errors import LostProcessError, NumericalError, say
 from bertlab.files import explain_vanished_folder
 
 # PyTorch reports killed processes as RuntimeErrors; only their words tell them apart
@@ -45,7 +45,7 @@ def train(fit: Callable[[], None], trainer: Trainer, run: Path, saved: Callable[
     try:
         fit()
     except NumericalError as error:
-        skip = f"bertlab fit --ckpt_path {run} --on_nonfinite skip"
+        skip = _command(run, "--on_nonfinite", "skip")
         hint = f". To leave such steps out from the last checkpoint on: {skip}"
         raise NumericalError(f"{error}{hint if saved() else ''}") from error
     except SIGTERMException:
@@ -56,14 +56,18 @@ def train(fit: Callable[[], None], trainer: Trainer, run: Path, saved: Callable[
         # Lightning ignores SIGINT from the first Ctrl-C on, also after fit() in a notebook
         signal.signal(signal.SIGINT, signal.default_int_handler)
         none = "interrupted before the first checkpoint"
-        sys.stdout.write(f"interrupted; {go_on}\n" if saved() else f"{none}\n")
+        say(f"interrupted; {go_on}" if saved() else none)
         return 130
     return 0
 
 
 def how_to_resume(run: Path) -> str:
     """Return the line that tells the user how to resume a saved run."""
-    return f"go on with: bertlab fit --ckpt_path {run}"
+    return f"go on with: {_command(run)}"
+
+
+def _command(run: Path, *more: str) -> str:
+    return shlex.join(["bertlab", "fit", "--ckpt_path", str(run), *more])  # in quotes, to be pasted
 
 
 def _stopped(trainer: Trainer, go_on: str) -> int:
@@ -72,11 +76,11 @@ def _stopped(trainer: Trainer, go_on: str) -> int:
     number = signal.SIGTERM if stop is None or stop.number is None else stop.number
     name = signal.Signals(number).name
     if stop is None or stop.file is None:
-        sys.stdout.write(f"{name}: stopped at step {step}; nothing was saved\n")
+        say(f"{name}: stopped at step {step}; nothing was saved")
         return 128 + number
-    sys.stdout.write(f"{name}: saved at step {step}; {go_on}\n")
+    say(f"{name}: saved at step {step}; {go_on}")
     if number == REQUEUE and trainer.is_global_zero:
-        sys.stdout.write(f"{queue_again()}\n")
+        say(queue_again())
     return 128 + number
 
 

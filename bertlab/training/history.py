@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bertlab.files.inert import spreadsheet_rows
+from bertlab.files.reading import explain_damage
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -59,8 +62,8 @@ def read_word_curves(path: Path) -> dict[str, dict[str, WordCurve]]:
     interval over rows.
     """
     points: dict[str, dict[str, dict[int, list[float]]]] = defaultdict(lambda: defaultdict(dict))
-    with path.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
+    with explain_damage(path):
+        for row in spreadsheet_rows(path):
             scores = [float(row[name] or "nan") for name in ("mean", "low", "high")]
             points[row["kind"]][row["group"]][int(row["words"])] = scores
     return {

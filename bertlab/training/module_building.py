@@ -1,6 +1,5 @@
 """``ModuleBuilder``: the module of a command, restored from a checkpoint or made anew."""
 
-import sys
 from dataclasses import dataclass
 
 from lightning.pytorch import seed_everything
@@ -14,6 +13,7 @@ from bertlab.checkpoints.restore import restore_module
 from bertlab.checkpoints.warm_start import warm_start
 from bertlab.config.run_config import RunConfig
 from bertlab.data.module import TaskData
+from bertlab.errors import say
 from bertlab.model.build import build_encoder, build_metrics, build_tasks, check_lengths
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
@@ -118,4 +118,4 @@ class ModuleBuilder:
     def _note(self, line: str) -> None:
         """Print where weights come from; ``predict`` keeps standard output for predictions."""
         if self.prints:
-            (sys.stderr if self.config.command == "predict" else sys.stdout).write(line + "\n")
+            say(line, to_errors=self.config.command == "predict")

@@ -1,6 +1,5 @@
 """Predictions in the user's terms, written while they are made."""
 
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from bertlab.data.examples.submissions import open_submission
 from bertlab.data.module import TaskData
 from bertlab.errors import ConfigError, OutputError
 from bertlab.files import WholeFile
+from bertlab.files.inert import json_line
 from bertlab.training.prediction_tables import TABLE_FORMS, TableFile
 
 
@@ -72,8 +72,7 @@ class RowFile:
         if self.table is not None:
             self.table.write(line)
         else:
-            text = json.dumps(line, ensure_ascii=False, default=str)  # Parquet may hold dates
-            (self.file or sys.stdout).write(f"{text}\n")
+            (self.file or sys.stdout).write(json_line(line))
 
     def _gold(self, row: Example) -> dict[str, Any]:
         gold = {name: value for name, value in row.values.items() if name in self.truth}

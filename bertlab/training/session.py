@@ -1,6 +1,5 @@
 """``Session``: builds trainer, data and module of one command from its config, and runs it."""
 
-import sys
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -32,7 +31,7 @@ from bertlab.config.request import Request, read_request
 from bertlab.config.run_config import RunConfig, parse_request
 from bertlab.config.stages import with_last_stage
 from bertlab.data.module import TaskData
-from bertlab.errors import CommandError, check_at_least
+from bertlab.errors import CommandError, check_at_least, say, warn
 from bertlab.files import write_json
 from bertlab.model.build import build_tasks, compile_layers, compile_losses
 from bertlab.model.schedule import asked_steps, check_end, steps_at_words, training_size
@@ -274,12 +273,12 @@ class Session:
         for title, rows in self.data.report_tables():
             print_table(title, rows)
         size = in_words(self.data.sequences_per_step())
-        sys.stdout.write(
+        say(
             f"{self.directory}: {self.parameters:,} parameters, "
-            f"{size} sequences a step, seed {self.config.seed}\n"
+            f"{size} sequences a step, seed {self.config.seed}"
         )
         if self.memory is not None:
-            sys.stdout.write(f"{self.memory.describe(self.data, self.trainer)}\n")
+            say(self.memory.describe(self.data, self.trainer))
 
     def _is_saved(self) -> bool:
         """Return whether there is a checkpoint to go on from."""
@@ -304,7 +303,7 @@ class Session:
         if model.head is not None:
             best = record_best(trainer, model, self.directory)
             if best is not None:
-                sys.stdout.write(f"{best}\n")
+                say(best)
         self._warn_of_degeneration()
         if model.warnings:
             write_json(self.directory / DEGENERATE, model.warnings)
@@ -335,7 +334,7 @@ class Session:
 
     def _warn_of_degeneration(self) -> None:
         for warning in self.model.warnings:
-            sys.stderr.write(f"warning: {warning}\n")
+            warn(warning)
 
     def _how_to_go_on(self) -> str:
         """Return how to resume, for the message about a lost process or disk."""

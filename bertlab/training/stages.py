@@ -4,7 +4,6 @@
 but the last one, whose run directory is RUN itself.
 """
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +29,7 @@ from bertlab.config.stages import (
     stage_requests,
 )
 from bertlab.config.yaml_files import Config, read_config
-from bertlab.errors import CheckpointError, ConfigError
+from bertlab.errors import CheckpointError, ConfigError, say
 from bertlab.model.optimizer import OptimizerState, build_optimizer, parameter_names
 from bertlab.training.callbacks.run_record import check_same_computation
 from bertlab.training.session import Session, open_session
@@ -153,7 +152,7 @@ class StagedRun:
             session = self._open(stage, self.requests[number], place)
             if session.trainer.is_global_zero:
                 count = len(self.stages)
-                sys.stdout.write(f"stage {stage.name}, {number + 1} of {count}\n")
+                say(f"stage {stage.name}, {number + 1} of {count}")
             code = session.run()
             if code != 0:
                 return code

@@ -19,7 +19,8 @@ from functools import partial
 from pathlib import Path
 
 from bertlab.checkpoints.run_directory import MANIFEST, STUDY, VARIANT
-from bertlab.errors import ExecutorError, StudyError
+from bertlab.errors import ExecutorError, StudyError, visible
+from bertlab.files import utf8
 from bertlab.studies.execute.processes import Launch, RunProcess, start_fresh
 from bertlab.studies.execute.run_state import (
     LOG_HEAD,
@@ -279,6 +280,6 @@ def _start_process(
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         now = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
-        output.write(f"{LOG_HEAD}{now}: {shlex.join(command)}\n".encode())
+        output.write(utf8(visible(f"{LOG_HEAD}{now}: {shlex.join(command)}") + "\n"))
         output.flush()  # before the process writes
         return launch(command, environment, output.fileno(), lock)

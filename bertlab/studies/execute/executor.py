@@ -1,5 +1,6 @@
 """What executes the runs of a study, by the options of ``bertlab study run``."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -77,5 +78,5 @@ def executor_of(
 
 def go_on_with(study_dir: Path, executor: Executor) -> str:
     """Return the command that goes on with a study by the same executor, for messages."""
-    option = "" if executor == "local" else f" --executor {executor}"
-    return f"bertlab study run {study_dir}{option}"
+    option = [] if executor == "local" else ["--executor", executor]
+    return shlex.join(["bertlab", "study", "run", str(study_dir), *option])

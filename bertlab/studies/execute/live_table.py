@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from bertlab.errors import visible
 from bertlab.studies.execute.run_state import State, is_done, read_states, read_status, reused_from
 from bertlab.studies.execute.schedule import Change, OnChange
 from bertlab.studies.plan.plan import PlannedRun
@@ -32,7 +33,7 @@ def watch(plan: Sequence[PlannedRun], study_dir: Path) -> Iterator[OnChange]:
     console = Console()
     if not console.is_terminal:
         yield lambda change: console.print(
-            event_line(change, study_dir), soft_wrap=True, markup=False, highlight=False
+            visible(event_line(change, study_dir)), soft_wrap=True, markup=False, highlight=False
         )
         return
     table = LiveTable(plan, study_dir)
@@ -82,7 +83,7 @@ class LiveTable:
         failed = [run for run, state in states.items() if state is State.FAILED]
         ended = [run for run in list(self._ended)[-_ENDED:] if run not in failed]
         rows = [self._row(run, states[run]) for run in (*ended, *failed[-_ENDED:], *working)]
-        return Group(f"{escape(str(self.study_dir))}: {told}", _table(rows))
+        return Group(f"{escape(visible(str(self.study_dir)))}: {told}", _table(rows))
 
     def _row(self, run: str, state: State) -> Sequence[str]:
         return status_row(self.runs[run], self.study_dir, state, self.texts.get(run, ""))
@@ -149,5 +150,5 @@ def _table(rows: Sequence[Sequence[str]]) -> Table:
         right = heading in ("step", "elapsed")
         table.add_column(heading, justify="right" if right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*map(escape, row))
+        table.add_row(*(escape(visible(each)) for each in row))
     return table

@@ -1,5 +1,6 @@
 """The loop that executes a study: which run is next, what failed, and what that blocks."""
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -94,7 +95,9 @@ class Summary:
             lines.append(f"jobs go on; to cancel them: scancel {' '.join(self.jobs)}")
         if self.exit_code:
             how = "stopped; go" if self.stopped_by is not None else "mend it and go"
-            lines.append(f"{how} on with: {go_on or f'bertlab study run {study_dir}'}")
+            lines.append(
+                f"{how} on with: {go_on or shlex.join(['bertlab', 'study', 'run', str(study_dir)])}"
+            )
         return lines
 
 

@@ -69,6 +69,10 @@ def run_on_slurm(
     """
     submitit = import_submitit()
     study_dir = study_dir.resolve()
+    if not str(study_dir).isprintable():  # a line break would end the option of a job's script
+        raise ExecutorError(
+            f"--study_dir: found {str(study_dir)!r}, expected a path without control characters"
+        )
     if "%" in str(study_dir):
         raise ExecutorError(
             f"--study_dir: found {study_dir}; SLURM takes % in a path for one of its patterns "

@@ -8,6 +8,7 @@ from typing import Any
 from bertlab.config.shipped import shipped_configs
 from bertlab.config.yaml_files import Config
 from bertlab.errors import StudyError, nearest
+from bertlab.files import why_no_file_name
 
 
 def refuse_repeated(names: list[str], where: str) -> None:
@@ -47,8 +48,8 @@ def text(given: object, where: str, expected: str) -> str:
 def folder_name(given: object, where: str) -> str:
     """Return the name of a study, which is that of its directory."""
     name = text(given, where, "a name")
-    if name in (".", "..") or "/" in name or "\\" in name:
-        raise StudyError(f"{where}: found {name!r}, expected a name without slashes")
+    if (expected := why_no_file_name(name)) is not None:
+        raise StudyError(f"{where}: found {name[:80]!r}, expected {expected}")
     return name
 
 

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from bertlab.api.study_scores import Curve, GroupCurves, GroupScores, Measure, StudyScores
+from bertlab.files.inert import spreadsheet_csv
 from bertlab.studies.report.columns import Column, label_of
 from bertlab.studies.report.findings import signed
 from bertlab.training.history import WordCurve
@@ -20,7 +21,7 @@ from bertlab.training.report.charts import (
     word_panels,
 )
 from bertlab.training.report.pictures import file_names
-from bertlab.training.report.tables import Grid, TitledGrid, spreadsheet_csv
+from bertlab.training.report.tables import Grid, TitledGrid
 
 FloatArray = NDArray[np.float64]
 

@@ -1,6 +1,5 @@
 """Scores by group of a study's zero-shot evaluations: what their runs have left, as scores."""
 
-import csv
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 
 from bertlab.api.study_scores import Curve, GroupCurves, GroupScores, Measure
 from bertlab.config.yaml_files import Config
+from bertlab.files.inert import spreadsheet_rows
 from bertlab.files.reading import explain_damage, open_to_read, parse_json
 from bertlab.studies.execute.run_state import is_done
 from bertlab.studies.plan.plan import Plan
@@ -96,8 +96,8 @@ def group_scores(measure: Measure, runs: Runs) -> Iterator[GroupScores]:
 
 def _kinds(table: Path) -> list[str]:
     """Return the kinds of groups; the first of the table is that of all rows."""
-    with table.open(newline="", encoding="utf-8") as file:
-        _, *kinds = dict.fromkeys(row["kind"] for row in csv.DictReader(file))
+    with explain_damage(table):
+        _, *kinds = dict.fromkeys(row["kind"] for row in spreadsheet_rows(table))
     return kinds
 
 

@@ -7,7 +7,8 @@ from textwrap import fill
 
 from rich.console import Console
 
-from bertlab.files import explain_failed_write, replacing
+from bertlab.errors import visible
+from bertlab.files import explain_failed_write, replacing, utf8
 from bertlab.studies.report.group_report import group_csv_files
 from bertlab.studies.report.plots import pictures
 from bertlab.studies.report.report import HTML, Report
@@ -41,7 +42,7 @@ def write_report(report: Report, folder: Path) -> list[Path]:
         **{f"{picture.name}.svg": on_white(picture.svg) for picture in drawn},
         **_csv_files(report),
     }
-    files = {name: text.encode() for name, text in texts.items()}
+    files = {name: utf8(text) for name, text in texts.items()}
     files |= {f"{picture.name}.pdf": picture.pdf for picture in drawn}
     for name, content in files.items():
         with explain_failed_write(f"{folder / name}: cannot be written"):
@@ -113,11 +114,11 @@ def print_report(report: Report) -> None:
         lines += ["", heading, *(f"- {sentence}" for sentence in sentences)]
     for line in lines:
         margin = "  " if line.startswith("- ") else ""
-        text = fill(line, console.width, subsequent_indent=margin, break_on_hyphens=False)
+        text = fill(visible(line), console.width, subsequent_indent=margin, break_on_hyphens=False)
         console.print(text, markup=False, highlight=False, soft_wrap=True)
     for section in report.sections:
         for line in ("", section.title, *section.text[:-1]):
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+            console.print(visible(line), markup=False, highlight=False, soft_wrap=True)
         last = section.text[-1] if section.text else ""
         print_table(last, section.rows, section.headings)
 

@@ -13,6 +13,7 @@ from scipy.special import comb
 
 from bertlab.api.study_scores import StudyScores, TuningScores
 from bertlab.config.yaml_files import yaml_inline
+from bertlab.files.inert import spreadsheet_csv
 from bertlab.studies.plan.tuning import RANDOM, Rows
 from bertlab.studies.report.columns import NOTHING, Column, digits_of
 from bertlab.studies.report.statistics import summarize
@@ -24,7 +25,7 @@ from bertlab.training.report.plot_axes import (
     printable,
     style_of,
 )
-from bertlab.training.report.tables import TitledGrid, csv_text, plain_grid
+from bertlab.training.report.tables import TitledGrid, plain_grid
 
 FloatArray = NDArray[np.float64]
 CAPTION = (
@@ -202,11 +203,13 @@ def tuning_csv_files(study: StudyScores) -> dict[str, str]:
         for number, each in enumerate(trials)
     ]
     files = {
-        "tuning_trials.csv": csv_text(("variant", "trial", *keys, "value", *seeds, "chosen"), lines)
+        "tuning_trials.csv": spreadsheet_csv(
+            ("variant", "trial", *keys, "value", *seeds, "chosen"), lines
+        )
     }
     curves, unbiased = curves_of(tuning), curves_of(tuning, replacement=False)
     if curves:
-        files["expected_best.csv"] = csv_text(
+        files["expected_best.csv"] = spreadsheet_csv(
             ("variant", "trials", "expected", "deviation", "unbiased"),
             (
                 (variant, trials, *map(float, figures))

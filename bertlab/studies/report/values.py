@@ -10,10 +10,10 @@ from dataclasses import asdict, astuple, dataclass, fields
 from typing import Any
 
 from bertlab.api.study_scores import Measure, StudyScores
+from bertlab.files.inert import spreadsheet_csv
 from bertlab.studies.report.comparison import Comparison
 from bertlab.studies.report.failures import failed_runs
 from bertlab.studies.report.report import Report
-from bertlab.training.report.tables import spreadsheet_csv
 
 SCHEMA = 1  # raised when a key goes or gets another meaning; new keys do not raise it
 # of a comparison, in the order of report.json

@@ -9,6 +9,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from bertlab.api.batch import PackedBatch
+from bertlab.errors import say
 from bertlab.model.module import BertModule
 from bertlab.training.history import draw, read_curves
 from bertlab.training.results import show
@@ -90,7 +91,7 @@ class EvaluationLines(Callback):
             if name.startswith("val/") and name.rpartition("/")[2] in wanted:
                 shown = show(name, value)
                 parts.append(f"{name.removeprefix('val/').replace('/', ' ')} {shown}")
-        sys.stdout.write("  ".join(parts) + "\n")
+        say("  ".join(parts))
         sys.stdout.flush()
 
 

@@ -13,6 +13,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from bertlab.config.yaml_files import yaml_inline
+from bertlab.errors import visible
 
 _SHARED = "bertlab.training.report"  # its templates are there for every package
 # a_b stays as it is, _b and a_ would begin or end emphasis
@@ -52,7 +53,7 @@ def markdown_text(text: str) -> str:
 def latex_text(text: str) -> str:
     """Return text that LaTeX shows as it is, on one line."""
     return _LATEX_SPECIAL.sub(
-        lambda found: _LATEX_TEXTS.get(found[0], found[0] + "{}"), " ".join(text.split())
+        lambda found: _LATEX_TEXTS.get(found[0], found[0] + "{}"), visible(" ".join(text.split()))
     )
 
 

@@ -39,12 +39,12 @@ class Picture:
 def file_names(names: list[str]) -> list[str]:
     """Return a file name for each name, all different: ``["a/b", "a b"]`` → ``["a_b", "a_b_2"]``.
 
-    They have letters and digits of ASCII, ``_`` and ``-`` only.
+    They have letters and digits of ASCII, ``_`` and ``-`` only, and at most about 80 of them.
     """
     found: list[str] = []
     taken: set[str] = set()
     for name in names:
-        start = re.sub(r"[^A-Za-z0-9-]+", "_", name).strip("_") or "_"
+        start = re.sub(r"[^A-Za-z0-9-]+", "_", name).strip("_-")[:80] or "_"
         chosen, number = start, 1
         while chosen.casefold() in taken:  # some disks take a and A for the same
             number += 1
@@ -57,7 +57,7 @@ def file_names(names: list[str]) -> list[str]:
 def hover(artist: Artist, text: str) -> None:
     """Let browsers show a text where the pointer is on a part of a figure."""
     # matplotlib writes a part's gid as its id in the SVG; in hexadecimal digits any text is one
-    artist.set_gid(_HOVER + printable(text).encode().hex())
+    artist.set_gid(_HOVER + printable(text, 1000).encode().hex())
 
 
 def svg_of(figure: Figure) -> str:

@@ -117,7 +117,16 @@ def label_of(name: str) -> str:
     return fill(printable(name), _LABEL)
 
 
-def printable(text: str) -> str:
-    """Return text without what an SVG must not contain, and that matplotlib does not hide."""
+def printable(text: str, longest: int = 80) -> str:
+    """Return text without what an SVG must not contain, and that matplotlib does not hide.
+
+    Args:
+        text: a name.
+        longest: characters that are shown; of more the middle is left out, so that names leave
+            room for what is drawn.
+    """
+    if len(text) > longest:
+        half = longest // 2
+        text = f"{text[:half]}…{text[-half:]}"
     clean = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
     return f" {clean}" if clean.startswith("_") else clean  # a legend leaves out _names

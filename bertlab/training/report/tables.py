@@ -1,7 +1,5 @@
 """Tables of plain text, for pages, notebooks and files."""
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -9,8 +7,6 @@ from markupsafe import escape
 
 from bertlab.training.report.escaping import html_templates
 
-# some spreadsheets take the wide forms too; "'" itself, so that the text can be told from its mark
-_FORMULA = tuple("=+-@\t\r\n'＝＋－＠")
 PAGES = html_templates("bertlab.training.report")
 
 
@@ -65,28 +61,3 @@ def titled_table(
     """Return a table of HTML with a title above and a note below it, for a notebook."""
     grid = plain_grid(headings, rows, figures)
     return f"<h4>{escape(title)}</h4>{table_html(grid)}<p>{escape(note)}</p>"
-
-
-def spreadsheet_csv(headings: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return :func:`csv_text` in which no spreadsheet takes a text for a formula.
-
-    Texts that begin as a formula does get ``'`` before them, as OWASP advises on CSV injection;
-    so do those that begin with ``'``, so that taking one away gives back each text.
-    """
-    return csv_text(headings, (map(_inert, row) for row in rows))
-
-
-def _inert(cell: object) -> object:
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
-
-
-def csv_text(headings: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return a table as the text of a CSV file.
-
-    Numbers are written so that they read back as they are; None is an empty cell.
-    """
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(headings)
-    writer.writerows(rows)
-    return text.getvalue()

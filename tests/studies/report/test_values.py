@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertlab.api.study_scores import StudyScores
+from bertlab.files.inert import spreadsheet_csv
 from bertlab.studies.report.report import report_of
 from bertlab.studies.report.values import report_json, run_values, values_csv
-from bertlab.training.report.tables import spreadsheet_csv
 from tests.studies.made_up_scores import add_repeats, made_up_study
 
 NUMBER = "mlm loss"
