@@ -26,6 +26,7 @@ from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
 from bertlab.tokenizer.loading import load_tokenizer
 
+CACHE_KEY = "data.cache_dir"  # left out, and a run goes on without it
 LAST = "last"  # a --ckpt_path: the config's own run
 
 
@@ -236,18 +237,17 @@ def check_nothing_lacks(command: str, source: Path, left_out: Sequence[str], rec
     Raises:
         ResumeError: a run would go on otherwise than it began.
     """
-    cache = "data.cache_dir"
-    others = [key for key in left_out if key != cache]
+    others = [key for key in left_out if key != CACHE_KEY]
     if command == "fit" and others:
         raise ResumeError(
             f"{source}: its run has {', '.join(others)}, which a checkpoint may not bring "
             "(it could run any code, or write anywhere); give the run's config, after a look at "
             f"it: --config {record}"
         )
-    if command != "predict" and cache in left_out:
+    if command != "predict" and CACHE_KEY in left_out:
         warn(
-            f"{cache} is not taken from a checkpoint, which may not say where something is "
-            f"written; to use that cache again, give --{cache} PATH"
+            f"{CACHE_KEY} is not taken from a checkpoint, which may not say where something is "
+            f"written; to use that cache again, give --{CACHE_KEY} PATH"
         )
 
 

@@ -23,6 +23,7 @@ RUN_ENVIRONMENT = "BERTLAB_RUN_DIR"  # rank 0 tells the ranks that it starts
 # a study tells each run what it is of; trackers show it
 STUDY, VARIANT = "BERTLAB_STUDY", "BERTLAB_VARIANT"
 MANIFEST = "manifest.json"
+CONFIG = "config.yaml"
 STAGES = "stages.yaml"  # config of a run in stages, whose last stage has the directory as well
 RESULTS = "results.json"  # metrics of the last step; written last, when a run is whole
 DEGENERATE = "complaints.json"  # warnings about a degenerate run; the name is an older one

@@ -17,7 +17,11 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from torch.distributed import DistError
 
 from bertlab.api.batch import PackedBatch
-from bertlab.errors import LostProcessError, NumericalError, say
+from bertlab.checkpoints.restore import CACHE_KEY
+from bertlab.checkpoints.run_directory import CONFIG, STAGES
+from bertlab.config.checkpoint_config import read_stored_config
+from bertlab.config.yaml_files import read_config
+from bertlab.errors import BertlabError, LostProcessError, NumericalError, say
 from bertlab.files import explain_vanished_folder
 
 # PyTorch reports killed processes as RuntimeErrors; only their words tell them apart
@@ -41,7 +45,6 @@ def train(fit: Callable[[], None], trainer: Trainer, run: Path, saved: Callable[
     Raises:
         NumericalError: a gradient is not finite; with how to leave such steps out.
     """
-    go_on = how_to_resume(run)
     try:
         fit()
     except NumericalError as error:
@@ -49,14 +52,14 @@ def train(fit: Callable[[], None], trainer: Trainer, run: Path, saved: Callable[
         hint = f". To leave such steps out from the last checkpoint on: {skip}"
         raise NumericalError(f"{error}{hint if saved() else ''}") from error
     except SIGTERMException:
-        return _stopped(trainer, go_on)
+        return _stopped(trainer, how_to_resume(run))
     except SystemExit:  # what Lightning makes of Ctrl-C
         if not trainer.interrupted:
             raise
         # Lightning ignores SIGINT from the first Ctrl-C on, also after fit() in a notebook
         signal.signal(signal.SIGINT, signal.default_int_handler)
         none = "interrupted before the first checkpoint"
-        say(f"interrupted; {go_on}" if saved() else none)
+        say(f"interrupted; {how_to_resume(run)}" if saved() else none)
         return 130
     return 0
 
@@ -67,7 +70,19 @@ def how_to_resume(run: Path) -> str:
 
 
 def _command(run: Path, *more: str) -> str:
-    return shlex.join(["bertlab", "fit", "--ckpt_path", str(run), *more])  # in quotes, to be pasted
+    """Return the command, quoted to be pasted; with the run's config if a checkpoint may not do."""
+    files = [run / name for name in (STAGES, CONFIG) if (run / name).is_file()]
+    config = ["--config", str(files[0])] if files and _brings_classes(files[0]) else []
+    return shlex.join(["bertlab", "fit", "--ckpt_path", str(run), *config, *more])
+
+
+def _brings_classes(file: Path) -> bool:
+    """Whether a config has callbacks or trackers, which are not taken from a checkpoint."""
+    try:
+        left_out = read_stored_config(read_config(file), str(file))[1]
+    except BertlabError:  # it was written to meanwhile; what is told is why the run stopped
+        return False
+    return any(key != CACHE_KEY for key in left_out)
 
 
 def _stopped(trainer: Trainer, go_on: str) -> int:

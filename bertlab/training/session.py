@@ -18,6 +18,7 @@ from bertlab.checkpoints.restore import (
     read_warm_start,
 )
 from bertlab.checkpoints.run_directory import (
+    CONFIG,
     DEGENERATE,
     PREDICTIONS,
     RESULTS,
@@ -87,7 +88,7 @@ def open_session(command: str, request: Request, whole: Path | None = None) -> "
     warm = read_warm_start(request) if checkpoint is None else None  # else all is in there
     if checkpoint is not None and not request.files:
         assert checkpoint.path is not None
-        record = checkpoint.path.parent.parent / "config.yaml"
+        record = checkpoint.path.parent.parent / CONFIG
         check_nothing_lacks(command, checkpoint.path, checkpoint.left_out, record)
         name = str(checkpoint.path)
         request = read_request(request.argv, checkpoint.config, name, checkpoint.path)

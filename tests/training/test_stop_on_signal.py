@@ -2,6 +2,7 @@
 
 import csv
 import os
+import shlex
 import signal
 from pathlib import Path
 
@@ -77,6 +78,28 @@ def test_a_stopped_run_goes_on_bit_by_bit(
     for number, state in other.items():
         assert all(torch.equal(one[number][key], state[key]) for key in state)
     assert figures(run) == figures(undisturbed)
+
+
+def test_the_command_that_is_printed_goes_on_with_callbacks_and_trackers(
+    tiny_config: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A checkpoint may not bring them, so the command names the run's config."""
+    monitor = "{class_path: lightning.pytorch.callbacks.LearningRateMonitor, init_args: {}}"
+    logger = "{class_path: lightning.pytorch.loggers.CSVLogger, init_args: {save_dir: PLACE}}"
+    more = [
+        f"--trainer.callbacks=[{monitor}]",
+        f"--trainer.logger={logger.replace('PLACE', str(tmp_path / 'mine'))}",
+    ]
+    with monkeypatch.context() as signals:
+        signal_after(3, signal.SIGTERM, signals)
+        run = tmp_path / "a run"
+        code, printed, error = bertlab("fit", "--config", tiny_config, "--run_dir", run, *more)
+    assert code == 143, error
+    _, fit, *arguments = shlex.split(printed.rpartition("go on with: ")[2].splitlines()[0])
+    assert arguments == ["--ckpt_path", str(run), "--config", str(run / "config.yaml")]
+    code, printed, error = bertlab(fit, *arguments)
+    assert code == 0, error
+    assert (run / "results.json").is_file()
 
 
 def test_the_handler_is_given_back(handler: object, undisturbed: Path) -> None:
