@@ -14,7 +14,7 @@ from bertlab.api.huggingface import HuggingFaceForm
 from bertlab.checkpoints.huggingface_head import read_head
 from bertlab.checkpoints.loading import list_limited
 from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.tensor_bundle import find_index, read_tensorflow
+from bertlab.checkpoints.tensor_bundle import INDEX, find_index, read_tensorflow
 from bertlab.checkpoints.tensor_files import read_tensors
 from bertlab.errors import CheckpointError, ConfigError, PluginError, nearest
 from bertlab.files.reading import read_object
@@ -28,6 +28,7 @@ WEIGHT_FILES = (  # best first
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )
+CONFIG_FILES = ("config.json", "bert_config.json")  # the second of BERT's own checkpoints
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
 TRAINED_MAX_LENGTH = "trained_max_length"  # bertlab's own key of config.json
 # bert-base-uncased, google-bert/bert-base-uncased; not ../x, not a/b/c
@@ -69,7 +70,7 @@ def read_huggingface(folder_or_hub_name: str | Path) -> Pretrained:
             do not have the shapes that ``config.json`` says; each differing tensor is listed.
     """
     folder = _find_folder(folder_or_hub_name)
-    path = _first_file(folder, ("config.json", "bert_config.json")) or folder / "config.json"
+    path = _first_file(folder, CONFIG_FILES) or folder / CONFIG_FILES[0]
     content = read_config(path)
     name, form = form_of(content, path)
     config = form.arguments(content, path)
@@ -303,6 +304,9 @@ def _find_folder(folder_or_hub_name: str | Path) -> Path:
     folder = Path(folder_or_hub_name).expanduser()
     if folder.is_dir():
         return folder
+    # FOLDER/bert_model.ckpt, as BERT's code names a checkpoint, or FOLDER/bert_model.ckpt.index
+    if folder.with_name(folder.name.removesuffix(INDEX) + INDEX).is_file():
+        return folder.parent
     if folder.exists():
         raise CheckpointError(f"{folder}: is a file, expected the folder that holds config.json")
     siblings = [path.name for path in folder.parent.iterdir()] if folder.parent.is_dir() else []

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.api.examples import Labels
-from bertlab.checkpoints.huggingface import read_huggingface
+from bertlab.checkpoints.huggingface import CONFIG_FILES, read_huggingface
 from bertlab.checkpoints.huggingface_head import HuggingFaceHead
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_directory import MANIFEST
@@ -27,9 +27,10 @@ _LONGEST = 512  # tokens that are read unless the arguments say otherwise: as th
 
 
 def is_model_folder(path: str) -> bool:
-    """Return whether a path is a Hugging Face folder, and not a run of bertlab's."""
+    """Return whether a path is a folder of Hugging Face's or BERT's, and not a run of bertlab's."""
     folder = Path(path).expanduser()
-    return (folder / "config.json").is_file() and not (folder / MANIFEST).exists()
+    named = any((folder / name).is_file() for name in CONFIG_FILES)
+    return named and not (folder / MANIFEST).exists()
 
 
 def head_settings(head: HuggingFaceHead, name: str | None = None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from bertlab.api.examples import Labels
 from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.checkpoints.tensor_bundle import INDEX
 from bertlab.checkpoints.tensor_files import check_tensors, load_torch_file
 from bertlab.config.checkpoint_config import read_stored_config
 from bertlab.config.yaml_files import Config
@@ -73,7 +74,7 @@ def find_checkpoint(path: str | Path, best: bool = True) -> Path | None:
         CheckpointError: if a run directory holds no checkpoint.
     """
     path = Path(path)
-    if path.is_file():
+    if path.is_file() and path.suffix != INDEX:  # of TensorFlow, which is read as a folder
         return path
     if best and (path / BEST).is_file():
         return _best_checkpoint(path)

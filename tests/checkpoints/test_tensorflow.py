@@ -90,7 +90,16 @@ def test_it_is_the_model_that_transformers_writes(folder: Path) -> None:
     assert all(found.encoder_config[key] == expected.encoder_config[key] for key in same)
 
 
-def test_a_fit_starts_from_it(bertlab: Command, folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["bert_model.ckpt", "bert_model.ckpt.index"])
+def test_it_may_be_named_as_berts_code_names_it(folder: Path, name: str) -> None:
+    found = read_pretrained(str(folder / name))
+    assert_bit_equal(found.state, read_pretrained(str(folder)).state)
+
+
+def test_commands_read_it(bertlab: Command, folder: Path, tmp_path: Path) -> None:
+    code, printed, error = bertlab("predict", "--ckpt_path", folder, "--text", "w1 [MASK] w2")
+    assert code == 0, error
+    assert len(json.loads(printed)["fillers"]) == 1
     assert bertlab("export", folder, tmp_path / "out")[1].startswith(
         f"{tmp_path / 'out'}: BertForPreTraining"
     )

@@ -24,6 +24,7 @@ from bertlab.training.results import Results, read_results, result_rows
 
 _LONGEST = 200  # characters of a value
 _MOST_NAMES = 20
+_MOST_ROWS = 100  # of a table
 _TEMPLATES = "bertlab.training.report"
 # what the hub calls the task of a class; BertModel and others have none
 _PIPELINES = {
@@ -118,7 +119,7 @@ def model_card(start: Pretrained, report: ExportReport, address: Address) -> Mod
         results, card.step = _scores_of(run, start.path, start.global_step)
         card.scores = [
             (_shown(task), _shown(measure), value, baseline)
-            for task, measure, value, baseline in result_rows(results)
+            for task, measure, value, baseline in result_rows(results)[:_MOST_ROWS]
         ]
     card.limits += _limits(start, bool(card.scores))
     return card
@@ -148,7 +149,7 @@ def _model_rows(start: Pretrained) -> Pairs:
     encoder = start.encoder_config
     rows = [
         ("encoder", _shown(encoder["name"])),
-        ("numbers in its tensors", f"{sum(each.numel() for each in start.state.values()):,}"),
+        ("parameters", f"{sum(each.numel() for each in start.state.values()):,}"),
         ("vocabulary", f"{start.vocab_size:,} tokens"),
     ]
     if start.tokenizer is not None:
@@ -171,11 +172,11 @@ def _training_rows(start: Pretrained, manifest: Mapping[str, Any]) -> Pairs:
         ("started from", _last_part(start.config["model"].get("init_from") or "new weights")),
         ("optimiser steps", f"{start.global_step:,}"),
         ("seed", manifest.get("seed")),
-        ("tokens read", _rounded(manifest.get("training_tokens"))),
+        ("tokens that the whole run reads", _rounded(manifest.get("training_tokens"))),
         ("precision", manifest.get("precision")),
         ("device", manifest.get("device")),
         ("begun", manifest.get("started")),
-        ("versions", ", ".join(f"{each} {versions[each]}" for each in versions)),
+        ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
         ("tokenizer, SHA-256", manifest.get("tokenizer")),
     ]
     return [(key, _shown(value)) for key, value in rows if value not in (None, "")]
