@@ -21,7 +21,7 @@ class Repository:
     """A model repository of the Hugging Face hub, for :func:`push`.
 
     Attributes:
-        name: ``USER/NAME``, or ``NAME`` below one's own account.
+        name: ``USER/NAME``.
         private: make a new one that only its owner sees; one that is there stays as it is.
 
     Raises:
@@ -37,11 +37,13 @@ class Repository:
 
         try:
             validate_repo_id(self.name)
+            reason = "" if "/" in self.name else "it names no user or organisation"
         except HFValidationError as error:
             reason = str(error).splitlines()[0]
+        if reason:  # the hub would complete a bare name, but the card would not know how
             raise CommandError(
                 f"--push: found {self.name!r}, expected USER/NAME of a repository: {reason}"
-            ) from None
+            )
 
 
 def hand_over(
@@ -120,12 +122,11 @@ def push(folder: Path, repository: Repository, revision: str | None = None) -> s
 
     api, name = HfApi(), repository.name
     try:
-        # the name as the hub completes it: NAME -> USER/NAME
-        made = api.create_repo(name, private=repository.private or None, exist_ok=True).repo_id
+        api.create_repo(name, private=repository.private or None, exist_ok=True)
         if revision is not None:
-            api.create_branch(made, branch=revision, exist_ok=True)
+            api.create_branch(name, branch=revision, exist_ok=True)
         commit = api.upload_folder(
-            repo_id=made,
+            repo_id=name,
             folder_path=folder,
             revision=revision,
             commit_message="Upload by bertlab export",

@@ -21,9 +21,8 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Calls:
     calls: Calls = []
 
     class Hub:
-        def create_repo(self, name: str, **options: Any) -> SimpleNamespace:
+        def create_repo(self, name: str, **options: Any) -> None:
             calls.append(("create_repo", name, options))
-            return SimpleNamespace(repo_id=name if "/" in name else f"me/{name}")
 
         def create_branch(self, name: str, **options: Any) -> None:
             calls.append(("create_branch", name, options))
@@ -38,17 +37,17 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Calls:
 
 
 def test_an_export_is_pushed(tiny_run: Path, tmp_path: Path, hub: Calls, bertlab: Command) -> None:
-    arguments = ("export", tiny_run, tmp_path / "out", "--push", "tiny", "--private", "true")
+    arguments = ("export", tiny_run, tmp_path / "out", "--push", "me/tiny", "--private", "true")
     code, printed, error = bertlab(*arguments)
     assert code == 0, error
     assert printed.splitlines()[-1] == "pushed: https://hub/me/tiny/commit/1"
     assert [(what, name) for what, name, _ in hub] == [
-        ("create_repo", "tiny"), ("upload_folder", "me/tiny"),
+        ("create_repo", "me/tiny"), ("upload_folder", "me/tiny"),
     ]  # fmt: skip
     assert hub[0][2] == {"private": True, "exist_ok": True}
     assert {"README.md", "config.json", "model.safetensors"} < hub[1][2]["files"].keys()
     assert hub[1][2]["revision"] is None
-    assert 'from_pretrained("tiny")' in (tmp_path / "out" / "README.md").read_text()
+    assert 'from_pretrained("me/tiny")' in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_each_checkpoint_after_words_is_a_branch(
@@ -87,7 +86,7 @@ def test_offline_the_folder_stays_and_one_message_says_how_to_go_on(
     assert (tmp_path / "out" / "model.safetensors").is_file()
 
 
-@pytest.mark.parametrize("name", ["a/b/c", "../x", "", "me/", "-x"])
+@pytest.mark.parametrize("name", ["a/b/c", "../x", "", "me/", "-x", "tiny"])
 def test_a_name_that_the_hub_cannot_have_is_refused_before_anything_is_written(
     tiny_run: Path, tmp_path: Path, hub: Calls, bertlab: Command, name: str
 ) -> None:
