@@ -1,16 +1,27 @@
 """``bertlab plugins``: what is installed, what it takes, and what is broken and why."""
 
+import contextlib
 import importlib
 import inspect
+import json
+import multiprocessing
+import os
+import signal
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import EntryPoint
+from multiprocessing.connection import Connection
 from typing import Any
 
 from bertlab.api import CONTRACT
-from bertlab.errors import CommandError, PluginError, nearest, say
+from bertlab.errors import CommandError, PluginError, nearest, say, told
 from bertlab.plugins import hooks
 from bertlab.plugins.index import (
     GROUPS,
     KEYS,
+    OWN_PACKAGE,
     Kind,
     Plugin,
     entry_package,
@@ -50,12 +61,15 @@ _DECLARED = (
     "needs_end",
 )
 
+LIMIT = 30.0  # seconds for the import of a plugin of others
+
 _USAGE = """\
 usage: bertlab plugins list          encoders, objectives, heads, … and where they come from
        bertlab plugins show NAME …   arguments with their defaults and help
        bertlab plugins check         import every plugin; say what is broken and why
 
-`list` imports no plugin. `check` exits with code 2 if one is broken. bertlab new-plugin writes one.
+`list` imports no plugin. `check` imports each of others in a process of its own, for at most half
+a minute, and exits with code 2 if one is broken. bertlab new-plugin writes one.
 """
 
 
@@ -136,11 +150,12 @@ def show_plugins(names: list[str]) -> int:
 
 def check_plugins() -> int:
     """Import every plugin and print what is wrong with any; return 2 if one is broken."""
-    findings = [_check(plugin) for plugin in _all()]
-    left_out = hooks.hook_modules().left_out
+    everything = _all()
+    # our own first: they import torch, which the processes of the others then have
+    found = {each: _check(each) for each in everything if each.package == OWN_PACKAGE}
+    findings = [found.get(each) or _apart(str(each), partial(_check, each)) for each in everything]
     for entry in entry_points_of(hooks.GROUP):
-        reason = left_out.get(entry, "")
-        findings.append(Finding(hooks.name_of(entry), reason, bool(reason)))
+        findings.append(_apart(hooks.name_of(entry), partial(_check_hooks, entry)))
     for finding in findings:
         state = "broken" if finding.is_broken else "note" if finding.reason else "ok"
         reason = f": {finding.reason}" if finding.reason else ""
@@ -193,6 +208,52 @@ def _check(plugin: Plugin) -> Finding:
     except Exception as error:  # jsonargparse, on what it cannot make an argument of
         return Finding(str(plugin), f"its arguments cannot be config keys: {error}", True)
     return Finding(str(plugin), "prints when it is imported" if printed else "")
+
+
+def _check_hooks(entry: EntryPoint) -> Finding:
+    try:
+        hooks.load_module(entry)
+    except BaseException as error:  # whatever a stranger's module raises
+        return Finding(hooks.name_of(entry), told(error), True)
+    return Finding(hooks.name_of(entry))
+
+
+def _apart(what: str, check: Callable[[], Finding]) -> Finding:
+    """Return what a check finds in a process of its own, which has half a minute.
+
+    A plugin that loops, exits or breaks what all share harms its own check only.
+    """
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=_send, args=(check, there))
+    with warnings.catch_warnings():  # Python 3.12 warns where there are threads, as torch's
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process.start()
+    there.close()
+    try:
+        if not here.poll(LIMIT):
+            return Finding(what, f"its import takes more than {LIMIT:.0f} s", True)
+        reason, is_broken = json.loads(here.recv_bytes())
+        return Finding(what, reason, is_broken)
+    except EOFError:
+        process.join()
+        return Finding(what, f"its import ends the process (code {process.exitcode})", True)
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid or 0, signal.SIGKILL)
+        process.kill()
+        process.join()
+
+
+def _send(check: Callable[[], Finding], to: Connection) -> None:
+    """Send what a check finds; what is printed meanwhile goes nowhere."""
+    os.setsid()  # so that what it starts ends with it
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+    finding = check()
+    to.send_bytes(json.dumps([finding.reason, finding.is_broken]).encode())
+    os._exit(0)  # without what the plugin has asked for at the end
 
 
 def _show(plugin: Plugin) -> None:

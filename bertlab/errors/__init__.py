@@ -29,7 +29,16 @@ from bertlab.errors.catalogue import (
     check_share,
     nearest,
 )
-from bertlab.errors.telling import REFUSALS, as_mistakes, mistake_in, printable, say, visible, warn
+from bertlab.errors.telling import (
+    REFUSALS,
+    as_mistakes,
+    mistake_in,
+    printable,
+    say,
+    told,
+    visible,
+    warn,
+)
 
 __all__ = [
     "REFUSALS",
@@ -64,6 +73,7 @@ __all__ = [
     "nearest",
     "printable",
     "say",
+    "told",
     "visible",
     "warn",
 ]

@@ -40,6 +40,15 @@ def printable(words: str) -> str:
     return visible(words)
 
 
+def told(error: BaseException) -> str:
+    """Return what an error of strangers' code says of itself, whatever its ``__str__`` does."""
+    try:
+        words = " ".join(str(error).split())
+    except Exception:  # theirs
+        words = "(it cannot say why)"
+    return f"{type(error).__name__}: {words[:_MOST_SHOWN]}" if words else type(error).__name__
+
+
 def visible(words: str) -> str:
     """Return words as they may go to a terminal and a log, whatever names stand in them.
 

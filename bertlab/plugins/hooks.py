@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from bertlab.errors import BertlabError, PluginError, nearest, warn
-from bertlab.plugins.index import check_contract, entry_package, entry_points_of
+from bertlab.errors import BertlabError, PluginError, nearest, told, warn
+from bertlab.plugins.index import check_contract, entry_package, entry_points_of, tell_of_a_wait
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
@@ -108,17 +108,28 @@ def hook_modules() -> HookModules:
     loaded.manager.add_hookspecs(sys.modules[__name__])
     for entry in entry_points_of(GROUP):
         try:
-            if entry.dist is not None:
-                check_contract(entry.dist.name)
-            # what it prints on import would stand among the predictions of `bertlab predict`
-            with contextlib.redirect_stdout(sys.stderr):
-                module = entry.load()
-            _check_names(module)
-            loaded.manager.register(module, name=name_of(entry))
-        except (Exception, SystemExit) as error:  # whatever a stranger's module raises
-            loaded.left_out[entry] = f"{type(error).__name__}: {error}"
+            loaded.manager.register(load_module(entry), name=name_of(entry))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # whatever a stranger's module raises
+            loaded.left_out[entry] = told(error)
             _leave_out(name_of(entry), error)
     return loaded
+
+
+def load_module(entry: EntryPoint) -> object:
+    """Import a hook module; what its import raises comes through.
+
+    Raises:
+        PluginError: it was written for another contract, or has a hook that there is not.
+    """
+    if entry.dist is not None:
+        check_contract(entry.dist.name)
+    # what it prints on import would stand among the predictions of `bertlab predict`
+    with contextlib.redirect_stdout(sys.stderr), tell_of_a_wait(name_of(entry), name_of(entry)):
+        module = entry.load()
+    _check_names(module)
+    return module
 
 
 def name_of(entry: EntryPoint) -> str:
@@ -189,4 +200,4 @@ def _check_names(module: object) -> None:
 
 
 def _leave_out(name: str, error: BaseException) -> None:
-    warn(f"{name} is left out: {type(error).__name__}: {error}")
+    warn(f"{name} is left out: {told(error)}")

@@ -8,13 +8,15 @@ import contextlib
 import io
 import re
 import sys
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, EntryPoints, entry_points
 from typing import Any, Literal
 
 from bertlab.api import CONTRACT
-from bertlab.errors import PluginError, UnknownPluginError, nearest
+from bertlab.errors import PluginError, UnknownPluginError, nearest, told, warn
 
 Kind = Literal[
     "encoder",
@@ -50,6 +52,7 @@ KEYS: dict[Kind, str] = {
     "tokenizer": "data.tokenizer_kind",
 }
 OWN_PACKAGE = "bertlab"
+PATIENCE = 20.0  # seconds of an import, until the user is told who is imported
 
 CONTRACT_GROUP = "bertlab.contract"
 
@@ -187,12 +190,12 @@ def import_class(plugin: Plugin, base: type) -> tuple[type, str]:
     """
     printed = io.StringIO()
     try:
-        with contextlib.redirect_stdout(printed):
+        with contextlib.redirect_stdout(printed), tell_of_a_wait(str(plugin), plugin.package):
             loaded = EntryPoint(plugin.name, plugin.target, GROUPS[plugin.kind]).load()
-    except (Exception, SystemExit) as error:
-        raise PluginError(
-            f"{plugin} cannot be imported: {type(error).__name__}: {error}"
-        ) from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise PluginError(f"{plugin} cannot be imported: {told(error)}") from error
     if not (isinstance(loaded, type) and issubclass(loaded, base)):
         raise PluginError(f"{plugin} is not a subclass of {base.__module__}.{base.__name__}")
     if plugin.package != OWN_PACKAGE:
@@ -201,6 +204,23 @@ def import_class(plugin: Plugin, base: type) -> tuple[type, str]:
         if (broken := broken_signature(loaded, base)) is not None:
             raise PluginError(f"{plugin}: {broken}")
     return loaded, printed.getvalue()
+
+
+@contextlib.contextmanager
+def tell_of_a_wait(name: str, package: str) -> Iterator[None]:
+    """Warn if the import of a stranger's module, in the block, goes on and on."""
+    if package == OWN_PACKAGE:  # without a thread: runs are forked from processes that import these
+        yield
+        return
+    words = f"{name} is still being imported after {PATIENCE:.0f} s; Ctrl-C ends the command"
+    timer = threading.Timer(PATIENCE, warn, [words])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
 
 
 def entry_package(entry: EntryPoint) -> tuple[str, str]:
@@ -231,7 +251,7 @@ def contract_of(package: str) -> int:
         if entry.group == CONTRACT_GROUP  # the value is no module, and never loaded
     ]
     # "v2" -> 2
-    numbers = [re.fullmatch(r"v(\d+)", value) for value in stated]
+    numbers = [re.fullmatch(r"v(\d{1,9})", value) for value in stated]
     return max((int(number[1]) for number in numbers if number), default=1)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bertlab.cli.main import main
 from bertlab.plugins import hooks
 from bertlab.plugins import index as plugins
 from tests.conftest import Command
@@ -83,6 +84,71 @@ def test_check_says_what_is_broken_and_why(strangers: Path, bertlab: Command) ->
     assert "bertlab has an objective of that name, which is used" in printed
     assert "broken hooks 'rude' of stranger 2.1 (broken_of_stranger): ImportError" in printed
     assert lines[-1].endswith("plugins, 3 broken")
+
+
+HOSTILE = {
+    "loops": ("while True: pass\n", "its import takes more than 2 s"),
+    "exits": ("import os\nos._exit(0)\n", "its import ends the process (code 0)"),
+    "leaves": ("import sys\nsys.exit(3)\n", "SystemExit: 3"),
+    "dies": ("import os\nos.kill(os.getpid(), 9)\n", "its import ends the process (code -9)"),
+    "writes": ("import os\nos.write(1, b'HELLO')\n" + MODULE, ""),
+    "closes": ("import os, sys\nsys.stdout = sys.stderr = None\nos.chdir('/')\n" + MODULE, ""),
+    "hides": (
+        "class E(BaseException):\n    def __str__(self): raise ValueError\nraise E\n",
+        "E: (it cannot say why)",
+    ),
+}
+
+
+def test_hostile_imports_hurt_only_who_names_them(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    targets = {name: f"hostile_{name}:Good" for name in HOSTILE}
+    modules = {f"hostile_{name}": code for name, (code, _) in HOSTILE.items()}
+    groups = {"bertlab.objectives": targets, "bertlab.hooks": {"still": "hostile_loops"}}
+    install(tmp_path, "hostile", groups, modules)
+    install(tmp_path, "odd", {"bertlab.contract": {"contract": "v" + "9" * 5000}}, {})
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("bertlab.cli.plugins.LIMIT", 2.0)
+    plugins.forget_installed()
+    here = Path.cwd()
+    try:
+        assert main(["plugins", "list"]) == 0
+        assert "hostile 1.0" in capfd.readouterr().out
+        code = main(["plugins", "check"])
+    finally:
+        plugins.forget_installed()
+    assert code == 2
+    assert Path.cwd() == here
+    printed = capfd.readouterr().out
+    assert "HELLO" not in printed
+    assert not [name for name in sys.modules if name.startswith("hostile_")]
+    for name, (_, words) in HOSTILE.items():
+        (line,) = [each for each in printed.splitlines() if f"(hostile_{name}:Good)" in each]
+        assert line.startswith("broken" if words else "ok"), line
+        assert words in line
+    assert "broken hooks 'still' of hostile 1.0 (hostile_loops): its import takes" in printed
+    assert "ok     objective 'mlm' of bertlab" in printed
+
+
+def test_a_wait_for_a_strangers_import_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bertlab: Command
+) -> None:
+    module = "import time\ntime.sleep(0.5)\n" + MODULE
+    targets = {"slow": "slow_one:Good"}
+    install(tmp_path, "slow", {"bertlab.objectives": targets}, {"slow_one": module})
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("bertlab.plugins.index.PATIENCE", 0.1)
+    plugins.forget_installed()
+    try:
+        code, _, error = bertlab("plugins", "show", "slow")
+    finally:
+        plugins.forget_installed()
+        sys.modules.pop("slow_one", None)
+    assert code == 0
+    assert "warning: objective 'slow' of slow 1.0 (slow_one:Good) is still being imported" in error
 
 
 def test_check_of_bertlab_alone_is_clean(bertlab: Command) -> None:
