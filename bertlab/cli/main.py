@@ -18,6 +18,7 @@ COMMANDS = {
     "test": ("bertlab.cli.fit", "score a fine-tuned checkpoint on test rows"),
     "predict": ("bertlab.cli.fit", "predict on new text or rows, as JSON lines"),
     "evaluate": ("bertlab.cli.evaluate", "score a model without training it, as on BLiMP"),
+    "demo": ("bertlab.cli.demo", "a page on this machine to try a model and look inside it"),
     "embed": ("bertlab.cli.embed", "write the hidden states of texts (feature-based use)"),
     "study": ("bertlab.cli.study", "run an ablation: variants × seeds × evaluations"),
     "ablate": ("bertlab.cli.ablate", "an ablation in one line"),

@@ -1,0 +1,31 @@
+"""``bertlab demo``: a page on this machine to try a model, and to look inside it."""
+
+import sys
+
+from jsonargparse import ArgumentParser
+
+from bertlab.config.parse import parse_arguments
+
+
+def main(command: str, argv: list[str]) -> int:
+    """Run ``demo`` until Ctrl-C; return the exit code."""
+    parser = ArgumentParser(prog=f"bertlab {command}", exit_on_error=False)
+    parser.add_argument(
+        "model", type=str, help="run directory, checkpoint, Hugging Face folder or hub name"
+    )
+    parser.add_argument("--port", type=int, default=8000, help="on this machine; 0: a free one")
+    given = parse_arguments(parser, argv)
+    from bertlab.checkpoints.pretrained_model import load  # noqa: PLC0415  torch, not for --help
+    from bertlab.training.demo.model_view import ModelView  # noqa: PLC0415
+    from bertlab.training.demo.server import HOST, new_server  # noqa: PLC0415
+
+    server = new_server(ModelView(load(given.model), given.model), given.port)
+    sys.stdout.write(f"http://{HOST}:{server.port}/ shows {given.model}; Ctrl-C ends it\n")
+    sys.stdout.flush()
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        sys.stdout.write("\n")
+    finally:
+        server.server_close()
+    return 0
