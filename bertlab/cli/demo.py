@@ -5,6 +5,7 @@ import sys
 from jsonargparse import ArgumentParser
 
 from bertlab.config.parse import parse_arguments
+from bertlab.errors import say
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -20,12 +21,12 @@ def main(command: str, argv: list[str]) -> int:
     from bertlab.training.demo.server import HOST, new_server  # noqa: PLC0415
 
     server = new_server(ModelView(load(given.model), given.model), given.port)
-    sys.stdout.write(f"http://{HOST}:{server.port}/ shows {given.model}; Ctrl-C ends it\n")
+    say(f"http://{HOST}:{server.port}/ shows {given.model}; Ctrl-C ends it")
     sys.stdout.flush()
     try:
         server.serve_forever()
     except KeyboardInterrupt:
-        sys.stdout.write("\n")
+        say("")
     finally:
         server.server_close()
     return 0
