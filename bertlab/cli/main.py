@@ -83,6 +83,8 @@ def run(arguments: list[str]) -> int:
     Raises:
         CommandError: if there is no such subcommand.
     """
+    if any("\0" in each for each in arguments):
+        raise CommandError("an argument holds a NUL character, which no path or text may have")
     if not arguments or arguments[0] in ("-h", "--help"):
         say(usage())
         return 0

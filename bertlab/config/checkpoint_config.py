@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args, get_origin, is_typeddict
 from jsonargparse import ArgumentParser
 
 from bertlab.config.yaml_files import Config
-from bertlab.errors import CheckpointError, DamagedCheckpointError
+from bertlab.errors import CheckpointError, ConfigError, DamagedCheckpointError
 
 # of Lightning's Trainer; each takes plain values, or words such as gpu, ddp, bf16-mixed
 TRAINER_KEYS = frozenset(
@@ -42,7 +42,7 @@ _CLASS_KEYS = frozenset({"class_path", "init_args"})  # how jsonargparse names a
 # no dot and no capital, so never a class: gpu, ddp_find_unused_parameters_true, 16-mixed, 0,1
 _WORD = re.compile(r"-?[a-z0-9][a-z0-9_,: +-]{0,80}")
 # step-{step}, not ../x, and no {step:999999999} or {step.__class__}
-_FILE_NAME = re.compile(r"(?!\.)(?:[\w.=+-]|\{[\w/]+(?::\.?\d{1,2}[df]?)?\})+")
+_FILE_NAME = re.compile(r"(?!\.)(?:[\w.=+-]|\{[A-Za-z_][\w/]*(?::\.?\d{1,2}[df]?)?\})+")
 _DEEPEST, _MOST_VALUES, _LONGEST = 24, 100_000, 1_000_000
 _LARGEST = 2**63
 
@@ -72,6 +72,24 @@ def read_stored_config(found: object, source: str) -> tuple[Config, list[str]]:
     assert isinstance(plain, dict)
     _check_form(plain, source)
     return plain, left_out
+
+
+def check_file_name(found: object) -> None:
+    """Refuse ``checkpoint.filename`` if it is no form that a name can be made of.
+
+    Raises:
+        ConfigError: it leads elsewhere, is too long, or has a field such as ``{0}``.
+    """
+    if found is not None and not is_file_name(found):
+        raise ConfigError(
+            f"checkpoint.filename: found {str(found)[:80]!r}, expected a file's name such as "
+            "step-{step}"
+        )
+
+
+def is_file_name(found: object) -> bool:
+    """Whether checkpoints can be named so: ``step-{step}``."""
+    return isinstance(found, str) and len(found) < 150 and bool(_FILE_NAME.fullmatch(found))
 
 
 def check_no_classes(parser: ArgumentParser, content: Config, source: str) -> None:
@@ -200,7 +218,7 @@ _FORM: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("checkpoint", _is_mapping_or_none, "a mapping"),
     (
         "checkpoint.filename",
-        lambda found: found is None or bool(isinstance(found, str) and _FILE_NAME.fullmatch(found)),
+        lambda found: found is None or is_file_name(found),
         "a file's name such as step-{step}",
     ),
 )

@@ -79,10 +79,14 @@ def _entry(name: str, fields: object, where: str) -> EvaluationEntry:
         raise ConfigError(
             f"{where}.evaluation: found {plugin!r}, expected one of {', '.join(names)}"
         )
-    if (expected := why_no_file_name(name)) is not None:
-        raise ConfigError(f"{where}: found {name[:80]!r}, expected {expected}")
+    _check_name(name, where)
     values = parse_config(entry_parser(plugin), fields, where, None)
     return make_entry(name, values)
+
+
+def _check_name(name: str, where: str) -> None:
+    if (expected := why_no_file_name(name)) is not None:
+        raise ConfigError(f"{where}: found {name[:80]!r}, expected {expected}")
 
 
 def entry_parser(plugin: str, program: str = "bertlab evaluate") -> ArgumentParser:
@@ -122,6 +126,7 @@ def entry_parser(plugin: str, program: str = "bertlab evaluate") -> ArgumentPars
 
 def make_entry(name: str, values: Namespace) -> EvaluationEntry:
     """Return the entry of the values that :func:`entry_parser` parsed, its evaluation made."""
+    _check_name(name, "name")
     settings = values.get("settings")
     plain = {} if settings is None else settings.as_dict()
     columns = {

@@ -8,10 +8,15 @@ from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-from jsonargparse import ArgumentError, ArgumentParser, Namespace
+import yaml
+from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_loader
 
-from bertlab.errors import ConfigError, nearest
+from bertlab.config.plain_yaml import check_numbers, check_texts, load_argument
+from bertlab.config.yaml_files import split_arguments, which_is_no_yaml
+from bertlab.errors import BertlabError, ConfigError, nearest, told
 
+# what an argument may say is what a config file may: the same bounds, tags and numbers
+set_loader("yaml", load_argument, exceptions=(yaml.YAMLError,))
 Match = re.Match[str]
 _MAX_SHOWN = 80
 _MAX_LISTED = 10
@@ -26,10 +31,17 @@ def parse_arguments(
         ConfigError: one line that names the argument, what was found and what was expected.
     """
     parser.allow_abbrev = False  # a misspelt key is no abbreviation
+    for key, value, _ in split_arguments(argv):
+        check_texts(value, key.lstrip("-"))
     try:
         parsed: Namespace = parser.parse_args(list(argv), namespace=namespace)
     except ArgumentError as error:
         raise ConfigError(explain(str(error), parser)) from None
+    except BertlabError:
+        raise
+    except Exception as error:  # PyYAML's and others', of values such as "!!timestamp x"
+        raise ConfigError(f"{which_is_no_yaml(argv)}: {told(error)}") from error
+    check_numbers(parsed.as_dict(), "")
     _refuse_null(parsed, parser, "")
     return parsed
 
@@ -43,10 +55,15 @@ def parse_config(
         ConfigError: one line that names the file and the key.
     """
     checked = _check_keys(content, parser, source)
+    check_texts(checked, source)
     try:
         parsed: Namespace = parser.parse_object(checked, base)
     except ArgumentError as error:
         raise ConfigError(f"{source}: {explain(str(error), parser)}") from None
+    except BertlabError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"{source}: {told(error)}") from error
     _refuse_null(parsed, parser, f"{source}: ")
     return parsed
 

@@ -5,10 +5,13 @@ stand for gigabytes (an anchor of anchors of anchors), or for no end at all (a l
 itself). All of that is measured on the parsed nodes, before anything is built of them.
 """
 
-from collections.abc import Callable, Hashable
+import re
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import yaml
+
+from bertlab.errors import ConfigError
 
 _MOST_VALUES = 100_000  # with each alias counted as often as it is used
 _DEEPEST = 50
@@ -16,8 +19,12 @@ _PREFIX = "tag:yaml.org,2002:"
 _LARGEST = 2**20  # characters; PyYAML reads about 100,000 in a second
 
 
-def load_yaml(text: str) -> Any:  # noqa: ANN401
+def load_yaml(text: str, loader: "type[_PlainLoader] | None" = None) -> Any:  # noqa: ANN401
     """Return what one YAML document says.
+
+    Args:
+        text: the document.
+        loader: that of config files if None.
 
     Raises:
         yaml.YAMLError: it is not YAML, has a tag or a key twice, a number of over 64 bits, or is
@@ -26,9 +33,54 @@ def load_yaml(text: str) -> Any:  # noqa: ANN401
     if len(text) > _LARGEST:
         raise yaml.YAMLError(f"it has {len(text):,} characters, expected at most {_LARGEST:,}")
     try:
-        return yaml.load(text, _PlainLoader)  # noqa: S506  a SafeLoader
+        return yaml.load(text, loader or _PlainLoader)  # noqa: S506  both are SafeLoaders
     except RecursionError:
-        raise yaml.YAMLError("lists or mappings are nested too deep") from None
+        raise BoundsError(None, None, "lists or mappings are nested too deep", None) from None
+
+
+def load_argument(text: str) -> Any:  # noqa: ANN401
+    """Return what an argument says; as :func:`load_yaml`, and ``1e5`` is a number."""
+    return load_yaml(text, _ArgumentLoader)
+
+
+class BoundsError(yaml.MarkedYAMLError):
+    """YAML that is nested too deep, holds itself, or stands for too many values."""
+
+
+def check_texts(value: object, where: str) -> None:
+    """Refuse texts that stand for too much as YAML: jsonargparse reads some without bounds.
+
+    Raises:
+        ConfigError: names the place.
+    """
+    if isinstance(value, str):
+        try:
+            load_yaml(value)
+        except BoundsError as error:
+            raise ConfigError(f"{where}: found {value[:40]!r}…: {error.problem}") from None
+        except yaml.YAMLError:
+            pass  # a text need not be YAML
+    for key, part in _parts(value):
+        check_texts(part, f"{where}: {key}" if isinstance(key, str) else where)
+
+
+def check_numbers(value: object, key: str) -> None:
+    """Refuse whole numbers of over 64 bits, which nothing takes.
+
+    Raises:
+        ConfigError: names the key.
+    """
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        digits = f"{len(str(value))} digits" if value.bit_length() < 10_000 else "many digits"
+        raise ConfigError(f"{key}: found a number of {digits}, expected at most 64 bits")
+    for name, part in _parts(value):
+        check_numbers(part, f"{key}.{name}".lstrip(".") if isinstance(name, str) else key)
+
+
+def _parts(value: object) -> Iterable[tuple[object, object]]:
+    if isinstance(value, Mapping):
+        return value.items()
+    return enumerate(value) if isinstance(value, list) else ()
 
 
 class _PlainLoader(yaml.SafeLoader):
@@ -37,7 +89,7 @@ class _PlainLoader(yaml.SafeLoader):
     def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
         # here already, as PyYAML takes minutes for a line of brackets
         if self.flow_level > _DEEPEST:
-            raise yaml.scanner.ScannerError(
+            raise BoundsError(
                 None, None, f"over {_DEEPEST} brackets in each other", self.get_mark()
             )
         super().fetch_flow_collection_start(token)
@@ -78,10 +130,10 @@ def _measure(node: yaml.Node, sizes: dict[int, int], depth: int) -> int:
     known = sizes.get(id(node))
     if known is not None:
         if known == 0:
-            raise _refused("a list or mapping holds itself", node)
+            raise _too_much("a list or mapping holds itself", node)
         return known
     if depth > _DEEPEST:
-        raise _refused(f"lists or mappings are nested deeper than {_DEEPEST} levels", node)
+        raise _too_much(f"lists or mappings are nested deeper than {_DEEPEST} levels", node)
     sizes[id(node)] = 0
     size = 1
     for entry in node.value:
@@ -89,9 +141,13 @@ def _measure(node: yaml.Node, sizes: dict[int, int], depth: int) -> int:
         for each in entry if isinstance(entry, tuple) else (entry,):
             size += _measure(each, sizes, depth + 1)
             if size > _MOST_VALUES:
-                raise _refused(f"it stands for over {_MOST_VALUES:,} values", node)
+                raise _too_much(f"it stands for over {_MOST_VALUES:,} values", node)
     sizes[id(node)] = size
     return size
+
+
+def _too_much(problem: str, node: yaml.Node) -> BoundsError:
+    return BoundsError(None, None, problem, node.start_mark)
 
 
 def _refused(problem: str, node: yaml.Node) -> yaml.constructor.ConstructorError:
@@ -123,3 +179,14 @@ _PlainLoader.add_constructor(f"{_PREFIX}float", _checked(yaml.SafeLoader.constru
 _PlainLoader.yaml_constructors[f"{_PREFIX}timestamp"] = yaml.SafeLoader.construct_yaml_str
 for _kind in ("binary", "omap", "pairs", "set"):
     del _PlainLoader.yaml_constructors[f"{_PREFIX}{_kind}"]
+
+
+class _ArgumentLoader(_PlainLoader):
+    """As jsonargparse's own loader, takes ``1e5`` for a number; YAML 1.1 wants ``1.0e+5``."""
+
+
+_ArgumentLoader.add_implicit_resolver(
+    f"{_PREFIX}float",
+    re.compile(r"[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][0-9]+$"),
+    list("-+0123456789"),
+)

@@ -158,11 +158,19 @@ def _add_content(request: Request, path: Path, content: Config) -> None:
         model["objectives"] = _name_objectives(request, model["objectives"], f"{path}: ")
     if model.get("metrics") is not None:
         model["metrics"] = _name_metrics(request, model["metrics"], f"{path}: ")
-    request.init_from = model.get("init_from", request.init_from)
+    request.init_from = _text_at(model, "init_from", request.init_from, f"{path}: model.")
     request.init_optimizer = model.get("init_optimizer", request.init_optimizer) is True
-    request.run_dir = content.get("run_dir", request.run_dir)
+    request.run_dir = _text_at(content, "run_dir", request.run_dir, f"{path}: ")
     request.stages = content.get("stages", request.stages)
     request.files.append((path, content))
+
+
+def _text_at(section: Config, key: str, before: str | None, where: str) -> str | None:
+    """Return a text of a config file, or null; ``before`` if it has none."""
+    found = section.get(key, before)
+    if found is not None and not isinstance(found, str):
+        raise ConfigError(f"{where}{key}: found {str(found)[:80]}, expected a text or null")
+    return found
 
 
 def _above(content: Config, section: str) -> Config:

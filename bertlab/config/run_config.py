@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 from jsonargparse import Namespace
+from lightning.pytorch import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
 from bertlab.config.checkpoint_config import check_no_classes
@@ -23,7 +24,7 @@ from bertlab.config.seeds import SECTION, Seeds, check_seeds, choose_seed
 from bertlab.config.stages import KEY as STAGES
 from bertlab.config.stages import naming_stage, read_stages, stage_requests
 from bertlab.config.yaml_files import Config
-from bertlab.errors import ConfigError
+from bertlab.errors import ConfigError, told
 
 # keys that do not change what a run computes
 _RUN_KEYS = ("run_dir", "seeds", "against_scratch", "keep_predictions")
@@ -84,7 +85,19 @@ class RunConfig:
         except ModuleNotFoundError as error:  # of Lightning's, or of a class that a user names
             reason = " ".join(str(error).split())
             raise ConfigError(f"trainer: a class needs a package that lacks: {reason}") from None
-        return dict(made.trainer)
+        except Exception as error:  # whatever a class that a user names raises of its arguments
+            reason = " ".join(str(error).split())
+            raise ConfigError(f"trainer: a class cannot be made: {reason[:500]}") from error
+        arguments = dict(made.trainer)
+        given = arguments["callbacks"]
+        callbacks = given if isinstance(given, list) else [given] * (given is not None)
+        for each in callbacks:
+            if not isinstance(each, Callback):
+                raise ConfigError(
+                    f"trainer.callbacks: found {str(each)[:80]}, expected {{class_path: CLASS}} of "
+                    "a callback of Lightning"
+                )
+        return {**arguments, "callbacks": callbacks}
 
 
 def parse_request(
@@ -173,7 +186,11 @@ def _parse(parser: LightningArgumentParser, request: Request) -> Namespace:
 
 def _plain(parser: LightningArgumentParser, values: Namespace, request: Request) -> Config:
     """Return typed values as plain data, with every plugin named."""
-    content: Config = yaml.safe_load(parser.dump(values, skip_unset=False, skip_validation=True))
+    try:
+        text = parser.dump(values, skip_unset=False, skip_validation=True)
+    except Exception as error:  # of arguments of a class that are none, such as a Timer's
+        raise ConfigError(f"trainer: the arguments of a class are wrong: {told(error)}") from error
+    content: Config = yaml.safe_load(text)
     model = content["model"]
     model["encoder"]["name"] = request.encoder
     model["optimizer"] = _plain_optimizer(model["optimizer"], request)

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from bertlab.config.plain_yaml import load_yaml
+from bertlab.config.plain_yaml import load_argument, load_yaml
 from bertlab.errors import CommandError, ConfigFileError
 from bertlab.files.reading import read_text
 
@@ -57,6 +57,19 @@ def split_arguments(argv: Sequence[str]) -> Iterator[tuple[str, str | None, list
         else:
             yield token, None, [token]
             position += 1
+
+
+def which_is_no_yaml(argv: Sequence[str]) -> str:
+    """Return the first argument whose value is no YAML; all of them if each is."""
+    for key, value, _ in split_arguments(argv):
+        try:
+            load_argument(value or "")
+            is_tagged = (value or "").startswith("!")  # jsonargparse's own loader may fail of it
+        except yaml.YAMLError:
+            is_tagged = True
+        if is_tagged:
+            return f"{key.lstrip('-')}: found {(value or '')[:80]!r}"
+    return "arguments"
 
 
 def take_options(

@@ -339,7 +339,7 @@ class LabelledData(TaskData):
     def _check_settings(self) -> None:
         check_at_least("data.max_seq_length", self.max_seq_length, 1)
         check_at_least("data.batch_size", self.batch_size, 1)
-        check_at_least("data.num_workers", self.num_workers, 0)
+        self._check_workers()
         check_share("data.validation_fraction", self.validation_fraction, ends=False)
         for name in ("format", "input_format"):
             found = getattr(self, name)

@@ -16,7 +16,7 @@ from bertlab.api.task import Task
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.loader import StepDataset, StepLoader, StepSampler, Stream, outlive_sigterm
 from bertlab.data.step_sizes import StepSizes
-from bertlab.errors import ConfigError
+from bertlab.errors import ConfigError, check_processes
 from bertlab.objectives.changing import WholeNumber, whole_ends
 
 # what is held out, and its masks, are the same for every seed, so that runs can be compared
@@ -40,6 +40,10 @@ class TaskData(LightningDataModule):
     num_workers: int
     labels: Labels | None = None
     _training_steps: StepDataset | None = None
+
+    def _check_workers(self) -> None:
+        """Raise ConfigError if there are too few processes, or more than a machine can have."""
+        check_processes("data.num_workers", self.num_workers, 0)
 
     @abstractmethod
     def load_tokenizer(self) -> Tokenizer:

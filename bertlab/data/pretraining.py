@@ -31,7 +31,7 @@ from bertlab.data.sampling.formats import SAMPLERS, InputFormat, build_sampler
 from bertlab.data.sampling.report import SamplingReport, report_sampling
 from bertlab.data.sampling.sampler import MIN_SEQUENCE_LENGTH, SequenceSampler, split_documents
 from bertlab.data.step_sizes import StepSettings, steps_for_sequences
-from bertlab.errors import ConfigError, TokenizerError, check_at_least, check_share
+from bertlab.errors import ConfigError, TokenizerError, check_at_least, check_processes, check_share
 from bertlab.objectives.changing import Change, WholeNumber
 from bertlab.tokenizer.kinds import WordPiece, build_kind
 from bertlab.tokenizer.loading import load_tokenizer
@@ -341,9 +341,9 @@ class PretrainingData(TaskData):
         if "" in self.corpus.sources:
             raise ConfigError("data.corpus: found an empty name, expected a file or folder")
         self.step_settings.check_format(self.input_format, MIN_SEQUENCE_LENGTH)
-        check_at_least("data.num_workers", self.num_workers, 0)
+        self._check_workers()
         check_at_least("data.validation_sequences", self.validation_sequences, 1)
-        check_at_least("data.prepare_workers", self.prepare_workers, 1)
+        check_processes("data.prepare_workers", self.prepare_workers, 1)
         check_share("data.validation_fraction", self.validation_fraction, ends=False)
         check_share("data.short_sequence_probability", self.short_sequence_probability)
         check_share("data.random_pair_share", self.random_pair_share)

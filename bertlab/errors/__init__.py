@@ -26,6 +26,7 @@ from bertlab.errors.catalogue import (
     TrainerError,
     UnknownPluginError,
     check_at_least,
+    check_processes,
     check_share,
     nearest,
 )
@@ -68,6 +69,7 @@ __all__ = [
     "UnknownPluginError",
     "as_mistakes",
     "check_at_least",
+    "check_processes",
     "check_share",
     "mistake_in",
     "nearest",

@@ -5,6 +5,7 @@ CODE`` prints its docstring and its ``remedy``, and docs/errors.md is made of th
 """
 
 import difflib
+import os
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -297,3 +298,11 @@ def check_share(key: str, found: float | None, ends: bool = True) -> None:
     if found is not None and not (0 <= found <= 1 if ends else 0 < found < 1):  # or NaN
         both = "" if ends else ", both excluded"
         raise ConfigError(f"{key}: found {found}, expected between 0 and 1{both}")
+
+
+def check_processes(key: str, found: int | None, least: int) -> None:
+    """Raise ConfigError if ``key`` is too few processes, or more than a machine can have."""
+    check_at_least(key, found, least)
+    most = max(64, 8 * (os.cpu_count() or 1))
+    if found is not None and found > most:
+        raise ConfigError(f"{key}: found {found}, expected at most {most} on this machine")

@@ -185,6 +185,8 @@ def new_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
     Raises:
         OSError: it cannot be written.
     """
+    if not target.name:  # "" and "." are the working directory, ".." is found when it is renamed
+        raise OutputError(f"output: found {str(target)!r}, expected the name of a folder to make")
     remove_abandoned(target)
     folder = _partial_path(target)
     try:

@@ -27,6 +27,7 @@ from bertlab.checkpoints.run_directory import (
     manifest,
     resumed_run,
 )
+from bertlab.config.checkpoint_config import check_file_name
 from bertlab.config.parser import data_class
 from bertlab.config.request import Request, read_request
 from bertlab.config.run_config import RunConfig, parse_request
@@ -203,6 +204,7 @@ class Session:
         own.append(StopOnSignal(place / "last.ckpt" if saves else None))  # save_last's file
         if saves:
             chosen: dict[str, Any] = dict(self.config.values.checkpoint)
+            check_file_name(chosen["filename"])
             own.append(BestCheckpoint(**{**chosen, "dirpath": place}))
         own += self.along
         if words := self.config.values.checkpoint_words:

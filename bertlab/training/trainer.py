@@ -18,7 +18,12 @@ from bertlab.model.fsdp import FullyShardedStrategy
 from bertlab.training.callbacks.progress_bar import NotebookProgress, ProgressBar, in_notebook
 from bertlab.training.loggers import profiler_in
 
-_LEAST = {"accumulate_grad_batches": 1, "gradient_clip_val": 0, "log_every_n_steps": 0}
+_LEAST = {
+    "accumulate_grad_batches": 1,
+    "check_val_every_n_epoch": 1,
+    "gradient_clip_val": 0,
+    "log_every_n_steps": 0,
+}
 
 
 def make_trainer(
@@ -32,6 +37,7 @@ def make_trainer(
         callbacks: added to those of the settings.
     """
     arguments = dict(settings)
+    _check_numbers(arguments)
     arguments["callbacks"] = [*(arguments["callbacks"] or []), *callbacks]
     if directory is None:
         arguments["logger"] = False
@@ -55,7 +61,6 @@ def make_trainer(
         if not any(isinstance(each, CheckpointIO) for each in given):
             arguments["plugins"] = [*given, WholeCheckpointIO(directory)]
     arguments["default_root_dir"] = arguments["default_root_dir"] or directory
-    _check_numbers(arguments)
     _check_interval(arguments["val_check_interval"], arguments["accumulate_grad_batches"])
     try:
         trainer = Trainer(**arguments)
@@ -83,7 +88,8 @@ def _check_numbers(arguments: Mapping[str, Any]) -> None:
 
 
 def _check_interval(val_check_interval: int | float | None, accumulate: int) -> None:
-    if val_check_interval is not None and val_check_interval <= 0:
+    found = val_check_interval
+    if found is not None and not (isinstance(found, int | float) and found > 0):
         raise TrainerError(
             f"trainer.val_check_interval: found {val_check_interval}, expected 1 or more batches, "
             "or a share of an epoch"

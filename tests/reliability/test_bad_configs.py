@@ -126,3 +126,53 @@ def test_a_command_line(search: Search, folder: Path) -> None:
         assert not list(folder.iterdir()), answer
 
     search(command_lines(), check)
+
+
+# ten of ten of ten …
+BELOW = {"a": "1", "b": "*a", "c": "*b", "d": "*c", "e": "*d"}
+LEVELS = [f"{name}: &{name} [{', '.join([below] * 10)}]" for name, below in BELOW.items()]
+BOMB = "{" + ", ".join(LEVELS) + "}"
+CALLBACKS = "lightning.pytorch.callbacks"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (f"--trainer.max_steps={BOMB}", "stands for over 100,000 values"),
+        (f"--model.optimizer={BOMB}", "model.optimizer: cannot read"),
+        ("--data.batch_size=" + "[" * 2000, "over 50 brackets"),
+        ("--trainer.max_steps=!!timestamp x", "trainer.max_steps: found '!!timestamp x'"),
+        ("--trainer.fast_dev_run=!!timestamp x", "trainer.fast_dev_run"),
+        ("--trainer.max_steps=" + "9" * 5000, "trainer.max_steps"),
+        ("--model.encoder.pad_token_id=" + "1" * 40, "a number of 40 digits, expected at most 64"),
+        ("--data.num_workers=1000000", "data.num_workers: found 1000000, expected at most"),
+        ("--data.corpus=a\0b", "NUL character"),
+        ("--evaluate_every=-3", "evaluate_every: found -3, expected 1 or more"),
+        ("--trainer.val_check_interval=soon", "trainer.val_check_interval: found soon"),
+        ("--checkpoint.filename={0}", "checkpoint.filename: found '{0}'"),
+        ("--checkpoint.filename={step:d" + "0" * 300 + "}", "checkpoint.filename"),
+        ("--checkpoint.filename=../x", "checkpoint.filename: found '../x'"),
+        (
+            f"--trainer.callbacks={{class_path: {CALLBACKS}.EarlyStopping, init_args: "
+            "{monitor: a, mode: up}}",
+            "`mode` can be min, max, got up",
+        ),
+        (
+            f"--trainer.callbacks={{class_path: {CALLBACKS}.Timer, init_args: {{duration: soon}}}}",
+            "trainer",
+        ),
+        ("--trainer.logger={class_path: lightning.pytorch.loggers.WandbLogger}", "wandb"),
+    ],
+)
+def test_what_a_grammar_has_found(
+    arguments: str, words: str, folder: Path, tiny_config: Path
+) -> None:
+    """The classes of `benchmarks/bad_inputs.py`, each refused where it comes in."""
+    answer = run_command(["fit", "--config", str(tiny_config), "--run_dir", "run", arguments])
+    check_refused(answer, (words,))
+    assert not list(folder.iterdir())
+
+
+def test_arguments_have_the_bounds_and_the_numbers_of_yaml() -> None:
+    answer = run_command(["predict", "--ckpt_path", "none", "--text", "!!timestamp [a: {b"])
+    check_refused(answer, ("none",))  # a text is a text

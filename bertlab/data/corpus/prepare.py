@@ -27,7 +27,7 @@ from bertlab.data.corpus.prepare_worker import EncodedBatch, encode_all
 from bertlab.data.corpus.report import StoreReport, check_store, length_quantiles
 from bertlab.data.corpus.store import FORMAT_VERSION, TokenStore
 from bertlab.data.corpus.store_writer import TokenStoreWriter, check_free
-from bertlab.errors import ConfigError, TokenStoreError, check_at_least
+from bertlab.errors import ConfigError, TokenStoreError, check_processes
 from bertlab.files import remove_abandoned, write_json
 from bertlab.tokenizer.kinds import WordPiece, train_tokenizer
 from bertlab.tokenizer.loading import load_tokenizer, save_new
@@ -62,7 +62,7 @@ def prepare(
         TokenStoreError: the output exists or cannot be written, or a worker died.
     """
     check_free(Path(output))
-    check_at_least("workers", workers, 1)
+    check_processes("workers", workers, 1)
     totals = _Totals()
     batches = _raw_batches(read_raw_documents(corpus))
     with TokenStoreWriter(output, tokenizer, corpus.fingerprint) as writer:

@@ -13,7 +13,7 @@ from bertlab.api.examples import Example
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.run_directory import RESULTS
 from bertlab.config.evaluations import EvaluationEntry, read_entries
-from bertlab.errors import ConfigError
+from bertlab.errors import ConfigError, check_at_least
 from bertlab.files import write_json
 from bertlab.model.module import BertModule
 from bertlab.training.evaluate import (
@@ -38,6 +38,7 @@ def along_training(directory: Path, values: Namespace) -> "list[EvaluationsAlong
         ConfigError: an evaluation's keys or values are wrong.
         PluginError: it is not installed, or cannot be used.
     """
+    check_at_least("evaluate_every", values.evaluate_every, 1)
     if values.evaluations is None:
         return []
     entries = read_entries(values.evaluations, "evaluations")
