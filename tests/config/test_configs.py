@@ -11,7 +11,7 @@ from bertlab.model.build import build_encoder
 from bertlab.plugins.index import installed
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-NO_RUNS = ("studies", "evaluations")
+NO_RUNS = ("studies", "evaluations", "recipes")
 FILES = sorted(path for path in CONFIGS.rglob("*.yaml") if path.parent.name not in NO_RUNS)
 OBJECTIVES = {"strict-small": ["mlm"], "strict-small-clm": ["clm"], "modern-tiny": ["mlm"]}
 SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "medium": (8, 512)}
@@ -53,3 +53,21 @@ def test_there_is_a_config_for_every_size() -> None:
     stems = {path.stem for path in FILES}
     assert {f"bert-{size}" for size in SIZES} <= stems
     assert "quickstart" in stems
+
+
+def test_berts_own_recipe_is_one_override_away() -> None:
+    """The quickstart as it was with the paper's encoder and optimizer, key by key."""
+    files = (CONFIGS / "quickstart.yaml", CONFIGS / "recipes" / "bert.yaml")
+    _, config = resolve_arguments([word for path in files for word in ("--config", str(path))])
+    encoder, optimizer = config["model"]["encoder"], config["model"]["optimizer"]
+    assert encoder["name"] == "bert"
+    assert "name" not in optimizer  # AdamW has none in a resolved config
+    sizes = {"preset": "tiny", "max_position_embeddings": 128, "initializer_range": 0.06}
+    rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    assert {key: encoder[key] for key in sizes | rates} == sizes | rates
+    _, plain = resolve_arguments(["--model.encoder.name", "bert", "--data.corpus", "c"])
+    others = encoder.keys() - (sizes | rates).keys()
+    assert {key: encoder[key] for key in others} == {
+        key: plain["model"]["encoder"][key] for key in others
+    }
+    assert optimizer == plain["model"]["optimizer"] | {"learning_rate": 2e-3, "warmup_steps": 0.1}
