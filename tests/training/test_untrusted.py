@@ -1,6 +1,7 @@
 """Nothing that comes from elsewhere names a class, is imported, or says where files are written."""
 
 import json
+import pickle
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
@@ -296,3 +297,43 @@ def test_an_archive_that_unpacks_to_much_is_not_unpacked(tmp_path: Path, bertlab
     code, _, error = bertlab("predict", "--ckpt_path", tmp_path / "bomb.ckpt")
     assert code == 2
     assert "unpacks to 100,000,000 bytes" in error
+
+
+class _Trap:
+    """Pickled, it is a call that leaves the canary's file."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> tuple[object, tuple[str, str]]:
+        return open, (str(self.file), "a")
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+@pytest.mark.parametrize("is_tensor_file", [True, False])
+def test_pickles_of_before_archives_run_nothing(
+    is_tensor_file: bool, protocol: int, canary: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    file = tmp_path / "old.ckpt"
+    content = {"state_dict": {"a": torch.ones(2)}, "trap": _Trap(canary)}
+    if is_tensor_file:  # as torch.save wrote before 1.6
+        torch.save(content, file, pickle_protocol=protocol, _use_new_zipfile_serialization=False)
+    else:
+        file.write_bytes(pickle.dumps({"trap": content["trap"]}, protocol))
+    for arguments in (
+        ("predict", "--ckpt_path", file, "--text", "a"),
+        ("fit", "--ckpt_path", file),
+        ("embed", file, tmp_path / "o.safetensors", "--model", file),
+        ("export", file, tmp_path / "out"),
+    ):
+        code, _, error = bertlab(*arguments)
+        assert code == 2, error
+        assert "bertlab: error E" in error
+    folder = tmp_path / "hf"
+    folder.mkdir()
+    (folder / "config.json").write_text(
+        '{"model_type": "bert", "auto_map": {"AutoModel": "' + TEXT + '"}, "architectures": ["X"]}'
+    )
+    (folder / "pytorch_model.bin").write_bytes(file.read_bytes())
+    code, _, error = bertlab("predict", "--ckpt_path", folder, "--text", "a")
+    assert code == 2, error
