@@ -106,7 +106,13 @@ def explain_bug(error: BaseException, arguments: Sequence[str]) -> str:
 def _write(text: str, prefix: str, folder: Path | None) -> Path:
     # a name of its own: several processes of one run may crash in the same second
     with tempfile.NamedTemporaryFile(
-        "w", encoding="utf-8", prefix=prefix, suffix=".txt", dir=folder, delete=False
+        "w",
+        encoding="utf-8",
+        errors="backslashreplace",
+        prefix=prefix,
+        suffix=".txt",
+        dir=folder,
+        delete=False,
     ) as file:
         file.write(text)
     return Path(file.name)

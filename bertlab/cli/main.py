@@ -83,8 +83,8 @@ def run(arguments: list[str]) -> int:
     Raises:
         CommandError: if there is no such subcommand.
     """
-    if any("\0" in each for each in arguments):
-        raise CommandError("an argument holds a NUL character, which no path or text may have")
+    if not all(map(_can_be_given, arguments)):
+        raise CommandError("an argument holds a NUL character or half a character, as none may")
     if not arguments or arguments[0] in ("-h", "--help"):
         say(usage())
         return 0
@@ -97,6 +97,14 @@ def run(arguments: list[str]) -> int:
     module = importlib.import_module(COMMANDS[command][0])
     exit_code: int = module.main(command, rest)
     return exit_code
+
+
+def _can_be_given(argument: str) -> bool:
+    """Whether a shell could give an argument; one of Python's may hold what no path has."""
+    try:
+        return b"\0" not in os.fsencode(argument)
+    except UnicodeEncodeError:  # "\ud800"
+        return False
 
 
 def run_added(command: str, arguments: list[str]) -> int:

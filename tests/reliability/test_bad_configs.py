@@ -147,6 +147,7 @@ CALLBACKS = "lightning.pytorch.callbacks"
         ("--model.encoder.pad_token_id=" + "1" * 40, "a number of 40 digits, expected at most 64"),
         ("--data.num_workers=1000000", "data.num_workers: found 1000000, expected at most"),
         ("--data.corpus=a\0b", "NUL character"),
+        ("--data.tokenizer=\ud800", "half a character"),
         ("--evaluate_every=-3", "evaluate_every: found -3, expected 1 or more"),
         ("--trainer.val_check_interval=soon", "trainer.val_check_interval: found soon"),
         ("--checkpoint.filename={0}", "checkpoint.filename: found '{0}'"),
