@@ -18,7 +18,7 @@ from tokenizers import (
 from tokenizers import Tokenizer as Backend
 
 from bertlab.api.tokenizer import SpecialTokens, Tokenizer, TokenizerKind
-from bertlab.errors import TokenizerError, check_at_least
+from bertlab.errors import ConfigError, TokenizerError, check_at_least
 from bertlab.plugins.index import load_class
 from bertlab.tokenizer.loading import tokenizer_of
 from bertlab.tokenizer.training import MAX_WORD_CHARACTERS, train_wordpiece
@@ -31,6 +31,7 @@ _SPECIAL: dict[SpecialNames, SpecialTokens] = {
     "roberta": SpecialTokens("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
 }
 _BYTES = 256
+_MOST_TOKENS = 10_000_000  # above 2^62 the trainers of tokenizers panic
 
 
 def build_kind(section: Mapping[str, Any]) -> TokenizerKind:
@@ -63,6 +64,8 @@ def train_tokenizer(
         ConfigError: a setting or ``vocab_size`` is out of range.
         TokenizerError: there is no text, or what the kind has trained cannot be used.
     """
+    if vocab_size > _MOST_TOKENS:
+        raise ConfigError(f"vocab_size: found {vocab_size}, expected at most {_MOST_TOKENS:,}")
     backend = kind.train(texts, vocab_size, lowercase)
     return tokenizer_of(backend, kind.special_tokens, f"tokenizer of {type(kind).__name__}")
 
