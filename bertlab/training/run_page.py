@@ -54,9 +54,11 @@ def write_run_page(
 
 
 def _lead(manifest: Mapping[str, Any]) -> str:
+    tokens = manifest.get("training_tokens")  # none where a time ends the run
+    read = "" if tokens is None else f", {tokens:,.0f} tokens of training"
     return (
-        f"{manifest['parameters']:,} parameters, seed {manifest['seed']}, "
-        f"{manifest['training_tokens']:,.0f} tokens of training. {' '.join(manifest['command'])}"
+        f"{manifest['parameters']:,} parameters, seed {manifest['seed']}{read}. "
+        f"{' '.join(manifest['command'])}"
     )
 
 
