@@ -71,9 +71,9 @@ def how_to_resume(run: Path) -> str:
 
 def _command(run: Path, *more: str) -> str:
     """Return the command, quoted to be pasted; with the run's config if a checkpoint may not do."""
-    files = [
-        run / name for name in (STAGES, CONFIG) if os.path.isfile(run / name)
-    ]  # no error of a long name
+    places = (run / STAGES, run / CONFIG)
+    # Path.is_file() raises an error where a name is too long
+    files = [each for each in places if os.path.isfile(each)]  # noqa: PTH113
     config = ["--config", str(files[0])] if files and _brings_classes(files[0]) else []
     return shlex.join(["bertlab", "fit", "--ckpt_path", str(run), *config, *more])
 
