@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("name", help="of the record")
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
-    report = json.loads((given.study / "report" / "report.json").read_text("utf-8"))
+    report = read(given.study / "report" / "report.json")
     study = report["studies"][0]
     runs = runs_by_variant(given.study, study)
     times = time_steps({name: folders[0] for name, folders in runs.items()}, given.rounds)

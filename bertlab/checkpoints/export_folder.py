@@ -73,8 +73,8 @@ def save_tokenizer(
         has_segments: the model takes ``token_type_ids``.
     """
     tokenizer.save(folder)
-    path, most = folder / "tokenizer_config.json", encoder.max_position_embeddings
-    more: dict[str, object] = {"model_max_length": min(longest or most, most)}
+    path = folder / "tokenizer_config.json"
+    more: dict[str, object] = {"model_max_length": _longest_text(encoder, longest)}
     if not has_segments:
         more["model_input_names"] = ["input_ids", "attention_mask"]
     write_json(path, read_object(path) | more)
@@ -105,10 +105,15 @@ def add_sentence_transformers(folder: Path, encoder: Encoder, longest: int | Non
         "pooling_mode_max_tokens": False,
         "pooling_mode_mean_sqrt_len_tokens": False,
     }
-    length = min(longest or encoder.max_position_embeddings, encoder.max_position_embeddings)
+    length = _longest_text(encoder, longest)
     write_json(folder / "modules.json", modules)
     write_json(
         folder / "sentence_bert_config.json", {"max_seq_length": length, "do_lower_case": False}
     )
     (folder / places[1]).mkdir()
     write_json(folder / places[1] / "config.json", pooling)
+
+
+def _longest_text(encoder: Encoder, asked: int | None) -> int:
+    most = encoder.max_position_embeddings
+    return min(asked or most, most)

@@ -10,7 +10,7 @@ import math
 import os
 import resource
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -128,7 +128,7 @@ def _set(config: RunConfig, settings: Mapping[str, Any]) -> None:
         config.plain["trainer"][key] = value
 
 
-def _fewest_parts(memory: "StepMemory", sequences: int, length: int, room: float) -> int:
+def _fewest_parts(memory: StepMemory, sequences: int, length: int, room: float) -> int:
     """Return the fewest parts whose sequences, all of the longest length, have room."""
     for parts in range(1, sequences):
         # 10 sequences in 4 parts are 3, 3, 2 and 2
@@ -163,11 +163,10 @@ def measure(model: BertModule, data: TaskData, trainer: Trainer) -> StepMemory:
         seconds = 3 * (time.perf_counter() - began)  # the backward pass takes twice the forward one
     for name, buffer in model.named_buffers():
         buffer.copy_(buffers[name])
-    weights = sum(each.numel() * each.element_size() for each in model.parameters())
-    trained = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+    trained = _bytes(each for each in model.parameters() if each.requires_grad)
     tokens = len(batch.input_ids)
     return StepMemory(
-        model=weights + (_COPIES - 1) * trained,
+        model=_bytes(model.parameters()) + (_COPIES - 1) * trained,
         token=_TEMPORARY * sum(saved.values()) / tokens,
         seconds=seconds / tokens,
     )
@@ -204,9 +203,13 @@ def _size_of_process() -> int:
 def _rough(model: BertModule, data: TaskData, sequences: float) -> float:
     """Return about how many bytes a step takes, from sizes alone."""
     encoder, tokens = model.encoder, sequences * data.max_seq_length
-    weights = sum(each.numel() * each.element_size() for each in model.parameters())
+    weights = _bytes(model.parameters())
     layer = 40 * encoder.hidden_size + 32 * data.max_seq_length  # numbers that a token leaves in it
     return _COPIES * weights + 4 * tokens * (encoder.num_hidden_layers * layer + encoder.vocab_size)
+
+
+def _bytes(tensors: Iterable[Tensor]) -> int:
+    return sum(each.numel() * each.element_size() for each in tensors)
 
 
 def _too_large(memory: StepMemory, size: int, length: float, free: int) -> str:
