@@ -20,6 +20,19 @@ def dtype_of_products(values: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else values.dtype
 
 
+def keys_seen(places: Tensor, causal: bool, window: int | None) -> Tensor:
+    """Return which keys each query sees by their distance, ``(S, S)`` bool.
+
+    Args:
+        places: ``(S,)`` int64 positions: 0, 1, 2, …
+        causal: no token sees what is to its right.
+        window: most tokens on either side that a token sees; None: all.
+    """
+    distance = places[:, None] - places  # above 0 to the left
+    seen = distance >= 0 if causal else torch.ones_like(distance, dtype=torch.bool)
+    return seen if window is None else seen & (distance.abs() <= window)
+
+
 _LARGEST_FLASH_HEAD = 256  # FlashAttention 2 has kernels up to this, for multiples of 8
 
 

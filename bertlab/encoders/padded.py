@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertlab.api.encoder import Encoder
+from bertlab.encoders.attention import keys_seen
 from bertlab.encoders.bert import BertEncoder, BertLayer
 from bertlab.encoders.modern import ModernEncoder
 from bertlab.encoders.modern_layer import ModernLayer
@@ -126,13 +127,7 @@ def _modern_layer(
 def _seen(mask: Tensor, causal: bool, window: int | None) -> Tensor:
     """Return which keys each query sees, ``(B, 1, S, S)`` bool."""
     places = torch.arange(mask.shape[1], device=mask.device)
-    distance = places[:, None] - places  # (S, S), above 0 to the left
-    seen = mask[:, None, None, :] > 0
-    if causal:
-        seen = seen & (distance >= 0)
-    if window is not None:
-        seen = seen & (distance.abs() <= window)
-    return seen
+    return (mask[:, None, None, :] > 0) & keys_seen(places, causal, window)
 
 
 def _attention(qkv: Tensor, seen: Tensor, num_heads: int) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from bertlab.api.evaluation import EvaluatedModel
+from bertlab.encoders.attention import keys_seen
 from bertlab.encoders.bert import SelfAttention
 from bertlab.encoders.modern_layer import RotaryAttention
 from bertlab.encoders.rotary import Rotation, rotate
@@ -116,8 +117,4 @@ def softmax(scores: Tensor, causal: bool, window: int | None = None) -> Tensor:
         window: tokens on either side that a token attends to; None: all.
     """
     places = torch.arange(scores.shape[-1], device=scores.device)
-    distance = places - places[:, None]  # of the key, above 0 to the right
-    hidden = distance > 0 if causal else torch.zeros_like(distance, dtype=torch.bool)
-    if window is not None:
-        hidden = hidden | (distance.abs() > window)
-    return scores.masked_fill(hidden, -torch.inf).softmax(-1)
+    return scores.masked_fill(~keys_seen(places, causal, window), -torch.inf).softmax(-1)
