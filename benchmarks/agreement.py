@@ -4,9 +4,9 @@
 
 Each job is run once in one process without data workers, and then with each other number of
 workers and strategy (gloo, on the CPU), with the same seed and the same global batch, without
-dropout (each process draws its own). Printed are the largest absolute differences of the losses
-that are logged at each step, of the weights and the optimiser's moments at the end, and of the
-held-out figures.
+dropout. With dropout, two processes are compared with one that accumulates two batches. Printed are
+the largest absolute differences of the losses that are logged at each step, of the weights and the
+optimiser's moments at the end, and of the held-out figures.
 """
 
 import argparse
@@ -25,10 +25,7 @@ from fault_jobs import FINETUNE, PRETRAIN
 from bertlab.training.console import print_table
 
 CONFIGS = {"pretrain": PRETRAIN, "finetune": FINETUNE}
-NO_DROPOUT = [
-    "--model.encoder.hidden_dropout_prob=0",
-    "--model.encoder.attention_probs_dropout_prob=0",
-]
+DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 TWO = ["--trainer.devices=2", "--trainer.strategy"]
 SHAPES = {
     "1 process, 0 workers": [],
@@ -38,6 +35,12 @@ SHAPES = {
     "2 processes, ddp": [*TWO, "ddp"],
     "2 processes, ddp, 2 workers each": [*TWO, "ddp", "--data.num_workers=2"],
     "2 processes, fsdp": [*TWO, "fsdp"],
+}
+ACCUMULATED = ["--trainer.accumulate_grad_batches=2", "--trainer.val_check_interval=20"]  # batches
+WITH_DROPOUT = {
+    "1 process, 2 batches accumulated": ACCUMULATED,
+    "2 processes, ddp": SHAPES["2 processes, ddp"],
+    "2 processes, fsdp": SHAPES["2 processes, fsdp"],
 }
 
 
@@ -55,18 +58,22 @@ def main() -> None:
             (folder / "first.yaml").write_text(PRETRAIN)
             fit(folder / "first.yaml", weights, ["--trainer.max_steps=10"])
         config.write_text(CONFIGS[kind].replace("WEIGHTS", str(weights)))
-        runs = []
-        for name, arguments in SHAPES.items():
-            run = folder / f"{kind} {name}"
-            more = [*NO_DROPOUT, *arguments, f"--trainer.max_steps={given.steps}"]
-            fit(config, run, more)
-            runs.append(run)
-        rows = [
-            (name, *(f"{largest:.1e}" if largest else "0" for largest in differences(runs[0], run)))
-            for name, run in zip(SHAPES, runs, strict=True)
-        ]
-        columns = ("", "losses", "weights", "moments", "held-out figures")
-        print_table(f"{kind}, {given.steps} steps: differences to the first", rows, columns)
+        for rate, shapes in ((0.0, SHAPES), (0.1, WITH_DROPOUT)):
+            runs = []
+            for name, arguments in shapes.items():
+                run = folder / f"{kind} {rate} {name}"
+                # all rows, of which batches hold other numbers
+                more = [f"--model.encoder.{each}={rate}" for each in DROPOUT]
+                more += ["--trainer.limit_val_batches=1.0"] if rate else []
+                fit(config, run, [*more, *arguments, f"--trainer.max_steps={given.steps}"])
+                runs.append(run)
+            rows = [
+                (name, *(f"{each:.1e}" if each else "0" for each in differences(runs[0], run)))
+                for name, run in zip(shapes, runs, strict=True)
+            ]
+            columns = ("", "losses", "weights", "moments", "held-out figures")
+            title = f"{kind}, {given.steps} steps, dropout {rate}: differences to the first"
+            print_table(title, rows, columns)
 
 
 def fit(config: Path, run: Path, arguments: list[str]) -> None:

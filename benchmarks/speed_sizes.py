@@ -3,7 +3,6 @@
 import torch
 
 from bertlab.encoders.bert import BertEncoder
-from bertlab.studies.plan.budget import encoder_flops
 
 # layers, hidden size, attention heads
 SIZES = {
@@ -31,4 +30,4 @@ def needed_flops(size: str, length: float, share_read: float) -> float:
             1, num_hidden_layers=layers, hidden_size=width, num_attention_heads=heads
         )
     unread = 2 * (2 * width * width + 2 * width * encoder.intermediate_size) + 4 * length * width
-    return encoder_flops(encoder, length) - (1 - share_read) * unread
+    return encoder.flops_per_token(length) - (1 - share_read) * unread

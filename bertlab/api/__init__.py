@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 CONTRACT = 2
 """Version of what plugins can rely on; raised when what keeps it could break (docs/plugins.md)."""
+OLDEST_CONTRACT = 1
+"""Oldest version that plugins may be written for."""
 
 __all__ = [
     "CONTRACT",

@@ -303,6 +303,11 @@ def pad_to_multiple_of(values: Tensor, multiple: int | None = None) -> Tensor:
     return F.pad(values, (0, 0) * (values.dim() - 1) + (0, rows)) if rows else values
 
 
+def _no_encoder(batch: PackedBatch) -> "EncoderOutput":
+    del batch
+    raise PluginError("this output is not of a run: it has no encoder to encode once more")
+
+
 @dataclass
 class EncoderOutput:
     """Hidden states of a batch, and the shapes that tasks ask for.
@@ -315,6 +320,8 @@ class EncoderOutput:
         all_layers: ``L + 1`` tensors ``(T, H)``, embeddings first, or None if not asked for.
         summary: picks from ``tokens`` what stands for each sequence, ``(B, H)``: the state of a
             token that has seen all of it.
+        encode: encodes a batch, this one once more (in training with new dropout, as SimCSE's
+            second view of a text) or another.
     """
 
     tokens: Tensor
@@ -322,6 +329,7 @@ class EncoderOutput:
     pooler: Callable[[Tensor], Tensor]
     all_layers: list[Tensor] | None = None
     summary: Callable[[Tensor, PackedBatch], Tensor] = first_token
+    encode: "Callable[[PackedBatch], EncoderOutput]" = field(default=_no_encoder, repr=False)
 
     @property
     def cls(self) -> Tensor:

@@ -1,6 +1,8 @@
 """The contract of an encoder."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 from torch import nn
@@ -18,7 +20,7 @@ class Encoder(nn.Module, ABC):
         num_hidden_layers: L; ``all_layers`` of the output has one more, the embeddings.
         max_position_embeddings: longest sequence that it can read, in tokens.
         causal: True if a position sees only itself and what is to its left; the output's
-            ``summary`` is then :func:`bertlab.api.batch.last_token`.
+            ``summary`` is then :func:`bertlab.last_token`.
         hidden_dropout_prob: dropout that heads use as well (paper app. A.2: 0.1 on all layers).
         layer_norm_eps: epsilon of its LayerNorms; heads use the same.
         initializer_range: standard deviation of new weights (BERT: 0.02); heads use the same.
@@ -26,9 +28,16 @@ class Encoder(nn.Module, ABC):
         pooler: layers that make the pooled output; frozen where no task reads it.
         huggingface: forms in which ``transformers`` keeps such an encoder; it is read from any, and
             written in the first. Empty if there is none.
+        layer_lists: names of its attributes, each an ``nn.ModuleList``, that hold its layers from
+            below; those of equal number in several lists are of equal depth. For layer-wise decay
+            and frozen layers.
+        decays: which of its parameters decay, by name or by that of a module: ``{"gate": False}``.
+            Of others biases, norms and all of one dimension do not.
     """
 
     huggingface: ClassVar[tuple[HuggingFaceForm, ...]] = ()
+    layer_lists: ClassVar[tuple[str, ...]] = ("layers",)
+    decays: Mapping[str, bool] = MappingProxyType({})
 
     vocab_size: int
     hidden_size: int
@@ -61,8 +70,33 @@ class Encoder(nn.Module, ABC):
         """
         return self.num_hidden_layers * sequence_length
 
+    def flops_per_token(self, sequence_length: float) -> float:
+        """Return the operations of a forward pass for one of the tokens of a sequence.
+
+        A multiplication and an addition are two. Only matrix products count: those with the weights
+        of linear and recurrent layers, and attention.
+
+        Args:
+            sequence_length: a mean over the sequences, in tokens.
+        """
+        # scores and weighted sums: 2 * tokens * hidden_size operations each
+        attention = 4 * self.hidden_size * self.tokens_attended(sequence_length)
+        # the pooler sees one token of a sequence
+        return 2 * (_weights(self) - _weights(self.pooler)) + attention
+
 
 def layers_of(encoder: nn.Module) -> list[nn.Module]:
     """Return what an encoder calls one after the other: the members of its ``nn.ModuleList``s."""
     lists = [each for each in encoder.modules() if isinstance(each, nn.ModuleList)]
     return [layer for each in lists for layer in each]
+
+
+def _weights(module: nn.Module) -> int:
+    """Number of weights that each token is multiplied with: of linear and recurrent layers."""
+    return sum(
+        parameter.numel()
+        for layer in module.modules()
+        if isinstance(layer, nn.Linear | nn.RNNBase)
+        for parameter in layer.parameters(recurse=False)
+        if parameter.dim() > 1  # no biases, no norms
+    )

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import DataError, PluginError, nearest
 
-ColumnKind = Literal["text", "label", "texts", "tags", "answers"]
+ColumnKind = Literal["text", "label", "labels", "texts", "tags", "answers"]
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,9 @@ class Column:
 
     Attributes:
         name: in the head's terms, for example ``text_a``.
-        kind: what its values are: ``text``, a text; ``label``, a class name or a number; ``texts``,
-            a list of texts, such as words; ``tags``, a list of class names, one for each of the
+        kind: what its values are: ``text``, a text; ``label``, a class name or a number;
+            ``labels``, a list of class names, empty where none holds; ``texts``, a list of texts,
+            such as words; ``tags``, a list of class names, one for each of the
             texts; ``answers``, ``{"text": [...], "answer_start": [...]}`` in characters, where
             None stands for the first place at which the text occurs.
         is_truth: what is to be predicted; absent from new text.
@@ -118,10 +119,12 @@ class Labels:
         try:
             return self.names.index(str(name))
         except ValueError:
+            alone = len(self) > 2 and max(self.counts) == 1  # ids, or numbers to predict
+            hint = "; no two rows have the same" if alone else nearest(str(name), self.names)
             raise DataError(
                 f"{where}: {column}: found {name!r}, which is none of the {len(self)} labels of "
                 f"the training data ({_some(self.names)}) and not declared in data.label_names"
-                f"{nearest(str(name), self.names)}"
+                f"{hint}"
             ) from None
 
 

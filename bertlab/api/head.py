@@ -28,6 +28,8 @@ class Head(Task):
         reads_all_layers: the head reads ``output.all_layers``.
         huggingface: the class of ``transformers`` with the same layers, whose names the head's
             layers then have.
+        problem_type: what ``config.json`` says then, if the class of ``transformers`` is that of
+            several tasks and it is none of single labels or numbers.
         labels: the classes, from :meth:`build` on; None where the task has none.
         notes: what happened to examples while they were encoded, counted by a few words; the run
             prints it for each split.
@@ -39,6 +41,7 @@ class Head(Task):
     reads_all_layers: ClassVar[bool] = False
     splits_by: ClassVar[str | None] = None
     huggingface: ClassVar[str | None] = None
+    problem_type: ClassVar[str | None] = None
 
     def __init__(self) -> None:
         super().__init__()

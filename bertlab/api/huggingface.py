@@ -17,6 +17,7 @@ from bertlab.errors import CheckpointError
 
 if TYPE_CHECKING:
     from bertlab.api.encoder import Encoder
+    from bertlab.api.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -28,17 +29,25 @@ class HeadLayout:
         layer: name of its one linear layer.
         has_pooler: the layer reads the pooled output.
         rows: rows of the layer's weight; None: one for each class, or one for regression.
+        written_as: the layer's name in ``transformers``, where that is another.
     """
 
     kind: str
     layer: str
     has_pooler: bool
     rows: int | None = None
+    written_as: str | None = None
 
     @property
     def names(self) -> tuple[str, str]:
-        """Names of the layer's tensors, in bertlab's heads as well."""
+        """Names of the layer's tensors in bertlab's heads."""
         return f"{self.layer}.weight", f"{self.layer}.bias"
+
+    @property
+    def written_names(self) -> tuple[str, str]:
+        """Names of the layer's tensors in ``transformers``."""
+        layer = self.written_as or self.layer
+        return f"{layer}.weight", f"{layer}.bias"
 
 
 class HuggingFaceForm(ABC):
@@ -103,6 +112,11 @@ class HuggingFaceForm(ABC):
         """Return the pooler's tensors that belong to a head in ``transformers``, as such names."""
         return {}
 
+    def suits(self, encoder: Any, tokenizer: "Tokenizer") -> bool:  # noqa: ANN401
+        """Return whether this form is written, where it is not the first of the encoder's."""
+        del encoder, tokenizer
+        return False
+
     def refusal(self, encoder: Any) -> str | None:  # noqa: ANN401
         """Say what of an encoder ``transformers`` has no place for; None if there is nothing."""
         del encoder
@@ -141,9 +155,7 @@ class HuggingFaceForm(ABC):
         architectures = content.get("architectures")
         named = architectures[0] if isinstance(architectures, list) and architectures else None
         layout = self.heads.get(named) if isinstance(named, str) else None
-        if layout is None or content.get("problem_type") == "multi_label_classification":
-            return None
-        return str(named), layout
+        return None if layout is None else (str(named), layout)
 
 
 def whole_number(path: Path, key: str, found: object, minimum: int) -> int:

@@ -2,9 +2,11 @@
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -12,7 +14,7 @@ import numpy.typing as npt
 from torch import Tensor, nn
 
 from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences
-from bertlab.errors import ConfigError
+from bertlab.errors import ConfigError, PluginError
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
@@ -32,14 +34,15 @@ class TaskContext:
         tokenizer: ids of special tokens, which ids continue a word, and the way back to text.
         token_counts: ``(vocab_size,)`` int64 occurrences in the training text, for baselines;
             None where there is no training text at hand (prediction, export).
-        labels: the classes of a head's training examples; None for objectives, and where a task has
-            no classes.
+        labels: the classes of a head's training examples; None where a task has none.
+        head_labels: those of each of several heads, by name; a head has its own as ``labels``.
     """
 
     encoder: "Encoder"
     tokenizer: "Tokenizer"
     token_counts: npt.NDArray[np.int64] | None = None
     labels: "Labels | None" = None
+    head_labels: "Mapping[str, Labels]" = field(default_factory=dict)
 
 
 class TaskLoss:
@@ -120,9 +123,17 @@ class Task(nn.Module, ABC):
             the best checkpoint of a head, and decides a study.
         better: which end is better of metrics that no torchmetrics metric tells, by name: those of
             :meth:`derived_metrics` and of a head's ``score``.
+        compares_sequences: the loss compares the sequences of a batch with each other, as
+            contrastive losses do. A step is then one batch: one that is divided, among accumulated
+            batches or devices, would have another loss and is refused.
+        decays: which of its parameters decay, by name or by that of a module: ``{"gate": False}``.
+            Of others biases, norms and all of one dimension do not.
     """
 
+    decays: Mapping[str, bool] = MappingProxyType({})
+
     uses_pooled: ClassVar[bool] = True
+    compares_sequences: ClassVar[bool] = False
     monitor: ClassVar[tuple[str, Literal["min", "max"]]] = ("loss", "min")
     better: ClassVar[Mapping[str, Literal["min", "max"]]] = {}
 
@@ -159,6 +170,20 @@ class Task(nn.Module, ABC):
         del values
         return {}
 
+    def flops_per_token(self, encoder: "Encoder", sequence_length: float, steps: float) -> float:
+        """Return the operations of a forward pass beyond the encoder's, for a token that is read.
+
+        Called on a task that is not built. Studies set scores against them. By default 0: a
+        classifier of one vector a sequence costs next to nothing.
+
+        Args:
+            encoder: its sizes; ``encoder.flops_per_token(sequence_length)`` is one more pass.
+            sequence_length: mean over the sequences, in tokens.
+            steps: of the run, for what changes over it.
+        """
+        del encoder, sequence_length, steps
+        return 0.0
+
     @abstractmethod
     def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
         """Return predictions in the user's terms, one JSON-ready dict for each of B sequences."""
@@ -178,6 +203,10 @@ class Objective(Task):
         requires_steps: the key of a setting that changes with ``sequences.progress`` up to the end
             of the run, which a number of steps has to give; None if there is none. Set it in
             ``__init__``.
+        requires: names of the objectives that this one builds on, in the config beside it. They are
+            built and prepared before it.
+        required: these objectives by name, from :meth:`build` on: ``self.required["mlm"]``. Their
+            parameters stay their own.
     """
 
     requires_pairs: ClassVar[bool] = False
@@ -186,6 +215,8 @@ class Objective(Task):
     rearranges_input: ClassVar[bool] = False
     requires_causal: ClassVar[bool | None] = None
     requires_steps: str | None = None
+    requires: ClassVar[tuple[str, ...]] = ()
+    required: "Mapping[str, Objective]" = MappingProxyType({})
 
     @abstractmethod
     def prepare(self, sequences: PackedSequences, rng: "CounterRNG", training: bool) -> int:
@@ -210,6 +241,69 @@ class Objective(Task):
         return batch
 
 
+def after_required(names: Iterable[str], objectives: Mapping[str, Objective]) -> list[str]:
+    """Return the names in their order, but each objective after those that it requires."""
+    ordered: dict[str, None] = {}  # as a set that keeps its order
+
+    def add(name: str) -> None:
+        for each in objectives[name].requires if name in objectives else ():
+            if each in objectives:
+                add(each)
+        ordered.setdefault(name)
+
+    # [sbo, nsp, mlm], sbo requires mlm -> [mlm, sbo, nsp]
+    for name in names:
+        add(name)
+    return list(ordered)
+
+
+def preparation_order(objectives: Mapping[str, Objective]) -> list[str]:
+    """Return the names in the order in which a batch is prepared, whatever the config's is.
+
+    Text is moved first and overwritten last: all others see the words that the corpus has, but
+    for those that require the one which overwrites.
+    """
+
+    def rank(name: str) -> int:
+        objective = objectives[name]
+        own = 2 if objective.corrupts_input else 0 if objective.rearranges_input else 1
+        return max([own, *(rank(each) for each in objective.requires if each in objectives)])
+
+    return after_required(sorted(objectives, key=rank), objectives)
+
+
+def build_all(tasks: Mapping[str, Task], context: TaskContext) -> None:
+    """Create the layers of all tasks, each after those that it requires.
+
+    Args:
+        tasks: that :func:`check_tasks` found to go together.
+        context: what they are built for.
+    """
+    objectives = {name: task for name, task in tasks.items() if isinstance(task, Objective)}
+    for name in after_required(tasks, objectives):
+        task, labels = tasks[name], context.head_labels.get(name, context.labels)
+        if isinstance(task, Objective):
+            task.required = {each: objectives[each] for each in task.requires}
+        task.build(replace(context, labels=labels))
+
+
+def check_whole_steps(tasks: Mapping[str, Task], accumulate: int, devices: int) -> None:
+    """Raise ConfigError if a step is divided, but a loss compares its sequences.
+
+    Args:
+        tasks: by config name.
+        accumulate: batches that a device accumulates in a step.
+        devices: that share a step.
+    """
+    for name, task in tasks.items():
+        if task.compares_sequences and accumulate * devices > 1:
+            key = "accumulate_grad_batches" if accumulate > 1 else "devices"
+            raise ConfigError(
+                f"trainer.{key}: found {max(accumulate, devices)}, expected 1: {name} compares the "
+                "sequences of a step with each other, and would see a part of them only"
+            )
+
+
 def check_tasks(tasks: Mapping[str, Task], encoder: "Encoder") -> None:
     """Raise ConfigError if the tasks do not go together or with the encoder."""
     if not tasks:
@@ -220,6 +314,7 @@ def check_tasks(tasks: Mapping[str, Task], encoder: "Encoder") -> None:
                 f"{name} cannot be the name of a task: torch uses it; rename the plugin"
             )
     objectives = {name: task for name, task in tasks.items() if isinstance(task, Objective)}
+    _check_required(objectives)
     for does, words in (
         ("corrupts_input", "overwrite the input"),
         ("rearranges_input", "move the text of the input"),
@@ -237,3 +332,19 @@ def check_tasks(tasks: Mapping[str, Task], encoder: "Encoder") -> None:
                 f"model.objectives.{name} needs a {direction} encoder, but model.encoder.causal is "
                 f"{str(encoder.causal).lower()}" + (" (or undone by bilstm_layers)" * needed)
             )
+
+
+def _check_required(objectives: Mapping[str, Objective]) -> None:
+    for name, objective in objectives.items():
+        for wanted in objective.requires:
+            if wanted not in objectives:
+                together = ", ".join([*objectives, wanted])
+                raise ConfigError(
+                    f"model.objectives.{name} builds on {wanted}, but found "
+                    f"[{', '.join(objectives)}]; expected [{together}]"
+                )
+    try:
+        TopologicalSorter({name: each.requires for name, each in objectives.items()}).prepare()
+    except CycleError as error:
+        circle = " requires ".join(reversed(error.args[1]))
+        raise PluginError(f"model.objectives: {circle}: none of them can be the first") from None

@@ -212,9 +212,8 @@ class Tokenizer(ABC):
         """Return the ids of a text as :meth:`encode`, and the characters that each stands for.
 
         Returns:
-            ids: K ids.
-            offsets: K pairs (start, end) in characters of ``text`` as it was given, end excluded,
-                without the spaces around a token.
+            K ids, and K pairs (start, end) in characters of ``text`` as it was given, end excluded,
+            without the spaces around a token.
         """
         encoding = self._backend.encode(text, add_special_tokens=False)
         return encoding.ids, encoding.offsets

@@ -24,6 +24,7 @@ from bertlab.checkpoints.export_folder import (
 from bertlab.checkpoints.huggingface import TRAINED_MAX_LENGTH
 from bertlab.checkpoints.huggingface_head import HuggingFaceHead, head_config
 from bertlab.checkpoints.loading import load_matching
+from bertlab.checkpoints.one_head import one_head
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import read_pretrained
 from bertlab.errors import CheckpointError
@@ -60,6 +61,7 @@ def export_model(
     overwrite: bool = False,
     more: Sequence[AddFiles] = (),
     form: Literal["transformers", "sentence-transformers"] = "transformers",
+    head: str | None = None,
 ) -> ExportReport:
     """Write the encoder, its heads and its tokenizer as a Hugging Face folder.
 
@@ -72,12 +74,16 @@ def export_model(
         overwrite: replace what is there.
         more: write what belongs into the folder besides, such as a model card.
         form: ``sentence-transformers`` has the encoder alone, and the mean over its tokens.
+        head: the one of several heads that is written; ``sentence-transformers`` needs none.
 
     Raises:
+        CommandError: if there is no such head, or several and none is named.
         CheckpointError: if the source cannot be read, the encoder has no Hugging Face form,
             or the output is in use.
     """
     start = read_pretrained(source)
+    if form == "transformers" or head is not None:
+        start = one_head(start, head)
     encoder = build_encoder(start.encoder_config, start.vocab_size)
     if not encoder.huggingface:
         raise CheckpointError(
@@ -87,15 +93,15 @@ def export_model(
     if start.tokenizer is None:
         raise CheckpointError(f"{source}: has no tokenizer (vocab.txt or tokenizer.json) to export")
     loaded = load_matching(encoder, start.encoder_state, start.source, ("pooler.",))
-    head: HuggingFaceHead | None = None
+    written: HuggingFaceHead | None = None
     tasks: dict[str, dict[str, Tensor]] = {}
     left: list[str] = []
     if form == "transformers":
-        head, tasks, left = _heads_of(start, encoder, start.tokenizer)
+        written, tasks, left = _heads_of(start, encoder, start.tokenizer)
     notes = []
     if left:
         notes.append(f"left behind, as transformers has no place for it: {', '.join(left)}")
-    has_pooler = form == "transformers" if head is None else head.layout.has_pooler
+    has_pooler = form == "transformers" if written is None else written.layout.has_pooler
     if loaded.newly_initialized and has_pooler:
         notes.append(f"new random weights: {', '.join(loaded.newly_initialized)}")
 
@@ -109,7 +115,7 @@ def export_model(
 
     lengths = start.model_max_length, start.trained_max_length
     return export_huggingface(
-        encoder, tasks, start.tokenizer, output, overwrite, head, *lengths, add_files
+        encoder, tasks, start.tokenizer, output, overwrite, written, *lengths, add_files
     )
 
 
@@ -139,7 +145,7 @@ def _head_of_run(
     name = config["name"]
     head = build_tasks({"head": config})[name]
     assert isinstance(head, Head)
-    form = encoder.huggingface[0]
+    form = _form_of(encoder, tokenizer)
     texts = [column.name for column in head.columns if not column.is_truth]
     if len(texts) > 1 and form.drops_segments(encoder):
         raise CheckpointError(
@@ -159,7 +165,7 @@ def _head_of_run(
         return None
     state = {each: tensor for each, tensor in head.state_dict().items() if each in layout.names}
     dropout = head.dropout_prob if isinstance(head, ClassifierHead) else None
-    return HuggingFaceHead(architecture, layout, state, start.labels, dropout)
+    return HuggingFaceHead(architecture, layout, state, start.labels, dropout, head.problem_type)
 
 
 def export_huggingface(
@@ -195,7 +201,7 @@ def export_huggingface(
             else from these weights: a BiLSTM, or the pooled output of a causal encoder under a
             head.
     """
-    form = encoder.huggingface[0]
+    form = _form_of(encoder, tokenizer)
     _check_computes_the_same(form, encoder, head, output)
     if tokenizer.vocab_size > encoder.vocab_size:
         raise CheckpointError(
@@ -217,7 +223,7 @@ def export_huggingface(
         if task not in exported
     ]
     # names in a BertModel have no prefix; a class with a head puts "bert." before them
-    tensors = _encoder_tensors(encoder, form.prefix if exported or head else "")
+    tensors = _encoder_tensors(form, encoder, form.prefix if exported or head else "")
     config = form.config(encoder, architecture)
     if head is not None:
         if head.layout.has_pooler:
@@ -226,7 +232,10 @@ def export_huggingface(
         else:
             pooler = f"{form.prefix}pooler."
             tensors = {n: t for n, t in tensors.items() if not n.startswith(pooler)}
-        tensors |= {name: _own_copy(tensor) for name, tensor in head.state.items()}
+        tensors |= {
+            theirs: _own_copy(head.state[ours])
+            for ours, theirs in zip(head.layout.names, head.layout.written_names, strict=True)
+        }
         config |= head_config(head)
     if trained_max_length is not None:
         config[TRAINED_MAX_LENGTH] = trained_max_length
@@ -265,9 +274,13 @@ def _check_computes_the_same(
         )
 
 
-def _encoder_tensors(encoder: Encoder, prefix: str) -> dict[str, Tensor]:
+def _form_of(encoder: Encoder, tokenizer: Tokenizer) -> HuggingFaceForm:
+    first, *others = encoder.huggingface
+    return next((form for form in others if form.suits(encoder, tokenizer)), first)
+
+
+def _encoder_tensors(form: HuggingFaceForm, encoder: Encoder, prefix: str) -> dict[str, Tensor]:
     """Return the encoder's tensors by Hugging Face's names, each with memory of its own."""
-    form = encoder.huggingface[0]
     state = form.state(encoder)
     return {
         prefix + name: _own_copy(part)

@@ -32,7 +32,8 @@ CONFIG_FILES = ("config.json", "bert_config.json")  # the second of BERT's own c
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt")
 TRAINED_MAX_LENGTH = "trained_max_length"  # bertlab's own key of config.json
 # bert-base-uncased, google-bert/bert-base-uncased; not ../x, not a/b/c
-_HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
+HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", re.ASCII)
+_HUB_ADDRESS = re.compile(r"^(hf:(//)?|https?://(huggingface\.co|hf\.co)/)")
 _HUB_SAFETENSORS = ("*.json", "*.txt", "model*.safetensors")
 _HUB_BIN = ("*.json", "*.txt", "pytorch_model*.bin")
 
@@ -102,7 +103,7 @@ def read_huggingface(folder_or_hub_name: str | Path) -> Pretrained:
             used |= set(names.values())
     others = {name.removeprefix(parts.root): tensor for name, tensor in parts.others.items()}
     head = read_head(form, content | config, others, weights)
-    taken = () if head is None else tuple(parts.root + name for name in head.state)
+    taken = () if head is None else tuple(parts.root + n for n in head.layout.written_names)
     left = [name for name in parts.others if name not in taken]
     has_tokenizer = _first_file(folder, TOKENIZER_FILES) is not None
     return Pretrained(
@@ -309,9 +310,15 @@ def _find_folder(folder_or_hub_name: str | Path) -> Path:
         return folder.parent
     if folder.exists():
         raise CheckpointError(f"{folder}: is a file, expected the folder that holds config.json")
+    named = _HUB_ADDRESS.sub("", str(folder_or_hub_name))
+    if named != str(folder_or_hub_name):
+        raise CheckpointError(
+            f"{folder_or_hub_name}: is an address, expected the model's name on the hub: "
+            f"{named.strip('/')}"
+        )
     siblings = [path.name for path in folder.parent.iterdir()] if folder.parent.is_dir() else []
     hint = nearest(folder.name, siblings)
-    if isinstance(folder_or_hub_name, Path) or not _HUB_NAME.fullmatch(folder_or_hub_name):
+    if isinstance(folder_or_hub_name, Path) or not HUB_NAME.fullmatch(folder_or_hub_name):
         raise CheckpointError(f"{folder}: no such folder{hint}")
     return _download(folder_or_hub_name, hint)
 

@@ -13,6 +13,7 @@ from bertlab.api.huggingface import HeadLayout, HuggingFaceForm
 from bertlab.checkpoints.loading import list_limited
 from bertlab.errors import CheckpointError
 
+_MULTI_LABEL = "multi_label_classification"
 _UNNAMED = re.compile(r"LABEL_\d+")  # what transformers writes where nobody gave a name
 
 
@@ -27,6 +28,7 @@ class HuggingFaceHead:
         labels: names of the classes, with counts of 0 where they are not known; None if the task
             has no classes, or they have no names.
         dropout: in front of its layer, ``classifier_dropout``; the encoder's if None.
+        problem_type: what ``config.json`` says, if the outputs are no single label and no number.
     """
 
     architecture: str
@@ -34,6 +36,7 @@ class HuggingFaceHead:
     state: dict[str, Tensor]
     labels: Labels | None = None
     dropout: float | None = None
+    problem_type: str | None = None
 
     @property
     def num_rows(self) -> int:
@@ -43,7 +46,8 @@ class HuggingFaceHead:
     @property
     def has_classes(self) -> bool:
         """Whether an output of the layer stands for a class, named or not."""
-        return self.layout.rows is None and self.num_rows > 1
+        several = self.num_rows > 1 or self.problem_type is not None
+        return self.layout.rows is None and several
 
 
 def read_head(
@@ -65,16 +69,17 @@ def read_head(
     if found is None:
         return None
     named, layout = found
-    if not all(name in tensors for name in layout.names):
+    if not all(name in tensors for name in layout.written_names):
         return None
-    weight, bias = (tensors[name] for name in layout.names)
+    weight, bias = (tensors[name] for name in layout.written_names)
     names = _label_names(config, weights) if layout.rows is None else None
     # 2 of a span, 1 of choices; else a row for each name, or as many as the bias has
     rows = layout.rows or (len(bias) if names is None and bias.dim() == 1 else len(names or ()))
-    expected = {layout.names[0]: (rows, config["hidden_size"]), layout.names[1]: (rows,)}
+    shapes = (rows, config["hidden_size"]), (rows,)
+    expected = dict(zip(layout.written_names, shapes, strict=True))
     differing = [
         f"{name}: tensor {tuple(tensor.shape)}, config.json {expected[name]} float"
-        for name, tensor in zip(layout.names, (weight, bias), strict=True)
+        for name, tensor in zip(layout.written_names, (weight, bias), strict=True)
         if tuple(tensor.shape) != expected[name] or not tensor.is_floating_point()
     ]
     if differing:
@@ -88,8 +93,9 @@ def read_head(
         labels = None
     else:
         labels = Labels(names, (0,) * rows)
-    state = {name: tensors[name] for name in layout.names}
-    return HuggingFaceHead(named, layout, state, labels, _dropout(config, weights))
+    state = dict(zip(layout.names, (weight, bias), strict=True))
+    kind = _MULTI_LABEL if config.get("problem_type") == _MULTI_LABEL else None
+    return HuggingFaceHead(named, layout, state, labels, _dropout(config, weights), kind)
 
 
 def head_config(head: HuggingFaceHead) -> dict[str, Any]:
@@ -104,7 +110,7 @@ def head_config(head: HuggingFaceHead) -> dict[str, Any]:
     content["label2id"] = {name: number for number, name in enumerate(names)}
     if head.layout.kind == "BertForSequenceClassification":
         kind = "single_label_classification" if head.has_classes else "regression"
-        content["problem_type"] = kind
+        content["problem_type"] = head.problem_type or kind
     return content
 
 

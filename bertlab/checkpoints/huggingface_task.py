@@ -1,14 +1,15 @@
 """What a fine-tuned or pre-trained Hugging Face folder predicts: its head, labels and objectives.
 
-A folder has no config of bertlab's, so ``bertlab predict --ckpt_path FOLDER`` takes the head from
-its class and starts from its weights.
+A folder, or a model on the hub, has no config of bertlab's, so ``bertlab predict --ckpt_path
+FOLDER`` takes the head from its class and starts from its weights.
 """
 
+import os
 from pathlib import Path
 from typing import Any
 
 from bertlab.api.examples import Labels
-from bertlab.checkpoints.huggingface import CONFIG_FILES, read_huggingface
+from bertlab.checkpoints.huggingface import CONFIG_FILES, HUB_NAME, read_huggingface
 from bertlab.checkpoints.huggingface_head import HuggingFaceHead
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_directory import MANIFEST
@@ -26,9 +27,14 @@ _HEADS = {
 _LONGEST = 512  # tokens that are read unless the arguments say otherwise: as the models of BERT
 
 
-def is_model_folder(path: str) -> bool:
-    """Return whether a path is a folder of Hugging Face's or BERT's, and not a run of bertlab's."""
+def is_model(path: str) -> bool:
+    """Return whether a path is a folder of Hugging Face's or BERT's, and not a run of bertlab's.
+
+    OWNER/NAME is a model of the hub, unless there is a folder OWNER: then it is a run's directory.
+    """
     folder = Path(path).expanduser()
+    if not os.path.lexists(folder):
+        return "/" in path and bool(HUB_NAME.fullmatch(path)) and not folder.parent.exists()
     named = any((folder / name).is_file() for name in CONFIG_FILES)
     return named and not (folder / MANIFEST).exists()
 
@@ -40,6 +46,8 @@ def head_settings(head: HuggingFaceHead, name: str | None = None) -> dict[str, A
         head: of the model.
         name: of the head in bertlab; by default what its class says.
     """
+    if head.problem_type is not None:
+        return {"name": "multi_label"}
     settings: dict[str, Any] = {"name": name or _HEADS[head.layout.kind]}
     if head.layout.kind == "BertForSequenceClassification" and not head.has_classes:
         settings["regression"] = True
@@ -73,7 +81,7 @@ def use_folder(request: Request) -> list[str]:
         for token in tokens
     ]
     rest += ["--model.init_from", request.ckpt_path]
-    if request.head is None and not request.objectives_named:
+    if not request.fine_tunes and not request.objectives_named:
         if found.head is not None:
             settings = head_settings(found.head, _pair_head(keys, found.head))
             rest += ["--model.head", yaml_inline(settings)]

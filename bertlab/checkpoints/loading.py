@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from bertlab.errors import CheckpointError
 
 _MAX_LISTED = 20
-# layers.0.x and encoder.layers.11.x, not sublayers.0.x
-_LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
+# layers.0.x and encoder.layers.11.x, not sublayers.0.x, and not tasks.mine.layers.0.x
+_LAYER = re.compile(r"^(?!tasks\.)(?:.*\.)?layers\.(\d+)\.")
 _SIZE_OF = (  # end of a tensor's name, the dimension, the config key that decides it
     ("token_embedding.weight", 0, "vocab_size"),
     ("token_embedding.weight", 1, "hidden_size"),

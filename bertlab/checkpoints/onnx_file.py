@@ -21,6 +21,7 @@ from bertlab.api.head import Head
 from bertlab.api.task import Task
 from bertlab.checkpoints.export import AddFiles, ExportReport
 from bertlab.checkpoints.export_folder import export_folder, save_tokenizer
+from bertlab.checkpoints.one_head import one_head
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.pretrained_model import model_of
 from bertlab.checkpoints.restore import read_pretrained
@@ -100,7 +101,11 @@ def _logits(task: Any, states: Tensor, pooled: Tensor) -> list[Tensor]:  # noqa:
 
 
 def export_onnx(
-    source: str, output: Path, overwrite: bool = False, more: Sequence[AddFiles] = ()
+    source: str,
+    output: Path,
+    overwrite: bool = False,
+    more: Sequence[AddFiles] = (),
+    head: str | None = None,
 ) -> ExportReport:
     """Write a folder with ``model.onnx``, in float32, the tokenizer and a config.
 
@@ -109,19 +114,22 @@ def export_onnx(
         output: folder to write.
         overwrite: replace what is there.
         more: write what belongs into the folder besides, such as a model card.
+        head: the one of several heads that is written.
 
     Raises:
         CheckpointError: the source cannot be read, its encoder has no padded form, or the output is
             in use.
-        CommandError: a package that the exporter needs is not installed.
+        CommandError: a package that the exporter needs is not installed, or several heads need one
+            to be named.
         OutputError: the output cannot be written.
     """
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
         raise CommandError(
-            f"--format onnx: {' and '.join(missing)} not installed; pip install 'bertlab[onnx]'"
+            f"--format onnx: {' and '.join(missing)} not installed; pip install "
+            "'bertlab-lightning[onnx]'"
         )
-    start = read_pretrained(source)
+    start = one_head(read_pretrained(source), head)
     model = model_of(replace(start))  # of a copy: the card tells of the tensors in it
     reason = lacks_padded_form(model.encoder)
     if reason is not None:

@@ -25,6 +25,7 @@ class Pretrained:
             dtypes. A Hugging Face model may lack ``encoder.pooler.…``.
         tokenizer: the one it was trained with; None if there is none beside it.
         labels: classes of a fine-tuned model; None if it has none, or they have no names.
+        head_labels: those of each of several heads of a run, by name.
         head: of a fine-tuned Hugging Face model that bertlab knows; a run's head is in ``state``.
         unused: names of tensors in a Hugging Face file that stand for nothing here.
         model_max_length: of a Hugging Face model's tokenizer, in tokens; None if it says none.
@@ -37,6 +38,8 @@ class Pretrained:
         token_counts: ``(vocab_size,)`` int64 of the training text, for the baselines; None of a
             fine-tuning run.
         optimizer: state of AdamW and its schedule, if it was asked for.
+        data: fingerprints of what the run was trained on; empty where it does not tell.
+        version: of bertlab that wrote it; None before 0.2.
     """
 
     source: str
@@ -45,6 +48,7 @@ class Pretrained:
     state: dict[str, Tensor]
     tokenizer: Tokenizer | None
     labels: Labels | None = None
+    head_labels: dict[str, Labels] = field(default_factory=dict)
     head: HuggingFaceHead | None = None
     unused: list[str] = field(default_factory=list)
     model_max_length: int | None = None
@@ -55,6 +59,8 @@ class Pretrained:
     global_step: int = 0
     token_counts: Tensor | None = None
     optimizer: OptimizerState | None = None
+    data: dict[str, str] = field(default_factory=dict)
+    version: str | None = None
 
     @property
     def encoder_state(self) -> dict[str, Tensor]:

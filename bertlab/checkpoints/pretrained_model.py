@@ -16,6 +16,7 @@ from bertlab.api.task import Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.huggingface_task import class_labels, head_settings
 from bertlab.checkpoints.loading import load_matching
+from bertlab.checkpoints.one_head import one_head
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import (
     inference_device,
@@ -24,7 +25,7 @@ from bertlab.checkpoints.restore import (
     restore_module,
 )
 from bertlab.checkpoints.warm_start import load_weights
-from bertlab.errors import CheckpointError, DataError
+from bertlab.errors import CheckpointError, CommandError, DataError
 from bertlab.heads.feature_tagging import Combination
 from bertlab.model.build import build_encoder, build_tasks
 from bertlab.model.embedding import FeatureChoice, Pool, batches_by_length, embed
@@ -40,10 +41,12 @@ def load(source: str | Path, head: str | None = None) -> "PretrainedModel":
     Args:
         source: run directory (its best checkpoint, else the last), checkpoint file, Hugging Face
             folder or hub name.
-        head: name of the head of a fine-tuned Hugging Face model; by default what its class says,
-            and ``single_sentence`` for ``BertForSequenceClassification``.
+        head: of a run with several heads the one to predict with, by its name in the run's config.
+            Of a fine-tuned Hugging Face model the name of the plugin; by default what its class
+            says, and ``single_sentence`` for ``BertForSequenceClassification``.
 
     Raises:
+        CommandError: if a run has no such head.
         CheckpointError: if it is none of these, damaged or hostile, or has no tokenizer
             whose ids its encoder knows.
     """
@@ -52,6 +55,8 @@ def load(source: str | Path, head: str | None = None) -> "PretrainedModel":
 
 def model_of(found: Pretrained, head: str | None = None) -> "PretrainedModel":
     """Make the model of what was read; see :func:`load`. The weights in ``found`` are released."""
+    if found.config is not None and head is not None:
+        found = one_head(found, head, "head")
     tokenizer = known_tokenizer(found)
     module: BertModule | Encoder
     if found.config is not None:
@@ -119,11 +124,17 @@ class PretrainedModel:
 
         Raises:
             CheckpointError: if the model has no task to predict with.
+            CommandError: if it has several heads, and none was named.
             DataError: if a text is not of a form that the head reads.
             ConfigError: if a text is empty or too long.
         """
         if not isinstance(self._module, BertModule):
             raise CheckpointError(f"{self.source}: has an encoder only, nothing to predict with")
+        if len(heads := self._module.heads) > 1:
+            raise CommandError(
+                f"{self.source}: has several heads, expected one: load(…, head=NAME) with NAME one "
+                f"of {', '.join(heads)}"
+            )
         # a text or a tuple is a sequence itself, but here it is one input
         inputs = [texts] if isinstance(texts, str | tuple | Mapping) else list(texts)
         return predict(self._module, self.tokenizer, inputs, self.max_seq_length)

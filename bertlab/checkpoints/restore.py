@@ -3,27 +3,33 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from pathlib import Path
 
 import torch
 from torchmetrics import Metric
 
 from bertlab.api.encoder import Encoder
-from bertlab.api.examples import Example
 from bertlab.api.task import Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.loading import count_layers, list_limited, load_matching, shape_of
 from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.run_checkpoint import find_checkpoint, read_run_checkpoint
-from bertlab.checkpoints.run_directory import MANIFEST
+from bertlab.checkpoints.run_checkpoint import (
+    explain_no_checkpoint,
+    find_checkpoint,
+    read_run_checkpoint,
+)
+from bertlab.checkpoints.run_directory import give_up
 from bertlab.config.request import Request
+from bertlab.config.versions import drop_empty_arguments
 from bertlab.config.yaml_files import Config, differences
-from bertlab.data.module import TaskData
-from bertlab.errors import CheckpointError, ConfigError, ResumeError, TokenizerError, warn
+from bertlab.data.module import EvaluationRows, TaskData
+from bertlab.errors import CheckpointError, ConfigError, ResumeError, TokenizerError, nearest, warn
 from bertlab.model.build import build_encoder
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
+from bertlab.plugins.index import load_class
 from bertlab.tokenizer.loading import load_tokenizer
 
 CACHE_KEY = "data.cache_dir"  # left out, and a run goes on without it
@@ -49,6 +55,8 @@ def read_pretrained(source: str, with_optimizer: bool = False) -> Pretrained:
             f"model.init_optimizer: model.init_from, {source}, is not a run of bertlab, so it has "
             "no optimiser's state; take the key out"
         )
+    if any(Path(source).expanduser().glob("*.ckpt")):
+        raise CheckpointError(f"{source}: no run or checkpoint{explain_no_checkpoint(source)}")
     return _check_sizes(read_huggingface(source))
 
 
@@ -61,6 +69,12 @@ def _check_sizes(start: Pretrained) -> Pretrained:
     Raises:
         CheckpointError: sizes differ, or no encoder can be made of the config.
     """
+    if start.path is not None:
+        name = start.encoder_config["name"]
+        known = signature(load_class("encoder", name, Encoder)).parameters
+        drop_empty_arguments(
+            start.encoder_config, {*known, "name"}, "model.encoder", start.source, start.version
+        )
     state = start.encoder_state
     layers, asked = count_layers(state), start.encoder_config.get("num_hidden_layers")
     if layers is not None and isinstance(asked, int) and asked != layers:
@@ -145,13 +159,16 @@ def read_checkpoint(request: Request, command: str) -> Pretrained | None:
         if run is None and command != "fit":
             raise CheckpointError(f"--ckpt_path {LAST}: no run of this config has a checkpoint")
         if run is None and request.run_dir is not None:  # ended before its first checkpoint
-            (Path(request.run_dir) / MANIFEST).unlink(missing_ok=True)
+            give_up(Path(request.run_dir))
         path = None if run is None else str(run)
     if path is None:
         return None
     file = find_checkpoint(path, best=command != "fit")
     if file is None:
-        raise CheckpointError(f"--ckpt_path: {path}: no such run or checkpoint")
+        parent = Path(path).expanduser().parent
+        beside = [each.name for each in parent.iterdir()] if parent.is_dir() else []
+        hint = explain_no_checkpoint(path) or nearest(Path(path).name, beside)
+        raise CheckpointError(f"--ckpt_path: {path}: no such run or checkpoint{hint}")
     return _check_sizes(_read_or_offer(file))
 
 
@@ -255,7 +272,7 @@ def restore_module(
     checkpoint: Pretrained,
     config: Config,
     tasks: Mapping[str, Task],
-    evaluation_rows: Mapping[str, Sequence[Example]] | None = None,
+    evaluation_sets: Sequence[EvaluationRows] = (EvaluationRows(),),
     metrics: Mapping[str, Metric] | None = None,
 ) -> BertModule:
     """Make the module of a run's checkpoint, with its weights.
@@ -264,7 +281,7 @@ def restore_module(
         checkpoint: of a run; gives encoder, optimiser settings, tokenizer, labels and weights.
         config: of the command; it has to describe the same model.
         tasks: of the same names as the checkpoint's, not built yet.
-        evaluation_rows: as for :class:`bertlab.model.module.BertModule`.
+        evaluation_sets: as for :class:`bertlab.model.module.BertModule`.
         metrics: likewise.
 
     Raises:
@@ -281,9 +298,10 @@ def restore_module(
     model = checkpoint.config["model"]
     encoder = build_encoder(model["encoder"], checkpoint.vocab_size)
     counts = None if checkpoint.token_counts is None else checkpoint.token_counts.numpy()
-    context = TaskContext(encoder, checkpoint.tokenizer, counts, checkpoint.labels)
+    labels = checkpoint.labels, checkpoint.head_labels
+    context = TaskContext(encoder, checkpoint.tokenizer, counts, *labels)
     optimizer = read_optimizer(model["optimizer"])
-    module = BertModule(encoder, tasks, context, optimizer, evaluation_rows, metrics)
+    module = BertModule(encoder, tasks, context, optimizer, evaluation_sets, metrics)
     load_matching(module, checkpoint.state, checkpoint.source)
     return module
 
@@ -320,4 +338,5 @@ def _structure(config: Config) -> Config:
         "encoder": model["encoder"],
         "objectives": dict.fromkeys(model.get("objectives") or {}, "on"),  # their rates may differ
         "head": head.get("name"),
+        "heads": {name: each["name"] for name, each in (model.get("heads") or {}).items()},
     }

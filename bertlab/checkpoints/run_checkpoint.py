@@ -1,6 +1,7 @@
 """bertlab's own checkpoints: Lightning's file plus the resolved config and the tokenizer."""
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,21 @@ from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.tensor_bundle import INDEX
 from bertlab.checkpoints.tensor_files import check_tensors, load_torch_file
 from bertlab.config.checkpoint_config import read_stored_config
+from bertlab.config.versions import check_version, migrate
 from bertlab.config.yaml_files import Config
 from bertlab.errors import CheckpointError, DamagedCheckpointError
 from bertlab.files.reading import read_object
 from bertlab.model.optimizer import OptimizerState
 from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER
+from bertlab.plugins.index import remember_origin
+from bertlab.plugins.origin import named_package
 from bertlab.tokenizer.loading import tokenizer_from_json
 
 BEST = "best.json"
 RUN_KEY = "bertlab"  # where a checkpoint keeps what is ours
 
 
+_MOST_PLUGINS = 1000
 _WORDS_CHECKPOINT = re.compile(r"words-(\d+)([KM]?)\.ckpt")
 _UNITS = {"": 1, "K": 10**3, "M": 10**6}
 
@@ -91,6 +96,23 @@ def find_checkpoint(path: str | Path, best: bool = True) -> Path | None:
     return None
 
 
+def explain_no_checkpoint(path: str | Path) -> str:
+    """Say of a place that is there, but neither a run nor a checkpoint, what it is.
+
+    Returns:
+        ``; …`` for the end of a message; empty if there is no such place.
+    """
+    folder = Path(path).expanduser()
+    if (folder / "config.json").is_file():
+        given = shlex.quote(str(path))
+        return (
+            f"; it is a Hugging Face folder: a new run begins with it by --model.init_from {given}"
+        )
+    if files := sorted(each.name for each in folder.glob("*.ckpt")):
+        return f"; expected one of the checkpoints in it, such as {folder / files[0]}, or the run"
+    return "; it is there, but holds no config.yaml and no checkpoints" if folder.is_dir() else ""
+
+
 def _best_checkpoint(run: Path) -> Path:
     """Return the checkpoint that ``best.json`` names."""
     try:
@@ -132,9 +154,13 @@ def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> Pretrained:
         raise DamagedCheckpointError(
             f"{path}: a damaged bertlab checkpoint: it lacks {', '.join(missing)}"
         )
-    config, left_out = read_stored_config(ours["config"], str(path))
+    writer = ours.get("version")
+    version = check_version(ours.get("config_version"), writer, str(path))
+    stored, left_out = read_stored_config(ours["config"], str(path))
+    config = migrate(stored, version)
     check_tensors(path, content)
     _check_kinds(path, content, ours)
+    _remember_plugins(path, ours.get("made_with") or {})
     tokenizer = tokenizer_from_json(ours["tokenizer"], str(path))
     return Pretrained(
         source=str(path),
@@ -143,6 +169,7 @@ def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> Pretrained:
         state=content["state_dict"],
         tokenizer=tokenizer,
         labels=_labels(ours.get("labels"), path),  # checkpoints of pre-training may lack it
+        head_labels=_head_labels(ours.get("head_labels", {}), path),
         trained_max_length=_trained_max_length(config),
         path=path,
         config=config,
@@ -150,6 +177,8 @@ def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> Pretrained:
         global_step=content["global_step"],
         token_counts=ours["token_counts"],
         optimizer=_optimizer(path, content, config) if with_optimizer else None,
+        data=dict(ours.get("data", {})),
+        version=writer if isinstance(writer, str) else None,
     )
 
 
@@ -174,6 +203,8 @@ def _check_kinds(path: Path, content: dict[str, Any], ours: dict[str, Any]) -> N
         "global_step": type(content["global_step"]) is int and content["global_step"] >= 0,
         "tokenizer": isinstance(ours["tokenizer"], str),
         "token_counts": isinstance(ours["token_counts"], Tensor | None),
+        "data": _is_texts(ours.get("data", {})),
+        "made_with": _is_made_with(ours.get("made_with") or {}),
     }
     wrong = [key for key, each in fits.items() if not each]
     if wrong:
@@ -183,11 +214,41 @@ def _check_kinds(path: Path, content: dict[str, Any], ours: dict[str, Any]) -> N
         )
 
 
+def _is_made_with(found: object) -> bool:
+    if not isinstance(found, dict) or len(found) > _MOST_PLUGINS:
+        return False
+    return all(
+        isinstance(key, str) and _is_texts(each) and len(each) <= _MOST_PLUGINS
+        for key, each in found.items()
+    )
+
+
+def _remember_plugins(path: Path, made_with: dict[str, dict[str, str]]) -> None:
+    """Keep which packages the run's plugins are from, for the message that one is not installed."""
+    versions = made_with.get("plugins", {})
+    for named, package in made_with.get("plugin_names", {}).items():
+        kind, _, name = named.partition(" ")
+        words = named_package(package, versions.get(package, "unknown"))
+        remember_origin(kind, name, f"{path} was written with that of the package {words}")
+
+
+def _is_texts(found: object) -> bool:
+    pairs = found.items() if isinstance(found, dict) else [(None, None)]
+    return all(isinstance(text, str) for pair in pairs for text in pair)
+
+
 def _optimizer(path: Path, content: dict[str, Any], config: Config) -> OptimizerState:
     named = config["model"].get("optimizer") or {}
     name = named.get("name", DEFAULT_OPTIMIZER)
     parameters = content[RUN_KEY].get("optimizer_parameters")  # older checkpoints lack them
     return OptimizerState.of_checkpoint(str(path), content, name, parameters)
+
+
+def _head_labels(found: object, path: Path) -> dict[str, Labels]:
+    """Return the labels of each of several heads, by name; those without classes are not kept."""
+    named = found.items() if isinstance(found, dict) else [("head_labels", found)]
+    labels = {str(name): _labels(each, path) for name, each in named}
+    return {name: each for name, each in labels.items() if each is not None}
 
 
 def _labels(found: object, path: Path) -> Labels | None:

@@ -4,17 +4,20 @@ import contextlib
 import os
 import platform
 import shlex
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from bertlab.errors import OutputError
-from bertlab.files import create_json, create_text
+from bertlab.files import create_json, create_text, write_json
+from bertlab.files.reading import read_object
+from bertlab.plugins.index import version_of
 
 if TYPE_CHECKING:
     import torch
@@ -28,6 +31,8 @@ STAGES = "stages.yaml"  # config of a run in stages, whose last stage has the di
 RESULTS = "results.json"  # metrics of the last step; written last, when a run is whole
 DEGENERATE = "complaints.json"  # warnings about a degenerate run; the name is an older one
 PREDICTIONS = "predictions.jsonl"
+# what is written before the first step
+_OF_A_START = frozenset({MANIFEST, CONFIG, "tokenizer", "csv", "tensorboard", "checkpoints"})
 PACKAGES = (
     "bertlab",
     "torch",
@@ -53,7 +58,7 @@ def choose_run_directory(requested: str | None, name: str, is_stage: bool = Fals
         OutputError: if the requested directory already holds a run, or cannot be written.
     """
     inherited = requested or os.environ.get(RUN_ENVIRONMENT)
-    if inherited and os.environ.get("LOCAL_RANK", "0") != "0":
+    if inherited and not is_first_process():
         return Path(inherited)
     if requested is not None:
         directory = Path(requested)
@@ -74,6 +79,21 @@ def choose_run_directory(requested: str | None, name: str, is_stage: bool = Fals
     if requested is None:  # which a rank that is started later could not find out
         os.environ[RUN_ENVIRONMENT] = str(directory)
     return directory
+
+
+def is_first_process() -> bool:
+    """Whether this process writes the run, by what torchrun, SLURM or Lightning says of it.
+
+    Known before there is a Trainer. The others may see an older state of a shared disk.
+    """
+    found = (os.environ.get(name) for name in ("RANK", "SLURM_PROCID", "LOCAL_RANK"))
+    return next((rank for rank in found if rank), "0") == "0"
+
+
+def give_up(directory: Path) -> None:
+    """Let a run that ended before its first checkpoint begin anew in its directory."""
+    if is_first_process():
+        (directory / MANIFEST).unlink(missing_ok=True)
 
 
 def resumed_run(checkpoint: Path | None, requested: str | None) -> Path | None:
@@ -101,6 +121,54 @@ def claim(directory: Path, content: Mapping[str, Any]) -> None:
     with _claiming(directory):
         # it refuses a file that is there: only one process makes it
         create_json(directory / MANIFEST, content)
+
+
+def session(step: int, processes: int, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a manifest says of each time that its run was started.
+
+    Args:
+        step: optimiser steps that were done before.
+        processes: over all machines.
+        facts: of the manifest, which it begins like.
+    """
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"started": started, "step": step, "processes": processes, "device": facts["device"]}
+
+
+def add_session(directory: Path, content: Mapping[str, Any]) -> None:
+    """Add to a run's manifest that it goes on; one that cannot be read stays as it is."""
+    try:
+        record = read_object(directory / MANIFEST)
+    except (OSError, ValueError):
+        return
+    before = record.get("sessions", [])  # a manifest of an older bertlab has none
+    if isinstance(before, list):
+        write_json(directory / MANIFEST, {**record, "sessions": [*before, content]})
+
+
+def entries(directory: Path) -> frozenset[str]:
+    """Return the names of what lies in a directory; none if it is not there."""
+    return (
+        frozenset(path.name for path in directory.iterdir()) if directory.is_dir() else frozenset()
+    )
+
+
+def give_back(directory: Path, before: frozenset[str]) -> None:
+    """Remove what a run that has not begun to train has written, and nothing else.
+
+    Args:
+        directory: of the run, which :func:`claim` has made this process's.
+        before: its :func:`entries` before that.
+    """
+    for name in _OF_A_START - before:
+        path = directory / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # it has something else, or was there
+        if not before:
+            directory.rmdir()
 
 
 def claim_stages(directory: Path, config: Mapping[str, Any]) -> None:
@@ -136,19 +204,17 @@ def _check_writable(directory: Path) -> None:
         ) from error
 
 
-def manifest(plugins: Mapping[str, str], facts: Mapping[str, Any]) -> dict[str, Any]:
+def manifest(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is needed to repeat a run: versions, machine, and the given facts.
 
     Args:
-        plugins: version by name of the packages that brought a class of this run.
-        facts: command, hashes, seed and sizes that the caller knows.
+        facts: plugins, command, hashes, seed and sizes that the caller knows.
     """
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "packages": {name: _version(name) for name in PACKAGES},
-        "plugins": dict(plugins),
         **facts,
     }
 
@@ -171,6 +237,6 @@ def machine(device: "torch.device", count: int = 1) -> dict[str, Any]:
 
 def _version(package: str) -> str:
     try:
-        return version(package)
+        return version_of(package)
     except PackageNotFoundError:
         return "not installed"

@@ -17,6 +17,9 @@ from bertlab.files.reading import read_object
 
 TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
 INDEX_SUFFIX = ".index.json"
+_FOUND_TEXT = (
+    "found text in place of tensors; copy or download it again, or name a run by its folder"
+)
 _ZIP_MAGIC = b"PK\x03\x04"  # torch.save writes zip archives since 1.6, pickles before
 
 
@@ -90,7 +93,8 @@ def load_torch_file(path: Path) -> object:
         CheckpointError: if the file is missing, empty, damaged, or holds pickled code.
     """
     # torch cannot map the old format
-    mmap = _first_bytes(path).startswith(_ZIP_MAGIC)
+    head = _first_bytes(path)
+    mmap = head.startswith(_ZIP_MAGIC)
     if mmap:
         _check_sums(path)
     try:
@@ -98,7 +102,9 @@ def load_torch_file(path: Path) -> object:
             warnings.simplefilter("ignore")  # about old pickle protocols and storages
             return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except Exception as error:  # hostile bytes can raise any error
-        raise CheckpointError(f"{path}: {_refusal(error)}") from None
+        is_text = head.isascii() and b"\0" not in head  # such as a run's config.yaml
+        told = _FOUND_TEXT if is_text else _refusal(error)
+        raise CheckpointError(f"{path}: {told}") from None
 
 
 def _check_sums(path: Path) -> None:

@@ -57,7 +57,7 @@ def load_weights(start: Pretrained, module: BertModule) -> LoadReport:
     left: list[str] = []
     for name, head in heads.items():
         source = states.get(name, {}) if start.head is None else start.head.state
-        reason = _mismatch(start, source, head) if source else None
+        reason = _mismatch(start, source, name, head) if source else None
         if reason is not None:
             notes.append(f"the head {name} starts anew: {reason}")
         wanted = () if reason is not None else tuple(each for each, _ in head.named_parameters())
@@ -76,15 +76,17 @@ def _below(task: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {f"tasks.{task}.{name}": tensor for name, tensor in tensors.items()}
 
 
-def _mismatch(start: Pretrained, source: Mapping[str, Tensor], head: Head) -> str | None:
+def _mismatch(start: Pretrained, source: Mapping[str, Tensor], name: str, head: Head) -> str | None:
     """Say why a head cannot take over the tensors of the source's head; None if it can."""
     if start.head is not None and start.head.layout.kind != head.huggingface:
         return f"the source has that of a {start.head.architecture}"
+    if start.head is not None and start.head.problem_type != head.problem_type:
+        return f"the source's is for {start.head.problem_type or 'single labels or numbers'}"
     is_causal = start.encoder_config.get("causal", False)  # ModernBERT's has no such key
     if start.head is not None and start.head.layout.has_pooler and is_causal:
         return "the source's reads the first token of a left-to-right encoder, bertlab's the last"
-    theirs, ours = start.labels, head.labels or None
-    if not _same_classes(start, ours):
+    theirs, ours = start.head_labels.get(name, start.labels), head.labels or None
+    if not _same_classes(start, theirs, ours):
         unnamed = "unnamed" if start.head is not None and start.head.has_classes else "none"
         there = unnamed if theirs is None else _list_names(theirs)
         here = "none" if ours is None else _list_names(ours)
@@ -97,9 +99,9 @@ def _mismatch(start: Pretrained, source: Mapping[str, Tensor], head: Head) -> st
     return f"the source's has other layers ({', '.join(differing)})" if differing else None
 
 
-def _same_classes(start: Pretrained, ours: Labels | None) -> bool:
-    if start.labels is not None:
-        return ours is not None and ours.names == start.labels.names
+def _same_classes(start: Pretrained, theirs: Labels | None, ours: Labels | None) -> bool:
+    if theirs is not None:
+        return ours is not None and ours.names == theirs.names
     if start.head is not None and start.head.has_classes:  # unnamed: data may number them as well
         numbers = tuple(str(number) for number in range(start.head.num_rows))
         return ours is not None and ours.names == numbers

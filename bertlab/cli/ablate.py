@@ -14,8 +14,7 @@ from bertlab.errors import CommandError
 
 def main(command: str, argv: list[str]) -> int:
     """Run the study that the arguments describe; return the exit code."""
-    del command
-    parser = _parser()
+    parser = make_parser(command)
     if not argv or "-h" in argv or "--help" in argv:
         parser.print_help()
         return 0
@@ -33,9 +32,10 @@ def main(command: str, argv: list[str]) -> int:
     return run(study(content, study_dir), **options)
 
 
-def _parser() -> ArgumentParser:
+def make_parser(command: str) -> ArgumentParser:
+    """Return the parser of the options."""
     parser = ArgumentParser(
-        prog="bertlab ablate",
+        prog=f"bertlab {command}",
         usage="bertlab ablate --config CONFIG --vary 'KEY=VALUE,VALUE,…' [options]",
         description="Run a study that compares values of config keys, then report it.",
         exit_on_error=False,

@@ -1,7 +1,9 @@
 """``bertlab tokenizer``, ``prepare``, ``take-words``: text to vocabulary, store or less text."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,11 +12,12 @@ from jsonargparse import ArgumentParser
 
 from bertlab.config.parse import parse_arguments
 from bertlab.config.yaml_files import split_arguments
-from bertlab.errors import CommandError, OutputError, say
+from bertlab.errors import CommandError, OutputError, check_at_least, say, working
 from bertlab.training.console import print_table
 
 if TYPE_CHECKING:
     from bertlab.data.corpus.corpus import Corpus
+    from bertlab.data.corpus.prepare import Encode
 
 Format = Literal["auto", "sentences", "document", "wikiextractor"]
 Errors = Literal["strict", "replace"]
@@ -22,16 +25,7 @@ Errors = Literal["strict", "replace"]
 
 def main(command: str, argv: list[str]) -> int:
     """Run ``tokenizer``, ``prepare`` or ``take-words``; return the exit code."""
-    functions: dict[str, Callable[..., None]] = {
-        "tokenizer": make_tokenizer,
-        "prepare": make_store,
-        "take-words": take_text,
-    }
-    function = functions[command]
-    parser = ArgumentParser(prog=f"bertlab {command}", exit_on_error=False)
-    # the corpus's options stand beside the command's own, and become its argument `source`
-    parser.add_function_arguments(name_corpus)
-    parser.add_function_arguments(function, skip={"source", "command", "settings"})
+    function, parser = _functions()[command], make_parser(command)
     settings: tuple[str, ...] = ()
     if function is make_tokenizer:
         settings = _add_settings(parser, argv)
@@ -43,6 +37,19 @@ def main(command: str, argv: list[str]) -> int:
         options["command"] = ["bertlab", command, *argv]  # for its manifest
     function(source, **options)
     return 0
+
+
+def _functions() -> dict[str, Callable[..., None]]:
+    return {"tokenizer": make_tokenizer, "prepare": make_store, "take-words": take_text}
+
+
+def make_parser(command: str) -> ArgumentParser:
+    """Return the parser of the options, without those of a kind of tokenizer."""
+    parser = ArgumentParser(prog=f"bertlab {command}", exit_on_error=False)
+    # the corpus's options stand beside the command's own, and become its argument `source`
+    parser.add_function_arguments(name_corpus)
+    parser.add_function_arguments(_functions()[command], skip={"source", "command", "settings"})
+    return parser
 
 
 def _add_settings(parser: ArgumentParser, argv: Sequence[str]) -> tuple[str, ...]:
@@ -66,7 +73,7 @@ def name_corpus(
     """The corpus, and how to read it.
 
     Args:
-        corpus: files, folders, ``hf:NAME`` of ``datasets``, or ``python-english``.
+        corpus: files, folders, their URLs, ``hf:NAME`` of ``datasets``, or ``python-english``.
         corpus_format: how files are laid out; ``auto`` looks at each.
         text_column: column that holds the text, for tabular sources.
         errors: what to do about bytes that are not UTF-8.
@@ -105,14 +112,22 @@ def make_tokenizer(
         raise OutputError(f"--output: {folder} exists and is not an empty folder")
     texts = (sentence for document in read_documents(source) for sentence in document.sentences)
     chosen = build_kind({"name": kind, **(settings or {})})
-    tokenizer = train_tokenizer(chosen, texts, vocab_size, lowercase)
+    with working(f"training {folder.name}"):
+        tokenizer = train_tokenizer(chosen, texts, vocab_size, lowercase)
     save_new(tokenizer, folder)
     pieces = "word pieces" if kind == "wordpiece" else f"tokens of {kind}"
     say(f"{folder}: {tokenizer.vocab_size} {pieces}")
 
 
 def make_store(
-    source: "Corpus", tokenizer: str, output: str, workers: int = 1, max_seq_length: int = 128
+    source: "Corpus",
+    tokenizer: str,
+    output: str,
+    workers: int | None = None,
+    max_seq_length: int = 128,
+    shard_tokens: int = 100_000_000,
+    executor: Literal["local", "ray"] = "local",
+    address: str | None = None,
 ) -> None:
     """Tokenise a corpus into a token store and print the data report.
 
@@ -121,8 +136,11 @@ def make_store(
         tokenizer: ``vocab.txt``, ``tokenizer.json`` or a folder with one.
         output: folder to write, which ``data.corpus`` of a config may name. It must not exist; the
             store of the same text and tokenizer stays, and is reported on again.
-        workers: processes that split sentences and tokenise.
+        workers: processes that split sentences and tokenise; 1, or with Ray one for each CPU.
         max_seq_length: for the report only: how BERT's sampling and masking would come out.
+        shard_tokens: most tokens of a file; a larger store has several shards, of whole documents.
+        executor: ``ray`` tokenises on a Ray cluster. The store is the same, and is written here.
+        address: of the cluster; one is started on this machine if not given.
     """
     from bertlab.data.corpus.prepare import open_prepared_before, prepare  # noqa: PLC0415  torch
     from bertlab.data.sampling.report import report_store  # noqa: PLC0415
@@ -130,13 +148,33 @@ def make_store(
     from bertlab.tokenizer.loading import load_tokenizer  # noqa: PLC0415
 
     check_max_seq_length(max_seq_length)
+    check_at_least("workers", workers, 1)
     loaded, folder = load_tokenizer(Path(tokenizer)), Path(output)
     store = open_prepared_before(source, loaded, folder)
     if store is None:
-        store = prepare(source, loaded, folder, workers)
+        with _encoding(executor, address, workers) as encode:
+            at_a_time = 1 if encode is not None or workers is None else workers
+            store = prepare(
+                source, loaded, folder, at_a_time, shard_tokens=shard_tokens, encode=encode
+            )
     else:
         say(f"{folder}: holds this text already")
     print_table(output, report_store(store, max_seq_length))
+
+
+@contextmanager
+def _encoding(executor: str, address: str | None, workers: int | None) -> Iterator["Encode | None"]:
+    """Yield what tokenises on Ray; None for the processes of this machine."""
+    if executor == "local":
+        if address is not None:
+            raise CommandError("--address: is that of a Ray cluster; give --executor ray as well")
+        yield None
+        return
+    from bertlab.data.corpus.prepare_ray import OBJECT_STORE, encode_on_ray  # noqa: PLC0415
+    from bertlab.studies.execute.ray import connection  # noqa: PLC0415
+
+    with connection(address, OBJECT_STORE) as ray:
+        yield partial(encode_on_ray, ray, workers=workers)
 
 
 def take_text(
@@ -165,7 +203,8 @@ def take_text(
 
     asked = _read_words("--words", words)
     apart = None if held_out is None else _read_words("--held_out", held_out)
-    found = take_words(source, asked, Path(output), shuffle, apart, command)
+    with working(f"writing {Path(output).name}"):
+        found = take_words(source, asked, Path(output), shuffle, apart, command)
     rows = [
         (each["source"], f"{each['words']:,} words, {each['documents']:,} documents")
         for each in found["sources"]

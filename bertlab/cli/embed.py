@@ -12,12 +12,17 @@ from bertlab.errors import check_at_least, say
 
 def main(command: str, argv: list[str]) -> int:
     """Run ``embed``; return the exit code."""
+    embed(**vars(parse_arguments(make_parser(command), argv)))
+    return 0
+
+
+def make_parser(command: str) -> ArgumentParser:
+    """Return the parser of the options."""
     parser = ArgumentParser(prog=f"bertlab {command}", exit_on_error=False)
     parser.add_argument("text", type=str, help="file with one text a line; - is standard input")
     parser.add_argument("output", type=str, help="file to write, its name ends in .safetensors")
     parser.add_function_arguments(embed, skip={"text", "output"})
-    embed(**vars(parse_arguments(parser, argv)))
-    return 0
+    return parser
 
 
 def embed(

@@ -72,7 +72,7 @@ def write_crash_report(error: BaseException, arguments: Sequence[str]) -> Path:
     Returns:
         The file, in the working directory, or in the temporary one if that cannot be written.
     """
-    seen = manifest(_plugin_packages(), {})
+    seen = manifest({"plugins": _plugin_packages()})
     text = "\n".join(
         [
             f"bertlab {__version__}, {seen['started']}",

@@ -27,7 +27,7 @@ NAME.html (tables and pictures).
 
 Options of an evaluation:  bertlab evaluate --evaluation NAME --help
 """
-_OPTIONS = (
+OPTIONS = (
     "--ckpt_path",
     "--evaluation",
     "--config",
@@ -39,7 +39,7 @@ _OPTIONS = (
 
 def main(command: str, argv: list[str]) -> int:
     """Run ``evaluate``; return the exit code."""
-    taken, rest = take_options(argv, _OPTIONS)
+    taken, rest = take_options(argv, OPTIONS)
     given = {key: values[-1] for key, values in taken.items() if values}
     helping = "-h" in rest or "--help" in rest
     if not argv or (helping and "--evaluation" not in given):

@@ -3,7 +3,7 @@
 from bertlab.cli.fit_help import asks_for_help, short_help, without_all
 from bertlab.config.request import Request, read_request
 from bertlab.config.shipped import with_config_options
-from bertlab.errors import say
+from bertlab.errors import CommandError, say
 
 # of keys below data, for predict
 _SHORT = ("--text", "--text_pair", "--input", "--input_format")
@@ -18,6 +18,8 @@ def main(command: str, argv: list[str]) -> int:
         say(short_help(command, read_request(argv)))
         return 0
     argv = without_all(argv)
+    if any(each.partition("=")[0] == "--print_config" for each in argv):
+        return print_config(command, argv)
     request = read_request(argv)
     if command == "fit" and _may_repeat(request):
         from bertlab.studies.repeat import find_repetition, fit_repeatedly  # noqa: PLC0415  rare
@@ -26,12 +28,36 @@ def main(command: str, argv: list[str]) -> int:
         if repetition is not None:
             return fit_repeatedly(repetition)
     # torch, not for --help
-    from bertlab.training.session import open_session  # noqa: PLC0415
+    from bertlab.training.opening import open_session  # noqa: PLC0415
     from bertlab.training.stages import open_fit  # noqa: PLC0415
 
     if command == "fit":
         return open_fit(request).run()
     return open_session(command, request).run()
+
+
+def print_config(command: str, argv: list[str]) -> int:
+    """Print the config that arguments with ``--print_config`` stand for; run nothing.
+
+    Raises:
+        CommandError: it is none of a new run.
+    """
+    from bertlab.checkpoints.restore import read_warm_start  # noqa: PLC0415  torch, rare
+    from bertlab.config.printing import OPTION, printed_config, take_print_option  # noqa: PLC0415
+
+    form, rest = take_print_option(argv)
+    request = read_request(rest)
+    if command != "fit" or request.ckpt_path is not None:
+        raise CommandError(
+            f"{OPTION}: expected bertlab fit without --ckpt_path; the config of a run that was "
+            "begun is config.yaml in its directory"
+        )
+    assert form is not None
+    warm = read_warm_start(request)
+    if warm is not None and not request.encoder_named:
+        request.encoder = warm.encoder_config["name"]
+    say(printed_config(request, None if warm is None else warm.encoder_config, form))
+    return 0
 
 
 def _long_name(argument: str) -> str:

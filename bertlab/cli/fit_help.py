@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from bertlab.config.request import Request
-from bertlab.config.shipped import TEMPLATES, shipped_configs
+from bertlab.config.shipped import offered_names
 from bertlab.config.yaml_files import yaml_inline
 
 _PURPOSE = {
@@ -43,6 +43,7 @@ COMMON = {
         "text_pair": "a second text, where two are read",
         "input": "a file of texts or rows; - is standard input",
         "output": "file to write: .csv, .tsv, .parquet, else JSON lines",
+        "head": "which one predicts, of a run with several (model.heads)",
         "top_k": "classes, answers or fillers of each row",
         "data.columns": "the file's column by the head's: '{text: review}'",
     },
@@ -77,7 +78,7 @@ def short_help(command: str, request: Request) -> str:
     for path, content in request.files:
         lines += ["", f"{path} sets:", *(f"  --{key} {text}" for key, text in _leaves(content))]
     if takes_config and not request.files:
-        names = [name for name in shipped_configs() if not name.startswith(TEMPLATES)]
+        names = offered_names()
         shown = [name for name in names if not name.startswith(("studies", "evaluations"))]
         lines += ["", "CONFIG is a file, or one of these:", *_folded(shown)]
     rest = "[CONFIG] " if takes_config else ""

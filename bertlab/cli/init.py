@@ -3,7 +3,7 @@
 import shlex
 from pathlib import Path
 
-from bertlab.config.shipped import TEMPLATES, shipped_configs
+from bertlab.config.shipped import templates
 from bertlab.errors import CommandError, OutputError, nearest, say
 from bertlab.files import explain_failed_write
 
@@ -16,17 +16,12 @@ Write an annotated config for data of your own. Put your paths into it, then: be
   FILE             config to write, such as my.yaml; it must not exist
 """
 # the words that a template has where the user's own belong
-_FILE, _RUN = "my.yaml", "finetune-my"
+_FILE, _RUNS = "my.yaml", ("runs/finetune-my", "runs/my")
 
 
 def main(command: str, argv: list[str]) -> int:
     """Write a config and say what to do with it; return the exit code."""
-    templates = {
-        name.removeprefix(TEMPLATES): path
-        for name, path in shipped_configs().items()
-        if name.startswith(TEMPLATES)
-    }
-    texts = {kind: path.read_text("utf-8") for kind, path in templates.items()}
+    texts = {kind: path.read_text("utf-8") for kind, path in templates().items()}
     if not argv or "-h" in argv or "--help" in argv:
         kinds = "\n".join(f"  {kind:<17}{_title(text)}" for kind, text in texts.items())
         say(_USAGE.format(kinds=kinds))
@@ -44,7 +39,9 @@ def main(command: str, argv: list[str]) -> int:
         )
     if path.exists():
         raise OutputError(f"{path}: exists, expected a new file")
-    text = texts[kind].replace(_RUN, f"finetune-{path.stem}").replace(_FILE, shlex.quote(str(path)))
+    text = texts[kind].replace(_FILE, shlex.quote(str(path)))
+    for run in _RUNS:
+        text = text.replace(run, shlex.quote(run.removesuffix("my") + path.stem))
     with explain_failed_write(f"{path}: cannot be written"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")

@@ -8,7 +8,16 @@ import threading
 from collections.abc import Sequence
 
 from bertlab import __version__
-from bertlab.errors import REFUSALS, CommandError, mistake_in, nearest, printable, say
+from bertlab.errors import (
+    REFUSALS,
+    BertlabError,
+    CommandError,
+    mistake_in,
+    nearest,
+    printable,
+    say,
+    show_logs_visibly,
+)
 
 # subcommand: (module with a function ``main(command, argv)``, one line of help)
 COMMANDS = {
@@ -28,7 +37,14 @@ COMMANDS = {
     "plugins": ("bertlab.cli.plugins", "what is installed, what it takes, and what is broken"),
     "new-plugin": ("bertlab.cli.new_plugin", "write a package with a plugin of your own"),
     "export": ("bertlab.cli.export", "write a folder for transformers, or an ONNX file; upload it"),
+    "completion": ("bertlab.cli.completion", "what makes the shell complete commands and options"),
     "explain": ("bertlab.cli.errors", "what the code of an error means, and what to do"),
+}
+# what others call a command
+_CALLED_ELSEWHERE = {
+    **dict.fromkeys(("train", "pretrain", "finetune", "fine-tune", "run"), "fit"),
+    **dict.fromkeys(("eval", "score"), "evaluate"),
+    **{"infer": "predict", "preprocess": "prepare", "serve": "demo", "convert": "export"},
 }
 
 
@@ -45,6 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # for the thread that writes TensorBoard's files, whose traceback would hide our message
     threads_hook, threading.excepthook = threading.excepthook, _say_of_thread
     try:
+        show_logs_visibly()
         exit_code = run(arguments)
         # in here, so that a closed pipe shows itself below and not when Python ends
         sys.stdout.flush()
@@ -58,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("BERTLAB_DEBUG") == "1":
             raise
-        mistake = mistake_in(error)
+        mistake = mistake_in(error) or _mistake_of_others(error)
         if mistake is not None:
             sys.stderr.write(f"bertlab: error {mistake.code}: {printable(str(mistake))}\n")
             return 2
@@ -68,6 +85,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     finally:
         threading.excepthook = threads_hook
+
+
+def _mistake_of_others(error: Exception) -> BertlabError | None:
+    """Return an error that names the plugin or callback which raised one; None if it is ours."""
+    try:
+        from bertlab.plugins.blame import mistake_of_others  # noqa: PLC0415  for errors only
+
+        return mistake_of_others(error)
+    except Exception:  # of broken metadata: the error itself is what counts
+        return None
 
 
 def _say_of_thread(failed: threading.ExceptHookArgs) -> None:
@@ -85,7 +112,7 @@ def run(arguments: list[str]) -> int:
     """
     if not all(map(_can_be_given, arguments)):
         raise CommandError("an argument holds a NUL character or half a character, as none may")
-    if not arguments or arguments[0] in ("-h", "--help"):
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
         say(usage())
         return 0
     command, rest = arguments[0], arguments[1:]
@@ -118,8 +145,9 @@ def run_added(command: str, arguments: list[str]) -> int:
     added = subcommands()
     if command not in added:
         known = [*COMMANDS, *added]
+        meant = _CALLED_ELSEWHERE.get(command, command)
         raise CommandError(
-            f"no subcommand is called {command!r}{nearest(command, known)} "
+            f"no subcommand is called {command!r}{nearest(meant, known)} "
             f"(there are: {', '.join(known)})"
         )
     return added[command].main(arguments)

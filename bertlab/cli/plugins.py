@@ -18,16 +18,19 @@ from typing import Any
 from bertlab.api import CONTRACT
 from bertlab.errors import CommandError, PluginError, nearest, say, told
 from bertlab.plugins import hooks
+from bertlab.plugins.contract_1 import until
 from bertlab.plugins.index import (
     GROUPS,
     KEYS,
     OWN_PACKAGE,
     Kind,
     Plugin,
+    brought_by,
     entry_package,
     entry_points_of,
     import_class,
     listed,
+    version_mismatch,
     why_unusable,
 )
 from bertlab.training.console import print_table
@@ -50,6 +53,8 @@ _DECLARED = (
     "corrupts_input",
     "rearranges_input",
     "requires_causal",
+    "requires",
+    "compares_sequences",
     "columns",
     "monitor",
     "keeps_examples_together",
@@ -111,11 +116,14 @@ def main(command: str, argv: list[str]) -> int:
 def list_plugins() -> int:
     """Print a row for each plugin, without importing any."""
     rows = [
-        [plugin.kind, plugin.name, f"{plugin.package} {plugin.version}", why_unusable(plugin) or ""]
+        [
+            *(plugin.kind, plugin.name),
+            *(brought_by(plugin.package, plugin.version), why_unusable(plugin) or ""),
+        ]
         for plugin in _all()
     ]
     for entry in entry_points_of(hooks.GROUP):
-        rows.append(["hooks", entry.name, " ".join(entry_package(entry)), ""])
+        rows.append(["hooks", entry.name, brought_by(*entry_package(entry)), ""])
     headings = ["kind", "name", "package", "cannot be used"]
     if not any(row[-1] for row in rows):
         headings, rows = headings[:-1], [row[:-1] for row in rows]
@@ -207,7 +215,12 @@ def _check(plugin: Plugin) -> Finding:
         return Finding(str(plugin), str(error).removeprefix(f"{plugin}").lstrip(": "), True)
     except Exception as error:  # jsonargparse, on what it cannot make an argument of
         return Finding(str(plugin), f"its arguments cannot be config keys: {error}", True)
-    return Finding(str(plugin), "prints when it is imported" if printed else "")
+    if (asked := version_mismatch(plugin.package)) is not None:
+        return Finding(str(plugin), asked, is_broken=True)
+    remarks = ["prints when it is imported"] if printed else []
+    if plugin.contract < CONTRACT:
+        remarks.append(f"its package {until()}")
+    return Finding(str(plugin), "; ".join(remarks))
 
 
 def _check_hooks(entry: EntryPoint) -> Finding:
@@ -259,7 +272,7 @@ def _send(check: Callable[[], Finding], to: Connection) -> None:
 def _show(plugin: Plugin) -> None:
     loaded, _ = import_class(plugin, _base(plugin.kind))
     text = inspect.getdoc(loaded) or ""
-    out = [f"{plugin.name}: {plugin.kind} of {plugin.package} {plugin.version}"]
+    out = [f"{plugin.name}: {plugin.kind} of {brought_by(plugin.package, plugin.version)}"]
     out += [f"  {plugin.target}, {KEYS[plugin.kind]}, contract version {plugin.contract}", ""]
     # the sections of the docstring come as tables below
     out += [f"  {line}" for line in text.split("\nArgs:")[0].split("\nAttributes:")[0].splitlines()]

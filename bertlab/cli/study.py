@@ -1,5 +1,7 @@
 """``bertlab study``: plan, run, watch and report an ablation."""
 
+import contextlib
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 else:
     Study = Any  # jsonargparse evaluates the annotations below, and the class would bring torch
 
+_TRUSTING = ("run", "run-one", "add-seeds")  # actions for those whose study it is
 _EPILOG = """
 STUDY is a study file, the name of one (studies/quickstart), or the directory of a study.
 Options of an action:  bertlab study ACTION --help
@@ -29,12 +32,12 @@ def main(command: str, argv: list[str]) -> int:
         say(_usage())
         return 0
     action, rest = argv[0], argv[1:]
-    if action not in _ACTIONS:
+    if action not in ACTIONS:
         raise CommandError(
-            f"study: no action is called {action!r}{nearest(action, _ACTIONS)} "
-            f"(there are: {', '.join(_ACTIONS)})"
+            f"study: no action is called {action!r}{nearest(action, ACTIONS)} "
+            f"(there are: {', '.join(ACTIONS)})"
         )
-    parser = _parser(action)
+    parser = make_parser(action)
     if "-h" in rest or "--help" in rest:
         parser.print_help()
         return 0
@@ -51,16 +54,32 @@ def main(command: str, argv: list[str]) -> int:
     from bertlab.training.trainer import quiet_lightning  # noqa: PLC0415
 
     quiet_lightning()
-    opened = [
-        study(name, study_dir, settings=settings, evaluate_settings=evaluate_settings)
-        for name in names
-    ]
-    code: int = _ACTIONS[action](opened if action == "compare" else opened[0], **options)
+    reads = contextlib.nullcontext() if action in _TRUSTING else _reading_only(names)
+    with reads:
+        opened = [
+            study(name, study_dir, settings=settings, evaluate_settings=evaluate_settings)
+            for name in names
+        ]
+        code: int = ACTIONS[action](opened if action == "compare" else opened[0], **options)
     return code
 
 
+def _reading_only(names: list[str]) -> contextlib.AbstractContextManager[None]:
+    """Import no class that the directory of a study names, which may come from anywhere."""
+    from bertlab.config.named_classes import importing_no_classes  # noqa: PLC0415  for its parsers
+
+    folders = [Path(name) for name in names if Path(name).is_dir()]
+    if not folders:  # a study file is the user's own
+        return contextlib.nullcontext()
+    file = shlex.quote(str(folders[0] / "study.yaml"))
+    return importing_no_classes(
+        "it is not imported for the directory of a study, which may come from anywhere; if you "
+        f"trust it, give its file: {file} --study_dir {shlex.quote(str(folders[0]))}"
+    )
+
+
 def _usage() -> str:
-    lines = [f"  {name:<10} {_first_line(act)}" for name, act in _ACTIONS.items()]
+    lines = [f"  {name:<10} {_first_line(act)}" for name, act in ACTIONS.items()]
     head = "usage: bertlab study ACTION STUDY … [options]\n\n"
     return head + "\n".join(lines) + "\n" + _EPILOG
 
@@ -71,10 +90,11 @@ def _first_line(act: Callable[..., int]) -> str:
     return text[0].lower() + text[1:]
 
 
-def _parser(action: str) -> ArgumentParser:
+def make_parser(action: str) -> ArgumentParser:
+    """Return the parser of an action's options."""
     parser = ArgumentParser(
         prog=f"bertlab study {action}",
-        description=f"{(_ACTIONS[action].__doc__ or '').partition(chr(10))[0]}",
+        description=f"{(ACTIONS[action].__doc__ or '').partition(chr(10))[0]}",
         exit_on_error=False,
     )
     parser.add_argument("study", nargs="*", metavar="STUDY", help="study file, or its directory")
@@ -83,7 +103,7 @@ def _parser(action: str) -> ArgumentParser:
     )
     add_settings(parser)
     # an action's signature and docstring are its options and their help
-    parser.add_function_arguments(_ACTIONS[action], skip={"study", "studies"})
+    parser.add_function_arguments(ACTIONS[action], skip={"study", "studies"})
     return parser
 
 
@@ -206,7 +226,8 @@ def design(
     from bertlab.studies.design_table import GivenDeviations, design_tables  # noqa: PLC0415
     from bertlab.studies.study import study as open_study  # noqa: PLC0415
 
-    earlier = None if pilot is None else open_study(pilot)
+    with _reading_only([] if pilot is None else [pilot]):
+        earlier = None if pilot is None else open_study(pilot)
     given = GivenDeviations(deviation, finetune_deviation, row_deviation, rows)
     for table in design_tables(study, earlier, given, effect, measure):
         table.print()
@@ -290,7 +311,7 @@ def _print(found: "Report") -> None:
     say(f"report: {page} ({', '.join(names)}{figures})")
 
 
-_ACTIONS: dict[str, Callable[..., Any]] = {
+ACTIONS: dict[str, Callable[..., Any]] = {
     "run": run,
     "plan": plan,
     "design": design,

@@ -9,13 +9,10 @@ plugins, which are found in the index, and has plain values. Of the trainer it h
 
 import re
 import types
-from collections.abc import Callable, Iterator, Mapping
-from enum import Enum
-from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, is_typeddict
+from collections.abc import Callable
+from typing import Any
 
-from jsonargparse import ArgumentParser
-
+from bertlab.config.named_classes import CLASS_KEYS, advice, is_word, names_class, value_at
 from bertlab.config.yaml_files import Config
 from bertlab.errors import CheckpointError, ConfigError, DamagedCheckpointError
 
@@ -38,9 +35,6 @@ TRAINER_KEYS = frozenset(
 _TRAINER_SWITCHES = frozenset({"logger", "callbacks", "profiler", "plugins"})
 _WRITTEN_TO = {"trainer": "default_root_dir", "checkpoint": "dirpath", "data": "cache_dir"}
 _SECTIONS = ("model", "data", "trainer")  # that every config has
-_CLASS_KEYS = frozenset({"class_path", "init_args"})  # how jsonargparse names a class
-# no dot and no capital, so never a class: gpu, ddp_find_unused_parameters_true, 16-mixed, 0,1
-_WORD = re.compile(r"-?[a-z0-9][a-z0-9_,: +-]{0,80}")
 # step-{step}, not ../x, and no {step:999999999} or {step.__class__}
 _FILE_NAME = re.compile(r"(?!\.)(?:[\w.=+-]|\{[A-Za-z_][\w/]*(?::\.?\d{1,2}[df]?)?\})+")
 _DEEPEST, _MOST_VALUES, _LONGEST = 24, 100_000, 1_000_000
@@ -92,29 +86,6 @@ def is_file_name(found: object) -> bool:
     return isinstance(found, str) and len(found) < 150 and bool(_FILE_NAME.fullmatch(found))
 
 
-def check_no_classes(parser: ArgumentParser, content: Config, source: str) -> None:
-    """Refuse a stored text where a parser would look for a class or function of that name.
-
-    Args:
-        parser: of the keys, with those of the named plugins.
-        content: a config from elsewhere.
-        source: the file, for messages.
-
-    Raises:
-        CheckpointError: if there is one.
-    """
-    for action in parser._actions:
-        hint = getattr(action, "_typehint", None) or action.type
-        if hint is None or _is_plain_type(hint):
-            continue
-        for text in _texts(_value_at(content, action.dest)):
-            if not _WORD.fullmatch(text):
-                raise CheckpointError(
-                    f"{source}: {action.dest}: found {text[:80]!r}, which names a class or a "
-                    "function; a checkpoint may not bring that, give it yourself by --config"
-                )
-
-
 def _take_out(config: Config, left_out: list[str]) -> None:
     """Remove what only a user may say: classes of the trainer, and where something is written."""
     settings = config["trainer"]
@@ -132,8 +103,8 @@ def _take_out(config: Config, left_out: list[str]) -> None:
 def _may_come(key: object, value: object) -> bool:
     if key in TRAINER_KEYS:
         # max_time may be {minutes: 5}
-        named = isinstance(value, dict) and not _CLASS_KEYS.isdisjoint(value)
-        return not named and (not isinstance(value, str) or _WORD.fullmatch(value) is not None)
+        named = isinstance(value, dict) and not CLASS_KEYS.isdisjoint(value)
+        return not named and (not isinstance(value, str) or is_word(value))
     return key in _TRAINER_SWITCHES and (value is None or isinstance(value, bool))
 
 
@@ -157,10 +128,9 @@ class _Copy:
             for name in value:
                 if type(name) is not str or not 0 < len(name) <= _LONGEST:
                     raise _damaged(self.source, key or "its config", name, "keys that are text")
-                if name in _CLASS_KEYS:
+                if name in CLASS_KEYS:
                     raise CheckpointError(
-                        f"{self.source}: {key}: found {name}, which names a class; a checkpoint "
-                        "may name plugins only, give classes yourself by --config"
+                        f"{self.source}: {key}: found {name}, which names a class; {advice()}"
                     )
             return {
                 name: self.of(each, f"{key}.{name}" if key else name, depth + 1)
@@ -171,18 +141,26 @@ class _Copy:
             return [self.of(each, f"{key}[{n}]", depth + 1) for n, each in enumerate(value)]
         if kind is int and isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
             raise _damaged(self.source, key, "a number", "one of at most 64 bits")
-        if isinstance(value, str) and (len(value) > _LONGEST or "\0" in value):
-            raise _damaged(self.source, key, "a text", f"one of up to {_LONGEST:,} characters")
+        if isinstance(value, str):
+            self._check_text(value, key)
         if kind not in (str, int, float, bool, types.NoneType):
             raise _damaged(self.source, key, value, "a plain value")
         return value
+
+    def _check_text(self, text: str, key: str) -> None:
+        if len(text) > _LONGEST or "\0" in text:
+            raise _damaged(self.source, key, "a text", f"one of up to {_LONGEST:,} characters")
+        if names_class(text):
+            raise CheckpointError(
+                f"{self.source}: {key}: found a text that is YAML and names a class; {advice()}"
+            )
 
 
 def _check_form(config: Config, source: str) -> None:
     """Refuse a config whose parts are not of the kinds that all its readers rely on."""
     model = config["model"]
     for key, fits, expected in _FORM:
-        found = _value_at(config, key)
+        found = value_at(config, key)
         if not fits(found):
             raise _damaged(source, key, found, expected)
     for section in ("objectives", "metrics"):
@@ -199,6 +177,15 @@ def _is_mapping_or_none(found: object) -> bool:
     return isinstance(found, dict | None)
 
 
+def _are_named_or_none(found: object) -> bool:
+    return found is None or (isinstance(found, dict) and all(map(_is_named, found.values())))
+
+
+def _are_mappings_or_none(found: object) -> bool:
+    values = found.values() if isinstance(found, dict) else [found]
+    return found is None or all(isinstance(each, dict) for each in values)
+
+
 def _is_length(found: object) -> bool:
     """Whether it is a number, or the two that one changes from and to."""
     if isinstance(found, dict):
@@ -211,6 +198,9 @@ _FORM: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("seed_everything", lambda found: type(found) is int, "a whole number"),
     ("model.encoder", _is_named, "a mapping with a name"),
     ("model.head", lambda found: found is None or _is_named(found), "a mapping with a name"),
+    ("model.heads", _are_named_or_none, "mappings with a name, by name"),
+    ("data.heads", _are_mappings_or_none, "mappings by name"),
+    ("data.objectives", _is_mapping_or_none, "a mapping"),
     ("model.objectives", _is_mapping_or_none, "a mapping"),
     ("model.metrics", _is_mapping_or_none, "a mapping"),
     ("model.optimizer", _is_mapping_or_none, "a mapping"),
@@ -231,43 +221,3 @@ def _damaged(source: str, key: str, found: object, expected: str) -> DamagedChec
     return DamagedCheckpointError(
         f"{source}: a damaged bertlab checkpoint: {key}: found {shown}, expected {expected}"
     )
-
-
-def _value_at(content: object, key: str) -> object:
-    # {"model": {"head": {"name": "span"}}}, model.head.name -> span
-    for part in key.split("."):
-        if not isinstance(content, Mapping):
-            return None
-        content = content.get(part)
-    return content
-
-
-def _texts(value: object) -> Iterator[str]:
-    """Yield the texts in plain data; keys are none."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for each in value.values():
-            yield from _texts(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _texts(each)
-
-
-def _is_plain_type(hint: Any) -> bool:  # noqa: ANN401  a type, or a form of one
-    """Whether a text given for a type is taken as a text, and never imported."""
-    if get_origin(hint) is Literal or hint is Any or hint in (None, ...) or is_typeddict(hint):
-        return True
-    origin = get_origin(hint)
-    if origin is not None:
-        if isinstance(origin, type) and issubclass(origin, type):  # type[Encoder]
-            return False
-        container = origin in (types.UnionType,) or not _is_called(origin)
-        return container and all(_is_plain_type(each) for each in get_args(hint))
-    return isinstance(hint, type) and issubclass(
-        hint, str | int | float | bool | types.NoneType | list | dict | tuple | set | Enum | Path
-    )
-
-
-def _is_called(origin: object) -> bool:
-    return getattr(origin, "__name__", "") == "Callable"

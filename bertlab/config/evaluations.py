@@ -7,6 +7,7 @@ from typing import Any
 from jsonargparse import ArgumentParser, Namespace
 
 from bertlab.api.evaluation import Evaluation
+from bertlab.config.named_classes import check_importable, check_no_classes
 from bertlab.config.parse import parse_config
 from bertlab.errors import ConfigError
 from bertlab.files import why_no_file_name
@@ -80,8 +81,26 @@ def _entry(name: str, fields: object, where: str) -> EvaluationEntry:
             f"{where}.evaluation: found {plugin!r}, expected one of {', '.join(names)}"
         )
     _check_name(name, where)
-    values = parse_config(entry_parser(plugin), fields, where, None)
+    parser = entry_parser(plugin)
+    check_importable(parser, fields, where)
+    values = parse_config(parser, fields, where, None)
     return make_entry(name, values)
+
+
+def check_entries(content: object, source: str) -> None:
+    """Refuse evaluations from elsewhere in which a text names a class or function.
+
+    Args:
+        content: what the config of a checkpoint has there.
+        source: the file, for messages.
+
+    Raises:
+        CheckpointError: if there is one.
+    """
+    for name, fields in content.items() if isinstance(content, dict) else ():
+        plugin = fields.get("evaluation") if isinstance(fields, dict) else None
+        if isinstance(plugin, str) and plugin in installed("evaluation"):
+            check_no_classes(entry_parser(plugin), fields, f"{source}: evaluations.{name[:80]}")
 
 
 def _check_name(name: str, where: str) -> None:

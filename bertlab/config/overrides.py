@@ -18,6 +18,8 @@ _SECTIONS = (
     "model.optimizer",
     "model.optimizer.schedule",
     "data",
+    "data.mixing",
+    "data.objectives",
     "trainer",
     "evaluate",
 )
@@ -33,7 +35,7 @@ _TAKEN = {
     "keep_predictions": "a study keeps them",
 }
 _OF_MODEL = (
-    *("encoder", "objectives", "head", "metrics", "optimizer"),
+    *("encoder", "objectives", "head", "heads", "metrics", "optimizer"),
     *("init_from", "init_optimizer", "from_scratch"),
 )
 

@@ -4,22 +4,28 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_loader
 
+from bertlab.config.class_imports import why_no_class
 from bertlab.config.plain_yaml import check_numbers, check_texts, load_argument
-from bertlab.config.yaml_files import split_arguments, which_is_no_yaml
+from bertlab.config.unknown_keys import (
+    OTHER_NAMES,
+    OTHER_VALUES,
+    explain_unknown_key,
+    keys_of,
+    names_below,
+)
+from bertlab.config.yaml_files import join_negative, split_arguments, which_is_no_yaml
 from bertlab.errors import BertlabError, ConfigError, nearest, told
 
 # what an argument may say is what a config file may: the same bounds, tags and numbers
 set_loader("yaml", load_argument, exceptions=(yaml.YAMLError,))
 Match = re.Match[str]
 _MAX_SHOWN = 80
-_MAX_LISTED = 10
 
 
 def parse_arguments(
@@ -34,7 +40,7 @@ def parse_arguments(
     for key, value, _ in split_arguments(argv):
         check_texts(value, key.lstrip("-"))
     try:
-        parsed: Namespace = parser.parse_args(list(argv), namespace=namespace)
+        parsed: Namespace = parser.parse_args(join_negative(argv), namespace=namespace)
     except ArgumentError as error:
         raise ConfigError(explain(str(error), parser)) from None
     except BertlabError:
@@ -81,7 +87,7 @@ def _explain_unrecognized(found: Match, parser: ArgumentParser) -> str:
     token = found[1].split(maxsplit=1)[0]  # --trainer.max_step=3
     if not re.match(r"--\w", token):
         return f"found {token!r} on its own, expected --KEY VALUE (a list: --KEY '[a, b]')"
-    return _unknown_key(token.removeprefix("--").split("=")[0], parser)
+    return explain_unknown_key(token.removeprefix("--").split("=")[0], parser)
 
 
 def _explain_required(found: Match, parser: ArgumentParser) -> str:
@@ -98,7 +104,9 @@ def _explain_details(key: str, details: str, parser: ArgumentParser) -> str:
     # --model.encoder=3: "\nUnable to load config '3'\n  - Parser key …"
     unreadable = re.match(r"\s*Unable to load config '(.*)'", details)
     if unreadable:
-        return f"found {_show(unreadable[1])}, expected keys below it, or a file with them"
+        meant = OTHER_NAMES.get(key, "")  # --seed 3
+        hint = f"; did you mean {meant!r}?" if meant else ""
+        return f"found {_show(unreadable[1])}, expected keys below it, or a file with them{hint}"
     # --model.encoder.hidden_size.x=3: "… Given value: NestedArg(key='x', val='3')"
     below = re.search(r"NestedArg\(key='([^']*)'", details)
     if below:
@@ -109,6 +117,8 @@ def _explain_details(key: str, details: str, parser: ArgumentParser) -> str:
     if not given or hint is None:
         return " ".join(details.split())
     problem = explain_class(details, hint)
+    if not problem and any(_classes(member) for member in _members(hint)):
+        problem = why_no_class(details)
     if problem:
         return problem
     return f"found {_show(given[-1])}, expected {describe(hint)}{nearest_choice(given[-1], hint)}"
@@ -127,11 +137,11 @@ def _check_keys(
     content: Mapping[str, Any], parser: ArgumentParser, source: str, prefix: str = ""
 ) -> dict[str, Any]:
     """Return a config without its empty sections; refuse keys that no argument has."""
-    known = _keys(parser)
+    known = keys_of(parser)
     checked: dict[str, Any] = {}
     for name, value in content.items():
         key = f"{prefix}{name}"
-        if _names_below(key, known):
+        if names_below(key, known):
             if isinstance(value, Mapping):
                 checked[name] = _check_keys(value, parser, source, f"{key}.")
             elif value is not None:
@@ -142,7 +152,7 @@ def _check_keys(
         elif key in known:
             checked[name] = value
         else:
-            raise ConfigError(f"{source}: {_unknown_key(_first_leaf(key, value), parser)}")
+            raise ConfigError(f"{source}: {explain_unknown_key(_first_leaf(key, value), parser)}")
     return checked
 
 
@@ -162,51 +172,6 @@ def _refuse_null(parsed: Namespace, parser: ArgumentParser, where: str) -> None:
             continue
         if parsed.get(action.dest, action.default) is None:
             raise ConfigError(f"{where}{action.dest}: found null, expected {describe(hint)}")
-
-
-def _keys(parser: ArgumentParser) -> set[str]:
-    """Return all keys; ``help`` and ``KEY.help`` are only for the command line."""
-    dests = {action.dest for action in parser._actions}
-    return {dest for dest in dests if dest.rpartition(".")[2] != "help"}
-
-
-def _names_below(section: str, known: set[str]) -> set[str]:
-    """Return the names one level below a section; of the top level if it is empty."""
-    start = f"{section}." if section else ""
-    return {key.removeprefix(start).split(".")[0] for key in known if key.startswith(start)}
-
-
-def _unknown_key(key: str, parser: ArgumentParser) -> str:
-    """Say that a key is unknown, and which one may have been meant."""
-    known = _keys(parser)
-    if _names_below(key, known):
-        return f"{key}: is a section, expected a key in it, as in --{key}.KEY VALUE"
-    meant = _meant(key, known)
-    if meant:
-        return f"{key}: no such key; did you mean {meant!r}?"
-    siblings = _names_below(key.rpartition(".")[0], known) if "." in key else set()
-    if 0 < len(siblings) <= _MAX_LISTED:
-        return f"{key}: no such key, expected one of {', '.join(sorted(siblings))}"
-    return f"{key}: no such key; see --help"
-
-
-def _meant(key: str, known: set[str]) -> str:
-    """Return the known key that ``key`` most likely stands for, or an empty string."""
-    section, _, name = key.rpartition(".")
-    # trainer.max_step: misspelt; model.hidden_size and learning_rate: the section is left out
-    names = {each.rpartition(".")[2] for each in known}
-    near = _closest(name, _names_below(section, known), 0.5)
-    if near:  # the name is misspelt
-        return f"{section}.{near}" if section else near
-    if name not in names:
-        name = _closest(name, names, 0.75)
-    # the section is misspelt, wrong or left out
-    return _closest(key, {each for each in known if each.rpartition(".")[2] == name}, 0.0)
-
-
-def _closest(word: str, choices: set[str], cutoff: float) -> str:
-    matches = get_close_matches(word, sorted(choices), n=1, cutoff=cutoff)
-    return matches[0] if matches else ""
 
 
 def _spelling(key: str, parser: ArgumentParser) -> str:
@@ -230,15 +195,15 @@ _ANSWERS: list[tuple[str, Callable[[Match, ArgumentParser], str]]] = [
     (r"unrecognized arguments: (.*)", _explain_unrecognized),
     (
         r"Group '([^']+)' does not accept option '([^']+)'",
-        lambda found, parser: _unknown_key(f"{found[1]}.{found[2]}", parser),
+        lambda found, parser: explain_unknown_key(f"{found[1]}.{found[2]}", parser),
     ),
     (
         r"Option '([^']+)' is not accepted",
-        lambda found, parser: _unknown_key(found[1], parser),
+        lambda found, parser: explain_unknown_key(found[1], parser),
     ),
     (
         r"argument (\S+): expected (?:one|at least one) argument",
-        lambda found, _: f"{found[1]}: expected a value after it",
+        lambda found, _: f"{found[1].split('/')[0]}: expected a value after it",
     ),
     (r"the following arguments are required: (.*)", _explain_required),
     (r'Parser key "([^"]+)":(.*)', _explain_value),
@@ -268,7 +233,8 @@ def describe(hint: TypeForm) -> str:
 def nearest_choice(found: str, hint: TypeForm) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest literal of a type, or an empty string."""
     literals = [str(choice) for member in _members(hint) for choice in _choices(member)]
-    return nearest(found, literals)
+    elsewhere = OTHER_VALUES.get(found.lower())
+    return nearest(elsewhere if elsewhere in literals else found, literals)
 
 
 def takes_null(hint: TypeForm) -> bool:
@@ -283,6 +249,15 @@ def explain_class(details: str, hint: TypeForm) -> str:
         module, _, name = argument[1].rpartition(".")
         arguments = inspect.signature(getattr(importlib.import_module(module), name)).parameters
         return f"{argument[1]} has no argument {argument[2]!r}{nearest(argument[2], arguments)}"
+    lacks = re.search(
+        r"given class_path '([^']+)':\s*the following arguments are required: ([\w, ]+)", details
+    )
+    if lacks:
+        given = ", ".join(f"{each}: …" for each in lacks[2].split(", "))
+        return (
+            f"{lacks[1]} needs {lacks[2]}, as in {{class_path: {lacks[1].rpartition('.')[2]}, "
+            f"init_args: {{{given}}}}}"
+        )
     unknown = re.search(r"Expected a dot import path string: (.*)", details)
     bases = [base for member in _members(hint) for base in _classes(member)]
     if unknown and bases:

@@ -20,14 +20,11 @@ from bertlab.api.encoder import Encoder
 from bertlab.api.head import Head
 from bertlab.api.schedule import Schedule
 from bertlab.api.task import Objective
-from bertlab.api.tokenizer import TokenizerKind
-from bertlab.config.checkpoint_config import check_no_classes
+from bertlab.config.data_arguments import add_data
+from bertlab.config.named_classes import check_no_classes
 from bertlab.config.request import Request
 from bertlab.config.seeds import SECTION, GivenSeeds
 from bertlab.config.yaml_files import Config
-from bertlab.data.fine_tuning import LabelledData
-from bertlab.data.module import TaskData
-from bertlab.data.pretraining import PretrainingData
 from bertlab.model.optimizer_config import PLUGGED, OptimizerConfig, load_recipe
 from bertlab.plugins.index import installed, load_class
 
@@ -111,7 +108,7 @@ def build_parser(
     )
     parser.set_defaults({f"trainer.{key}": value for key, value in TRAINER_DEFAULTS.items()})
     _add_model(parser, request, encoder_config)
-    _add_data(parser, request)
+    add_data(parser, request)
     if command == "fit":
         _add_fit(parser)
         _add_evaluations(parser)
@@ -121,6 +118,13 @@ def build_parser(
         default=None,
         help="a run directory or checkpoint to go on with (fit) or to use; last: this config's",
     )
+    if command != "fit":
+        parser.add_argument(
+            "--head",
+            type=str | None,
+            default=None,
+            help="of a run with several heads (model.heads) the one that is meant",
+        )
     if command == "predict":
         _add_output(parser)
     return parser
@@ -141,12 +145,12 @@ def _add_model(parser: LightningArgumentParser, request: Request, given: Config 
     for name in request.objectives:
         objective = load_class("objective", name, Objective)
         parser.add_class_arguments(objective, f"model.objectives.{name}", instantiate=False)
-    if request.head is not None:
+    single = {} if request.head is None else {"model.head": request.head}
+    for key, name in (single | {f"model.heads.{n}": p for n, p in request.heads.items()}).items():
         parser.add_argument(
-            "--model.head.name", default=request.head, help=f"head: {', '.join(installed('head'))}"
+            f"--{key}.name", default=name, help=f"head: {', '.join(installed('head'))}"
         )
-        head = load_class("head", request.head, Head)
-        parser.add_class_arguments(head, "model.head", instantiate=False)
+        parser.add_class_arguments(load_class("head", name, Head), key, instantiate=False)
     for name in request.metrics:
         metric = load_class("metric", name, Metric)
         parser.add_class_arguments(metric, f"model.metrics.{name}", instantiate=False)
@@ -176,7 +180,7 @@ def _add_optimizer(parser: LightningArgumentParser, request: Request) -> None:
     """Add the named optimiser's arguments, those of every optimiser, and its schedule's."""
     section = "model.optimizer"
     parser.add_class_arguments(OptimizerConfig, section, instantiate=False, skip=set(PLUGGED))
-    if request.head is not None:
+    if request.fine_tunes:
         parser.set_defaults({f"{section}.{key}": each for key, each in HEAD_DEFAULTS.items()})
     parser.add_argument(
         f"--{section}.name",
@@ -194,24 +198,6 @@ def _add_optimizer(parser: LightningArgumentParser, request: Request) -> None:
     parser.add_class_arguments(
         load_class("schedule", request.schedule, Schedule), f"{section}.schedule", instantiate=False
     )
-
-
-def _add_data(parser: LightningArgumentParser, request: Request) -> None:
-    """Add the data and, for text, the kind of tokenizer that is trained on it."""
-    data = data_class(request)
-    kind = set() if data is not PretrainingData else {"tokenizer_kind"}
-    parser.add_class_arguments(data, "data", instantiate=False, skip={"seed", "mask_seed", *kind})
-    if not kind:
-        return
-    parser.add_argument(
-        "--data.tokenizer_kind.name",
-        type=str | None,
-        default=request.tokenizer,
-        help=f"tokenizer to train, wordpiece by default: {', '.join(installed('tokenizer'))}",
-    )
-    if request.tokenizer is not None:
-        chosen = load_class("tokenizer", request.tokenizer, TokenizerKind)
-        parser.add_class_arguments(chosen, "data.tokenizer_kind", instantiate=False)
 
 
 def _add_fit(parser: LightningArgumentParser) -> None:
@@ -257,6 +243,20 @@ def _add_fit(parser: LightningArgumentParser) -> None:
         type=Literal["stop", "skip"],
         default="stop",
         help="what to do at a step whose gradient is NaN or infinite; it is never taken",
+    )
+    parser.add_argument(
+        "--check_every",
+        type=int,
+        default=500,
+        help="steps from one that is computed again, to see whether its bits are the same, to the "
+        "next; on a CPU in one process only; 0 for none",
+    )
+    parser.add_argument(
+        "--background_checkpoints",
+        type=bool,
+        default=False,
+        help="write checkpoints while training goes on; needs memory for two copies of weights and "
+        "moments",
     )
     parser.add_argument(
         "--compile",
@@ -321,8 +321,3 @@ def _add_output(parser: LightningArgumentParser) -> None:
         help="jsonl, csv, tsv, parquet, or the form that a benchmark takes, by the name of its "
         "data.format; auto goes by the ending of the output, and is jsonl for any other",
     )
-
-
-def data_class(request: Request) -> type[TaskData]:
-    """Return the DataModule of a request: labelled rows for a head, else unlabelled text."""
-    return PretrainingData if request.head is None else LabelledData

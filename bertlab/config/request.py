@@ -10,14 +10,27 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from inspect import signature
 from pathlib import Path
-from typing import Any
 
-import yaml
-
-from bertlab.config.plain_yaml import load_yaml
+from bertlab.config.heads import NamedHeads, check_one_kind
+from bertlab.config.named_tasks import (
+    add_objectives,
+    keep_named,
+    keep_text,
+    name_metrics,
+    name_objectives,
+)
 from bertlab.config.shipped import find_config
-from bertlab.config.yaml_files import Config, needs_value, read_config, split_arguments, yaml_inline
-from bertlab.errors import ConfigError
+from bertlab.config.yaml_files import (
+    Config,
+    as_arguments,
+    needs_value,
+    parse_inline,
+    read_config,
+    split_arguments,
+    text_at,
+    yaml_inline,
+)
+from bertlab.errors import CommandError, ConfigError
 from bertlab.plugins.index import installed, load_class
 
 DEFAULT_OBJECTIVES = ("mlm", "nsp")
@@ -53,12 +66,15 @@ class Request:
         schedule: entry-point name of the learning rate's schedule.
         tokenizer: entry-point name of the kind of tokenizer to train, if given anywhere.
         head: entry-point name of the head, for fine-tuning; there are no objectives then.
+        named_heads: several heads at once, ``model.heads``; objectives may stand beside them.
+        one_head: ``--head``: the one of several that is asked for.
         init_from: ``model.init_from``, if given anywhere.
         init_optimizer: ``model.init_optimizer``.
         ckpt_path: ``--ckpt_path``, if given.
         run_dir: ``run_dir``, if given anywhere.
         checkpoint: the file whose stored config is the first of ``files``, if one is.
         stages: ``stages``, if given anywhere; not checked yet.
+        left_out: keys of files that belong to another plugin than is named now, in words.
     """
 
     argv: tuple[str, ...] = ()
@@ -73,32 +89,43 @@ class Request:
     schedule: str = "linear"
     tokenizer: str | None = None
     head: str | None = None
+    named_heads: NamedHeads = field(default_factory=NamedHeads)
+    one_head: str | None = None
     init_from: str | None = None
     init_optimizer: bool = False
     ckpt_path: str | None = None
     run_dir: str | None = None
     checkpoint: Path | None = None
     stages: object = None
+    left_out: list[str] = field(default_factory=list)
 
     @property
     def run_name(self) -> str:
         """What a run is called by default: its config's name; ``finetune-…`` with a head."""
         name = self.files[-1][0].stem if self.files else "run"
-        return name if self.head is None else f"finetune-{name}"
+        return f"finetune-{name}" if self.fine_tunes else name
 
-    def packages(self) -> dict[str, str]:
-        """Return the version by name of each package that brings a named plugin."""
-        named = [
-            installed("encoder")[self.encoder],
-            *(installed("objective")[name] for name in self.objectives),
-            *(installed("metric")[name] for name in self.metrics),
-            installed("schedule")[self.schedule],
-            *([] if self.head is None else [installed("head")[self.head]]),
-            *([] if self.tokenizer is None else [installed("tokenizer")[self.tokenizer]]),
-        ]
-        optimizer = installed("optimizer").get(self.optimizer)  # None: a class of torch.optim
-        named += [] if optimizer is None else [optimizer]
-        return {plugin.package: plugin.version for plugin in named}
+    @property
+    def heads(self) -> dict[str, str]:
+        """Entry-point name of each of several heads, by name; empty for a single one, and none."""
+        return self.named_heads.resolved()
+
+    @property
+    def fine_tunes(self) -> bool:
+        """Whether there is a head, or several."""
+        return self.head is not None or bool(self.named_heads.plugins)
+
+    @property
+    def named_head(self) -> str:
+        """What messages call the head, or the heads."""
+        return self.head or ", ".join(self.heads)
+
+    def check_tasks(self) -> None:
+        """Refuse tasks of two kinds; heads take the default objectives out."""
+        named = self.objectives if self.objectives_named else []
+        check_one_kind(self.head, self.heads, named)
+        if self.fine_tunes:
+            self.objectives = named
 
 
 def read_request(
@@ -124,23 +151,21 @@ def read_request(
         if key in ("--config", "-c"):
             path = find_config(needs_value(key, value))
             _add_content(request, path, read_config(path))
+        elif key == "--print_config":
+            raise CommandError(f"{key}: is an option of the command bertlab fit alone")
         else:
             overrides.append((key, value, tokens))
     # after all files: an argument wins wherever it stands on the line
     for key, value, tokens in overrides:
         _add_argument(request, key, value, tokens)
-    if request.head is not None:
-        if request.objectives_named and request.objectives:
-            raise ConfigError(
-                f"model.head and model.objectives: found {request.head} and "
-                f"{', '.join(request.objectives)}, expected one of the two keys"
-            )
-        request.objectives = []
-    for _, content in request.files:
+    request.check_tasks()
+    for path, content in request.files:
+        request.named_heads.keep_own(path, content)
+        keep_text(path, content, request)
         for section in _SECTIONS:
-            _drop_others(content, section, _named(request, section))
-        _keep(content, "objectives", request.objectives)
-        _keep(content, "metrics", request.metrics)
+            _drop_others(request, path, content, section)
+        keep_named(content, "objectives", request.objectives)
+        keep_named(content, "metrics", request.metrics)
     return request
 
 
@@ -155,22 +180,20 @@ def _add_content(request: Request, path: Path, content: Config) -> None:
         _name(request, section, _named_plugin(path, content, section))
     model = content.get("model") or {}
     if model.get("objectives") is not None:
-        model["objectives"] = _name_objectives(request, model["objectives"], f"{path}: ")
+        model["objectives"] = name_objectives(request, model["objectives"], f"{path}: ")
     if model.get("metrics") is not None:
-        model["metrics"] = _name_metrics(request, model["metrics"], f"{path}: ")
-    request.init_from = _text_at(model, "init_from", request.init_from, f"{path}: model.")
+        model["metrics"] = name_metrics(request, model["metrics"], f"{path}: ")
+    if "heads" in model:
+        model["heads"] = request.named_heads.add(model["heads"], f"{path}: ")
+    request.init_from = text_at(model, "init_from", request.init_from, f"{path}: model.")
     request.init_optimizer = model.get("init_optimizer", request.init_optimizer) is True
-    request.run_dir = _text_at(content, "run_dir", request.run_dir, f"{path}: ")
+    request.run_dir = text_at(content, "run_dir", request.run_dir, f"{path}: ")
     request.stages = content.get("stages", request.stages)
+    if text_at(content, "ckpt_path", None, f"{path}: ") is not None:
+        raise ConfigError(
+            f"{path}: ckpt_path: found in a config, expected an argument: --ckpt_path"
+        )
     request.files.append((path, content))
-
-
-def _text_at(section: Config, key: str, before: str | None, where: str) -> str | None:
-    """Return a text of a config file, or null; ``before`` if it has none."""
-    found = section.get(key, before)
-    if found is not None and not isinstance(found, str):
-        raise ConfigError(f"{where}{key}: found {str(found)[:80]}, expected a text or null")
-    return found
 
 
 def _above(content: Config, section: str) -> Config:
@@ -198,30 +221,38 @@ def _add_argument(request: Request, key: str, value: str | None, tokens: list[st
     # --model.objectives.nsp, not --model.objectives.mlm.rate
     one_objective = key.startswith("--model.objectives.") and key.count(".") == 2
     if key == "--model.objectives" or one_objective:
-        _add_objectives(request, key if one_objective else None, needs_value(key, value))
+        add_objectives(request, key if one_objective else None, needs_value(key, value))
     elif key == "--model.metrics":
-        given = _parse(needs_value(key, value), "model.metrics", "[NAME, …]")
-        for name, arguments in _name_metrics(request, given, "").items():
-            request.arguments += _as_arguments(f"--model.metrics.{name}", arguments)
+        given = parse_inline(needs_value(key, value), "model.metrics", "[NAME, …]")
+        for name, arguments in name_metrics(request, given, "").items():
+            request.arguments += as_arguments(f"--model.metrics.{name}", arguments)
     elif (section := key.removeprefix("--").removesuffix(".name")) in _SECTIONS:
         _add_section(request, section, needs_value(key, value))
-    elif key == "--ckpt_path":
-        request.ckpt_path = needs_value(key, value)
+    elif key in ("--ckpt_path", "--head"):
+        setattr(request, "one_head" if key == "--head" else "ckpt_path", needs_value(key, value))
+    elif (more := request.named_heads.arguments(key, value)) is not None:
+        request.arguments += more
     else:
-        if key == "--model.init_from":
-            request.init_from = None if value == "null" else value  # takes a file's out
-        elif key == "--model.init_optimizer":
-            request.init_optimizer = (value or "").lower() == "true"
-        elif key == "--run_dir":
-            request.run_dir = value
-        elif key == "--stages":
-            request.stages = _parse(needs_value(key, value), "stages", "{NAME: {share: 0.9}, …}")
+        _note(request, key, value)
         request.arguments += tokens
+
+
+def _note(request: Request, key: str, value: str | None) -> None:
+    """Keep the value of an argument that is needed before all are parsed."""
+    if key == "--model.init_from":
+        request.init_from = None if value == "null" else value  # takes a file's out
+    elif key == "--model.init_optimizer":
+        request.init_optimizer = (value or "").lower() == "true"
+    elif key == "--run_dir":
+        request.run_dir = value
+    elif key == "--stages":
+        example = "{NAME: {share: 0.9}, …}"
+        request.stages = parse_inline(needs_value(key, value), "stages", example)
 
 
 def _add_section(request: Request, section: str, value: str) -> None:
     """Name the plugin of a section; a mapping gives its arguments as well."""
-    given = _parse(value, section, "a name, or {name: NAME, …}")
+    given = parse_inline(value, section, "a name, or {name: NAME, …}")
     if not isinstance(given, dict):
         _name(request, section, value)
         return
@@ -243,76 +274,16 @@ def _named(request: Request, section: str) -> str | None:
     return name
 
 
-def _add_objectives(request: Request, one: str | None, value: str) -> None:
-    """Add all objectives, or the one of the key ``one``, which leaves the others as they are."""
-    given = _parse(value, "model.objectives", "[mlm, nsp]")
-    if one is not None:
-        request.objectives_named = True  # the default ones too
-        given = {one.rsplit(".", 1)[1]: given}
-    for name, arguments in _name_objectives(request, given, "").items():
-        request.arguments += _as_arguments(f"--model.objectives.{name}", arguments)
-
-
-def _as_arguments(prefix: str, settings: Config | None) -> list[str]:
-    return [f"{prefix}.{key}={yaml_inline(value)}" for key, value in (settings or {}).items()]
-
-
-def _name_metrics(request: Request, given: object, where: str) -> Config:
-    """Set the request's metrics; return their arguments by name."""
-    entries = given if isinstance(given, list) else [given]
-    found: dict[Any, Any] = {}
-    for entry in entries:
-        found |= entry if isinstance(entry, dict) else {entry: {}}
-    for name, settings in found.items():
-        if not isinstance(name, str) or not isinstance(settings, dict | None):
-            raise ConfigError(
-                f"{where}model.metrics: found {name!r}: {settings!r}, expected names, or a mapping "
-                "of names to their arguments"
-            )
-    request.metrics = list(found)
-    return {name: settings or {} for name, settings in found.items()}
-
-
-def _name_objectives(request: Request, given: object, where: str) -> Config:
-    """Update the request's objectives; return their arguments by name."""
-    if isinstance(given, list):
-        if not given:
-            raise ConfigError(f"{where}model.objectives: found none, expected names: [mlm, nsp]")
-        request.objectives = []
-        items: list[tuple[object, object]] = []
-        for entry in given:
-            pairs = list(entry.items()) if isinstance(entry, dict) else [(entry, {})]
-            items += pairs
-    elif isinstance(given, dict):
-        # {sop: {}} replaces the default mlm and nsp; {nsp: null} only takes one of them out
-        if not request.objectives_named and any(each is not None for each in given.values()):
-            request.objectives = []
-        items = list(given.items())
-    else:
-        raise ConfigError(f"{where}model.objectives: found {given!r}, expected names: [mlm, nsp]")
-    request.objectives_named = True
-    arguments: Config = {}
-    for name, setting in items:
-        if not isinstance(name, str) or not isinstance(setting, dict | None):
-            raise ConfigError(
-                f"{where}model.objectives: found {name!r}: {setting!r}, expected a name and its "
-                "arguments, as in {mlm: {rate: 0.15}}, or null to take it out"
-            )
-        if setting is None:
-            request.objectives = [other for other in request.objectives if other != name]
-        elif name not in request.objectives:
-            request.objectives.append(name)
-        arguments[name] = setting
-    return arguments
-
-
-def _drop_others(content: Config, section: str, name: str | None) -> None:
+def _drop_others(request: Request, path: Path, content: Config, section: str) -> None:
     """Drop the arguments that a file gives to a plugin which the request does not name.
 
-    Another encoder keeps those that it takes as well, such as sizes and dropout; another optimiser
-    those of every optimiser.
+    Another encoder keeps those that it takes as well, another optimiser those of every optimiser.
     """
-    above, key = _above(content, section), section.rpartition(".")[2]
+    above, key, name = (
+        _above(content, section),
+        section.rpartition(".")[2],
+        _named(request, section),
+    )
     given = above.get(key)
     if isinstance(given, dict) and given.get("name", name) != name:
         kept: Iterable[str] = ()
@@ -321,20 +292,7 @@ def _drop_others(content: Config, section: str, name: str | None) -> None:
         elif section == "model.encoder" and name in installed("encoder"):
             kept = signature(load_class("encoder", name, object)).parameters
         above[key] = {"name": name, **{each: given[each] for each in given if each in kept}}
-
-
-def _keep(content: Config, key: str, names: list[str]) -> None:
-    """Keep only arguments of named plugins, and no empty mapping, which jsonargparse rejects."""
-    model = content.get("model") or {}
-    given = model.pop(key, None) or {}
-    # names [mlm], {mlm: {rate: 0.2}, nsp: {}} -> {mlm: {rate: 0.2}}
-    kept = {name: given[name] for name in names if given.get(name)}
-    if kept:
-        model[key] = kept
-
-
-def _parse(value: str, key: str, example: str) -> object:
-    try:
-        return load_yaml(value)
-    except yaml.YAMLError:
-        raise ConfigError(f"{key}: cannot read {value!r}; expected {example}") from None
+        gone = [f"{section}.{each}" for each in given if each not in above[key]]
+        if gone:
+            keys = ", ".join(gone)
+            request.left_out.append(f"{path}: {keys}: set for {given['name']}, not for {name}")

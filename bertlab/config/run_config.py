@@ -16,21 +16,36 @@ from jsonargparse import Namespace
 from lightning.pytorch import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
-from bertlab.config.checkpoint_config import check_no_classes
+from bertlab.config.class_imports import why_not_made
+from bertlab.config.evaluations import check_entries
+from bertlab.config.named_classes import (
+    check_importable,
+    check_importable_arguments,
+    check_no_classes,
+)
 from bertlab.config.parse import parse_arguments, parse_config
 from bertlab.config.parser import build_parser
 from bertlab.config.request import Request, read_request
 from bertlab.config.seeds import SECTION, Seeds, check_seeds, choose_seed
 from bertlab.config.stages import KEY as STAGES
 from bertlab.config.stages import naming_stage, read_stages, stage_requests
+from bertlab.config.versions import leave_out_unknown
 from bertlab.config.yaml_files import Config
 from bertlab.errors import ConfigError, told
 
 # keys that do not change what a run computes
-_RUN_KEYS = ("run_dir", "seeds", "against_scratch", "keep_predictions")
-_NOT_RECORDED = (*_RUN_KEYS, "ckpt_path", "config", "output", "output_format", "top_k")
+_RUN_KEYS = (
+    "run_dir",
+    "seeds",
+    "against_scratch",
+    "keep_predictions",
+    "check_every",
+    "background_checkpoints",
+)
+_NOT_RECORDED = (*_RUN_KEYS, "ckpt_path", "config", "output", "output_format", "top_k", "head")
 # keys of data that came later, recorded where they are given: runs and studies of before go on
-_LATER_DATA, _LATER_TEXT = ("text", "text_pair", "delimiter", "quote", "empty"), ("input",)
+_LATER_DATA = ("text", "text_pair", "delimiter", "quote", "empty", "objectives")
+_LATER_TEXT = ("input",)
 _FIT_ONLY = (
     "checkpoint",
     "checkpoint_words",
@@ -74,6 +89,10 @@ class RunConfig:
         """Seed of each part of the run."""
         return Seeds.of(self.plain)
 
+    def defaults(self) -> Config:
+        """Return the default of each key, as plain data like :attr:`plain`."""
+        return _plain(self.parser, self.parser.get_defaults(), self.request)
+
     def trainer_arguments(self) -> dict[str, Any]:
         """Return the arguments of Lightning's Trainer; callbacks, loggers and plugins are made.
 
@@ -86,8 +105,7 @@ class RunConfig:
             reason = " ".join(str(error).split())
             raise ConfigError(f"trainer: a class needs a package that lacks: {reason}") from None
         except Exception as error:  # whatever a class that a user names raises of its arguments
-            reason = " ".join(str(error).split())
-            raise ConfigError(f"trainer: a class cannot be made: {reason[:500]}") from error
+            raise ConfigError(f"trainer: a class cannot be made: {why_not_made(error)}") from error
         arguments = dict(made.trainer)
         given = arguments["callbacks"]
         callbacks = given if isinstance(given, list) else [given] * (given is not None)
@@ -97,7 +115,8 @@ class RunConfig:
                     f"trainer.callbacks: found {str(each)[:80]}, expected {{class_path: CLASS}} of "
                     "a callback of Lightning"
                 )
-        return {**arguments, "callbacks": callbacks}
+        background = self.values.get("background_checkpoints", False)
+        return {**arguments, "callbacks": callbacks, "background_checkpoints": background}
 
 
 def parse_request(
@@ -122,7 +141,7 @@ def parse_request(
     if "-h" in request.arguments or "--help" in request.arguments:
         parser.print_help()
         raise SystemExit(0)
-    values = _parse(parser, request)
+    values = _parse(parser, request, command)
     values.seed_everything = choose_seed(values.seed_everything, resumed_seed)
     return RunConfig(command, request, values, _plain(parser, values, request), parser)
 
@@ -144,6 +163,15 @@ def resolve_request(request: Request) -> Config:
     """Return the plain config that ``bertlab fit`` would run; as :func:`resolve_arguments`."""
     parser = build_parser("fit", request)
     return _plain(parser, _parse(parser, request), request)
+
+
+def resolve_whole(parser: LightningArgumentParser, request: Request) -> tuple[Config, Config]:
+    """Return all that ``bertlab fit`` was asked for as plain data, and the default of each key.
+
+    Nothing is drawn: a seed that is not given is true.
+    """
+    defaults = _whole(parser, parser.get_defaults(), request)
+    return _whole(parser, _parse(parser, request), request), defaults
 
 
 def stage_configs(config: Config) -> list[Config]:
@@ -172,19 +200,29 @@ def last_config(config: Config) -> Config:
     return stage_configs(config)[-1] if config.get(STAGES) else config
 
 
-def _parse(parser: LightningArgumentParser, request: Request) -> Namespace:
+def _parse(parser: LightningArgumentParser, request: Request, command: str = "fit") -> Namespace:
     """Parse each config file over the one before, then the arguments that override them."""
     values = None
     for path, content in request.files:
         # one file after the other over the values so far: the later one wins, key by key
         known = {key: value for key, value in content.items() if _belongs(key, parser)}
         if path == request.checkpoint:
+            known = leave_out_unknown(known, parser, str(path), command)
             check_no_classes(parser, known, str(path))
+            check_entries(known.get("evaluations"), str(path))
+        check_importable(parser, known, str(path))
         values = parse_config(parser, known, str(path), values)
+    check_importable_arguments(parser, request.arguments)
     return parse_arguments(parser, request.arguments, values)
 
 
 def _plain(parser: LightningArgumentParser, values: Namespace, request: Request) -> Config:
+    """Return typed values as plain data, without what does not change the computation."""
+    content = _whole(parser, values, request)
+    return {key: value for key, value in content.items() if key not in _NOT_RECORDED}
+
+
+def _whole(parser: LightningArgumentParser, values: Namespace, request: Request) -> Config:
     """Return typed values as plain data, with every plugin named."""
     try:
         text = parser.dump(values, skip_unset=False, skip_validation=True)
@@ -194,29 +232,42 @@ def _plain(parser: LightningArgumentParser, values: Namespace, request: Request)
     model = content["model"]
     model["encoder"]["name"] = request.encoder
     model["optimizer"] = _plain_optimizer(model["optimizer"], request)
-    if request.head is None:
-        model["objectives"] = _named(model.get("objectives"), request.objectives)
-    else:
-        model["head"]["name"] = request.head
+    _name_tasks(model, request)
     data = content["data"]
-    if request.tokenizer is not None and request.head is None:
+    if request.tokenizer is not None and not request.fine_tunes:
         data["tokenizer_kind"]["name"] = request.tokenizer
     else:
         data.pop("tokenizer_kind", None)
-    for key in _LATER_DATA if request.head else _LATER_TEXT:
-        if data[key] is None:
-            del data[key]
+    _drop_later(data, request)
     if request.metrics:
         model["metrics"] = _named(model.get("metrics"), request.metrics)
-    seeds = check_seeds(content.pop(SECTION), request.head is not None)
+    seeds = check_seeds(content.pop(SECTION), bool(request.objectives))
     if seeds:
         content[SECTION] = seeds
     stages = content.pop(STAGES, None)
     if stages is not None:
         content[STAGES] = [stage.to_dict() for stage in read_stages(stages)]  # in their order
-    for key in _NOT_RECORDED:
-        content.pop(key, None)
     return content
+
+
+def _drop_later(data: Config, request: Request) -> None:
+    """Take keys that came later out of the section ``data`` where they are not given."""
+    for section in (data, data.get("mixing", {}), *data.get("heads", {}).values()):
+        for key in _LATER_DATA if request.fine_tunes else _LATER_TEXT:
+            if section.get(key, "") is None:
+                del section[key]
+
+
+def _name_tasks(model: Config, request: Request) -> None:
+    """Name the plugins of objectives or heads in the section ``model``."""
+    if request.head is not None:
+        model["head"]["name"] = request.head
+    elif request.heads:
+        model["heads"] = {
+            name: {**model["heads"][name], "name": plugin} for name, plugin in request.heads.items()
+        }
+    if request.objectives or not request.fine_tunes:
+        model["objectives"] = _named(model.get("objectives"), request.objectives)
 
 
 def _plain_optimizer(section: Config, request: Request) -> Config:

@@ -57,20 +57,20 @@ class Seeds:
         return {part: own for part, own in asdict(self).items() if own != seed}
 
 
-def check_seeds(given: Mapping[str, int | None], fine_tunes: bool) -> dict[str, int]:
+def check_seeds(given: Mapping[str, int | None], has_objectives: bool) -> dict[str, int]:
     """Return those of a config's section ``seed`` that are given.
 
     Args:
         given: by part.
-        fine_tunes: the run has a head.
+        has_objectives: the run draws masks.
 
     Raises:
-        ConfigError: if one is out of range, or of masks in a fine-tuning, which draws none.
+        ConfigError: if one is out of range, or of masks in a fine-tuning that draws none.
     """
     found = {part: seed for part, seed in given.items() if seed is not None}
     for part, seed in found.items():
         check_seed(seed, f"{SECTION}.{part}")
-    if fine_tunes and "masks" in found:
+    if not has_objectives and "masks" in found:
         raise ConfigError(
             f"{SECTION}.masks: found {found['masks']}, but a fine-tuning draws no masks; leave it "
             f"out, or expected {SECTION}.weights, {SECTION}.order or {SECTION}.dropout"

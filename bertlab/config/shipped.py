@@ -16,7 +16,7 @@ from bertlab.errors import ConfigFileError
 
 _FOLDER = "configs"  # also in front of a name: configs/quickstart.yaml means the same
 _ENDING = ".yaml"
-TEMPLATES = "templates/"  # what `bertlab init` writes
+_TEMPLATES = "templates/"  # what `bertlab init` writes
 
 
 def shipped_folder() -> Path:
@@ -60,14 +60,30 @@ def find_config(given: str | Path) -> Path:
             f"{given}: found a folder, expected a config file or the name of a config; a run goes "
             f"on, or is used, with --ckpt_path {shlex.quote(str(given))}"
         )
+    if "=" in path.name and not path.is_absolute():
+        raise ConfigFileError(f"{given}: no such config file; an option begins with --: --{given}")
     raise ConfigFileError(
         f"{given}: no such config file, nor a config of bertlab's{_nearest_config(path)}"
     )
 
 
+def offered_names() -> list[str]:
+    """Return the names of the configs that run as they are."""
+    return [name for name in shipped_configs() if not name.startswith(_TEMPLATES)]
+
+
+def templates() -> dict[str, Path]:
+    """Return the configs that ``bertlab init`` writes, by kind."""
+    return {
+        name.removeprefix(_TEMPLATES): path
+        for name, path in shipped_configs().items()
+        if name.startswith(_TEMPLATES)
+    }
+
+
 def _nearest_config(path: Path) -> str:
     """Return ``"; did you mean 'x'?"`` for the nearest file beside a path, or config by name."""
-    names = [name for name in shipped_configs() if not name.startswith(TEMPLATES)]
+    names = offered_names()
     # what is compared, and what it stands for: mrpc -> finetune/mrpc
     choices = {name.rpartition("/")[2]: name for name in names} | {name: name for name in names}
     choices |= {_bare_name(each): str(each) for each in path.parent.glob(f"*{_ENDING}")}

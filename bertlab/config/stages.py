@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from bertlab.config.checkpoint_config import TRAINER_KEYS
+from bertlab.config.heads import fine_tunes
 from bertlab.config.overrides import Overrides, as_overrides, to_arguments
 from bertlab.config.request import Request, read_request
 from bertlab.config.seeds import SECTION, Seeds
@@ -37,7 +38,7 @@ _TAKEN = {
     "max_words": _BUDGET,
     "model.init_from": "a stage starts from the one before it",
     "model.from_scratch": "a stage starts from the one before it",
-    "model.head": "stages are of pre-training",
+    **dict.fromkeys(("model.head", "model.heads"), "stages are of pre-training"),
     "data.cache_dir": _WHOLE,
     KEY: "a stage has none",
     **dict.fromkeys(("run_dir", "ckpt_path", "config"), _WHOLE),
@@ -145,7 +146,7 @@ def _read_share(given: object, key: str) -> Fraction:
 
 def check_stages(config: Config) -> None:
     """Raise ConfigError if something else in a resolved config does not go with its stages."""
-    if config["model"].get("head"):
+    if fine_tunes(config):
         raise ConfigError(
             f"{KEY}: found beside model.head, expected a pre-training: fine-tune the last stage's "
             "run in a run of its own"

@@ -1,13 +1,14 @@
 """Config files, and arguments that override them, as plain data."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from bertlab.config.plain_yaml import load_argument, load_yaml
-from bertlab.errors import CommandError, ConfigFileError
+from bertlab.errors import CommandError, ConfigError, ConfigFileError
 from bertlab.files.reading import read_text
 
 Config = dict[str, Any]
@@ -28,16 +29,27 @@ def read_config(path: Path) -> Config:
     except UnicodeDecodeError as error:
         raise ConfigFileError(f"{path}: invalid UTF-8 at byte {error.start}") from None
     except yaml.YAMLError as error:
-        raise ConfigFileError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+        raise ConfigFileError(f"{path}: not valid YAML: {_where_and_why(error)}") from None
     if content is None:
         return {}
     if not isinstance(content, dict):
         found = type(content).__name__
-        raise ConfigFileError(f"{path}: found a {found}, expected a mapping of keys to values")
+        is_data = Path(path).suffix in (".csv", ".tsv", ".txt", ".jsonl", ".gz")
+        hint = "; bertlab init writes one for data" if is_data else ""
+        raise ConfigFileError(
+            f"{path}: found a {found}, expected a mapping of keys to values{hint}"
+        )
     for key in content:
         if not isinstance(key, str):
             raise ConfigFileError(f"{path}: found the key {key!r}, expected keys that are texts")
     return content
+
+
+def _where_and_why(error: yaml.YAMLError) -> str:
+    # PyYAML calls the text <unicode string>, and shows the line with a ^ below
+    words = " ".join(str(error).replace('in "<unicode string>", ', "at ").split())
+    tab = r"found character '\t' that cannot start any token"
+    return words.replace(tab, "found a tab, expected spaces")
 
 
 def split_arguments(argv: Sequence[str]) -> Iterator[tuple[str, str | None, list[str]]]:
@@ -57,6 +69,18 @@ def split_arguments(argv: Sequence[str]) -> Iterator[tuple[str, str | None, list
         else:
             yield token, None, [token]
             position += 1
+
+
+def join_negative(argv: Sequence[str]) -> list[str]:
+    """Return arguments with ``--KEY=-1e-4`` for ``--KEY -1e-4``, which argparse takes for a key."""
+    joined = []
+    for key, value, tokens in split_arguments(argv):
+        is_apart = len(tokens) == 2 and value is not None and _NEGATIVE.match(value)
+        joined += [f"{key}={value}"] if is_apart and key.startswith("--") else tokens
+    return joined
+
+
+_NEGATIVE = re.compile(r"-[\d.]")
 
 
 def which_is_no_yaml(argv: Sequence[str]) -> str:
@@ -116,6 +140,22 @@ def needs_value(key: str, value: str | None) -> str:
     return value
 
 
+def text_at(section: Config, key: str, before: str | None, where: str) -> str | None:
+    """Return a text of a config file, or null; ``before`` if it has none."""
+    found = section.get(key, before)
+    if found is not None and not isinstance(found, str):
+        raise ConfigError(f"{where}{key}: found {str(found)[:80]}, expected a text or null")
+    return found
+
+
+def parse_inline(value: str, key: str, example: str) -> object:
+    """Return what an argument gives as YAML; ``example`` says what was expected."""
+    try:
+        return load_yaml(value)
+    except yaml.YAMLError:
+        raise ConfigError(f"{key}: cannot read {value!r}; expected {example}") from None
+
+
 def yaml_inline(value: object) -> str:
     """Return a value as one line of YAML, as the command line takes it; keys keep their order."""
     # PyYAML folds lines at 80 characters, even in flow style
@@ -124,6 +164,11 @@ def yaml_inline(value: object) -> str:
     )
     # PyYAML ends a document that is one bare word or number: "1\n...\n" -> "1"
     return text.removesuffix("\n").removesuffix("\n...")
+
+
+def as_arguments(prefix: str, settings: Mapping[str, object] | None) -> list[str]:
+    """Return settings as arguments, such as ``--model.head.dropout=0.1`` below ``--model.head``."""
+    return [f"{prefix}.{key}={yaml_inline(value)}" for key, value in (settings or {}).items()]
 
 
 class _OneLine(yaml.SafeDumper):

@@ -1,7 +1,7 @@
 """The DataModule of fine-tuning: labelled rows for one head."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from bertlab.data.examples.splits import (
 from bertlab.data.input_texts import one_input, texts_for_head
 from bertlab.data.inputs import READ_AHEAD, InputRows
 from bertlab.data.loader import StepLoader
-from bertlab.data.module import EVALUATION_SEED, ReportRow, TaskData
+from bertlab.data.module import EVALUATION_SEED, EvaluationRows, ReportRow, TaskData
 from bertlab.data.reading.tables import RowReading
 from bertlab.errors import ConfigError, DataError, check_at_least, check_share, nearest
 from bertlab.tokenizer.loading import load_tokenizer
@@ -141,9 +141,11 @@ class LabelledData(TaskData):
         known = [column.name for column in head.columns]
         for name in self.columns:
             if name not in known:
+                place = self.columns[name]
+                turned = f"; did you mean {{{place}: {name}}}?" if place in known else ""
                 raise ConfigError(
-                    f"data.columns: {self.head_name} has no column {name!r}{nearest(name, known)} "
-                    f"(it has: {', '.join(known)})"
+                    f"data.columns: {self.head_name} has no column {name!r}"
+                    f"{turned or nearest(name, known)} (it has: {', '.join(known)})"
                 )
 
     def prepare(self, command: str) -> None:
@@ -189,15 +191,9 @@ class LabelledData(TaskData):
                 if not len(self.encoded[name]):
                     raise DataError(f"data: no row of {name or 'validation'} can be used")
 
-    def evaluation_rows(self) -> dict[str, Sequence[Example]]:
-        """Return the rows of each evaluation set by its name."""
-        return {name: split.rows for name, split in self.rows.items() if name != "train"}
-
-    @property
-    def first_evaluation(self) -> str:
-        """Name of the evaluation set that decides which checkpoint is best."""
-        splits = self._evaluation_splits(self.validation_split, "validation")
-        return next(iter(splits or {"": ""}))
+    def evaluation_sets(self) -> list[EvaluationRows]:
+        """Return the rows of each evaluation set, in the order of the config."""
+        return [EvaluationRows(n, split.rows) for n, split in self.rows.items() if n != "train"]
 
     def report_tables(self) -> list[tuple[str, list[ReportRow]]]:
         """Return rows, sequences, tokens, labels and what was left out or cut, by split."""
@@ -261,8 +257,8 @@ class LabelledData(TaskData):
     def val_dataloader(self) -> list[StepLoader]:
         """Return the evaluation sets."""
         streams = [
-            ExampleStream(self.encoded[name], self.head_name, EVALUATION_SEED, training=False)
-            for name in self.evaluation_rows()
+            ExampleStream(self.encoded[each.name], self.head_name, EVALUATION_SEED, training=False)
+            for each in self.evaluation_sets()
         ]
         return [self.evaluation_loader(stream, len(stream)) for stream in streams]
 
@@ -280,7 +276,7 @@ class LabelledData(TaskData):
         assert self.head is not None
         assert self.tokenizer is not None
         if self._predicts_validation:
-            rows = iter(self.rows[self.first_evaluation].rows)
+            rows = iter(self.evaluation_sets()[0].rows)
         elif self.input is None:
             rows = texts_for_head(self.text, self.text_pair, self.head.columns)
         else:

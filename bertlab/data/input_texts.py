@@ -114,13 +114,13 @@ def texts_for_head(
     splits = len(needed) == 1 and needed[0].kind == "texts"
     if not splits and any(column.kind != "text" for column in needed):
         raise ConfigError(
-            f"data.text: the head reads {names}, expected data.input with a file that has them"
+            f"data.text: the head reads {names}, expected --input FILE with a file that has them"
         )
     given = 1 if text_pairs is None else 2
     if given != len(needed):
         raise ConfigError(
-            f"data.text: the head reads {names}, expected data.text"
-            f"{' and data.text_pair' if len(needed) == 2 else ' alone'}"
+            f"data.text: the head reads {names}, expected "
+            f"{'--text and --text_pair' if len(needed) == 2 else '--text alone'}"
         )
     for row in given_texts(texts or (), text_pairs):
         found = list(row.values.values())

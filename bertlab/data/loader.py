@@ -2,6 +2,7 @@
 
 import contextlib
 import signal
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from types import FrameType
@@ -12,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from bertlab.api.batch import IntArray, PackedBatch, PackedSequences
 from bertlab.api.rng import CounterRNG
-from bertlab.api.task import Objective
+from bertlab.api.task import Objective, preparation_order
 from bertlab.data.sampling.sampler import SequenceSampler
 from bertlab.data.step_sizes import StepSizes
 from bertlab.errors import LostProcessError
@@ -32,6 +33,18 @@ class Stream(Protocol):
 
     def describe(self, positions: IntArray) -> str:
         """Return words by which a person finds the sequences at ``positions`` ``(k,)`` again."""
+
+
+class TrainingSteps(Dataset[list[PackedBatch]]):
+    """The micro-batches of each optimiser step of a run, found by its number."""
+
+    @abstractmethod
+    def describe(self, step: int) -> str:
+        """Return words by which a person finds the data of a step again."""
+
+    @abstractmethod
+    def first(self, count: int) -> PackedBatch:
+        """Return at most ``count`` sequences of the first step."""
 
 
 @dataclass
@@ -82,10 +95,7 @@ class SequenceStream:
 def prepare_sequences(
     sequences: PackedSequences, objectives: Mapping[str, Objective], seed: int, training: bool
 ) -> None:
-    """Let every objective label (and corrupt) a batch.
-
-    Whatever the order in the config, text is moved first and overwritten last: all others see the
-    words that the corpus has.
+    """Let every objective label (and corrupt) a batch, in the order of ``preparation_order``.
 
     Args:
         sequences: written to.
@@ -93,18 +103,13 @@ def prepare_sequences(
         seed: of their draws.
         training: False asks for evaluation labels.
     """
-    in_order = sorted(
-        objectives.items(),
-        # False comes first: those that rearrange, …, and last those that corrupt
-        key=lambda item: (not item[1].rearranges_input, item[1].corrupts_input),
-    )
-    for name, objective in in_order:
+    for name in preparation_order(objectives):
         rng = CounterRNG(seed, f"objective/{name}")
-        sequences.counts[name] = objective.prepare(sequences, rng, training)
+        sequences.counts[name] = objectives[name].prepare(sequences, rng, training)
 
 
 @dataclass
-class StepDataset(Dataset[list[PackedBatch]]):
+class StepDataset(TrainingSteps):
     """Maps an optimiser step to the micro-batches that one device accumulates for it.
 
     Attributes:
@@ -146,6 +151,16 @@ class StepDataset(Dataset[list[PackedBatch]]):
             return epoch * size + np.arange(step * size // steps, (step + 1) * size // steps)
         start, stop = self.steps.span(step)
         return np.arange(start, stop if self.length is None else min(stop, self.length))
+
+    def describe(self, step: int) -> str:
+        """Return words by which a person finds the data of a step again."""
+        return self.stream.describe(self.positions(step))
+
+    def first(self, count: int) -> PackedBatch:
+        """Return at most ``count`` sequences of the first step."""
+        batch, counts = self.stream.batch(self.positions(0)[:count])
+        batch.window_counts = counts
+        return batch
 
 
 class StepSampler(Sampler[int]):

@@ -3,6 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,14 @@ from bertlab.api.batch import IntArray, PackedBatch
 from bertlab.api.examples import Example, Labels
 from bertlab.api.task import Task
 from bertlab.api.tokenizer import Tokenizer
-from bertlab.data.loader import StepDataset, StepLoader, StepSampler, Stream, outlive_sigterm
+from bertlab.data.loader import (
+    StepDataset,
+    StepLoader,
+    StepSampler,
+    Stream,
+    TrainingSteps,
+    outlive_sigterm,
+)
 from bertlab.data.step_sizes import StepSizes
 from bertlab.errors import ConfigError, check_processes
 from bertlab.objectives.changing import WholeNumber, whole_ends
@@ -25,6 +33,21 @@ EVALUATION_SEED = 15
 ReportRow = tuple[str, str]
 
 
+@dataclass(frozen=True)
+class EvaluationRows:
+    """An evaluation set: labelled rows, or held-out text, which has none.
+
+    Attributes:
+        name: of the set; empty if it is the only one of its tasks.
+        rows: labelled.
+        tasks: that it is of, by config name; None for all of the run.
+    """
+
+    name: str = ""
+    rows: Sequence[Example] = ()
+    tasks: Sequence[str] | None = None
+
+
 class TaskData(LightningDataModule):
     """Data for tasks: connected to them first, then prepared, then encoded.
 
@@ -33,13 +56,18 @@ class TaskData(LightningDataModule):
         tokenizer_path: of ``data.tokenizer``, if given.
         num_workers: processes that make batches ahead of the device.
         labels: the classes, known from :meth:`prepare` on; None if the task has none.
+        head_labels: those of each of several heads that has classes, by name.
+        training_steps: the data of each optimiser step, once training has a loader.
+        share_of_steps: of the run that are of this data; below 1 beside heads with other data.
     """
 
     max_seq_length: int
     tokenizer_path: str | None
     num_workers: int
     labels: Labels | None = None
-    _training_steps: StepDataset | None = None
+    head_labels: Mapping[str, Labels] = {}
+    training_steps: TrainingSteps | None = None
+    share_of_steps: float = 1.0
 
     def _check_workers(self) -> None:
         """Raise ConfigError if there are too few processes, or more than a machine can have."""
@@ -65,14 +93,9 @@ class TaskData(LightningDataModule):
         """``(vocab_size,)`` occurrences of each token in unlabelled training text."""
         return None
 
-    def evaluation_rows(self) -> dict[str, Sequence[Example]]:
-        """Return the labelled rows of each evaluation set by name; that of a single one is ""."""
-        return {"": ()}
-
-    @property
-    def first_evaluation(self) -> str:
-        """Name of the evaluation set that decides which checkpoint is best."""
-        return ""
+    def evaluation_sets(self) -> list[EvaluationRows]:
+        """Return the evaluation sets in their order; the first one of a task decides."""
+        return [EvaluationRows()]
 
     @abstractmethod
     def report_tables(self) -> list[tuple[str, list[ReportRow]]]:
@@ -177,13 +200,19 @@ class TaskData(LightningDataModule):
             world_size=trainer.world_size,
             steps_per_epoch=None if crosses_epochs else steps,
         )
-        self._training_steps = dataset
-        sampler = StepSampler(steps, lambda: trainer.global_step)
+        return self.steps_loader(dataset)
+
+    def steps_loader(self, dataset: TrainingSteps) -> StepLoader:
+        """Return the micro-batches of one epoch of what gives each step's."""
+        assert self.trainer is not None
+        trainer = self.trainer
+        self.training_steps = dataset
+        sampler = StepSampler(self.steps_per_epoch(), lambda: trainer.global_step)
         return StepLoader(self._loader(dataset, sampler), trainer.accumulate_grad_batches)
 
     def step_sizes(self) -> StepSizes:
-        """Return which sequences each step of the run has."""
-        return StepSizes(self.sequences_per_step(), self.total_steps())
+        """Return which sequences each step of the run has that is of this data."""
+        return StepSizes(self.sequences_per_step(), self.share_of_steps * self.total_steps())
 
     def total_steps(self, trainer: Trainer | None = None) -> float:
         """Return the optimiser steps of the run; infinite if no number of them ends it.
@@ -201,21 +230,26 @@ class TaskData(LightningDataModule):
 
     def describe_step(self, step: int) -> str:
         """Return words by which a person finds the training data of an optimiser step again."""
-        assert self._training_steps is not None, "training_loader() comes first"
-        return self._training_steps.stream.describe(self._training_steps.positions(step))
+        assert self.training_steps is not None, "train_dataloader() comes first"
+        return self.training_steps.describe(step)
+
+    def batches_of(self, step: int) -> list[PackedBatch]:
+        """Return the micro-batches of an optimiser step once more."""
+        assert self.training_steps is not None, "train_dataloader() comes first"
+        return self.training_steps[step]
 
     def first_sequences(self, trainer: Trainer, count: int) -> PackedBatch:
         """Return at most ``count`` sequences of a run's first step, as training reads them."""
         self.trainer = trainer
         self.train_dataloader()
-        assert self._training_steps is not None
-        positions = self._training_steps.positions(0)[:count]
-        batch, counts = self._training_steps.stream.batch(positions)
-        batch.window_counts = counts
-        return batch
+        assert self.training_steps is not None
+        return self.training_steps.first(count)
 
-    def sample_sequences(self, count: int) -> PackedBatch:
-        """Return at most ``count`` sequences (of some heads, rows) from all over the first set."""
+    def samples(self, count: int) -> list[tuple[Sequence[Example], PackedBatch]]:
+        """Return at most ``count`` sequences (of some heads, rows) from all over the first set.
+
+        With them come the rows of the set. Of several heads there is a batch for each.
+        """
         loaders = self.val_dataloader()
         loader = loaders[0] if isinstance(loaders, list) else loaders
         dataset = loader.loader.dataset
@@ -223,7 +257,7 @@ class TaskData(LightningDataModule):
         places = np.linspace(0, (dataset.length or 1) - 1, count).astype(np.int64)
         batch, _ = dataset.stream.batch(np.unique(places))
         assert isinstance(batch, PackedBatch)
-        return batch
+        return [(self.evaluation_sets()[0].rows, batch)]
 
     def evaluation_loader(self, stream: Stream, length: int) -> StepLoader:
         """Return a stream's first ``length`` sequences, in batches no larger than training's."""
@@ -243,7 +277,7 @@ class TaskData(LightningDataModule):
         return StepLoader(self._loader(dataset, sampler), 1)
 
     def _loader(
-        self, dataset: StepDataset, sampler: StepSampler
+        self, dataset: TrainingSteps, sampler: StepSampler
     ) -> "DataLoader[list[PackedBatch]]":
         return DataLoader(
             dataset,

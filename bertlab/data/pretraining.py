@@ -16,11 +16,11 @@ from bertlab.api.task import Objective, Task
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.corpus.corpus import Corpus, naming
 from bertlab.data.corpus.prepare import (
-    default_cache_dir,
     open_prepared,
     prepare_cached,
     tokenizer_cached,
 )
+from bertlab.data.corpus.remote_store import default_cache_dir
 from bertlab.data.corpus.report import StoreReport
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.input_texts import TextRows, input_texts
@@ -41,8 +41,8 @@ class PretrainingData(TaskData):
     """Packed batches from unlabelled text.
 
     Args:
-        corpus: files, folders, ``hf:NAME`` of ``datasets``, ``python-english``, or the output of
-            ``bertlab prepare``.
+        corpus: files, folders, their URLs, ``hf:NAME`` of ``datasets``, ``python-english``, or
+            the output of ``bertlab prepare``.
         corpus_format: how files are laid out; ``auto`` looks at each.
         text_column: column that holds the text, for tabular sources.
         errors: what to do about bytes that are not UTF-8.
@@ -144,7 +144,7 @@ class PretrainingData(TaskData):
             self._check_not_trained(f"data.tokenizer gives {self.tokenizer_path}")
             return load_tokenizer(Path(self.tokenizer_path))
         self._check_corpus()
-        prepared = open_prepared(self.corpus)
+        prepared = open_prepared(self.corpus, self.cache_dir)
         if prepared is not None:
             self._check_not_trained(f"{self.corpus.sources[0]} was prepared with one")
             return prepared.tokenizer
@@ -186,7 +186,7 @@ class PretrainingData(TaskData):
             return
         assert self.tokenizer is not None, "connect() comes first"
         self._check_corpus()
-        self.store = open_prepared(self.corpus) or prepare_cached(
+        self.store = open_prepared(self.corpus, self.cache_dir) or prepare_cached(
             self.corpus, self.tokenizer, self.cache_dir, workers=self.prepare_workers
         )
         if self.store.tokenizer.fingerprint != self.tokenizer.fingerprint:
@@ -231,10 +231,11 @@ class PretrainingData(TaskData):
         return [("training data", [row for report in self.reports for row in report.rows()])]
 
     def facts(self) -> dict[str, Any]:
-        """Return the corpus' fingerprint and the figures of the reports."""
+        """Return the fingerprints of corpus and store, and the figures of the reports."""
         assert self.store is not None
         return {
             "corpus": self.store.metadata.corpus_fingerprint,
+            "store": self.store.digest,
             "data": {type(report).__name__: asdict(report) for report in self.reports},
         }
 

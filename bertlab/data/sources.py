@@ -8,6 +8,7 @@ from bertlab.api.source import DataSource, RawDocument, RawExamples
 from bertlab.data.corpus.rows import load_hub_dataset, read_hub_dataset
 from bertlab.data.reading.data_sets import read_hub
 from bertlab.errors import CorpusError, DataError
+from bertlab.files.remote import is_url
 from bertlab.plugins.index import installed, load_class
 
 
@@ -67,8 +68,8 @@ class PythonEnglish(DataSource):
 
 
 def is_source(location: str) -> bool:
-    """Whether a location names an installed source, perhaps with an argument."""
-    return location.partition(":")[0] in installed("source")
+    """Whether a location names an installed source, perhaps with an argument; no URL does."""
+    return location.partition(":")[0] in installed("source") and not is_url(location)
 
 
 def open_source(location: str) -> DataSource:

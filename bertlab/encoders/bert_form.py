@@ -1,9 +1,11 @@
 """BERT and RoBERTa as ``transformers`` keeps them: ``config.json`` and names of tensors."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from bertlab.api.encoder import Encoder
@@ -14,6 +16,7 @@ from bertlab.api.huggingface import (
     real_number,
     whole_number,
 )
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -60,6 +63,8 @@ _NEXT_SENTENCE_NAMES = {
     "classifier.weight": "cls.seq_relationship.weight",
     "classifier.bias": "cls.seq_relationship.bias",
 }
+_SEQUENCES = "BertForSequenceClassification"
+_SEPARATORS = 2  # <s> A </s></s> B </s>
 _POSITIONS = "embeddings.position_embeddings.weight"
 
 
@@ -71,7 +76,7 @@ class BertForm(HuggingFaceForm):
     word_embedding = "embeddings.word_embeddings.weight"
     layers = "encoder.layer."
     parts = ("embeddings.", "encoder.", "pooler.")
-    head_parts = ("cls.",)
+    head_parts: ClassVar[tuple[str, ...]] = ("cls.",)
     decoder = "cls.predictions.decoder"
     decoder_bias = "cls.predictions.bias"
     architectures: ClassVar[Mapping[frozenset[str], str]] = {
@@ -194,18 +199,38 @@ class BertForm(HuggingFaceForm):
 
 
 class RobertaForm(BertForm):
-    """RoBERTa, for reading: BERT's encoder with one segment; positions begin behind the padding's.
+    """RoBERTa: BERT's encoder with one segment; positions begin behind the padding's.
 
     ``transformers`` numbers them from ``pad_token_id + 1``. Its language-model head is called
-    ``lm_head``; fine-tuned heads are not read.
+    ``lm_head``, and its head for sequences holds what BERT calls the pooler. It is written for a
+    tokenizer that parts two texts as RoBERTa's does, with two separators.
     """
 
     model_type = "roberta"
     prefix = "roberta."
-    head_parts = ("lm_head.",)
+    head_parts = ("lm_head.", "classifier.dense.")
     decoder = "lm_head.decoder"
     decoder_bias = "lm_head.bias"
-    heads: ClassVar[Mapping[str, HeadLayout]] = {}
+    architectures: ClassVar[Mapping[frozenset[str], str]] = {
+        frozenset({"mlm"}): "RobertaForMaskedLM",
+        frozenset({"clm"}): "RobertaForCausalLM",
+        frozenset[str](): "RobertaModel",
+    }
+    heads: ClassVar[Mapping[str, HeadLayout]] = {
+        layout.kind.replace("Bert", "Roberta"): layout
+        for layout in (
+            replace(BertForm.heads[_SEQUENCES], written_as="classifier.out_proj"),
+            *(layout for kind, layout in BertForm.heads.items() if kind != _SEQUENCES),
+        )
+    }
+
+    def suits(self, encoder: "BertEncoder", tokenizer: Tokenizer) -> bool:
+        """One segment, and texts that are parted as RoBERTa's."""
+        return encoder.type_vocab_size == 1 and tokenizer.layout.separators == _SEPARATORS
+
+    def pooler_names(self) -> dict[str, str]:
+        """Those of the head for sequences; the one for choices reads a pooler like BERT's."""
+        return {f"pooler.{kind}": f"classifier.dense.{kind}" for kind in ("weight", "bias")}
 
     def arguments(self, content: Mapping[str, Any], path: Path) -> dict[str, Any]:
         """The positions that can be read are fewer than the table has rows."""
@@ -238,3 +263,24 @@ class RobertaForm(BertForm):
         first = 1 if pad_token_id is None else pad_token_id + 1
         if _POSITIONS in encoder:
             encoder[_POSITIONS] = encoder[_POSITIONS][first:]  # (514, H) -> (512, H)
+
+    def config(self, encoder: "BertEncoder", architecture: str) -> dict[str, Any]:
+        """As BERT's, with rows for the positions that are none."""
+        content = super().config(encoder, architecture)
+        rows = encoder.max_position_embeddings + encoder.pad_token_id + 1
+        return content | {"max_position_embeddings": rows}
+
+    def before_writing(self, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Add rows to the table for positions that are none; keep the pooler at one place."""
+        for name in [each for each in tensors if each.endswith(_POSITIONS)]:
+            table = tensors[name]
+            rows = table.new_zeros(config["pad_token_id"] + 1, table.shape[1])
+            tensors[name] = torch.cat([rows, table])  # (512, H) -> (514, H)
+        (architecture,) = config["architectures"]
+        of_sequences = architecture == _SEQUENCES.replace("Bert", "Roberta")
+        kept = "classifier.dense." if of_sequences else ""
+        if architecture.endswith("MultipleChoice"):
+            kept = f"{self.prefix}pooler."
+        for part in ("classifier.dense.", f"{self.prefix}pooler."):
+            for name in [each for each in tensors if each.startswith(part) and part != kept]:
+                del tensors[name]

@@ -1,13 +1,15 @@
 """Errors that a user can cause: one clear message with a code, exit code 2, no traceback.
 
 Each kind of mistake is a class. Its ``code`` stands in front of the message; ``bertlab explain
-CODE`` prints its docstring and its ``remedy``, and docs/errors.md is made of them.
+CODE`` prints its docstring and its ``remedy``, and docs/errors.md shows them.
 """
 
 import difflib
 import os
 from collections.abc import Iterable
 from typing import ClassVar
+
+DOCS = "https://github.com/bertlab/bertlab/blob/main/docs"  # a wheel has none beside it
 
 
 class BertlabError(Exception):
@@ -125,8 +127,8 @@ class CorpusError(BertlabError):
 
     code = "E301"
     remedy = (
-        "See docs/data-formats.md for what is read. `bertlab prepare --corpus …` reads a corpus "
-        "and prints its report without training."
+        "`bertlab prepare --corpus …` reads a corpus and prints its report without training. What "
+        f"is read: {DOCS}/data-formats.md"
     )
 
 
@@ -138,8 +140,8 @@ class DataError(BertlabError):
 
     code = "E302"
     remedy = (
-        "Correct or remove the row, or name other columns (`data.columns`). See "
-        "docs/data-formats.md for the formats and docs/finetuning.md for the columns of each task."
+        "Correct or remove the row, or name other columns (`data.columns`). The columns of each "
+        f"task, and the formats: {DOCS}/finetuning-reference.md"
     )
 
 
@@ -252,6 +254,21 @@ class UnknownPluginError(PluginError):
     )
 
 
+class PluginCodeError(PluginError):
+    """The code of a plugin, or of a callback that the config names, raised an error.
+
+    The message names the package with its version, the file and the line. A run goes on from its
+    last checkpoint with `bertlab fit --ckpt_path RUN` once that is mended.
+    """
+
+    code = "E503"
+    remedy = (
+        "Set `BERTLAB_DEBUG=1` for the traceback, and report it to who wrote the package that the "
+        "message names. A callback may want a module of another kind: Lightning's "
+        "`BackboneFinetuning` reads `pl_module.backbone`, which bertlab's has not."
+    )
+
+
 class NumericalError(BertlabError):
     """A loss or gradient is not finite; training on would ruin the weights.
 
@@ -262,6 +279,21 @@ class NumericalError(BertlabError):
     remedy = (
         "Lower `model.optimizer.learning_rate`, set `trainer.gradient_clip_val`, look at the rows, "
         "or leave such steps out with `--on_nonfinite skip`."
+    )
+
+
+class CorruptionError(BertlabError):
+    """Weights, moments or a step's gradient are not what they should be: a bit has flipped.
+
+    A step that was computed again from the same weights on the same sequences, twice with the same
+    bits, ended with other bits than the first time; or weights or moments changed between two
+    steps. Memory, processor or their cooling may be at fault. The message names step and tensors.
+    """
+
+    code = "E603"
+    remedy = (
+        "Go on from the last checkpoint, on another machine if it happens again; test this one's "
+        "memory (memtest86+). `--check_every 0` looks no more."
     )
 
 

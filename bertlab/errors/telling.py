@@ -2,9 +2,15 @@
 
 import contextlib
 import errno
+import importlib
+import logging
 import os
 import sys
-from collections.abc import Iterator
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 from bertlab.errors.catalogue import (
     BertlabError,
@@ -32,6 +38,14 @@ def say(words: str, *, to_errors: bool = False) -> None:
     (sys.stderr if to_errors else sys.stdout).write(visible(words).rstrip("\n") + "\n")
 
 
+def working(words: str) -> contextlib.AbstractContextManager[object]:
+    """Show words with a moving sign on a terminal while a block is at work; nothing elsewhere."""
+    from rich.console import Console  # noqa: PLC0415  not for --help
+    from rich.markup import escape  # noqa: PLC0415
+
+    return Console(stderr=True).status(escape(visible(words)))
+
+
 def printable(words: str) -> str:
     """Return :func:`visible` words; of more than 4,000 characters the middle is left out."""
     if len(words) > _MOST_SHOWN:
@@ -49,6 +63,18 @@ def told(error: BaseException) -> str:
     return f"{type(error).__name__}: {words[:_MOST_SHOWN]}" if words else type(error).__name__
 
 
+def told_with_place(error: BaseException) -> str:
+    """Return :func:`told`, and the file and line of strangers' code that it comes from."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{told(error)} ({error.filename}:{error.lineno})"
+    frames = traceback.extract_tb(error.__traceback__)
+    files = [each for each in frames if not each.filename.startswith("<frozen")]
+    # nothing but our own call of the import: the module was not found
+    if not files or Path(files[-1].filename).is_relative_to(Path(importlib.__file__).parent):
+        return told(error)
+    return f"{told(error)} ({files[-1].filename}:{files[-1].lineno})"
+
+
 def visible(words: str) -> str:
     """Return words as they may go to a terminal and a log, whatever names stand in them.
 
@@ -59,6 +85,34 @@ def visible(words: str) -> str:
         each if each == "\n" or each.isprintable() else each.encode("unicode_escape").decode()
         for each in words
     )
+
+
+class _VisibleRecord(logging.LogRecord):
+    def getMessage(self) -> str:  # noqa: N802  logging's
+        return visible(super().getMessage())
+
+
+def show_logs_visibly() -> None:
+    """Make log messages and warnings of all libraries :func:`visible` from here on.
+
+    Lightning sets a form of warnings of its own when it is imported: call this again then.
+    """
+    logging.setLogRecordFactory(_VisibleRecord)
+    form = warnings.formatwarning
+    if not getattr(form, "is_visible", False):
+        warnings.formatwarning = _VisibleForm(form)
+
+
+class _VisibleForm:
+    """A form of warnings, made visible."""
+
+    is_visible = True
+
+    def __init__(self, form: Callable[..., str]) -> None:
+        self.form = form
+
+    def __call__(self, *given: Any, **named: Any) -> str:  # noqa: ANN401  as warnings has it
+        return visible(self.form(*given, **named))
 
 
 # what the file system says when it is the user's to mend

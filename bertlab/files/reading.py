@@ -6,13 +6,16 @@ A record, config or index is read whole, so a bound on its size is a bound on me
 
 import contextlib
 import errno
+import io
 import json
 import os
 import stat
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
+
+from bertlab.files.remote import RemoteFile
 
 LARGEST = 2**26
 """Bytes of a file that is read whole, if its reader does not say otherwise."""
@@ -21,12 +24,14 @@ _MOST_DIGITS = 1000  # transformers writes lengths of 31
 _PATIENCE = 10.0  # seconds to wait for the other end of a pipe
 
 
-def open_to_read(path: Path) -> IO[bytes]:
-    """Open a file, pipe or device for reading.
+def open_to_read(path: Path | RemoteFile) -> io.BufferedReader:
+    """Open a file, pipe, device or URL for reading.
 
     Raises:
         OSError: it cannot be opened, is a folder, or is a pipe that nobody writes to.
     """
+    if isinstance(path, RemoteFile):
+        return path.open()
     return os.fdopen(open_patiently(path, os.O_RDONLY), "rb")
 
 

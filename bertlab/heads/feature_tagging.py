@@ -129,6 +129,7 @@ class FeatureTagging(Tagging):
         check_layers(self.layers, encoder.num_hidden_layers + 1, "model.head.layers")
         if self.combine == "weighted_sum":
             self.weighted_sum = WeightedSum(len(self.layers))
+            self.decays = {"weighted_sum": True}  # Peters et al. 2018, sec. 3.3
         width = encoder.hidden_size * (len(self.layers) if self.combine == "concat" else 1)
         self.dropout = Dropout(self.lstm_dropout)
         self.lstm = nn.LSTM(

@@ -18,13 +18,22 @@ class SingleSentence(SequenceClassifier):
             DataError: if the text is empty or the label unknown.
             ConfigError: if not even one token fits.
         """
-        ids = text_ids(example.values.get("text"), example, "text", tokenizer)
-        room = tokenizer.room(max_seq_length)
-        if room < 1:
-            raise ConfigError(
-                f"data.max_seq_length: found {max_seq_length}, expected 3 or more for a text"
-            )
-        inputs = tokenizer.build_inputs(ids[:room])
-        return [
-            Features(*inputs, fields={**self.truth_of(example)}, truncated=max(0, len(ids) - room))
-        ]
+        features = text_features(example, tokenizer, max_seq_length)
+        features.fields |= self.truth_of(example)
+        return [features]
+
+
+def text_features(example: Example, tokenizer: Tokenizer, max_seq_length: int) -> Features:
+    """Return ``[CLS] text [SEP]`` of an example's ``text``; what does not fit is cut off the end.
+
+    Raises:
+        DataError: if the text is empty.
+        ConfigError: if not even one token fits.
+    """
+    ids = text_ids(example.values.get("text"), example, "text", tokenizer)
+    room = tokenizer.room(max_seq_length)
+    if room < 1:
+        raise ConfigError(
+            f"data.max_seq_length: found {max_seq_length}, expected 3 or more for a text"
+        )
+    return Features(*tokenizer.build_inputs(ids[:room]), truncated=max(0, len(ids) - room))

@@ -1,6 +1,7 @@
 """Builds encoder, tasks and metrics from a config; compiles layers and losses."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch._dynamo
@@ -9,7 +10,8 @@ from torchmetrics import Metric
 
 from bertlab.api.encoder import Encoder, layers_of
 from bertlab.api.head import Head
-from bertlab.api.task import Objective, Task
+from bertlab.api.task import Objective, Task, TaskContext, build_all
+from bertlab.data.own_keys import naming_head
 from bertlab.errors import ConfigError
 from bertlab.objectives.cross_entropy import SummedCrossEntropy
 from bertlab.plugins.index import load_class
@@ -18,7 +20,7 @@ Arguments = Mapping[str, Any]
 
 
 def build_tasks(model: Arguments) -> dict[str, Task]:
-    """Make the objectives or the head of a config's ``model`` section, by name.
+    """Make the objectives or the heads of a config's ``model`` section, by name.
 
     Their layers come later, when sizes and labels are known.
     """
@@ -30,7 +32,36 @@ def build_tasks(model: Arguments) -> dict[str, Task]:
         arguments = dict(model["head"])
         name = arguments.pop("name")
         tasks[name] = load_class("head", name, Head)(**arguments)
+    for name, given in (model.get("heads") or {}).items():
+        arguments = dict(given)
+        with naming_head(name):
+            tasks[name] = load_class("head", arguments.pop("name"), Head)(**arguments)
     return tasks
+
+
+def build_layers(tasks: Mapping[str, Task], context: TaskContext) -> None:
+    """Create the layers of all tasks; of several, errors name the head that they are of."""
+    heads = {name: task for name, task in tasks.items() if isinstance(task, Head)}
+    build_all({name: task for name, task in tasks.items() if name not in heads}, context)
+    for name, head in heads.items():
+        with naming_head(name) if len(tasks) > 1 else nullcontext():
+            build_all({name: head}, context)
+
+
+def keeps_encoder_fixed(heads: Mapping[str, Head]) -> bool:
+    """Whether the heads take the encoder's states as they are.
+
+    Raises:
+        ConfigError: if some do and some do not.
+    """
+    fixed = [name for name, head in heads.items() if not head.trains_encoder]
+    if fixed and len(fixed) < len(heads):
+        others = ", ".join(name for name in heads if name not in fixed)
+        raise ConfigError(
+            f"model.heads.{fixed[0]}: keeps the encoder fixed, and {others} trains it; expected "
+            "heads that all do the one or the other"
+        )
+    return bool(fixed)
 
 
 def build_metrics(model: Arguments) -> dict[str, Metric]:

@@ -1,7 +1,9 @@
-"""Metrics of every task on one evaluation set."""
+"""Metrics of every task on the evaluation sets of a run."""
 
+import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -12,8 +14,10 @@ from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.examples import Example
 from bertlab.api.head import Head
 from bertlab.api.task import Task, TaskLoss
+from bertlab.data.module import EvaluationRows
 from bertlab.errors import ConfigError, PluginError
 
+HEADS_MEAN = "heads/mean"  # of what several heads are judged by, logged as val/heads/mean
 # row, sequence, and what was predicted for the sequence
 Part = tuple[int, int, dict[str, Any]]
 
@@ -47,6 +51,11 @@ class EvaluationSet(nn.Module):
             {task: _collection(task, tasks[task], metrics) for task in tasks}
         )
         self._parts: list[Part] = []
+
+    @property
+    def tasks(self) -> list[str]:
+        """Names of the tasks that are evaluated on the set."""
+        return list(self.metrics)
 
     def names(self, task_name: str, task: Task) -> list[str]:
         """Return the names of a task's metrics, as :meth:`compute` will give them."""
@@ -119,6 +128,114 @@ class EvaluationSet(nn.Module):
         collection = self.metrics[task]
         assert isinstance(collection, MetricCollection)
         return collection
+
+
+@dataclass
+class Evaluated:
+    """What an evaluation found on all sets.
+
+    Attributes:
+        results: values by ``stage/task/metric``, or ``stage/task/set/metric`` of several sets.
+        loss: of all tasks, each on its first set.
+        warnings: about runs that look degenerate.
+    """
+
+    results: dict[str, float] = field(default_factory=dict)
+    loss: float = 0.0
+    warnings: list[str] = field(default_factory=list)
+
+
+class Evaluations(nn.ModuleList):
+    """All evaluation sets of a run, by the number of their data loader.
+
+    Args:
+        tasks: by config name, built.
+        sets: their rows; the first one of a task decides.
+        metrics: that the config names beside the tasks' own.
+    """
+
+    def __init__(
+        self,
+        tasks: Mapping[str, Task],
+        sets: Sequence[EvaluationRows],
+        metrics: Mapping[str, Metric],
+    ) -> None:
+        super().__init__(
+            EvaluationSet(
+                {name: tasks[name] for name in each.tasks or tasks}, each.name, each.rows, metrics
+            )
+            for each in sets
+        )
+        self._tasks = dict(tasks)  # of the module, which has registered them
+
+    def names(self, stage: str) -> list[str]:
+        """Return the names under which :meth:`compute` gives its results."""
+        names = [
+            metric_name(stage, task, each.name, key)
+            for each in self.sets()
+            for task in each.tasks
+            for key in each.names(task, self._tasks[task])
+        ]
+        return names if heads_direction(self._tasks) is None else [*names, f"{stage}/{HEADS_MEAN}"]
+
+    def monitor_of(self, name: str, stage: str = "val") -> str:
+        """Return the name of the metric that a task is judged by, on its first set."""
+        first = next(each for each in self.sets() if name in each.tasks)
+        return metric_name(stage, name, first.name, self._tasks[name].monitor[0])
+
+    def compute(self, stage: str, tunes: bool) -> Evaluated:
+        """Return the metrics of all sets, and reset them.
+
+        Args:
+            stage: ``val`` or ``test``, in front of the names.
+            tunes: let heads choose their thresholds on their first set before they are scored.
+        """
+        found, seen = Evaluated(), set()
+        for each in self.sets():
+            for name in each.tasks:
+                task, is_first = self._tasks[name], name not in seen
+                seen.add(name)
+                values = each.compute(name, task, tunes and is_first)
+                found.results |= {
+                    metric_name(stage, name, each.name, key): value for key, value in values.items()
+                }
+                found.loss += values["loss"] if is_first else 0.0
+                warning = task.warning(values) if isinstance(task, Head) else None
+                of = f"{name}: " if len(_heads(self._tasks)) > 1 else ""
+                found.warnings += [f"{of}{warning}"] if warning else []
+        if heads_direction(self._tasks) is not None and seen.issuperset(_heads(self._tasks)):
+            names = [self.monitor_of(name, stage) for name in _heads(self._tasks)]
+            judged = [found.results.get(name, math.nan) for name in names]
+            found.results[f"{stage}/{HEADS_MEAN}"] = sum(judged) / len(judged)
+        return found
+
+    def reset(self) -> None:
+        """Forget half-done evaluations."""
+        for each in self.sets():
+            each.reset()
+
+    def sets(self) -> list[EvaluationSet]:
+        """Return the sets, in order."""
+        return [each for each in self if isinstance(each, EvaluationSet)]
+
+
+def heads_direction(tasks: Mapping[str, Task]) -> str | None:
+    """Return which end is better of what several heads are judged by: ``min`` or ``max``.
+
+    None if they differ in it, so that no mean of them says anything, or there are not several.
+    """
+    ends = [head.monitor[1] for head in _heads(tasks).values()]
+    return ends[0] if len(ends) > 1 and len(set(ends)) == 1 else None
+
+
+def _heads(tasks: Mapping[str, Task]) -> dict[str, Head]:
+    return {name: task for name, task in tasks.items() if isinstance(task, Head)}
+
+
+def metric_name(stage: str, task: str, evaluation: str, metric: str) -> str:
+    """Return the name that a metric is logged under."""
+    # ("val", "mlm", "", "loss") -> "val/mlm/loss"
+    return "/".join(part for part in (stage, task, evaluation, metric) if part)
 
 
 def _collection(name: str, task: Task, further: Mapping[str, Metric]) -> MetricCollection:

@@ -14,11 +14,12 @@ from torchmetrics import Metric
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.encoder import Encoder
-from bertlab.api.examples import Example
 from bertlab.api.head import Head
+from bertlab.api.rng import CounterRNG
 from bertlab.api.task import Objective, Task, TaskContext, TaskLoss, check_tasks
-from bertlab.data.module import TaskData
-from bertlab.model.evaluation import EvaluationSet
+from bertlab.data.module import EvaluationRows, TaskData
+from bertlab.model.build import build_layers, keeps_encoder_fixed
+from bertlab.model.evaluation import Evaluations
 from bertlab.model.fsdp import shard
 from bertlab.model.nonfinite import NumericalGuard
 from bertlab.model.optimizer import OptimizerState, build_optimizer
@@ -39,9 +40,9 @@ class BertModule(LightningModule):
         tasks: by config name; each is built here for the encoder.
         context: what the tasks are built for.
         optimizer: the optimiser and its schedule.
-        evaluation_rows: labelled rows of each evaluation set by its name, which is empty if there
-            is one only; objectives need none.
+        evaluation_sets: labelled rows of each evaluation set; objectives need none.
         metrics: further metrics of every task, by config name.
+        seed: of what training draws while it computes: dropout, and whatever a plugin draws.
 
     Raises:
         ConfigError: if two objectives overwrite the input, or one needs attention that the encoder
@@ -54,29 +55,27 @@ class BertModule(LightningModule):
         tasks: Mapping[str, Task],
         context: TaskContext,
         optimizer: OptimizerConfig,
-        evaluation_rows: Mapping[str, Sequence[Example]] | None = None,
+        evaluation_sets: Sequence[EvaluationRows] = (EvaluationRows(),),
         metrics: Mapping[str, Metric] | None = None,
+        seed: int = 0,
     ) -> None:
         super().__init__()
         check_tasks(tasks, encoder)
         self.encoder = encoder
         self.tasks = nn.ModuleDict(dict(tasks))
-        for task in tasks.values():
-            task.build(context)
-        heads = [task for task in tasks.values() if isinstance(task, Head)]
-        self.encoder_is_fixed = any(not head.trains_encoder for head in heads)
-        self.reads_all_layers = any(head.reads_all_layers for head in heads)
+        self.encoder_is_fixed = keeps_encoder_fixed(self.heads)
+        build_layers(tasks, context)
+        self.reads_all_layers = any(head.reads_all_layers for head in self.heads.values())
         if self.encoder_is_fixed:
             encoder.requires_grad_(False)
         freeze_layers(optimizer, self)
         if not any(task.uses_pooled for task in tasks.values()):
             encoder.pooler.requires_grad_(False)  # DDP waits for the gradient of what may have one
         self.optimizer_config = optimizer
+        self.learning_rate = optimizer.learning_rate  # which Lightning's LearningRateFinder sets
         self.continued: OptimizerState | None = None  # of an earlier phase
-        self.evaluations = nn.ModuleList(
-            EvaluationSet(tasks, name, rows, metrics or {})
-            for name, rows in (evaluation_rows or {"": ()}).items()  # by dataloader_idx
-        )
+        self.evaluations = Evaluations(tasks, evaluation_sets, metrics or {})
+        self.draws = CounterRNG(seed, "draws")
         self.numerical_guard = NumericalGuard()
         self.evaluated_step = -1  # optimiser step of the last evaluation
         self.history: dict[int, dict[str, float]] = {}  # evaluations of training, by step
@@ -88,19 +87,25 @@ class BertModule(LightningModule):
         return {name: task for name, task in self.tasks.items() if isinstance(task, Task)}
 
     @property
+    def heads(self) -> dict[str, Head]:
+        """The heads that are fine-tuned, by name; none while pre-training."""
+        return {name: task for name, task in self.tasks.items() if isinstance(task, Head)}
+
+    @property
     def head(self) -> Head | None:
-        """The head that is fine-tuned; None while pre-training."""
-        heads = [task for task in self.named_tasks().values() if isinstance(task, Head)]
-        return heads[0] if heads else None
+        """The head that is fine-tuned, if it is one; None while pre-training."""
+        return next(iter(self.heads.values())) if len(self.heads) == 1 else None
+
+    def tasks_of(self, batch: PackedBatch) -> dict[str, Task]:
+        """Return the tasks that a batch has predictions for; all, if it counts those of none."""
+        tasks = self.named_tasks()
+        # of two heads, each has batches of its own: counts {"mrpc": 32}
+        return {name: tasks[name] for name in tasks if name in batch.counts} or tasks
 
     def metric_names(self) -> list[str]:
         """Return the names under which a run logs what a checkpoint can be chosen by."""
-        names = ["train/loss", *(f"train/{name}/loss" for name in self.tasks), "val/loss"]
-        for evaluation in self._evaluation_sets():
-            for name, task in self.named_tasks().items():
-                keys = evaluation.names(name, task)
-                names += [metric_name("val", name, evaluation.name, key) for key in keys]
-        return names
+        losses = [f"train/{name}/loss" for name in self.tasks]
+        return ["train/loss", *losses, "val/loss", *self.evaluations.names("val")]
 
     def configure_model(self) -> None:
         """Divide the weights among the processes, where the strategy is to."""
@@ -112,9 +117,13 @@ class BertModule(LightningModule):
         read = self._tokens_read(batch)
         if read is not None:
             batch = replace(batch, tokens_read=read)
-        # may only switch gradients off: evaluation runs under no_grad already
+        return self._encode(batch)
+
+    def _encode(self, batch: PackedBatch) -> EncoderOutput:
+        # evaluation runs under no_grad already
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.encoder_is_fixed):
             output: EncoderOutput = self.encoder(batch, all_layers=self.reads_all_layers)
+        output.encode = self._encode
         return output
 
     def train(self, mode: bool = True) -> "BertModule":
@@ -124,41 +133,68 @@ class BertModule(LightningModule):
             self.encoder.eval()
         return self
 
+    def on_train_batch_start(self, batch: PackedBatch, batch_idx: int) -> None:
+        """Begin the draws of a micro-batch by its number in the step over all devices."""
+        del batch
+        each, trainer = self.trainer.accumulate_grad_batches, self.trainer
+        self.seed_draws(trainer.global_step, trainer.global_rank * each + batch_idx % each)
+
+    def seed_draws(self, step: int, part: int) -> None:
+        """Seed torch for a micro-batch: dropout is a function of seed, step and part, from 0."""
+        torch.manual_seed(int(self.draws.bits(step, part)))
+
     def training_step(self, batch: PackedBatch, batch_idx: int) -> Tensor:
         """Return the batch's share of the loss, scaled so that gradients add up to the mean's."""
-        names, losses = list(self.named_tasks()), self.losses(batch)
+        shares = self.shares(batch)
+        by_task = dict(zip(self.tasks_of(batch), shares, strict=True))
+        self._track_training_loss(by_task, batch, batch_idx)
+        return self.scaled_loss(shares)
+
+    def shares(self, batch: PackedBatch) -> list[Tensor]:
+        """Return the batch's share of each task's mean loss in its step."""
+        names, losses = list(self.tasks_of(batch)), self.losses(batch)
         # 8 sequences, mlm and nsp: sums of 40 and 8 losses, divided by the counts of the whole step
         # (120 and 24 in a window of three such batches): the three shares add up to the step's mean
         counts = self._global_counts(batch, names)
-        shares = [
+        return [
             loss.sum.float() / count.clamp(min=1)  # nothing to predict: 0 / 1, not NaN
             for loss, count in zip(losses, counts, strict=True)
         ]
-        self._track_training_loss(dict(zip(names, shares, strict=True)), batch, batch_idx)
+
+    def scaled_loss(self, shares: list[Tensor]) -> Tensor:
+        """Return the sum of the shares, times what Lightning and DDP divide gradients by."""
         # Lightning divides by the number of accumulated batches, DDP by the number of devices
         scale = self.trainer.accumulate_grad_batches * self.trainer.world_size
         total: Tensor = torch.stack(shares).sum() * scale  # (tasks,) -> ()
         return total
 
+    def tasks_of_step(self) -> list[str]:
+        """Return the names of the tasks that the last step, or the one being made, trains."""
+        return list(self._step_loss)
+
+    def step_loss(self) -> float:
+        """Return the loss of the last step, in this process."""
+        return float(sum(self._step_loss.values()))
+
     def losses(self, batch: PackedBatch) -> list[TaskLoss]:
-        """Return the loss of each task on a batch, in the order of the config."""
+        """Return the loss of each task that a batch is for, in the order of the config."""
         batch = self._rewrite_input(batch)
         output = self(batch)
-        return [task.loss(output, batch) for task in self.named_tasks().values()]
+        return [task.loss(output, batch) for task in self.tasks_of(batch).values()]
 
     def validation_step(self, batch: PackedBatch, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Update every task's metrics on held-out data."""
         del batch_idx
         batch = self._rewrite_input(batch)
         output = self(batch)
-        evaluation = self._evaluation_sets()[dataloader_idx]
-        for name, task in self.named_tasks().items():
+        evaluation = self.evaluations.sets()[dataloader_idx]
+        for name in evaluation.tasks:
+            task = self.named_tasks()[name]
             evaluation.update(name, task, output, batch, task.loss(output, batch))
 
     def on_validation_epoch_start(self) -> None:
         """Begin each evaluation anew, also after one that was interrupted."""
-        for evaluation in self._evaluation_sets():
-            evaluation.reset()
+        self.evaluations.reset()
 
     def on_validation_epoch_end(self) -> None:
         """Log every task's metrics as ``val/<task>/<metric>``, and the summed loss.
@@ -192,14 +228,14 @@ class BertModule(LightningModule):
 
     def configure_optimizers(self) -> Any:  # noqa: ANN401  Lightning's type is a private union
         """Return the optimiser and its schedule, stepped once an optimiser step."""
+        config = replace(self.optimizer_config, learning_rate=self.learning_rate)
         fused = self.trainer.precision != "16-mixed"  # Lightning cannot clip a fused fp16 step
-        optimizer = build_optimizer(self.optimizer_config, self, fused)
+        optimizer = build_optimizer(config, self, fused)
         done = 0
         if self.continued is not None:
             self.continued.load(self, optimizer)
             done, self.continued = self.continued.steps, None  # twice the size of the weights
-        config, timer = self.optimizer_config, run_timer(self.trainer)
-        steps = self.trainer.estimated_stepping_batches
+        steps, timer = self.trainer.estimated_stepping_batches, run_timer(self.trainer)
         # Lightning's word for neither max_steps nor max_epochs
         if steps == float("inf") and timer is not None and config.schedule_steps is None:
             schedule = build_timed_schedule(config, optimizer, timer)
@@ -219,22 +255,25 @@ class BertModule(LightningModule):
         Lightning refuses to clip under bf16-mixed with a fused optimiser because of fp16's scaler;
         bf16 has none.
         """
-        by_norm = gradient_clip_algorithm in (None, "norm")
         if self.trainer.precision == "16-mixed":  # whose scaler skips such steps itself
             self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
             return
-        if gradient_clip_val and by_norm:
-            norm = nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
-        else:
-            gradients = [p.grad for p in self.parameters() if p.grad is not None]
-            norm = nn.utils.get_total_norm(gradients)  # only to see whether it is finite
-            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+        norm = self.clip(optimizer, gradient_clip_val, gradient_clip_algorithm)
         if type(norm) is torch.Tensor:  # under FSDP its parts would have to be gathered
             self.log("gradient_norm", norm, batch_size=1)
         rate = max(group["lr"] for group in optimizer.param_groups)
         self.log("learning_rate", torch.tensor(rate), batch_size=1)
         describe = partial(self._describe_step, self.trainer.global_step, self._step_loss)
         self.numerical_guard.check(norm, optimizer, describe)
+
+    def clip(self, optimizer: Optimizer, value: float | None, algorithm: str | None) -> Tensor:
+        """Clip the gradient; return its norm before."""
+        if value and algorithm in (None, "norm"):
+            return nn.utils.clip_grad_norm_(self.parameters(), value)
+        gradients = [p.grad for p in self.parameters() if p.grad is not None]
+        norm = nn.utils.get_total_norm(gradients)  # only to see whether it is finite
+        self.clip_gradients(optimizer, value, algorithm)
+        return norm
 
     def on_validation_start(self) -> None:
         """Evaluate no weights that come after a step which was not taken."""
@@ -258,7 +297,7 @@ class BertModule(LightningModule):
 
     def _rewrite_input(self, batch: PackedBatch) -> PackedBatch:
         """Return the batch as the one objective that may rewrites it on the device."""
-        for task in self.named_tasks().values():
+        for task in self.tasks_of(batch).values():
             if isinstance(task, Objective):
                 batch = task.rewrite_input(batch)
         return batch
@@ -267,35 +306,21 @@ class BertModule(LightningModule):
         """Return the positions that tasks read; None for all, and on a GPU, which would wait."""
         if batch.input_ids.device.type != "cpu":
             return None
-        found = [task.tokens_read(batch) for task in self.named_tasks().values()]
+        found = [task.tokens_read(batch) for task in self.tasks_of(batch).values()]
         read = [places for places in found if places is not None]
         return torch.cat(read) if len(read) == len(found) else None
 
-    def _evaluation_sets(self) -> list[EvaluationSet]:
-        return [each for each in self.evaluations if isinstance(each, EvaluationSet)]
-
     def _log_evaluations(self, stage: str) -> None:
-        losses: list[float] = []
-        results: dict[str, float] = {}
-        self.warnings = []
-        for place, evaluation in enumerate(self._evaluation_sets()):
-            for name, task in self.named_tasks().items():
-                tune = place == 0 and self.trainer.state.fn == TrainerFn.FITTING  # not on test
-                values = evaluation.compute(name, task, tune)
-                results |= {
-                    metric_name(stage, name, evaluation.name, key): value
-                    for key, value in values.items()
-                }
-                losses += [values["loss"]] if place == 0 else []
-                warning = task.warning(values) if isinstance(task, Head) else None
-                self.warnings += [warning] if warning else []
+        # thresholds are not chosen on test rows
+        found = self.evaluations.compute(stage, self.trainer.state.fn == TrainerFn.FITTING)
+        self.warnings = found.warnings
         # a resumed run may score a step again whose evaluation it has logged
         logger = False if self.trainer.global_step in self.history else None
         # equal on all devices; sync_dist tells Lightning so
-        self.log_dict(results, logger=logger, sync_dist=True)
-        self.log(f"{stage}/loss", sum(losses), prog_bar=True, logger=logger, sync_dist=True)
+        self.log_dict(found.results, logger=logger, sync_dist=True)
+        self.log(f"{stage}/loss", found.loss, prog_bar=True, logger=logger, sync_dist=True)
         if self.trainer.state.fn == TrainerFn.FITTING:
-            self.history[self.trainer.global_step] = results
+            self.history[self.trainer.global_step] = found.results
 
     def _global_counts(self, batch: PackedBatch, names: list[str]) -> Tensor:
         """``(len(names),)`` predictions of each task in the optimiser step, over all devices."""
@@ -323,9 +348,3 @@ class BertModule(LightningModule):
             self.log("train/loss", values.sum(), batch_size=len(batch))
             for name, value in zip(self._step_loss, values, strict=True):
                 self.log(f"train/{name}/loss", value, batch_size=len(batch))
-
-
-def metric_name(stage: str, task: str, evaluation: str, metric: str) -> str:
-    """Return the name that a metric is logged under."""
-    # ("val", "mlm", "", "loss") -> "val/mlm/loss"
-    return "/".join(part for part in (stage, task, evaluation, metric) if part)

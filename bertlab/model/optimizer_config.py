@@ -12,7 +12,7 @@ from bertlab.model.optimizers.adamw import AdamW
 from bertlab.model.optimizers.torch_classes import torch_names, torch_recipe
 from bertlab.model.schedules import Linear
 from bertlab.objectives.changing import DEFAULT_SCHEDULE, make_schedule
-from bertlab.plugins.index import installed, load_class
+from bertlab.plugins.index import installed, load_class, told_origin
 
 DEFAULT_OPTIMIZER = "adamw"
 
@@ -95,10 +95,12 @@ def load_recipe(name: str) -> type[OptimizerRecipe]:
         return load_class("optimizer", name, OptimizerRecipe)
     found = torch_recipe(name)
     if found is None:
-        names = [*plugins, *torch_names()]
+        # torch.optim.AdamW is meant as AdamW
+        hint = nearest(name.rpartition(".")[2], [*plugins, *torch_names()])
         raise UnknownPluginError(
-            f"model.optimizer.name: no optimizer is called {name!r}{nearest(name, names)} "
+            f"model.optimizer.name: no optimizer is called {name!r}{hint} "
             f"(installed: {', '.join(plugins)}; of torch.optim: {', '.join(torch_names())})"
+            f"{told_origin('optimizer', name)}"
         )
     return found
 

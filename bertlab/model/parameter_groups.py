@@ -4,11 +4,11 @@ import re
 
 from torch import nn
 
+from bertlab.api.encoder import Encoder
 from bertlab.api.optimizer import ParameterGroup, ParameterKind
-from bertlab.errors import ConfigError
+from bertlab.api.task import Task
+from bertlab.errors import ConfigError, PluginError, nearest
 from bertlab.model.optimizer_config import OptimizerConfig
-
-_LAYER = re.compile(r"layers\.(\d+)\.")  # layers.11.attention.qkv.weight -> 11
 
 
 def parameter_groups(config: OptimizerConfig, module: nn.Module) -> list[ParameterGroup]:
@@ -94,9 +94,9 @@ def freeze_layers(config: OptimizerConfig, module: nn.Module) -> None:
 def parameter_depths(encoder: nn.Module, option: str) -> dict[nn.Parameter, int]:
     """Return how far below the head each parameter of an encoder with L layers is.
 
-    The names of parameters tell: ``layers.N.*`` is ``L - N``, what is registered before them is the
-    embeddings, ``L + 1``, and what comes after them (pooler, last LayerNorm) is 0. ``pooler.*`` is
-    0 and ``token_embedding.*`` is ``L + 1`` in any order.
+    The names of parameters tell: ``layers.N.*`` is ``L - N`` (or as ``layer_lists`` calls them),
+    what is registered before them is the embeddings, ``L + 1``, and what comes after them (pooler,
+    last LayerNorm) is 0. ``pooler.*`` is 0 and ``token_embedding.*`` is ``L + 1`` in any order.
 
     Args:
         encoder: any; need not be ``bert``.
@@ -105,19 +105,22 @@ def parameter_depths(encoder: nn.Module, option: str) -> dict[nn.Parameter, int]
     Raises:
         ConfigError: if no parameter is called ``layers.N.*``.
     """
+    lists = getattr(encoder, "layer_lists", Encoder.layer_lists)
+    layer = re.compile(rf"(?:{'|'.join(map(re.escape, lists))})\.(\d+)\.")  # layers.11.qkv -> 11
     names = [name for name, _ in encoder.named_parameters()]
-    numbers = [int(match[1]) for name in names if (match := _LAYER.match(name))]
+    numbers = [int(match[1]) for name in names if (match := layer.match(name))]
     if not numbers:
         raise ConfigError(
             f"model.optimizer.{option}: the encoder {type(encoder).__name__} has no parameters "
-            "called layers.0.*, layers.1.*, …, so its layers are not known; leave the option out"
+            f"called {lists[0]}.0.*, {lists[0]}.1.*, …, so its layers are not known; leave the "
+            "option out"
         )
     # of two layers: token_embedding 3, layers.0 2, layers.1 1, pooler 0
     top = max(numbers) + 1
     depths: dict[nn.Parameter, int] = {}
     reached_layers = False
     for name, parameter in encoder.named_parameters():
-        match = _LAYER.match(name)
+        match = layer.match(name)
         reached_layers = reached_layers or match is not None
         if match:
             depths[parameter] = top - int(match[1])
@@ -132,23 +135,54 @@ def parameter_depths(encoder: nn.Module, option: str) -> dict[nn.Parameter, int]
 def split_by_weight_decay(
     module: nn.Module,
 ) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Return the trainable parameters that decay, and those that do not: biases and norms.
+    """Return the trainable parameters that decay, and those that do not: biases, norms, vectors.
 
     A bias has a name that begins with ``bias`` or ends in ``_bias``; a norm is a module whose class
-    has ``Norm`` in its name, of PyTorch or of a plugin.
+    has ``Norm`` in its name, of PyTorch or of a plugin; a vector has one dimension or none. What an
+    encoder or a task says in ``decays`` counts before that.
+
+    Raises:
+        PluginError: ``decays`` has a name that no parameter has.
     """
+    said = _said_of_decay(module)
     plain = {
         id(parameter)
         for layer in module.modules()
         for name, parameter in layer.named_parameters(recurse=False)
         # without decay: bias, an LSTM's bias_ih_l0, attention_bias
-        if _is_norm(layer) or name.startswith("bias") or name.endswith("_bias")
+        if _is_norm(layer)
+        or name.startswith("bias")
+        or name.endswith("_bias")
+        or parameter.ndim < 2
+    }
+    plain = (plain | {each for each, decays in said.items() if not decays}) - {
+        each for each, decays in said.items() if decays
     }
     trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
     return (
         [parameter for parameter in trainable if id(parameter) not in plain],
         [parameter for parameter in trainable if id(parameter) in plain],
     )
+
+
+def _said_of_decay(module: nn.Module) -> dict[int, bool]:
+    """Return what encoder and tasks say of their parameters, by ``id``; the encoder's word counts.
+
+    Of a parameter that two of their names hold, the longer name counts.
+    """
+    parts = [each for each in module.modules() if isinstance(each, Encoder | Task)]
+    said: dict[int, bool] = {}
+    for part in sorted(parts, key=lambda each: isinstance(each, Encoder)):
+        own = dict(part.named_parameters())
+        for name in sorted(part.decays, key=len):
+            found = [each for key, each in own.items() if f"{key}.".startswith(f"{name}.")]
+            if not found:
+                raise PluginError(
+                    f"{type(part).__module__}.{type(part).__name__}.decays: found {name!r}, which "
+                    f"none of its parameters is called{nearest(name, own)}"
+                )
+            said |= {id(each): part.decays[name] for each in found}
+    return said
 
 
 def _is_norm(layer: nn.Module) -> bool:

@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from bertlab.api.schedule import Progress, Schedule, factor_at
-from bertlab.api.task import Objective, Task
+from bertlab.api.task import Objective, Task, check_whole_steps
 from bertlab.data.module import TaskData
 from bertlab.data.step_sizes import StepSizes
 from bertlab.errors import ConfigError
@@ -86,7 +86,7 @@ def check_end(
     tasks: Mapping[str, Task],
     data: TaskData,
 ) -> None:
-    """Raise ConfigError if the schedule does not fit the end of a run.
+    """Raise ConfigError if schedule or tasks do not fit the end of a run, or its steps.
 
     Args:
         config: of the schedule.
@@ -99,6 +99,7 @@ def check_end(
     check_schedule(config, endless, run_timer(trainer) is not None)
     check_schedule_steps(config, done, trainer.max_steps)
     check_changes(tasks, data, endless)
+    check_whole_steps(tasks, trainer.accumulate_grad_batches, trainer.world_size)
 
 
 def build_schedule(

@@ -2,14 +2,15 @@
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from statistics import mean
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 
 from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences
 from bertlab.api.schedule import Progress
-from bertlab.errors import check_at_least
-from bertlab.objectives.changing import Change, ChangingNumber
+from bertlab.errors import ConfigError, check_at_least
+from bertlab.objectives.changing import Change, ChangingNumber, moments
 from bertlab.objectives.language_model import TokenPrediction
 from bertlab.objectives.masking import (
     MaskingRecipe,
@@ -23,8 +24,9 @@ from bertlab.objectives.masking import (
 if TYPE_CHECKING:
     from bertlab.api.rng import CounterRNG
 
+EvaluationMasks = Literal["standard", "training"]
 _RATE = "model.objectives.mlm.rate"
-EVALUATION_RECIPE = MaskingRecipe()  # 15 %, tokens, 80/10/10, whatever training does
+EVALUATION_RECIPE = MaskingRecipe()  # 15 %, tokens, 80/10/10
 
 
 class MaskedLM(TokenPrediction):
@@ -42,6 +44,9 @@ class MaskedLM(TokenPrediction):
         dynamic: draw new masks in every epoch (RoBERTa); False: a fixed set of masked copies of
             the text, as BERT's own data.
         static_copies: number of masked copies that epochs take in turn if not ``dynamic``.
+        evaluation: ``standard`` masks held-out text as BERT's, 15 % of the tokens, 80/10/10, which
+            makes runs comparable; ``training`` masks it as training does, for objectives that build
+            on what is masked.
 
     Raises:
         ConfigError: an argument is out of range.
@@ -61,6 +66,7 @@ class MaskedLM(TokenPrediction):
         keep_share: float = 0.1,
         dynamic: bool = True,
         static_copies: int = 10,
+        evaluation: EvaluationMasks = "standard",
     ) -> None:
         super().__init__()
         self.rate: ChangingNumber | None = None
@@ -73,6 +79,12 @@ class MaskedLM(TokenPrediction):
         for each in rates:  # both ends are looked at; where there is no run, it is the first
             self.recipe = MaskingRecipe(each, unit, mask_share, random_share, keep_share)
         check_at_least("model.objectives.mlm.static_copies", static_copies, 1)
+        if evaluation not in get_args(EvaluationMasks):
+            expected = " or ".join(get_args(EvaluationMasks))
+            raise ConfigError(
+                f"model.objectives.mlm.evaluation: found {evaluation!r}, expected {expected}"
+            )
+        self.evaluation = evaluation
         self.dynamic = dynamic
         self.static_copies = static_copies
 
@@ -83,7 +95,7 @@ class MaskedLM(TokenPrediction):
             sequences: written to: ``fields`` and ``input_ids``.
             rng: keyed by epoch, sequence and position, or by epoch and place in the corpus if
                 static; in evaluation by sequence and position, so that its masks never change.
-            training: False masks 15 % of the tokens, 80/10/10, whatever the settings.
+            training: False masks as ``evaluation`` says.
 
         Returns:
             K, the number of selected tokens.
@@ -95,7 +107,8 @@ class MaskedLM(TokenPrediction):
             draws = dynamic_draws(sequences, stream)
         else:
             draws = static_draws(sequences, stream, self.static_copies)
-        recipe = self._recipe_at(sequences.progress) if training else EVALUATION_RECIPE
+        as_trained = training or self.evaluation == "training"
+        recipe = self._recipe_at(sequences.progress) if as_trained else EVALUATION_RECIPE
         positions, labels = mask_tokens(sequences, recipe, self.classes, draws)
         return self.write_labels(sequences, positions, labels)
 
@@ -104,6 +117,12 @@ class MaskedLM(TokenPrediction):
         if self.rate is None:
             return self.recipe
         return replace(self.recipe, rate=self.rate.at(progress))
+
+    def predicted_share(self, steps: float) -> float:
+        """Return the rate, or its mean where it changes."""
+        if self.rate is None:
+            return self.recipe.rate
+        return mean(self.rate.at(moment) for moment in moments(steps))
 
     def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
         """Return ``{"fillers": [[{"token", "probability"}, …], …]}`` of each sequence.

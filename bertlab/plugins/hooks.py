@@ -18,8 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from bertlab.errors import BertlabError, PluginError, nearest, told, warn
-from bertlab.plugins.index import check_contract, entry_package, entry_points_of, tell_of_a_wait
+from bertlab.errors import BertlabError, PluginError, nearest, told_with_place, warn
+from bertlab.plugins.index import (
+    brought_by,
+    check_contract,
+    entry_package,
+    entry_points_of,
+    tell_of_a_wait,
+)
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
@@ -112,7 +118,7 @@ def hook_modules() -> HookModules:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # whatever a stranger's module raises
-            loaded.left_out[entry] = told(error)
+            loaded.left_out[entry] = told_with_place(error)
             _leave_out(name_of(entry), error)
     return loaded
 
@@ -134,8 +140,7 @@ def load_module(entry: EntryPoint) -> object:
 
 def name_of(entry: EntryPoint) -> str:
     """Return what to call a hook module in messages."""
-    package, version = entry_package(entry)
-    return f"hooks {entry.name!r} of {package} {version} ({entry.value})"
+    return f"hooks {entry.name!r} of {brought_by(*entry_package(entry))} ({entry.value})"
 
 
 def run_callbacks(run_dir: Path) -> "list[Callback]":
@@ -200,4 +205,4 @@ def _check_names(module: object) -> None:
 
 
 def _leave_out(name: str, error: BaseException) -> None:
-    warn(f"{name} is left out: {told(error)}")
+    warn(f"{name} is left out: {told_with_place(error)}")

@@ -12,11 +12,22 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import Distribution, EntryPoint, EntryPoints, entry_points
+from importlib.metadata import (
+    Distribution,
+    EntryPoint,
+    EntryPoints,
+    PackageNotFoundError,
+    entry_points,
+    version,
+)
 from typing import Any, Literal
 
-from bertlab.api import CONTRACT
-from bertlab.errors import PluginError, UnknownPluginError, nearest, told, warn
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from bertlab.api import CONTRACT, OLDEST_CONTRACT
+from bertlab.errors import PluginError, UnknownPluginError, nearest, told_with_place, warn
+from bertlab.plugins.contract_1 import offer_old_names, rename_methods
 
 Kind = Literal[
     "encoder",
@@ -51,10 +62,12 @@ KEYS: dict[Kind, str] = {
     "schedule": "model.optimizer.schedule, schedule",
     "tokenizer": "data.tokenizer_kind",
 }
-OWN_PACKAGE = "bertlab"
+OWN_PACKAGE = "bertlab-lightning"  # on PyPI, bertlab is somebody else's
+RECORDED_AS = "bertlab"  # in manifests, as before its distribution had a name of its own
 PATIENCE = 20.0  # seconds of an import, until the user is told who is imported
 
 CONTRACT_GROUP = "bertlab.contract"
+_MOST_ORIGINS = 1000
 
 
 @dataclass(frozen=True)
@@ -78,7 +91,9 @@ class Plugin:
     contract: int
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name!r} of {self.package} {self.version} ({self.target})"
+        return (
+            f"{self.kind} {self.name!r} of {brought_by(self.package, self.version)} ({self.target})"
+        )
 
 
 @cache
@@ -134,24 +149,64 @@ def why_unusable(plugin: Plugin) -> str | None:
 
 def contract_mismatch(package: str, contract: int) -> str | None:
     """Return why a package does not fit the contract, and what to do; None if it does."""
-    if contract == CONTRACT:
+    if OLDEST_CONTRACT <= contract <= CONTRACT:
         return None
     words = (
         f"it was written for version {contract} of the plugin contract, this bertlab has version "
         f"{CONTRACT}; "
     )
     if contract > CONTRACT:
-        return f"{words}upgrade bertlab: pip install -U bertlab"
+        return f"{words}upgrade bertlab: pip install -U {OWN_PACKAGE}"
     return (
         f"{words}upgrade it: pip install -U {package}; if it is yours, docs/plugins.md, 'Versions "
         "of the contract', says what to change"
     )
 
 
+def version_of(package: str) -> str:
+    """Return the version of an installed package; bertlab's own is recorded as ``bertlab``.
+
+    Raises:
+        PackageNotFoundError: it is not installed.
+    """
+    return version(OWN_PACKAGE if package == RECORDED_AS else package)
+
+
+def brought_by(package: str, version: str) -> str:
+    """Return a package and its version for people: ``bertlab-sop 0.1.0``."""
+    return f"{recorded_as(package)} {version}"
+
+
+def recorded_as(package: str) -> str:
+    """Return what a package is called in manifests: bertlab's own by its import name."""
+    return RECORDED_AS if package == OWN_PACKAGE else package
+
+
+def version_mismatch(package: str) -> str | None:
+    """Return which bertlab an installed package asks for, if it is not this one."""
+    try:
+        distribution = Distribution.from_name(package)
+        own = Distribution.from_name(OWN_PACKAGE).version
+    except PackageNotFoundError:
+        return None
+    for line in distribution.requires or ():
+        wanted = Requirement(line)
+        if canonicalize_name(wanted.name) == OWN_PACKAGE and own not in wanted.specifier:
+            return f"its package asks for {OWN_PACKAGE} {wanted.specifier}, found {own}"
+    return None
+
+
+def prepare_import(package: str, contract: int) -> None:
+    """Give a package of an older contract the names that it imports."""
+    if contract < CONTRACT:
+        offer_old_names(package)
+
+
 def check_contract(package: str) -> None:
     """Raise PluginError if an installed package was written for another contract."""
     if (reason := contract_mismatch(package, contract_of(package))) is not None:
         raise PluginError(reason)
+    prepare_import(package, contract_of(package))
 
 
 def load_class(kind: Kind, name: str, base: type) -> type:
@@ -172,7 +227,7 @@ def load_class(kind: Kind, name: str, base: type) -> type:
     if name not in plugins:
         raise UnknownPluginError(
             f"{KEYS[kind]}: no {kind} is called {name!r}{nearest(name, plugins)} "
-            f"(installed: {', '.join(plugins) or 'none'})"
+            f"(installed: {', '.join(plugins) or 'none'}){told_origin(kind, name)}"
         )
     plugin = plugins[name]
     if (reason := why_unusable(plugin)) is not None:
@@ -182,6 +237,21 @@ def load_class(kind: Kind, name: str, base: type) -> type:
     return loaded
 
 
+_origins: dict[tuple[str, str], str] = {}  # for messages: what files from elsewhere say
+
+
+def remember_origin(kind: str, name: str, words: str) -> None:
+    """Keep what a checkpoint says of where a plugin is from, for the message that it lacks."""
+    if len(_origins) < _MOST_ORIGINS:
+        _origins[kind, name] = words
+
+
+def told_origin(kind: str, name: str) -> str:
+    """Return what a message says of where a missing plugin is from; empty if nothing is known."""
+    words = _origins.get((kind, name))
+    return "" if words is None else f"; {words}"
+
+
 def import_class(plugin: Plugin, base: type) -> tuple[type, str]:
     """Import a plugin's class; return it, and what the import printed.
 
@@ -189,15 +259,18 @@ def import_class(plugin: Plugin, base: type) -> tuple[type, str]:
         PluginError: if its import fails, or the class does not keep the contract.
     """
     printed = io.StringIO()
+    prepare_import(plugin.package, plugin.contract)
     try:
         with contextlib.redirect_stdout(printed), tell_of_a_wait(str(plugin), plugin.package):
             loaded = EntryPoint(plugin.name, plugin.target, GROUPS[plugin.kind]).load()
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise PluginError(f"{plugin} cannot be imported: {told(error)}") from error
+        raise PluginError(f"{plugin} cannot be imported: {told_with_place(error)}") from error
     if not (isinstance(loaded, type) and issubclass(loaded, base)):
         raise PluginError(f"{plugin} is not a subclass of {base.__module__}.{base.__name__}")
+    if plugin.contract < CONTRACT:
+        rename_methods(loaded)
     if plugin.package != OWN_PACKAGE:
         from bertlab.plugins.signatures import broken_signature  # noqa: PLC0415  needs the class
 

@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from bertlab.config.yaml_files import Config, differences, read_config
 from bertlab.errors import BertlabError, StudyError
 from bertlab.files import explain_failed_write, new_folder, write_json
 from bertlab.files.reading import read_object
+from bertlab.plugins.index import version_of
+from bertlab.plugins.origin import content_hash
 from bertlab.studies.execute.execution import take_lock
 from bertlab.studies.execute.run_state import (
     REUSED_FROM,
@@ -174,11 +176,14 @@ def _other_versions(manifest: Mapping[str, Any]) -> str:
     made_with |= manifest.get("plugins", {})
     for name, there in made_with.items():
         try:
-            here = version(name)
+            here = version_of(name)
         except PackageNotFoundError:
             here = "none"
         if there != here:
             return f"it was made with {name} {there}, here is {here}"
+    for name, there in (manifest.get("plugin_contents") or {}).items():
+        if there != content_hash(name):
+            return f"it was made with other files of {name} than are here"
     return ""
 
 

@@ -14,7 +14,7 @@ from bertlab.studies.plan.plan import make_plan
 from bertlab.studies.plan.seeds import ADDED_SEEDS
 from bertlab.studies.report import sameness
 from bertlab.studies.reuse import adopt, find_reusable
-from bertlab.studies.tables import reuse_lines
+from bertlab.studies.tables import left_out_lines, reuse_lines
 
 if TYPE_CHECKING:
     from bertlab.studies.study import Study
@@ -54,6 +54,8 @@ def run_study(
         study.config = study.stage.choose(study.study_dir)
         study.planned = make_plan(study.config, begun_in(study.study_dir))
     reusable = find_reusable(study.planned, study.study_dir, reuse)
+    for line in left_out_lines(study.config):
+        say(line)
     for change in study.claim(accept_changes):
         say(f"changed: {change}")
     if study.kept_seeds:

@@ -16,7 +16,7 @@ from bertlab.api.study_scores import StudyScores
 from bertlab.checkpoints.run_directory import manifest
 from bertlab.config.overrides import Overrides
 from bertlab.config.yaml_files import Config
-from bertlab.errors import CommandError, StudyError, nearest
+from bertlab.errors import CommandError, StudyError, check_processes, nearest
 from bertlab.studies.design_table import shown_by_plan
 from bertlab.studies.execute.execution import execute
 from bertlab.studies.execute.executor import Executor, executor_of, go_on_with
@@ -41,7 +41,7 @@ from bertlab.studies.report.render import write_report
 from bertlab.studies.report.report import Report, report_of
 from bertlab.studies.reuse import find_reusable
 from bertlab.studies.run_study import run_study
-from bertlab.studies.tables import Table, plan_table, status_table, variants_table
+from bertlab.studies.tables import Table, left_out_lines, plan_table, status_table, variants_table
 from bertlab.studies.trial_stage import TrialStage, trial_stage
 
 REPORT = "report"  # folder of the report in the directory of a study
@@ -122,7 +122,8 @@ class Study:
             reuse: directories of studies whose finished pre-trainings could be taken over.
         """
         found = find_reusable(self.planned, self.study_dir, _paths(reuse))
-        own = plan_table(self.planned, self.study_dir, shown_by_plan(self), found)
+        note = "\n".join([*left_out_lines(self.config), shown_by_plan(self)])
+        own = plan_table(self.planned, self.study_dir, note, found)
         return own if self.stage is None else self.stage.before(own, self.stage.study.plan(reuse))
 
     def status(self) -> Table:
@@ -209,6 +210,7 @@ class Study:
         if planned is None:
             near = nearest(run, self.planned.runs)
             raise CommandError(f"--run: found {run!r}{near} (`bertlab study plan` lists the runs)")
+        check_processes("--threads", threads, 1)
         environment = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
         return execute(planned, self.study_dir, environment=environment)
 
@@ -250,7 +252,7 @@ class Study:
         found.manifest = {
             "command": shlex.join(["bertlab", "study", "run", str(self.study_dir / STUDY_FILE)]),
             "study": self.content,
-            **manifest({}, {}),
+            **manifest({}),
         }
         analysis.add_analysis(found, self.study_dir, self.analysis())
         if self.stage is not None:

@@ -4,12 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bertlab.config.request import read_request
 from bertlab.config.yaml_files import yaml_inline
 from bertlab.errors import say
 from bertlab.studies.execute.live_table import HEADINGS, state_cell, status_row
 from bertlab.studies.execute.run_state import State, read_states
 from bertlab.studies.plan.budget import pretraining_cost
-from bertlab.studies.plan.plan import Plan, PlannedRun, variant_settings
+from bertlab.studies.plan.plan import (
+    Plan,
+    PlannedRun,
+    variant_settings,
+)
 from bertlab.studies.plan.study_file import StudyConfig
 from bertlab.studies.reuse import Reusable
 from bertlab.training.console import print_table
@@ -47,6 +52,22 @@ class Table:
         from bertlab.training.report.tables import titled_table  # noqa: PLC0415  for notebooks only
 
         return titled_table(self.title, self.headings, self.rows, self.figures, self.note)
+
+
+def left_out_lines(study: StudyConfig) -> list[str]:
+    """Return a line for keys of a file that no run of some variants has.
+
+    They belong to an encoder, head or optimizer in whose place these variants name another.
+    """
+    found: dict[str, list[str]] = {}
+    trained = [each for each in study.evaluations if each.zero_shot is None]
+    for variant in study.variants:
+        asked = [study.arguments_of(variant)]
+        asked += [each.arguments_of(variant) for each in trained]
+        lines = [line for arguments in asked for line in read_request(arguments).left_out]
+        for line in dict.fromkeys(lines):
+            found.setdefault(line, []).append(variant.name)
+    return [f"{', '.join(variants)}: {line}" for line, variants in found.items()]
 
 
 def plan_table(plan: Plan, study_dir: Path, shows: str, reusable: Sequence[Reusable] = ()) -> Table:

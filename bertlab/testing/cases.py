@@ -44,12 +44,14 @@ class Options:
         rows: of a head, metric or evaluation.
         vocabulary: tokens of the tokenizer; a small English one if None.
         encoder: makes the encoder that a task is checked with from the vocabulary's size.
+        companions: arguments of the objectives that an objective requires, by name.
     """
 
     arguments: Mapping[str, Any] = field(default_factory=dict)
     rows: Sequence[Mapping[str, Any]] | None = None
     vocabulary: Sequence[str] | None = None
     encoder: Callable[[int], Encoder] | None = None
+    companions: Mapping[str, Mapping[str, Any]] | None = None
 
 
 @cache

@@ -76,6 +76,7 @@ _OPTIONS: dict[str, tuple[Kind, ...]] = {  # the kinds that an option is for
     "rows": ("head", "metric", "evaluation"),
     "vocabulary": ("encoder", "objective", "head", "evaluation"),
     "encoder": ("objective", "head", "evaluation"),
+    "companions": ("objective",),
 }
 
 
@@ -93,6 +94,7 @@ def conformance(
     rows: Sequence[Mapping[str, Any]] | None = None,
     vocabulary: Sequence[str] | None = None,
     encoder: Callable[[int], Encoder] | None = None,
+    companions: Mapping[str, Mapping[str, Any]] | None = None,
     skip: Mapping[str, str] | None = None,
 ) -> Callable[[str], None]:
     """Return a test function that checks a plugin's class against the contract of its kind.
@@ -112,6 +114,8 @@ def conformance(
             vocabulary if not given.
         encoder: makes the encoder that a task needs from the vocabulary's size; a tiny BertEncoder
             if not given.
+        companions: arguments of the objectives that an objective requires, by name, where they are
+            not the defaults: ``{"mlm": {"unit": "span"}}``.
         skip: checks that do not apply, with the reason.
 
     Raises:
@@ -127,7 +131,12 @@ def conformance(
                 f"conformance({found.__name__}): skip: there is no check {name!r} of {kind}s"
                 f"{nearest(name, known)} (bertlab.testing.list_checks({kind!r}) lists them)"
             )
-    given = {"rows": rows, "vocabulary": vocabulary, "encoder": encoder}
+    given = {
+        "rows": rows,
+        "vocabulary": vocabulary,
+        "encoder": encoder,
+        "companions": companions,
+    }
     case = make_case(kind, found, arguments or {}, given)
     runner = CheckRunner(case, known, skipped=set(reasons))
     cases = [

@@ -224,6 +224,9 @@ def _row(
             case "texts":
                 text = language.text(length if "tags" in kinds else longest, *seed)
                 values[column.name] = text.split() if "tags" in kinds else _choices(text)
+            case "labels":
+                # of each row those whose bits its number has; row 0 has none
+                values[column.name] = [str(n) for n in range(classes) if number >> n & 1]
             case "label":
                 values[column.name] = str(number % (_CHOICES if "texts" in kinds else classes))
     for column in columns:

@@ -1,9 +1,9 @@
 """``Stack``: a small encoder with the task under test on top, as a run has them."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -34,10 +34,17 @@ def tiny_encoder(vocab_size: int, causal: bool = False) -> BertEncoder:
 
 @dataclass
 class Stack:
-    """An encoder and a task that is built for it."""
+    """An encoder and a task that is built for it.
+
+    Attributes:
+        encoder: below the task.
+        task: under test.
+        companions: the objectives that it requires, by name.
+    """
 
     encoder: Encoder
     task: Task
+    companions: Mapping[str, Objective] = field(default_factory=dict)
 
     @property
     def is_fixed(self) -> bool:
@@ -55,6 +62,7 @@ class Stack:
         all_layers = isinstance(self.task, Head) and self.task.reads_all_layers
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.is_fixed):
             output: EncoderOutput = self.encoder(batch, all_layers=all_layers)
+        output.encode = self.output
         return output
 
     def rewritten(self, batch: PackedBatch) -> PackedBatch:
@@ -72,8 +80,8 @@ class Stack:
         return self.task.decode(self.output(batch), batch)
 
     def modules(self) -> list[nn.Module]:
-        """Return both."""
-        return [self.encoder, self.task]
+        """Return all of it."""
+        return list(self._named().values())
 
     def train(self, mode: bool = True) -> "Stack":
         """Switch dropout on or off, as a run does."""
@@ -101,13 +109,16 @@ class Stack:
         self.train(False)
 
     def state(self) -> dict[str, dict[str, Any]]:
-        """Return a copy of both state dicts, as a checkpoint keeps them."""
-        return copy.deepcopy({"encoder": self.encoder.state_dict(), "task": self.task.state_dict()})
+        """Return a copy of all state dicts, as a checkpoint keeps them."""
+        return {name: copy.deepcopy(module.state_dict()) for name, module in self._named().items()}
 
     def load(self, state: dict[str, dict[str, Any]]) -> None:
         """Load what :meth:`state` gave; every key must fit."""
-        self.encoder.load_state_dict(state["encoder"])
-        self.task.load_state_dict(state["task"])
+        for name, module in self._named().items():
+            module.load_state_dict(state[name])
+
+    def _named(self) -> dict[str, nn.Module]:
+        return {"encoder": self.encoder, "task": self.task, **self.companions}
 
 
 @torch.no_grad()

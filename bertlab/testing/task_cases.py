@@ -13,13 +13,14 @@ from bertlab.api.encoder import Encoder
 from bertlab.api.evaluation import EvaluatedModel, Evaluation
 from bertlab.api.examples import Example, Labels
 from bertlab.api.head import Head
-from bertlab.api.task import Objective, Task, TaskContext
+from bertlab.api.task import Objective, Task, TaskContext, build_all
 from bertlab.data.examples.encoded import EncodedExamples, encode_examples
 from bertlab.data.loader import prepare_sequences
 from bertlab.data.sampling.formats import InputFormat
 from bertlab.errors import BertlabError
 from bertlab.objectives.causal_lm import CausalLM
 from bertlab.objectives.masked_lm import MaskedLM
+from bertlab.plugins.index import load_class
 from bertlab.testing.cases import SEED, Case, Options
 from bertlab.testing.check import ConformanceFailure
 from bertlab.testing.samples import sample_rows, without_truth
@@ -55,6 +56,11 @@ class TaskCase(Case, ABC):
     def context(self, encoder: Encoder) -> TaskContext:
         """Return what the task is built for."""
 
+    def build(self, task: Task, context: TaskContext) -> dict[str, Objective]:
+        """Build the task; return the objectives that it requires, by name."""
+        task.build(context)
+        return {}
+
     def all(self, stack: Stack) -> PackedBatch:
         """Return the batch of all units."""
         return self.batch(stack, self.units)
@@ -80,11 +86,11 @@ class TaskCase(Case, ABC):
         with seeded(seed):
             encoder = self.encoder()
             task: Task = self.new()
-            task.build(self.context(encoder))
+            companions = self.build(task, self.context(encoder))
             if disturbed:
-                disturb(encoder)
-                disturb(task)
-        stack = Stack(encoder, task)
+                for module in (encoder, task, *companions.values()):
+                    disturb(module)
+        stack = Stack(encoder, task, companions)
         encoder.requires_grad_(not stack.is_fixed)
         return stack.train(False)
 
@@ -103,13 +109,33 @@ class ObjectiveCase(TaskCase):
         """Return encoder, tokenizer and counts of the text."""
         return TaskContext(encoder, self.language.tokenizer, self.corpus.token_counts)
 
+    def build(self, task: Task, context: TaskContext) -> dict[str, Objective]:
+        """Build the objective after those that it requires, which are returned by name."""
+        companions: dict[str, Objective] = {}
+        wanted = [*getattr(task, "requires", ())]
+        while wanted:
+            name = wanted.pop()
+            arguments = (self.options.companions or {}).get(name, {})
+            companions[name] = load_class("objective", name, Objective)(**arguments)
+            wanted += [each for each in companions[name].requires if each not in companions]
+        build_all({**companions, TASK: task}, context)
+        return companions
+
+    @cached_property
+    def _preparing(self) -> dict[str, Objective]:
+        return self.build(self.new(), self.context(self.encoder()))
+
+    def prepare_companions(self, sequences: PackedSequences) -> None:
+        """Let the objectives that this one requires label (and corrupt) sequences."""
+        prepare_sequences(sequences, self._preparing, SEED, True)
+
     def sequences(
         self,
         units: Sequence[int],
         input_format: InputFormat = "segment_pairs",
         max_seq_length: int = SEQUENCE_LENGTH,
     ) -> PackedSequences:
-        """Return the sampler's sequences, as no objective has seen them."""
+        """Return the sampler's sequences, as the objective gets them: after those it requires."""
         key = (tuple(units), input_format, max_seq_length)
         if key not in self._sampled:
             # moving text needs the true next segment, which random pairs do not have
@@ -117,7 +143,8 @@ class ObjectiveCase(TaskCase):
             sampler = self.corpus.sampler(input_format, max_seq_length, share)
             indices = np.asarray(units, np.int64) % len(sampler)
             # epochs 0 and 1 in one batch, as at the border of two epochs
-            self._sampled[key] = sampler.sample(indices % 2, indices)
+            sampled = self._sampled[key] = sampler.sample(indices % 2, indices)
+            self.prepare_companions(sampled)
         return copy.deepcopy(self._sampled[key])  # prepare() writes into them
 
     def prepare(
@@ -135,7 +162,7 @@ class ObjectiveCase(TaskCase):
     def unlabelled(self, stack: Stack) -> PackedBatch:
         """Return the sequences as they are, without any field."""
         sequences = self.sequences(self.units)
-        sequences.fields = {}
+        sequences.fields, sequences.counts = {}, {}
         return sequences.to_batch()
 
     def twice(self, stack: Stack) -> PackedBatch:

@@ -1,6 +1,5 @@
 """The kinds of tokenizer that bertlab trains: WordPiece, byte-level BPE and Unigram."""
 
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
@@ -18,7 +17,7 @@ from tokenizers import (
 from tokenizers import Tokenizer as Backend
 
 from bertlab.api.tokenizer import SpecialTokens, Tokenizer, TokenizerKind
-from bertlab.errors import ConfigError, TokenizerError, check_at_least
+from bertlab.errors import ConfigError, TokenizerError, check_at_least, warn
 from bertlab.plugins.index import load_class
 from bertlab.tokenizer.loading import tokenizer_of
 from bertlab.tokenizer.training import MAX_WORD_CHARACTERS, train_wordpiece
@@ -245,8 +244,7 @@ def _count_words(texts: Iterable[str], normalizer: normalizers.Normalizer) -> Co
 def _warn_if_small(backend: Backend, vocab_size: int) -> None:
     found = backend.get_vocab_size()
     if found < 0.9 * vocab_size:
-        warnings.warn(
+        warn(
             f"the text gives only {found:,} of the {vocab_size:,} tokens asked for: it has too few "
-            "words that occur often; use more text or a smaller vocab_size",
-            stacklevel=3,
+            "words that occur often; use more text or a smaller vocab_size"
         )

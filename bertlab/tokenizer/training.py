@@ -1,12 +1,11 @@
 """Training a WordPiece vocabulary on text."""
 
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from bertlab.errors import TokenizerError, check_at_least
+from bertlab.errors import TokenizerError, check_at_least, warn
 from bertlab.tokenizer.files import SPECIAL_TOKENS
 from bertlab.tokenizer.word_cache import ascii_pieces, delete_control_spaces
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
@@ -70,10 +69,9 @@ def train_wordpiece(
     backend.train_from_iterator(_lines(words), trainer)
     ids = backend.get_vocab()
     if len(ids) < 0.9 * vocab_size:
-        warnings.warn(
+        warn(
             f"the text gives only {len(ids):,} of the {vocab_size:,} tokens asked for: it has too "
-            f"few words that occur {min_frequency} times; use more text or a smaller vocab_size",
-            stacklevel=2,
+            f"few words that occur {min_frequency} times; use more text or a smaller vocab_size"
         )
     return WordPieceTokenizer.from_vocabulary(sorted(ids, key=ids.__getitem__), lowercase)
 

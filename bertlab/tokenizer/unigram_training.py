@@ -37,7 +37,7 @@ def train_unigram(
     except ImportError as error:
         raise TokenizerError(
             "data.tokenizer_kind: unigram is trained by the package sentencepiece, which is not "
-            "installed; pip install bertlab[unigram]"
+            "installed; pip install 'bertlab-lightning[unigram]'"
         ) from error
     model = io.BytesIO()
     try:

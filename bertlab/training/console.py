@@ -1,4 +1,4 @@
-"""Tables, on the screen and in notebooks."""
+"""Tables, on the screen and in notebooks, and lengths of time."""
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
@@ -68,3 +68,10 @@ class Rows(list[Mapping[str, object]]):
             for row in self
         )
         return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def duration(seconds: float) -> str:
+    """Return a number of seconds as people read it: ``4:05``, ``1:02:03``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

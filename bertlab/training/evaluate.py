@@ -28,6 +28,7 @@ from bertlab.training.evaluation_output import (
     write_evaluation,
 )
 from bertlab.training.evaluation_scores import GroupScore, score_groups
+from bertlab.training.made_with import facts_of
 from bertlab.training.results import Results
 
 
@@ -185,6 +186,7 @@ def _manifest(
 ) -> dict[str, Any]:
     plugins = [installed("evaluation")[entry.plugin] for entry in entries]
     facts = {
+        **facts_of(plugins),
         "command": ["bertlab", *command],
         "model": model.source,
         "step": model.global_step,
@@ -194,4 +196,4 @@ def _manifest(
         "rows": dict(rows),
         "evaluations": {entry.name: entry.plain() for entry in entries},
     }
-    return manifest({plugin.package: plugin.version for plugin in plugins}, facts)
+    return manifest(facts)

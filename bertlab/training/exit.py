@@ -27,7 +27,11 @@ from bertlab.files import explain_vanished_folder
 # PyTorch reports killed processes as RuntimeErrors; only their words tell them apart
 # "DataLoader worker (pid 4711) is killed by signal: Killed."
 _LOST_WORKER = "DataLoader worker"
-_LOST_RANK = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "NCCL")
+# "[…] Timed out waiting 1800000ms for recv operation to complete": a machine without power
+_LOST_RANK = (
+    *("Connection closed by peer", "Connection reset by peer", "Broken pipe"),
+    *("Timed out waiting", "NCCL"),
+)
 
 
 def train(fit: Callable[[], None], trainer: Trainer, run: Path, saved: Callable[[], bool]) -> int:

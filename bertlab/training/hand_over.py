@@ -52,6 +52,7 @@ def hand_over(
     overwrite: bool = False,
     address: Address | None = None,
     form: ExportForm = "transformers",
+    head: str | None = None,
 ) -> ExportReport:
     """Write a model with its card as a folder that others load.
 
@@ -62,11 +63,13 @@ def hand_over(
         address: by which the card says that the model is loaded; the folder's name if not given.
         form: what to write: a folder for ``transformers``, one for ``sentence-transformers``, which
             takes the mean over tokens, or one ONNX file.
+        head: the one of several heads that is written.
 
     Raises:
         CheckpointError: as :func:`bertlab.checkpoints.export.export_model`, or there is no such
             form of the encoder.
-        CommandError: a package that the form needs is not installed.
+        CommandError: a package that the form needs is not installed, or several heads need one to
+            be named.
         DamagedRecordError: the manifest or the results of the run are damaged.
     """
     place = address or Address(output.absolute().name)
@@ -75,8 +78,8 @@ def hand_over(
         write_text(folder / CARD, model_card(start, report, place).text())
 
     if form == "onnx":
-        return export_onnx(source, output, overwrite, [add_card])
-    return export_model(source, output, overwrite, [add_card], form)
+        return export_onnx(source, output, overwrite, [add_card], head)
+    return export_model(source, output, overwrite, [add_card], form, head)
 
 
 def hand_over_words(

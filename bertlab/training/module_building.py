@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-from lightning.pytorch import seed_everything
-
 from bertlab.api.encoder import Encoder
 from bertlab.api.task import Task, TaskContext, check_tasks
 from bertlab.api.tokenizer import Tokenizer
@@ -14,7 +12,7 @@ from bertlab.checkpoints.warm_start import warm_start
 from bertlab.config.run_config import RunConfig
 from bertlab.data.module import TaskData
 from bertlab.errors import say
-from bertlab.model.build import build_encoder, build_metrics, build_tasks, check_lengths
+from bertlab.model.build import build_encoder, build_metrics, check_lengths
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
 
@@ -53,13 +51,12 @@ class ModuleBuilder:
                 self.checkpoint,
                 self.config.plain,
                 tasks,
-                self.data.evaluation_rows(),
+                self.data.evaluation_sets(),
                 build_metrics(self.config.plain["model"]),
             )
             check_lengths(self.data.max_seq_length, module.encoder)
         else:
             module = self._new_module(tasks, tokenizer)
-            self._seed_dropout(tokenizer)
         if self.warm is not None and not self.config.plain["model"]["from_scratch"]:
             for line in warm_start(self.warm, module):
                 self._note(line)
@@ -85,26 +82,21 @@ class ModuleBuilder:
             tasks,
             self._context(encoder, tokenizer),
             optimizer,
-            self.data.evaluation_rows(),
+            self.data.evaluation_sets(),
             build_metrics(model),
+            self.config.seeds.dropout,
         )
-
-    def _seed_dropout(self, tokenizer: Tokenizer) -> None:
-        """Seed dropout apart from the weights, where the config does.
-
-        Dropout goes on from the random state in which the draws of the weights left it. With a
-        seed of its own it begins where a run begins that has this seed alone: as if the weights
-        had been drawn with it too. They are, and thrown away.
-        """
-        seeds = self.config.seeds
-        if self._fits and seeds.dropout != seeds.weights:
-            seed_everything(seeds.dropout, workers=True, verbose=False)
-            self._new_module(build_tasks(self.config.plain["model"]), tokenizer)
 
     def _context(self, encoder: Encoder, tokenizer: Tokenizer) -> TaskContext:
         """Return the context of new tasks; ``fit`` learns the labels from its data."""
         if self._fits:
-            return TaskContext(encoder, tokenizer, self.data.token_counts, self.data.labels)
+            return TaskContext(
+                encoder,
+                tokenizer,
+                self.data.token_counts,
+                self.data.labels,
+                self.data.head_labels,
+            )
         start = self.warm or self.checkpoint
         counts = None if self.config.command == "predict" else self.data.token_counts
         labels = None if start is None else class_labels(start)

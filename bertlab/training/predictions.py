@@ -12,9 +12,10 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from bertlab.api.batch import PackedBatch
 from bertlab.api.examples import Example
 from bertlab.api.head import Head
+from bertlab.data.examples.source_files import SPREADSHEETS
 from bertlab.data.examples.submissions import open_submission
 from bertlab.data.module import TaskData
-from bertlab.errors import ConfigError, OutputError
+from bertlab.errors import ConfigError, OutputError, warn
 from bertlab.files import WholeFile
 from bertlab.files.inert import json_line
 from bertlab.training.prediction_tables import TABLE_FORMS, TableFile
@@ -49,6 +50,7 @@ class RowFile:
     def __init__(
         self, output: str | None, form: str, truth: Iterable[str] = (), top_k: int | None = None
     ) -> None:
+        self.rows = self.predicted = 0
         self.truth = frozenset(truth)
         self.top_k = top_k
         self.file: WholeFile | None = None
@@ -62,8 +64,15 @@ class RowFile:
         except OutputError as error:
             raise OutputError(f"--output: {error}") from None
 
+    @property
+    def prints(self) -> bool:
+        """Whether the rows go to standard output."""
+        return self.table is None and self.file is None
+
     def write(self, row: Example, prediction: Mapping[str, Any]) -> None:
         """Write a row."""
+        self.rows += 1
+        self.predicted += any(found not in ([], {}) for found in prediction.values())
         made = {**_best(prediction, self.top_k), **self._gold(row)}
         given = row.row or {k: value for k, value in row.values.items() if k not in self.truth}
         # a column of the input that is called as one of the prediction's: score -> input_score
@@ -80,6 +89,8 @@ class RowFile:
 
     def close(self) -> None:
         """Finish the file, or flush."""
+        if self.rows and not self.predicted:
+            warn("nothing was predicted: no text has a [MASK] to fill in")
         opened = self.table or self.file
         if opened is None:
             sys.stdout.flush()
@@ -121,6 +132,13 @@ class PredictionWriter(Callback):
             raise
         sink.close()
 
+    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Show no line of progress among predictions on standard output."""
+        del pl_module
+        bar = trainer.progress_bar_callback
+        if isinstance(self.sink, RowFile) and self.sink.prints and bar is not None:
+            bar.disable()
+
     def on_predict_batch_end(
         self,
         trainer: Trainer,
@@ -160,7 +178,11 @@ class PredictionWriter(Callback):
 
 
 def open_sink(
-    output: str | None, form: str, head: Head | None, top_k: int | None = None
+    output: str | None,
+    form: str,
+    head: Head | None,
+    top_k: int | None = None,
+    read_from: str | None = None,
 ) -> PredictionSink:
     """Return the sink for a form of output.
 
@@ -170,14 +192,24 @@ def open_sink(
             ``auto`` goes by the ending of the file, and is ``jsonl`` for any other.
         head: whose predictions they are; None for objectives.
         top_k: classes or answers of each row that are written; None for all.
+        read_from: file of the rows, if there is one.
 
     Raises:
         ConfigError: if a submission has no file to be written to.
-        OutputError: if the file cannot be written.
+        OutputError: if the file cannot be written, or is the one that is read.
         DataError: if there is no such form.
     """
+    if output is not None and read_from is not None:
+        file, given = Path(output), Path(read_from)
+        if given.is_file() and file.is_file() and file.samefile(given):
+            raise OutputError(f"--output: {output}: is the input, expected a file of its own")
     if form == "auto":
         ending = "" if output is None else Path(output).suffix.removeprefix(".").lower()
+        if f".{ending}" in SPREADSHEETS:
+            raise OutputError(
+                f"--output: {output}: spreadsheets are not written, expected a name that ends in "
+                f"{', '.join(f'.{each}' for each in TABLE_FORMS)} or .jsonl"
+            )
         form = ending if ending in TABLE_FORMS else "jsonl"
     if form == "jsonl" or (form in TABLE_FORMS and output is not None):
         columns = () if head is None else head.columns

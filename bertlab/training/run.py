@@ -139,9 +139,19 @@ class Run:
         with as_mistakes():
             return load(self.directory)
 
-    def predict(self, texts: Input | Sequence[Input]) -> list[dict[str, Any]]:
-        """Return a prediction for each text; see :meth:`bertlab.PretrainedModel.predict`."""
-        return self.model.predict(texts)
+    def predict(
+        self, texts: Input | Sequence[Input], head: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Return a prediction for each text; see :meth:`bertlab.PretrainedModel.predict`.
+
+        Args:
+            texts: one or several.
+            head: the one of several heads that predicts.
+        """
+        if head is None:
+            return self.model.predict(texts)
+        with as_mistakes():
+            return load(self.directory, head).predict(texts)
 
     def plot(self) -> "Figure":
         """Return the picture of losses and scores against steps."""
@@ -153,6 +163,7 @@ class Run:
         overwrite: bool = False,
         repository: str | None = None,
         form: ExportForm = "transformers",
+        head: str | None = None,
     ) -> ExportReport:
         """Write the model, with a model card, as a folder that others load.
 
@@ -162,15 +173,17 @@ class Run:
             repository: of the Hugging Face hub, ``USER/NAME``, to upload the folder to.
             form: for ``transformers``, for ``sentence-transformers`` (the mean over tokens), or one
                 ``onnx`` file.
+            head: the one of several heads that is written.
 
         Raises:
+            CommandError: several heads need one to be named.
             CheckpointError: there is no such form of the encoder, or the folder is in use.
             OutputError: the hub cannot be reached, or refuses; the folder stays.
         """
         with as_mistakes():
             place = None if repository is None else Repository(repository)
             address = None if repository is None else Address(repository, on_hub=True)
-            report = hand_over(str(self.directory), Path(output), overwrite, address, form)
+            report = hand_over(str(self.directory), Path(output), overwrite, address, form, head)
             if place is not None:
                 push(report.output, place)
         return report

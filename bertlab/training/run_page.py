@@ -12,9 +12,9 @@ from typing import Any
 import matplotlib as mpl
 from markupsafe import Markup
 
-from bertlab.checkpoints.run_directory import MANIFEST, STUDY
+from bertlab.checkpoints.run_directory import CONFIG, MANIFEST, STUDY
 from bertlab.files import write_text
-from bertlab.files.reading import read_object
+from bertlab.files.reading import read_bytes, read_object
 from bertlab.training.callbacks.samples import SAMPLES, read_samples
 from bertlab.training.history import draw, read_curves
 from bertlab.training.report.pictures import Picture, hover, inline_svg, svg_of
@@ -24,6 +24,11 @@ from bertlab.training.results import Results, result_rows, show
 
 PAGE = "run.html"
 _MOST_POINTS = 200  # of a curve whose points say their value
+_LEAD = (
+    ("parameters", "{:,} parameters"),
+    ("seed", "seed {}"),
+    ("training_tokens", "{:,.0f} tokens of training"),
+)
 _MOST_COLUMNS = 6  # steps at which a sample is shown
 
 
@@ -47,19 +52,22 @@ def write_run_page(
         curves=_curves(directory),
         samples=_samples(directory),
         data=[(title, plain_grid(("", ""), rows)) for title, rows in tables],
-        config=(directory / "config.yaml").read_text("utf-8"),
+        config=read_bytes(directory / CONFIG).decode(errors="replace"),
         facts=plain_grid(("", ""), _facts(manifest)),
     )
     write_text(directory / PAGE, page)
 
 
 def _lead(manifest: Mapping[str, Any]) -> str:
-    tokens = manifest.get("training_tokens")  # none where a time ends the run
-    read = "" if tokens is None else f", {tokens:,.0f} tokens of training"
-    return (
-        f"{manifest['parameters']:,} parameters, seed {manifest['seed']}{read}. "
-        f"{' '.join(manifest['command'])}"
-    )
+    """Return what the manifest says of the run; another program may have left some of it out."""
+    found = []
+    for key, form in _LEAD:
+        value = manifest.get(key)  # no training_tokens where a time ends the run
+        if isinstance(value, int | float):
+            found.append(form.format(value))
+    command = manifest.get("command")
+    words = " ".join(map(str, command)) if isinstance(command, list) else ""
+    return f"{', '.join(found) or 'No figures in the manifest'}. {words}"
 
 
 def _results_grid(results: Results) -> Grid:

@@ -9,16 +9,11 @@ import torch
 from lightning.pytorch import Callback, Trainer, seed_everything
 
 from bertlab.api.tokenizer import Tokenizer
-from bertlab.checkpoints.huggingface_task import is_model_folder, use_folder
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import (
-    check_nothing_lacks,
     choose_tokenizer,
-    read_checkpoint,
-    read_warm_start,
 )
 from bertlab.checkpoints.run_directory import (
-    CONFIG,
     DEGENERATE,
     PREDICTIONS,
     RESULTS,
@@ -28,10 +23,8 @@ from bertlab.checkpoints.run_directory import (
     resumed_run,
 )
 from bertlab.config.checkpoint_config import check_file_name
-from bertlab.config.parser import data_class
-from bertlab.config.request import Request, read_request
-from bertlab.config.run_config import RunConfig, parse_request
-from bertlab.config.stages import with_last_stage
+from bertlab.config.data_arguments import data_class
+from bertlab.config.run_config import RunConfig
 from bertlab.data.module import TaskData
 from bertlab.errors import CommandError, check_at_least, say, warn
 from bertlab.files import write_json
@@ -40,7 +33,6 @@ from bertlab.model.schedule import asked_steps, check_end, steps_at_words, train
 from bertlab.objectives.changing import in_words
 from bertlab.objectives.language_model import TokenPrediction
 from bertlab.plugins.hooks import run_callbacks
-from bertlab.training.allocator import keep_freed_memory
 from bertlab.training.callbacks.best_checkpoint import (
     BestCheckpoint,
     check_early_stopping,
@@ -48,60 +40,20 @@ from bertlab.training.callbacks.best_checkpoint import (
     record_best,
 )
 from bertlab.training.callbacks.evaluations import along_training
-from bertlab.training.callbacks.run_record import RunRecord, check_same_computation
+from bertlab.training.callbacks.run_record import RunRecord
+from bertlab.training.callbacks.step_audit import step_audit
 from bertlab.training.callbacks.word_checkpoints import WordCheckpoints
 from bertlab.training.console import print_table
 from bertlab.training.exit import StopOnSignal, how_to_resume, naming_losses, train
 from bertlab.training.loggers import ConfigLog, close_trackers, make_loggers
+from bertlab.training.made_with import plugin_facts
 from bertlab.training.module_building import ModuleBuilder
 from bertlab.training.predictions import PredictionWriter, open_sink
 from bertlab.training.results import held_out_results, print_results
+from bertlab.training.resumption import Resumption
 from bertlab.training.run_page import write_run_page
-from bertlab.training.step_memory import AUTO, StepMemory, adopt_parts, choose_parts
-from bertlab.training.trainer import make_trainer, quiet_lightning
-
-
-def open_session(command: str, request: Request, whole: Path | None = None) -> "Session":
-    """Build the trainer, data and module of a command.
-
-    Args:
-        command: ``fit``, ``validate``, ``test`` or ``predict``.
-        request: config files and arguments. Without a file, a checkpoint's config is the base.
-        whole: directory of the run in stages that this is a stage of.
-
-    Raises:
-        BertlabError: whatever can be wrong with config, plugins, weights or data.
-        SystemExit: with 0, after printing the help that the arguments ask for.
-    """
-    quiet_lightning()
-    keep_freed_memory()
-    helping = "-h" in request.arguments or "--help" in request.arguments
-    if command != "fit" and not (request.ckpt_path or request.init_from or helping):
-        raise CommandError(
-            f"{command}: no weights; expected --ckpt_path with a run or checkpoint, or "
-            "--model.init_from with a Hugging Face model"
-        )
-    if command != "fit" and request.stages is not None:
-        request = with_last_stage(request)
-    if command != "fit" and request.ckpt_path is not None and is_model_folder(request.ckpt_path):
-        request = read_request(use_folder(request))
-    checkpoint = read_checkpoint(request, command)
-    warm = read_warm_start(request) if checkpoint is None else None  # else all is in there
-    if checkpoint is not None and not request.files:
-        assert checkpoint.path is not None
-        record = checkpoint.path.parent.parent / CONFIG
-        check_nothing_lacks(command, checkpoint.path, checkpoint.left_out, record)
-        name = str(checkpoint.path)
-        request = read_request(request.argv, checkpoint.config, name, checkpoint.path)
-    start = warm if checkpoint is None else checkpoint
-    sizes = None
-    if start is not None and request.init_from is not None:  # a config need not repeat the sizes
-        sizes = start.encoder_config
-        request.encoder = request.encoder if request.encoder_named else sizes["name"]
-    resumed = None if checkpoint is None else checkpoint.config
-    seed = None if resumed is None else resumed["seed_everything"]
-    config = parse_request(request, command, sizes, seed)
-    return Session(config, checkpoint, warm, whole)
+from bertlab.training.step_memory import AUTO, StepMemory, choose_parts
+from bertlab.training.trainer import make_trainer
 
 
 class Session:
@@ -134,9 +86,13 @@ class Session:
         self.checkpoint = checkpoint
         self.warm = warm
         self.fits = config.command == "fit"
-        if self.fits and checkpoint is not None and checkpoint.config is not None:
-            adopt_parts(config, checkpoint.config["trainer"])
-            check_same_computation(config.plain, checkpoint.config)
+        if config.command == "test" and not config.request.fine_tunes:
+            raise CommandError(
+                "test: pre-training has no test rows, expected a model with a head; "
+                "bertlab validate scores a pre-trained one on held-out text"
+            )
+        goes_on = Resumption(config, checkpoint if self.fits else None)
+        goes_on.check_config()
         seeds = config.seeds
         seed_everything(seeds.weights, workers=True, verbose=False)  # before they are drawn
         self.directory, resumed = Path(), None
@@ -147,21 +103,23 @@ class Session:
                 given, config.request.run_name, is_stage=whole is not None
             )
         self.whole = whole or self.directory
-        self.record = RunRecord(self.directory, config.plain, goes_on=resumed is not None)
+        self.record = RunRecord(self.directory, config.plain, resumed is not None, checkpoint)
         predicts = config.command == "predict" or config.values.get("keep_predictions", False)
         self.memory: StepMemory | None = None
         self.writers = [PredictionWriter()] if predicts else []
-        masks = {} if config.request.head else {"mask_seed": seeds.masks}
+        masks = {"mask_seed": seeds.masks} if config.request.objectives else {}
         arguments = {**config.plain["data"], "seed": seeds.order, **masks}
         self.data: TaskData = data_class(config.request)(**arguments)
         tasks = build_tasks(config.plain["model"])
         self.along = along_training(self.directory, config.values) if self.fits else []
         self.trainer = self._make_trainer()  # checks its settings before the data is read
+        goes_on.check_tokenizer()
         self.tokenizer = tokenizer = choose_tokenizer(checkpoint, warm, self.data)
         self.data.connect(tokenizer, tasks)
         prints = self.trainer.is_global_zero and not rehearses
         builder = ModuleBuilder(config, self.data, checkpoint, warm, prints)
         self.model = builder.build(tasks, tokenizer)
+        goes_on.check_data(self.data)
         self.data.encode()  # by the head, whose labels are known now
         if self.fits:
             self._check_fit()
@@ -210,14 +168,18 @@ class Session:
         if words := self.config.values.checkpoint_words:
             own.append(WordCheckpoints(place, words, self.record))
         given = settings["callbacks"] or []
+        own += step_audit(self.config.values.check_every, given)
         settings["callbacks"] = [self.record, *given]  # it claims the directory: before all others
         settings["logger"] = make_loggers(settings["logger"], self.directory, self.config.seed)
         own.append(ConfigLog(self.config.plain))
-        return make_trainer(settings, self.directory, [*own, *self.writers])
+        idles = len(self.config.request.heads) + bool(self.config.request.objectives) > 1
+        return make_trainer(settings, self.directory, [*own, *self.writers], idles)
 
     def _check_fit(self) -> None:
         """Raise what would stop the run later, before its directory is made."""
         values, model = self.config.values, self.model
+        if values.keep_predictions:
+            self.data.predict_validation()
         divides = values.trainer.accumulate_grad_batches == AUTO
         self.memory = choose_parts(self.config, model, self.data, self.trainer)
         if divides:
@@ -230,7 +192,7 @@ class Session:
         check_end(model.optimizer_config, trainer, done, model.named_tasks(), self.data)
         steps_at_words(values.checkpoint_words or [], self.data, self.steps)
         self.data.check_division(trainer.world_size, trainer.accumulate_grad_batches)
-        choose_monitor(values.checkpoint.monitor, model, self.data.first_evaluation)
+        choose_monitor(values.checkpoint.monitor, model)
         check_early_stopping(trainer, model)
         for along in self.along:
             along.prepare(trainer)
@@ -243,6 +205,7 @@ class Session:
         """Give the run's record its content."""
         data, request, values = self.data, self.config.request, self.config.values
         facts = {
+            **plugin_facts(request, self.config.plain),
             "command": ["bertlab", "fit", *request.argv],
             "seed": self.config.seed,
             "seeds": asdict(self.config.seeds),
@@ -254,18 +217,16 @@ class Session:
             **training_size(self.trainer, data, bool(values.max_words or values.checkpoint_words)),
         }
         counts = None if data.token_counts is None else torch.from_numpy(data.token_counts)
-        record = manifest(request.packages(), facts)
-        self.record.describe(record, tokenizer, counts, data.labels)
+        self.record.describe(manifest(facts), tokenizer, counts, data.labels, data.head_labels)
 
     def _fit(self) -> int:
         """Train, evaluate once more at the end, and print where everything is."""
         path = None if self.checkpoint is None else str(self.checkpoint.path)
         if self.trainer.is_global_zero:
             self._introduce()
-        training = partial(
-            self.trainer.fit, self.model, self.data, ckpt_path=path, weights_only=True
-        )
-        code = train(training, self.trainer, self.whole, self._is_saved)
+        fit = partial(self.trainer.fit, self.model, self.data, ckpt_path=path, weights_only=True)
+        with self.record.kept_if_it_begins():
+            code = train(fit, self.trainer, self.whole, self._is_saved)
         if code == 0:
             self._finish()
         close_trackers(self.trainer)
@@ -298,16 +259,16 @@ class Session:
             trainer.validate(model, self.data, verbose=False)
         results = held_out_results(trainer, "val")  # trainer.predict() forgets them
         if self.config.values.keep_predictions:
-            self.data.predict_validation()
             self._predict(str(self.directory / PREDICTIONS), "jsonl")
         if not trainer.is_global_zero:
             return
         print_results(results, f"{self.directory}: step {step}")
-        if model.head is not None:
+        if model.heads:
             best = record_best(trainer, model, self.directory)
             if best is not None:
                 say(best)
-        self._warn_of_degeneration()
+        for warning in self.model.warnings:
+            warn(warning)
         if model.warnings:
             write_json(self.directory / DEGENERATE, model.warnings)
         write_run_page(self.directory, results, self.data.report_tables())
@@ -319,9 +280,10 @@ class Session:
         score = self.trainer.validate if validates else self.trainer.test
         score(self.model, self.data, verbose=False)
         if self.trainer.is_global_zero:
-            title = "held-out text" if self.model.head is None else f"{self.config.command} rows"
+            title = f"{self.config.command} rows" if self.model.heads else "held-out text"
             print_results(held_out_results(self.trainer, "val" if validates else "test"), title)
-            self._warn_of_degeneration()
+            for warning in self.model.warnings:
+                warn(warning)
 
     def _predict(self, output: str | None, form: str, top_k: int | None = None) -> None:
         """Print predictions as JSON lines, or write them to a file, while they are made."""
@@ -330,14 +292,10 @@ class Session:
             for task in self.model.named_tasks().values():
                 if isinstance(task, TokenPrediction):
                     task.top_k = top_k
-        sink = open_sink(output, form, self.model.head, top_k)
+        sink = open_sink(output, form, self.model.head, top_k, self.config.values.data.get("input"))
         (writer,) = self.writers
         with writer.into(sink, self.data, self.model.head):
             self.trainer.predict(self.model, self.data, return_predictions=False)
-
-    def _warn_of_degeneration(self) -> None:
-        for warning in self.model.warnings:
-            warn(warning)
 
     def _how_to_go_on(self) -> str:
         """Return how to resume, for the message about a lost process or disk."""

@@ -11,13 +11,14 @@ from pathlib import Path
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import LAST, check_nothing_lacks, last_run, read_warm_start
 from bertlab.checkpoints.run_directory import (
-    MANIFEST,
     RESULTS,
     STAGES,
     choose_run_directory,
     claim_stages,
+    give_up,
 )
-from bertlab.config.checkpoint_config import check_no_classes, read_stored_config
+from bertlab.config.checkpoint_config import read_stored_config
+from bertlab.config.named_classes import check_no_classes
 from bertlab.config.parser import build_parser
 from bertlab.config.request import Request, read_request
 from bertlab.config.run_config import RunConfig, parse_request
@@ -28,12 +29,21 @@ from bertlab.config.stages import (
     stage_directory,
     stage_requests,
 )
+from bertlab.config.versions import migrate
 from bertlab.config.yaml_files import Config, read_config
-from bertlab.errors import CheckpointError, ConfigError, say
+from bertlab.errors import CheckpointError, ConfigError, say, warn
 from bertlab.model.optimizer import OptimizerState, build_optimizer, parameter_names
-from bertlab.training.callbacks.run_record import check_same_computation
-from bertlab.training.session import Session, open_session
+from bertlab.training.opening import open_session
+from bertlab.training.resumption import (
+    check_same_computation,
+    check_same_data,
+    hashes_of,
+    manifest_hashes,
+)
+from bertlab.training.session import Session
 from bertlab.training.trainer import quiet_lightning
+
+_TEXT = {f"data.{key}" for key in ("corpus", "corpus_format", "text_column", "errors", "language")}
 
 
 def open_fit(request: Request) -> "Session | StagedRun":
@@ -44,6 +54,8 @@ def open_fit(request: Request) -> "Session | StagedRun":
         SystemExit: with 0, after printing the help that the arguments ask for.
     """
     quiet_lightning()
+    for line in request.left_out:
+        warn(line)
     begun = _begun(request)
     helps = "-h" in request.arguments or "--help" in request.arguments
     if helps or (begun is None and request.stages is None):
@@ -70,7 +82,8 @@ def _new_run(request: Request) -> "StagedRun":
 def _begun_run(request: Request, run: Path) -> "StagedRun":
     source = run / STAGES
     # as of a checkpoint: the run may come from anywhere
-    recorded, left_out = read_stored_config(read_config(source), str(source))
+    stored, left_out = read_stored_config(read_config(source), str(source))
+    recorded = migrate(stored, version=1)  # it does not say which it has
     if not request.files:
         check_nothing_lacks("fit", source, left_out, source)
         request = read_request(request.argv, recorded, str(source), source)
@@ -78,7 +91,7 @@ def _begun_run(request: Request, run: Path) -> "StagedRun":
     if request.init_from is not None:
         sizes = _take_sizes(request, recorded["model"]["encoder"])
     config = parse_request(request, "fit", sizes, recorded["seed_everything"])
-    check_same_computation(config.plain, recorded)
+    check_same_computation(config, recorded)
     return StagedRun.make(config, run, None, goes_on=True)
 
 
@@ -164,9 +177,15 @@ class StagedRun:
         if last.is_file():
             request.ckpt_path = str(last)
         else:  # ended before its first checkpoint
-            (place / MANIFEST).unlink(missing_ok=True)
+            give_up(place)
         with naming_stage(stage):
-            return open_session("fit", request, self.directory)
+            session = open_session("fit", request, self.directory)
+            number = self.stages.index(stage)
+            if number > 0 and _reads(stage) == _reads(self.stages[number - 1]):
+                before = stage_directory(self.directory, self.stages, number - 1)
+                here, there = hashes_of(session.data.facts()), manifest_hashes(before)
+                check_same_data(here, there, session.config.plain["data"])
+            return session
 
     def _begin(self) -> None:
         """Check all stages by building each once, then claim the directory.
@@ -200,6 +219,11 @@ class StagedRun:
                 yield session
                 before = _untrained(session, stage)
         self.warm = None
+
+
+def _reads(stage: Stage) -> Config:
+    """Return what a stage sets of the text that it reads; the same text if it is the same."""
+    return {key: value for key, value in stage.settings.items() if key in _TEXT}
 
 
 def _nested(key: str, value: object) -> Config:

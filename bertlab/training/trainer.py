@@ -1,6 +1,7 @@
 """Lightning's Trainer as bertlab sets it up."""
 
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -9,11 +10,13 @@ from typing import Any
 
 import torch
 from lightning.fabric.plugins import CheckpointIO
+from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.strategies import DDPStrategy
 
-from bertlab.checkpoints.checkpoint_io import WholeCheckpointIO
-from bertlab.errors import TrainerError
+from bertlab.checkpoints.checkpoint_io import BackgroundCheckpointIO, WholeCheckpointIO
+from bertlab.errors import TrainerError, show_logs_visibly, warn
 from bertlab.model.fsdp import FullyShardedStrategy
 from bertlab.training.callbacks.progress_bar import NotebookProgress, ProgressBar, in_notebook
 from bertlab.training.loggers import profiler_in
@@ -26,30 +29,39 @@ _LEAST = {
 }
 
 
+# DDP waits for the gradient of every parameter, unless it is told that some have none
+_WITH_IDLE = {
+    "auto": "ddp_find_unused_parameters_true",
+    "ddp": "ddp_find_unused_parameters_true",
+    "ddp_spawn": "ddp_spawn_find_unused_parameters_true",
+}
+
+
 def make_trainer(
-    settings: Mapping[str, Any], directory: Path | None = None, callbacks: Sequence[Callback] = ()
+    settings: Mapping[str, Any],
+    directory: Path | None = None,
+    callbacks: Sequence[Callback] = (),
+    idles: bool = False,
 ) -> Trainer:
     """Make a Trainer.
 
     Args:
-        settings: its arguments, instantiated; ``logger`` are those of ``make_loggers``.
+        settings: its arguments, instantiated; ``logger`` are those of ``make_loggers``. Beside them
+            ``background_checkpoints`` of the run.
         directory: of the run; None for no logs.
         callbacks: added to those of the settings.
+        idles: some parameters have no gradient at some steps, as those of several heads.
     """
     arguments = dict(settings)
+    background_checkpoints = arguments.pop("background_checkpoints", False)
     _check_numbers(arguments)
+    _follow_torchrun(arguments)
     arguments["callbacks"] = [*(arguments["callbacks"] or []), *callbacks]
     if directory is None:
         arguments["logger"] = False
     elif isinstance(arguments["profiler"], str):
         arguments["profiler"] = profiler_in(directory, arguments["profiler"])
-    shows_bar = arguments["enable_progress_bar"] is not False
-    if shows_bar and sys.stdout.isatty():
-        arguments["callbacks"].append(ProgressBar())
-    else:
-        arguments["enable_progress_bar"] = False
-        if shows_bar and in_notebook():
-            arguments["callbacks"].append(NotebookProgress())
+    _add_progress_bar(arguments)
     # Lightning: 500 is batches, 0.5 a share of an epoch, 1.0 a whole one
     if isinstance(arguments["val_check_interval"], int):
         arguments["check_val_every_n_epoch"] = None  # count batches across epochs
@@ -59,15 +71,53 @@ def make_trainer(
         given = arguments["plugins"] or []
         given = given if isinstance(given, list) else [given]
         if not any(isinstance(each, CheckpointIO) for each in given):
-            arguments["plugins"] = [*given, WholeCheckpointIO(directory)]
+            made = BackgroundCheckpointIO if background_checkpoints else WholeCheckpointIO
+            arguments["plugins"] = [*given, made(directory)]
     arguments["default_root_dir"] = arguments["default_root_dir"] or directory
     _check_interval(arguments["val_check_interval"], arguments["accumulate_grad_batches"])
     try:
         trainer = Trainer(**arguments)
+        # also where torchrun has one process left
+        is_ddp = isinstance(trainer.strategy, DDPStrategy)
+        if idles and is_ddp and arguments["strategy"] in _WITH_IDLE:
+            trainer = Trainer(**arguments | {"strategy": _WITH_IDLE[arguments["strategy"]]})
     except (MisconfigurationException, ValueError, TypeError) as error:
         raise TrainerError(f"trainer: {' '.join(str(error).split())}") from error
+    _check_torchrun(trainer, settings["devices"])
     _warn_of_slow_bf16(trainer)
     return trainer
+
+
+def _add_progress_bar(arguments: dict[str, Any]) -> None:
+    """Put the bar that suits the place of output among the callbacks."""
+    shows_bar = arguments["enable_progress_bar"] is not False
+    if shows_bar and sys.stdout.isatty():
+        arguments["callbacks"].append(ProgressBar())
+    else:
+        arguments["enable_progress_bar"] = False
+        if shows_bar and in_notebook():
+            arguments["callbacks"].append(NotebookProgress())
+
+
+def _follow_torchrun(arguments: dict[str, Any]) -> None:
+    """Take the number of processes from torchrun, which starts others after one is lost or back."""
+    if TorchElasticEnvironment.detect():
+        here = int(os.environ["LOCAL_WORLD_SIZE"])
+        # 3 machines × 2 processes: a world of 6
+        arguments["num_nodes"] = int(os.environ["WORLD_SIZE"]) // here
+        if arguments["devices"] in ("auto", -1, "-1"):
+            arguments["devices"] = here
+
+
+def _check_torchrun(trainer: Trainer, devices: object) -> None:
+    """Refuse another number of processes than torchrun has started on this machine."""
+    if TorchElasticEnvironment.detect():
+        here = int(os.environ["LOCAL_WORLD_SIZE"])
+        if trainer.num_devices != here:
+            raise TrainerError(
+                f"trainer.devices: found {devices}, but torchrun starts {here} here "
+                "(--nproc_per_node); expected that number, or auto"
+            )
 
 
 def _writes_itself(strategy: object) -> bool:
@@ -107,15 +157,15 @@ def _warn_of_slow_bf16(trainer: Trainer) -> None:
     on_cpu = str(trainer.strategy.root_device) == "cpu"
     bf16 = str(trainer.precision).startswith("bf16")
     if on_cpu and bf16 and capability in ("DEFAULT", "AVX2"):
-        warnings.warn(
+        warn(
             f"trainer.precision: {trainer.precision} on a CPU without bf16 instructions "
-            f"({capability}) can be hundreds of times slower than 32-true",
-            stacklevel=3,
+            f"({capability}) can be hundreds of times slower than 32-true"
         )
 
 
 def quiet_lightning() -> None:
     """Silence Lightning's tips and device lines; warnings stay."""
+    show_logs_visibly()  # again: Lightning has set a form of warnings
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     # a resumed run goes on in its own directory
     warnings.filterwarnings("ignore", message="Checkpoint directory .* exists and is not empty")

@@ -81,9 +81,12 @@ def pieces_of_code() -> Iterator[tuple[str, str]]:
     for path in sorted(ROOT.glob("bertlab/plugins/new/templates/*/*.py.template")):
         code = path.read_text("utf-8").replace("$import_line", "")
         yield str(path.relative_to(ROOT)), re.sub(r"\$\w+", "x", code)
-    for path in sorted([*ROOT.glob("docs/*.md"), ROOT / "README.md", *ROOT.glob("plugins/*/*.md")]):
-        for block in re.findall(r"(?s)```python\n(.*?)```", path.read_text("utf-8")):
-            yield str(path.relative_to(ROOT)), block
+    pages = [*ROOT.glob("docs/**/*.md"), ROOT / "README.md", *ROOT.glob("plugins/*/*.md")]
+    for path in sorted(pages):
+        text = re.sub(r"(?m)^[!%].*", "", path.read_text("utf-8"))  # commands in notebooks
+        for block in re.findall(r"(?s)```(?:python|\{code-cell\} python3)\n(.*?)```", text):
+            code = re.sub(r"(?s)\A(---.*?---|:tags:[^\n]*)\n", "", block)  # settings of a cell
+            yield str(path.relative_to(ROOT)), code
 
 
 @pytest.mark.parametrize(("where", "code"), list(pieces_of_code()))

@@ -25,6 +25,7 @@ from bertlab.api.head import Head
 from bertlab.api.task import TaskContext
 from bertlab.checkpoints.export import export_model
 from bertlab.checkpoints.huggingface import read_huggingface
+from bertlab.checkpoints.huggingface_task import head_settings
 from bertlab.checkpoints.restore import read_pretrained
 from bertlab.checkpoints.run_checkpoint import RUN_KEY, read_run_checkpoint
 from bertlab.encoders.bert import BertEncoder
@@ -299,12 +300,16 @@ def test_a_hugging_face_model_is_exported_as_it_is(tmp_path: Path) -> None:
     assert (config.num_labels, config.classifier_dropout) == (5, 0.25)
 
 
-def test_several_labels_at_once_are_no_head_of_ours(tmp_path: Path) -> None:
-    model = peer(BertForSequenceClassification, problem_type="multi_label_classification")
-    model.save_pretrained(tmp_path)
-    found = read_huggingface(tmp_path)
-    assert found.head is None
-    assert sorted(found.unused) == ["classifier.bias", "classifier.weight"]
+def test_several_labels_at_once_are_no_single_ones(tmp_path: Path) -> None:
+    kind = "multi_label_classification"
+    peer(BertForSequenceClassification, problem_type=kind).save_pretrained(tmp_path / "in")
+    TOKENIZER.save(tmp_path / "in")
+    found = read_huggingface(tmp_path / "in")
+    assert found.head is not None
+    assert head_settings(found.head) == {"name": "multi_label"}
+    report = export_model(str(tmp_path / "in"), tmp_path / "out", overwrite=False)
+    assert report.architecture == "BertForSequenceClassification"
+    assert loaded(BertForSequenceClassification, tmp_path / "out").config.problem_type == kind
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,10 @@ from transformers import (
     PreTrainedModel,
     RobertaConfig,
     RobertaForMaskedLM,
+    RobertaForMultipleChoice,
+    RobertaForQuestionAnswering,
+    RobertaForSequenceClassification,
+    RobertaForTokenClassification,
     RobertaModel,
 )
 
@@ -38,6 +42,7 @@ from bertlab.model import build
 from bertlab.model.build import build_encoder
 from bertlab.objectives.masked_lm import MaskedLM
 from tests.checkpoints.peers import TOKENIZER, randomized
+from tests.conftest import Command
 from tests.encoders.test_bert import pad, random_batch
 from tests.tokenizer.samples import TEXT, as_transformers, tokenizer_called
 
@@ -314,6 +319,59 @@ def test_a_roberta_is_read(kind: type[PreTrainedModel], tmp_path: Path) -> None:
         if mlm:
             wanted = peer(input_ids=padded, attention_mask=mask.long()).logits[mask]
             assert torch.allclose(mlm.logits(states), wanted, atol=1e-4, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *(RobertaModel, RobertaForMaskedLM, RobertaForSequenceClassification),
+        *(RobertaForTokenClassification, RobertaForQuestionAnswering, RobertaForMultipleChoice),
+    ],
+)
+def test_a_roberta_goes_back(kind: type[PreTrainedModel], tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    tokenizer = tokenizer_called("roberta")
+    sizes = SIZES | {"max_position_embeddings": 52, "type_vocab_size": 1}
+    sizes |= {"vocab_size": tokenizer.vocab_size, "pad_token_id": tokenizer.pad_id}
+    peer = randomized(kind(RobertaConfig(**sizes, layer_norm_eps=1e-5)))
+    peer.save_pretrained(tmp_path / "given")
+    tokenizer.save(tmp_path / "given")
+    found = read_huggingface(tmp_path / "given")
+    assert not found.unused
+    assert (found.head is None) == (kind in (RobertaModel, RobertaForMaskedLM))
+    report = export_model(str(tmp_path / "given"), tmp_path / "made")
+    assert report.architecture == kind.__name__
+    again, loading = kind.from_pretrained(tmp_path / "made", output_loading_info=True)
+    assert not any(loading[key] for key in ("missing_keys", "unexpected_keys"))
+    ids = torch.randint(5, tokenizer.vocab_size, (2, 3, 30))
+    ids = ids if kind is RobertaForMultipleChoice else ids[0]
+    with torch.no_grad():
+        for ours, theirs in zip(again.eval()(ids)[:2], peer(ids)[:2], strict=True):
+            assert torch.allclose(ours, theirs, atol=1e-6, rtol=0)
+    called = AutoTokenizer.from_pretrained(tmp_path / "made")
+    assert called.model_input_names == ["input_ids", "attention_mask"]
+
+
+def test_a_fine_tuned_roberta_predicts_what_transformers_does(
+    tmp_path: Path, bertlab: Command
+) -> None:
+    torch.manual_seed(0)
+    tokenizer = tokenizer_called("roberta")
+    sizes = SIZES | {"max_position_embeddings": 52, "type_vocab_size": 1}
+    sizes |= {"vocab_size": tokenizer.vocab_size, "pad_token_id": tokenizer.pad_id}
+    names = {"id2label": {0: "no", 1: "perhaps", 2: "yes"}}
+    peer = randomized(RobertaForSequenceClassification(RobertaConfig(**sizes, **names)))
+    peer.save_pretrained(tmp_path / "given")
+    tokenizer.save(tmp_path / "given")
+    text = TEXT[1][:40]
+    code, output, error = bertlab("predict", "--ckpt_path", tmp_path / "given", "--text", text)
+    assert code == 0, error
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "given")
+    with torch.no_grad():
+        expected = peer.eval()(**theirs(text, return_tensors="pt")).logits.softmax(-1)[0].tolist()
+    found = json.loads(output)["scores"]
+    assert found == pytest.approx(dict(zip(found, expected, strict=True)), abs=1e-6)
+    assert list(found) == ["no", "perhaps", "yes"]
 
 
 class OtherForm(BertForm):

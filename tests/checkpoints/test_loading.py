@@ -84,6 +84,12 @@ def test_another_depth_is_refused(layers: int) -> None:
     assert f"num_hidden_layers: {layers} (not 3)" in message
 
 
+def test_layers_of_a_task_are_not_taken_for_the_encoders() -> None:
+    model = torch.nn.ModuleDict({"encoder": encoder()})
+    state = copy_of(model) | {f"tasks.mine.layers.{n}.weight": torch.ones(2) for n in range(7)}
+    assert len(load_matching(model, state, "runs/7").unused) == 7
+
+
 @pytest.mark.parametrize(
     ("key", "value"), [("vocab_size", 98), ("intermediate_size", 128), ("type_vocab_size", 3)]
 )

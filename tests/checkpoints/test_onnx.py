@@ -141,4 +141,6 @@ def test_a_missing_package_is_one_line(
     monkeypatch.setattr(onnx_file, "find_spec", lambda name: None)
     code, _, error = bertlab("export", tmp_path, tmp_path / "out", "--format", "onnx")
     assert code == 2
-    assert error.endswith("onnx and onnxscript not installed; pip install 'bertlab[onnx]'\n")
+    assert error.endswith(
+        "onnx and onnxscript not installed; pip install 'bertlab-lightning[onnx]'\n"
+    )

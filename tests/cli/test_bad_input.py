@@ -65,12 +65,18 @@ def test_the_tiny_config_itself_is_accepted(tiny_run: Path) -> None:
         ("--dta.corpus x", ["dta.corpus", "did you mean 'data.corpus'"]),
         ("--trainer.max_step 3", ["trainer.max_step:", "did you mean 'trainer.max_steps'"]),
         ("--model.optimizer.learningrate 1", ["did you mean 'model.optimizer.learning_rate'"]),
-        ("--model.optimizer.lr 1", ["model.optimizer.lr", "expected one of", "learning_rate"]),
+        ("--model.optimizer.lr 1", ["did you mean 'model.optimizer.learning_rate'"]),
+        ("--model.optimizer.foo 1", ["model.optimizer.foo", "expected one of", "learning_rate"]),
         ("--model.objectives.mlm.rat 0.3", ["did you mean 'model.objectives.mlm.rate'"]),
         ("--model.objectives.sop.rate 0.3", ["model.objectives.sop.rate", "no such key"]),
         ("--model.encoder.vocab_size 300", ["model.encoder.vocab_size", "no such key"]),
         ("--data.corpus.sources x", ["data.corpus", "'sources' below it", "a text"]),
         ("--version", ["version: no such key; see --help"]),
+        ("--max_steps 3", ["max_steps", "did you mean 'trainer.max_steps'"]),
+        ("--objectives [mlm]", ["objectives", "did you mean 'model.objectives'"]),
+        ("--seed 3", ["seed: found 3", "did you mean 'seed_everything'"]),
+        ("--gpus 1", ["gpus", "did you mean 'trainer.devices'"]),
+        ("--data.train a.csv", ["data.train", "expected model.head", "bertlab init"]),
         ("--model 3", ["model: is a section", "--model.KEY VALUE"]),
         ("--data.batch_size", ["--data.batch_size: expected a value after it"]),
         ("--data.corpus a.txt b.txt", ["'b.txt'", "--KEY '[a, b]'"]),
@@ -96,6 +102,10 @@ def test_the_tiny_config_itself_is_accepted(tiny_run: Path) -> None:
         ("--model.objectives.mlm.unit wholeword", ["did you mean 'whole_word'"]),
         ("--trainer.precision bf17", ["trainer.precision", "did you mean 'bf16'"]),
         ("--trainer.callbacks+=EarlyStoping", ["'EarlyStoping'", "did you mean 'EarlyStopping'"]),
+        (
+            "--trainer.callbacks+=EarlyStopping",
+            ["EarlyStopping needs monitor", "init_args: {monitor: …}"],
+        ),
         ("--trainer.logger wandb", ["trainer.logger: wandb is not installed; pip install wandb"]),
         # ranges
         ("--data.batch_size 0", ["data.batch_size: found 0", "1 or more"]),
@@ -124,6 +134,11 @@ def test_the_tiny_config_itself_is_accepted(tiny_run: Path) -> None:
         ("--data.corpus nope.txt", ["nope.txt: no such file"]),
         ("--data.tokenizer nope.txt", ["nope.txt", "cannot read the tokenizer", "vocab.txt"]),
         ("--model.init_from nope/nope", ["nope"]),
+        ("--model.init_from hf:own/name", ["hf:own/name: is an address", "hub: own/name"]),
+        (
+            "--model.init_from https://huggingface.co/own/name",
+            ["is an address, expected the model's name on the hub: own/name"],
+        ),
         ("--trainer.devices 0", ["devices", "0"]),
         ("--trainer.val_check_interval 2.5", ["2.5", "val_check_interval"]),
         ("--trainer.max_time abc", ["abc", "DD:HH:MM:SS"]),
@@ -552,3 +567,37 @@ def test_tokenizer_and_prepare(
     (tmp_path / "full" / "file").touch()
     places = {"CORPUS": corpus_file, "TOKENIZER": tiny_run / "tokenizer"}
     refused([command, *(places.get(each, each) for each in arguments.split())], words)
+
+
+def test_what_stands_in_order_and_is_given_by_name_is_told_its_place(bertlab: Command) -> None:
+    code, _, error = bertlab("export", "runs/1", "--output", "folder")
+    assert code == 2
+    assert "output: is given without --output, in this order: source output" in error
+
+
+def test_what_is_no_checkpoint_is_told(
+    refused: Refused, fit: Refused, bertlab: Command, tiny_run: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "huggingface"
+    assert bertlab("export", tiny_run, folder)[0] == 0
+    words = ["no such run or checkpoint", f"a new run begins with it by --model.init_from {folder}"]
+    refused(["fit", "--ckpt_path", folder], words)
+    (tmp_path / "empty").mkdir()
+    refused(["fit", "--ckpt_path", tmp_path / "empty"], ["it is there, but holds no"])
+    files = tiny_run / "checkpoints"
+    words = ["checkpoints in it, such as", ".ckpt, or the run"]
+    refused(["fit", "--ckpt_path", files], words)
+    fit(["--model.init_from", files], words)
+    fit(["--model.init_from", tiny_run / "config.yaml"], ["found text in place of tensors"])
+
+
+def test_what_a_pre_trained_model_is_no_use_for(refused: Refused, tiny_run: Path) -> None:
+    refused(["test", "--ckpt_path", tiny_run], ["has no test rows", "bertlab validate"])
+    words = ["--ckpt_path", "trains a head and the checkpoint objectives", "--model.init_from"]
+    refused(["fit", "finetune/quickstart", "--ckpt_path", tiny_run], words)
+    refused(["export", "--ckpt_path", tiny_run, "out"], ["ckpt_path", "in this order: source"])
+
+
+def test_data_where_a_config_belongs(refused: Refused, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("text,label\nA text,a\n")
+    refused(["fit", tmp_path / "rows.csv"], ["rows.csv: found a str", "bertlab init"])

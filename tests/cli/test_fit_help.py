@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+from typing import get_args
 
 import pytest
 
 from bertlab.cli.fit_help import COMMON, asks_for_help, without_all
 from bertlab.config.parser import build_parser
 from bertlab.config.request import read_request
+from bertlab.config.unknown_keys import OTHER_NAMES, OTHER_VALUES, keys_of
 from tests.conftest import Command
 
 
@@ -19,6 +21,36 @@ def test_every_key_of_the_short_help_exists(command: str) -> None:
         known |= {action.dest for action in parser._actions}
     short = {"text": "data.text", "text_pair": "data.text_pair", "input": "data.input"}
     assert {short.get(key, key) for key in COMMON[command]} <= known
+
+
+def test_names_of_other_programs_stand_for_keys_that_exist() -> None:
+    known = set()
+    for config in ("quickstart", "finetune/mrpc"):
+        known |= keys_of(build_parser("fit", read_request(["--config", config])))
+    assert set(OTHER_NAMES.values()) <= known
+    # a key of ours means itself; a number for our section of seeds means another
+    assert OTHER_NAMES.keys() & known == {"seed"}
+    precision = build_parser("fit", read_request([]))._option_string_actions["--trainer.precision"]
+    literals = [choice for form in get_args(precision._typehint) for choice in get_args(form)]
+    assert set(OTHER_VALUES.values()) <= set(literals)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        (["--epochs", "3"], "did you mean 'trainer.max_epochs'?"),
+        (["--seed", "3"], "did you mean 'seed_everything'?"),
+        (["--num-train-epochs=3"], "did you mean 'trainer.max_epochs'?"),
+        (["--model.lr", "1"], "did you mean 'model.optimizer.learning_rate'?"),
+        (["--trainer.precision", "fp16"], "did you mean '16-mixed'?"),
+        (["data.batch_size=16"], "an option begins with --: --data.batch_size=16"),
+        (["--model.optimizer.learning_rate", "-1e-4"], "found -0.0001, expected above 0"),
+    ],
+)
+def test_what_is_meant(given: list[str], meant: str, bertlab: Command) -> None:
+    code, _, error = bertlab("fit", "quickstart", *given)
+    assert code == 2
+    assert meant in error
 
 
 def test_what_a_config_sets(bertlab: Command) -> None:

@@ -30,6 +30,10 @@ FILES = {
         "my-questions.csv",
         "question,context,answer\n" + "".join(f"Which {n},It is {n} of it,{n} of\n" for n in ROWS),
     ),
+    "multi-label": (
+        "my-texts.csv",
+        "text,labels\n" + "".join(f"A text of {n},{('', 'a', 'b|a')[n % 3]}\n" for n in ROWS),
+    ),
     "multiple-choice": (
         "my-questions.csv",
         "question,a,b,c,right\n" + "".join(f"Take {n},one,two,three,{n % 3}\n" for n in ROWS),
@@ -41,6 +45,7 @@ HEADS = {
     "pair": ("sentence_pair/accuracy", "", "label"),
     "ner": ("tagging/f1", "", "tags"),
     "qa": ("span/f1", "", "answer"),
+    "multi-label": ("multi_label/micro_f1", "", "labels"),
     "multiple-choice": ("multiple_choice/accuracy", "", "choice"),
 }
 
@@ -105,6 +110,7 @@ def test_a_pre_training_of_ones_own(
     config = tmp_path / "sub" / "own.yaml"
     text = config.read_text("utf-8")
     assert "corpus: my-text/ " in text
+    assert "--ckpt_path runs/own --text" in text
     config.write_text(text.replace("my-text/", str(corpus_file)), "utf-8")
     code, output, error = bertlab(
         "fit", config, "--model.encoder.preset", "tiny", "--data.vocab_size", "300",

@@ -2,17 +2,21 @@
 
 import errno
 import json
+import logging
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
+import lightning
 import pytest
 
 from bertlab import __version__
 from bertlab.cli import main as cli
 from bertlab.errors import ConfigError
+from bertlab.training.trainer import quiet_lightning
 from tests.conftest import Command
 
 
@@ -192,3 +196,28 @@ assert "torch" not in sys.modules
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout.count(b"usage: ") == 4
+
+
+@pytest.mark.filterwarnings("default")
+def test_logs_and_warnings_of_libraries_print_no_terminal_escapes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "a\x1b[2Jb\x9b1m"
+
+    def library(arguments: list[str]) -> int:
+        handler = logging.StreamHandler()
+        log = logging.getLogger("a.library")
+        log.addHandler(handler)
+        log.warning("logged %s", name)
+        log.removeHandler(handler)
+        sys.stderr.write(warnings.formatwarning(f"warned {name}", UserWarning, "x.py", 1))
+        return 0
+
+    monkeypatch.setattr("bertlab.cli.main.run", library)
+    assert cli.main([]) == 0
+    error = capsys.readouterr().err
+    assert "logged a\\x1b[2Jb\\x9b1m" in error
+    assert "warned a\\x1b[2Jb\\x9b1m" in error
+    assert not set("\x1b\x9b") & set(error)
+    quiet_lightning()
+    assert "\x1b" not in warnings.formatwarning(name, UserWarning, lightning.__file__, 1)

@@ -12,7 +12,7 @@ import yaml
 
 from bertlab.api import CONTRACT
 from bertlab.cli.main import main
-from bertlab.plugins.index import GROUPS
+from bertlab.plugins.index import GROUPS, OWN_PACKAGE
 from bertlab.plugins.new import package_files
 from tests.conftest import Command
 from tests.plugins.plugin_environment import PluginEnvironment
@@ -38,6 +38,8 @@ def test_a_package_is_complete(bertlab: Command, tmp_path: Path, kind: str) -> N
     assert (code, error) == (0, "")
     folder = tmp_path / "my-thing"
     expected = {
+        ".github/workflows/tests.yml",
+        "LICENSE",
         "README.md",
         "configs/my-thing.yaml",
         "my_thing/__init__.py",
@@ -51,7 +53,12 @@ def test_a_package_is_complete(bertlab: Command, tmp_path: Path, kind: str) -> N
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
     target = "my_thing.hooks" if kind == "hooks" else "my_thing.my_thing:MyThing"
     assert project["name"] == "my-thing"
-    assert project["dependencies"] == ["bertlab"]
+    assert project["dependencies"] == [f"{OWN_PACKAGE}>=0.1,<1"]
+    assert project["license"] == "MIT"
+    workflow = yaml.safe_load((folder / ".github/workflows/tests.yml").read_text())
+    assert "bertlab plugins check" in [
+        each.get("run") for each in workflow["jobs"]["tests"]["steps"]
+    ]
     assert project["entry-points"] == {
         GROUPS.get(kind, "bertlab.hooks"): {"my_thing": target},
         "bertlab.contract": {"contract": f"v{CONTRACT}"},
@@ -60,7 +67,7 @@ def test_a_package_is_complete(bertlab: Command, tmp_path: Path, kind: str) -> N
     assert "pip install -e 'my-thing[test]' && pytest my-thing\n" in output
     assert "bertlab fit --config my-thing/configs/my-thing.yaml\n" in output
     for path in expected:
-        assert not re.search(r"\$\w|\$\{", (folder / path).read_text())
+        assert not re.search(r"\$\w|\$\{(?!\{)", (folder / path).read_text())
 
 
 def test_bertlab_before_a_name_is_the_packages_only(bertlab: Command, tmp_path: Path) -> None:
@@ -122,7 +129,10 @@ def test_help_names_every_kind(bertlab: Command, tmp_path: Path, arguments: list
         (["objective", "bertlab-2d"], "2d cannot be a name in Python"),
         (["objective", "null"], "null is no name in a YAML config"),
         (["objective", "mlm"], "bertlab .* has a plugin 'mlm' of the kind objective"),
-        (["objective", "bertlab-nsp"], "bertlab .* has a plugin 'nsp' of the kind objective"),
+        (
+            ["objective", "bertlab-nsp"],
+            "bertlab .* has a plugin 'nsp' of the kind objective",
+        ),
         (["head", "single-sentence"], "has a plugin 'single_sentence' of the kind head"),
         (["source", "python-english"], "has a plugin 'python-english' of the kind source"),
         (["objective", "numpy"], "the package numpy .* is installed"),

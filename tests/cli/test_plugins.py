@@ -11,6 +11,7 @@ import pytest
 from bertlab.cli.main import main
 from bertlab.plugins import hooks
 from bertlab.plugins import index as plugins
+from bertlab.plugins.index import OWN_PACKAGE
 from tests.conftest import Command
 from tests.plugins.strange_packages import install
 
@@ -72,18 +73,30 @@ def test_check_says_what_is_broken_and_why(strangers: Path, bertlab: Command) ->
     code, printed, _ = bertlab("plugins", "check")
     assert code == 2
     lines = printed.splitlines()
-    assert (
-        "ok     objective 'mlm' of bertlab 0.1.0 (bertlab.objectives.masked_lm:MaskedLM)" in lines
-    )
+    target = "bertlab.objectives.masked_lm:MaskedLM"
+    assert f"ok     objective 'mlm' of bertlab 0.1.0 ({target})" in lines
     assert "ok     objective 'good' of stranger 2.1 (good_of_stranger:Good)" in lines
     assert (
         "broken objective 'broken' of stranger 2.1 (broken_of_stranger:X): "
         "cannot be imported: ImportError: no rain coat"
-    ) in lines
+    ) in printed
     assert "note   objective 'loud' of stranger 2.1 (loud_of_stranger:Good): prints when" in printed
     assert "bertlab has an objective of that name, which is used" in printed
     assert "broken hooks 'rude' of stranger 2.1 (broken_of_stranger): ImportError" in printed
     assert lines[-1].endswith("plugins, 3 broken")
+
+
+def test_check_names_a_package_that_asks_for_another_bertlab(
+    strangers: Path, bertlab: Command
+) -> None:
+    metadata = strangers / "stranger-2.1.dist-info" / "METADATA"
+    text = metadata.read_text()
+    for asked, state in ((f"{OWN_PACKAGE}<1,>=0.1", "ok"), (f"{OWN_PACKAGE}<9,>=7.0", "broken")):
+        metadata.write_text(f"{text}Requires-Dist: {asked}\n")
+        plugins.forget_installed()
+        (line,) = [each for each in bertlab("plugins", "check")[1].splitlines() if "'good'" in each]
+        assert line.startswith(state)
+    assert line.endswith(f": its package asks for {OWN_PACKAGE} <9,>=7.0, found 0.1.0")
 
 
 HOSTILE = {

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from bertlab.config.heads import heads_by_name
 from bertlab.config.run_config import resolve_arguments
 from bertlab.config.yaml_files import Config
 from bertlab.model.build import build_encoder
@@ -21,9 +22,9 @@ SIZES |= {"base": (12, 768), "large": (24, 1024)}
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(CONFIGS).as_posix())
 def test_a_config_is_valid(path: Path) -> None:
     _, config = resolve_arguments(["--config", str(path)])
-    if "head" in config["model"]:
+    if heads := heads_by_name(config["model"]):
         assert path.parent.name in ("finetune", "templates")
-        assert config["model"]["head"]["name"] in installed("head")
+        assert all(head["name"] in installed("head") for head in heads.values())
         assert config["trainer"]["max_epochs"] > 0
         return
     assert list(config["model"]["objectives"]) == OBJECTIVES.get(path.stem, ["mlm", "nsp"])

@@ -114,8 +114,11 @@ def test_another_encoder_keeps_the_arguments_that_both_take(tmp_path: Path) -> N
     path.write_text(
         yaml.safe_dump({"model": {"encoder": {"name": "modern", "norm": "rms", **shared}}})
     )
-    ((_, content),) = read_request(["--config", str(path), "--model.encoder", "bert"]).files
+    request = read_request(["--config", str(path), "--model.encoder", "bert"])
+    ((_, content),) = request.files
     assert content["model"]["encoder"] == {"name": "bert", **shared}
+    assert request.left_out == [f"{path}: model.encoder.norm: set for modern, not for bert"]
+    assert read_request(["--config", str(path)]).left_out == []
 
 
 def test_another_head_or_encoder_does_not_get_the_arguments_of_the_files(tmp_path: Path) -> None:

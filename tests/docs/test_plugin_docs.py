@@ -69,6 +69,7 @@ def test_the_example_objective_conforms_as_written(examples: Path) -> None:
         ("bertlab_mean_pooling", "MeanPooling"),
         ("bertlab_balanced", "BalancedAccuracy"),
         ("bertlab_first_word", "FirstWord"),
+        ("bertlab_from_the_left", "FromTheLeft"),
     ],
 )
 def test_the_other_examples_conform(

@@ -13,7 +13,6 @@ from bertlab.encoders.layers import rows_read
 from bertlab.encoders.modern import ModernEncoder
 from bertlab.errors import ConfigError
 from bertlab.model.parameter_groups import parameter_depths, split_by_weight_decay
-from bertlab.studies.plan.budget import encoder_flops
 from tests.encoders.test_bert import pad, random_batch
 
 SMALL = {
@@ -274,7 +273,7 @@ def test_operations_are_those_of_the_pairs_that_are_seen(
         pairs += sum(abs(i - j) <= side for i in range(length) for j in range(length))
     assert encoder.tokens_attended(length) == pytest.approx(pairs / length)
     weights = 4 * (4 * 32 * 32 + 3 * 32 * 48)  # qkv and output; gate, value and output
-    assert encoder_flops(encoder, length) == pytest.approx(2 * weights + 4 * 32 * pairs / length)
+    assert encoder.flops_per_token(length) == pytest.approx(2 * weights + 4 * 32 * pairs / length)
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import BertConfig, BertForPreTraining
+from transformers import BertForPreTraining
 
 from bertlab.api.batch import PackedBatch, PackedSequences
 from bertlab.api.rng import CounterRNG
 from bertlab.api.task import Objective, TaskContext
+from bertlab.checkpoints.export import export_huggingface
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
 from bertlab.data.corpus.corpus import Corpus
 from bertlab.data.corpus.prepare import prepare
@@ -60,30 +61,14 @@ def make_module(store: TokenStore, tasks: dict[str, Objective], **encoder: objec
     return BertModule(bert, tasks, TaskContext(bert, store.tokenizer), OptimizerConfig())
 
 
-def test_packed_losses_equal_padded_hugging_face(store: TokenStore) -> None:
+def test_packed_losses_equal_padded_hugging_face(store: TokenStore, tmp_path: Path) -> None:
     tasks = {"mlm": MaskedLM(), "nsp": NextSentencePrediction()}
     module = make_module(store, tasks).eval()
     batch, counts = make_stream(store, tasks).batch(np.arange(24))
     assert batch.lengths.unique().numel() > 3
-    from bertlab.checkpoints.export import _encoder_tensors, _head_tensors
-    from bertlab.encoders.bert_form import BertForm
-
-    tensors = _encoder_tensors(module.encoder, "bert.")
-    for name, names in BertForm().head_names(causal=False).items():
-        if name in tasks:
-            tensors |= _head_tensors(name, tasks[name].state_dict(), names)
-    peer = BertForPreTraining(
-        BertConfig(
-            vocab_size=store.tokenizer.vocab_size,
-            hidden_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            intermediate_size=128,
-            max_position_embeddings=64,
-        )
-    ).eval()
-    peer.load_state_dict(tensors, strict=False)
-    peer.tie_weights()
+    states = {name: task.state_dict() for name, task in tasks.items()}
+    export_huggingface(module.encoder, states, store.tokenizer, tmp_path / "export")
+    peer = BertForPreTraining.from_pretrained(tmp_path / "export").eval()
 
     def pad(flat: torch.Tensor) -> torch.Tensor:
         padded = flat.new_zeros(len(batch) * batch.max_seqlen)

@@ -7,14 +7,16 @@ import torch
 from torch import nn
 from transformers import get_linear_schedule_with_warmup
 
+from bertlab.api.encoder import Encoder
 from bertlab.encoders.bert import BertEncoder
-from bertlab.errors import ConfigError
+from bertlab.errors import ConfigError, PluginError
 from bertlab.model.optimizer import build_optimizer
 from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.model.optimizers.adamw import AdamW
 from bertlab.model.parameter_groups import freeze_layers, parameter_depths, split_by_weight_decay
 from bertlab.model.schedule import build_schedule
 from bertlab.model.schedules import Constant
+from bertlab.plugins.index import installed, load_class
 
 
 def test_biases_and_layer_norms_do_not_decay() -> None:
@@ -247,6 +249,18 @@ def test_an_encoder_of_another_make() -> None:
     }
 
 
+def test_an_encoder_names_the_lists_of_its_layers() -> None:
+    encoder = nn.Module()
+    encoder.layer_lists = ("down", "stack.up")
+    encoder.token_embedding = nn.Embedding(11, 8)
+    encoder.down = nn.ModuleList(nn.Linear(8, 8, bias=False) for _ in range(2))
+    encoder.stack = nn.Module()
+    encoder.stack.up = nn.ModuleList(nn.Linear(8, 8, bias=False) for _ in range(2))
+    depths = parameter_depths(encoder, "layer_decay")
+    # embeddings 3; the first of each list 2, the second 1
+    assert [depths[each] for each in encoder.parameters()] == [3, 2, 1, 2, 1]
+
+
 @pytest.mark.parametrize("option", [{"layer_decay": 0.9}, {"frozen_layers": 0}])
 def test_an_encoder_without_layers(option: dict[str, float]) -> None:
     encoder = nn.Module()
@@ -257,3 +271,53 @@ def test_an_encoder_without_layers(option: dict[str, float]) -> None:
     build_optimizer(OptimizerConfig(), module)
     build_optimizer(OptimizerConfig(frozen_layers="all"), module)
     assert not encoder.token_embedding.weight.requires_grad
+
+
+class Gain(nn.Module):
+    """A norm that is not called one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(8))
+        self.temperature = nn.Parameter(torch.ones(()))
+
+
+class GatedEncoder(BertEncoder):
+    """An encoder with parameters that the rule alone would not get right."""
+
+    def __init__(self) -> None:
+        super().__init__(vocab_size=11, preset="tiny", hidden_size=8, num_attention_heads=2)
+        self.decays = {"gates": False, "gates.table": True, "gain.weight": True}
+        self.gain = Gain()
+        self.gates = nn.ParameterDict({"table": torch.ones(2, 3), "matrix": torch.ones(3, 3)})
+
+
+def test_vectors_do_not_decay_whatever_their_module_is_called() -> None:
+    gain = Gain()
+    assert split_by_weight_decay(gain) == ([], [gain.weight, gain.temperature])
+
+
+def test_an_encoder_says_which_of_its_parameters_decay() -> None:
+    encoder = GatedEncoder()
+    module = Module(encoder)
+    found = rates(module, build_optimizer(OptimizerConfig(), module))
+    own = {name: found[f"encoder.{name}"][1] for name, _ in encoder.named_parameters()}
+    assert own["gates.table"] == own["gain.weight"] == 0.01
+    assert own["gates.matrix"] == own["gain.temperature"] == 0.0
+    others = {name: decay for name, decay in own.items() if not name.startswith("ga")}
+    assert all(decay == (0.0 if does_not_decay(name) else 0.01) for name, decay in others.items())
+
+
+def test_a_name_in_decays_that_there_is_not_is_refused() -> None:
+    encoder = GatedEncoder()
+    encoder.decays = {"gates.tabel": False}
+    with pytest.raises(PluginError, match=r"GatedEncoder.decays: .*'gates.tabel'.*'gates.table'"):
+        build_optimizer(OptimizerConfig(), Module(encoder))
+
+
+@pytest.mark.parametrize("name", sorted(installed("encoder")))
+def test_all_that_has_two_dimensions_decays_in_installed_encoders(name: str) -> None:
+    encoder = load_class("encoder", name, Encoder)(vocab_size=11)
+    decayed, _ = split_by_weight_decay(encoder)
+    expected = [each for each in encoder.parameters() if each.ndim > 1 and each.requires_grad]
+    assert [id(each) for each in decayed] == [id(each) for each in expected]

@@ -189,7 +189,7 @@ class NormalEmbedding(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.gain = nn.Parameter(torch.ones(2))
+        self.gain = nn.Parameter(torch.ones(2, 2))
 
 
 def test_all_norms_are_without_decay() -> None:

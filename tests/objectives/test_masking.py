@@ -353,3 +353,25 @@ def test_evaluation_ignores_training_settings_and_the_epoch():
 def test_a_wrong_argument_is_named_with_its_value(arguments, message):
     with pytest.raises(ConfigError, match=message):
         MaskedLM(**arguments)
+
+
+def test_evaluation_masks_as_training_does_where_it_is_asked_to():
+    own = MaskedLM(rate=0.3, unit="span", evaluation="training")
+    shares, spans, words = {}, {}, CLASSES.countable(many(512)).sum()
+    for name, objective in {"standard": MaskedLM(rate=0.3, unit="span"), "training": own}.items():
+        batch = many(512)
+        count = built(objective)[0].prepare(batch, RNG, training=False)
+        positions = batch.token_labels("mlm").positions
+        shares[name] = count / words
+        spans[name] = (np.diff(positions) == 1).mean()  # neighbours that are both masked
+    assert shares == pytest.approx({"standard": 0.15, "training": 0.3}, abs=0.01)
+    assert spans["standard"] < 0.2
+    assert spans["training"] > 0.6
+    again = many(512)
+    built(own)[0].prepare(again, RNG, training=False)
+    assert np.array_equal(again.token_labels("mlm").positions, positions)  # the same each time
+
+
+def test_another_word_for_the_masks_of_evaluation_is_refused():
+    with pytest.raises(ConfigError, match=r"mlm.evaluation: found 'train', expected standard or"):
+        MaskedLM(evaluation="train")

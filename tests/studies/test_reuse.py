@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from bertlab.config.yaml_files import Config, read_config
 from bertlab.errors import StudyError
+from bertlab.plugins.index import version_of
 from bertlab.studies.execute.execution import take_lock
 from bertlab.studies.execute.run_state import (
     Attempt,
@@ -49,8 +49,8 @@ def leave_all(study: Study, **changes: Any) -> Study:
     study.claim()
     for run in study.runs:
         facts = {
-            "packages": {name: version(name) for name in ("bertlab", "torch")},
-            "plugins": {"bertlab": version("bertlab")},
+            "packages": {name: version_of(name) for name in ("bertlab", "torch")},
+            "plugins": {"bertlab": version_of("bertlab")},
             "tokenizer": "t",
         }
         facts["corpus"] = corpus_now(config_of(study))
@@ -140,7 +140,7 @@ def test_a_run_that_is_not_done_and_a_fine_tuning_are_not_taken(tmp_path: Path) 
         ({"corpus": "7" * 64}, "its corpus was 777777777777…, here it is "),
         ({"corpus": None}, "it did not record its corpus"),
         (
-            {"packages": {"bertlab": version("bertlab"), "torch": "1.0"}},
+            {"packages": {"bertlab": version_of("bertlab"), "torch": "1.0"}},
             "made with torch 1.0, here",
         ),
         ({"packages": {}}, "made with torch unknown, here is"),

@@ -6,12 +6,13 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 import yaml
 
-from bertlab.errors import CommandError, StudyChangedError, StudyError
+from bertlab.errors import BertlabError, CommandError, StudyChangedError, StudyError
 from bertlab.studies.execute import executor
 from bertlab.studies.execute.local import run_local
 from bertlab.studies.execute.run_state import State, own_state
@@ -172,6 +173,17 @@ def test_a_run_that_fails_is_in_the_summary(tmp_path: Path) -> None:
     assert summary.failed == {"a": "exit code 7: out of paper"}
     with pytest.raises(CommandError, match="workers: found 0, expected 1 or more"):
         study.run(workers=0)
+    numbers: list[tuple[dict[str, Any], str]] = [
+        ({"workers": 10**6}, "--workers: found 1000000, expected at most"),
+        ({"threads": 10**6}, "threads: found 1000000, expected at most 4,096"),
+        ({"threads": 4000}, "--threads: found 4000, expected at most"),
+        ({"cpus": 1e9, "executor": "ray"}, "cpus: found 1000000000.0, expected at most 4,096"),
+        ({"gpus": float("nan"), "executor": "ray"}, "gpus: found nan"),
+        ({"cpus": float("inf"), "executor": "ray"}, "cpus: found inf"),
+    ]
+    for number, told in numbers:
+        with pytest.raises(BertlabError, match=told):
+            study.run(**number)
     finish_all(study)
     with pytest.raises(StudyChangedError, match="the study changed"):
         opened(tmp_path, settings={"optimizer.learning_rate": 0.1}).run()

@@ -1,5 +1,6 @@
 """Objectives with one bug each; ``expects`` names the check that is made for it."""
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -394,3 +395,22 @@ class WrongSignature(Broken):
 
     def prepare(self, sequences: PackedSequences) -> int:
         return 0
+
+
+class DropsFields(Broken):
+    """Leaves others without their labels where it rewrites the input."""
+
+    expects = ("works_beside_other_objectives", "KeyError: 'next_sentence_label'")
+    corrupts_input = True
+
+    def rewrite_input(self, batch: PackedBatch) -> PackedBatch:
+        ids = batch.input_ids.masked_fill(batch.position_ids == 1, 5)
+        own = {name: value for name, value in batch.fields.items() if name.startswith("remainder")}
+        return replace(batch, input_ids=ids, fields=own)
+
+
+class ComparesNothing(Broken):
+    """Refuses accumulation for no reason."""
+
+    expects = ("compares_sequences_is_true", "but compares_sequences is True")
+    compares_sequences = True

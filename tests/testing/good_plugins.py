@@ -156,6 +156,52 @@ class GoodScoringHead(GoodHead):
         self.chosen.fill_(0.25)
 
 
+class GoodContrast(Objective):
+    """Find each sequence again by a second pass."""
+
+    compares_sequences = True
+
+    def build(self, context: TaskContext) -> None:
+        self.projection = nn.Linear(context.encoder.hidden_size, 8)
+        initialize(self, context.encoder.initializer_range)
+
+    def prepare(self, sequences: PackedSequences, rng: CounterRNG, training: bool) -> int:
+        return len(sequences.lengths)
+
+    def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
+        views = [self.projection(each.pooled) for each in (output, output.encode(output.batch))]
+        one, other = (torch.nn.functional.normalize(each.float()) for each in views)
+        return classification_loss(
+            one @ other.T / 0.05, torch.arange(len(batch), device=one.device)
+        )
+
+    def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
+        return [{"norm": norm} for norm in self.projection(output.pooled).norm(dim=-1).tolist()]
+
+
+class GoodBesideMaskedLM(Objective):
+    """Predict the masked tokens from the token before each, with the scores of ``mlm``."""
+
+    requires = ("mlm",)
+    uses_pooled = False
+
+    def build(self, context: TaskContext) -> None:
+        self.transform = nn.Linear(context.encoder.hidden_size, context.encoder.hidden_size)
+        initialize(self, context.encoder.initializer_range)
+
+    def prepare(self, sequences: PackedSequences, rng: CounterRNG, training: bool) -> int:
+        return len(sequences.token_labels("mlm").positions)
+
+    def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
+        masked, mlm = batch.token_labels("mlm"), self.required["mlm"]
+        assert isinstance(mlm, MaskedLM)
+        states = self.transform(output.tokens[masked.positions - 1])
+        return classification_loss(mlm.logits(states), masked.labels)
+
+    def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
+        return [{} for _ in range(len(batch))]
+
+
 class GoodEncoder(Encoder):
     """One layer of attention over token and position embeddings.
 

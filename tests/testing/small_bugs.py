@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences
+from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences, pack
 from bertlab.api.examples import Column, Example, Features, Labels
 from bertlab.api.rng import CounterRNG
 from bertlab.api.source import DataSource
@@ -713,3 +714,13 @@ class LeavesOutTooMuch(GoodEncoder):
         if batch.tokens_read is not None:
             output.tokens = output.tokens * (torch.arange(len(output.tokens)) < 12)[:, None]
         return output
+
+
+class LongerInput(GoodObjective):
+    expects: Expects = ("rewritten_input_has_the_same_layout", "makes 16 sequences of")
+
+    def rewrite_input(self, batch: PackedBatch) -> PackedBatch:
+        ids = [
+            batch.input_ids[a:b].tolist() for a, b in itertools.pairwise(batch.cu_seqlens.tolist())
+        ]
+        return replace(pack([*ids, *ids]), fields=batch.fields, counts=batch.counts)

@@ -115,6 +115,21 @@ def test_given_rows_are_checked_and_refused_with_the_reason():
     assert "encode() refuses the given rows: rows:1: text: is empty" in str(failure)
 
 
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"text": ["a", "list"], "label": "no"}, "expected a text"),
+        ({"text": "", "label": "no"}, "is empty, expected a text"),
+        ({"label": "no"}, "text: is missing"),
+        ({"text": "one", "label": 1}, "label is 1, and a run would get '1'"),
+    ],
+)
+def test_a_row_that_no_run_would_get_is_caught(row: dict[str, object], words: str) -> None:
+    rows = [{"text": "good", "label": "yes"}, row]
+    failure = runner_of(GoodHead, rows=rows).outcome("given_rows_are_readable")
+    assert words in str(failure)
+
+
 def test_given_tokens_are_the_vocabulary():
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "over", "sea", "##s", "and", "land"]
     runner = runner_of(GoodObjective, vocabulary=tokens)

@@ -37,6 +37,7 @@ GLOO = (
         (RuntimeError("DataLoader worker (pid(s) 8) exited unexpectedly"), 1, "a data worker"),
         (RuntimeError(GLOO), 2, "another process of the 2 is gone"),
         (RuntimeError(GLOO), 1, None),
+        (RuntimeError("[/gloo/…] Timed out waiting 600000ms for recv"), 2, "another process"),
         (DistNetworkError("The client socket has timed out"), 2, "another process"),
         (RuntimeError("shape mismatch"), 2, None),
     ],

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch import Callback, LightningModule, Trainer
 from transformers import AutoTokenizer, BertForPreTraining
 
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
@@ -224,3 +226,50 @@ def test_a_warm_start_takes_the_encoders_name_over_and_refuses_another(
     assert code == 2
     assert "model.encoder: found bert, but the encoder of model.init_from" in error
     plugins.forget_installed()
+
+
+class Refusing(Callback):
+    """Refuses at the start, as some of Lightning's own callbacks do of modules or loggers."""
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        raise MisconfigurationException("no backbone")
+
+
+REFUSED = json.dumps([{"class_path": f"{__name__}.Refusing"}])
+
+
+@pytest.mark.parametrize("there", [(), ("notes.txt", "csv/mine.csv")])
+def test_a_run_that_is_refused_at_its_start_leaves_nothing(
+    there: tuple[str, ...], tiny_config: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    run = tmp_path / "run"
+    for name in there:
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_text("mine")
+    settings = ("--run_dir", run, "--trainer.callbacks", REFUSED)
+    code, _, error = bertlab("fit", "--config", tiny_config, *settings)
+    assert code == 2, error
+    assert "backbone" in error
+    assert run.exists() is bool(there), sorted(run.rglob("*"))
+    found = sorted(str(path.relative_to(run)) for path in run.rglob("*") if path.is_file())
+    assert [name for name in found if "version_" not in name] == sorted(there)
+    code, _, error = bertlab("fit", "--config", tiny_config, "--run_dir", run)
+    assert code == 0, error
+
+
+def test_a_run_whose_record_lost_files_goes_on(
+    tiny_config: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    run = tmp_path / "run"
+    assert bertlab("fit", "--config", tiny_config, "--run_dir", run)[0] == 0
+    before = yaml.safe_load((run / "config.yaml").read_text())
+    (run / "config.yaml").unlink()
+    (run / "manifest.json").write_text('{"seed": 3, "command": "fit", "training_tokens": "many"}')
+    step = run / "checkpoints" / "step-3.ckpt"
+    code, _, error = bertlab("fit", "--ckpt_path", step)
+    assert code == 0, error
+    del before["data"]["cache_dir"]  # a checkpoint may not say it
+    written = yaml.safe_load((run / "config.yaml").read_text())
+    del written["data"]["cache_dir"]
+    assert written == before
+    assert "seed 3" in (run / "run.html").read_text()

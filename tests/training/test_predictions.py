@@ -4,6 +4,7 @@ import csv
 import json
 from pathlib import Path
 
+import huggingface_hub
 import pyarrow.parquet as pq
 import pytest
 import transformers
@@ -122,6 +123,26 @@ def test_what_no_table_holds(bertlab: Command, classifier: Path, tmp_path: Path)
     assert "expected --output" in error
 
 
+def test_what_is_read_is_not_written_over(
+    bertlab: Command, classifier: Path, texts: Path, tmp_path: Path
+) -> None:
+    before = texts.read_bytes()
+    same = tmp_path / "another-name.csv"
+    same.symlink_to(texts)
+    for output, words in (
+        (texts, "is the input"),
+        (same, "is the input"),
+        ("a.xlsx", ".csv, .tsv"),
+    ):
+        code, _, error = bertlab(
+            "predict", "--ckpt_path", classifier, "--input", texts, "--output", output
+        )
+        assert code == 2
+        assert f"--output: {output}: " in error
+        assert words in error
+    assert texts.read_bytes() == before
+
+
 def test_the_best_classes(bertlab: Command, classifier: Path) -> None:
     arguments = (classifier, "--text", "It is red.", "--top_k", "1")
     (found,) = predicted(bertlab, *arguments)
@@ -159,7 +180,7 @@ def test_a_head_that_reads_one_text_takes_no_pair(bertlab: Command, classifier: 
         "predict", "--ckpt_path", classifier, "--text", "a", "--text_pair", "b"
     )
     assert code == 2
-    assert "the head reads text, expected data.text alone" in error
+    assert "the head reads text, expected --text alone" in error
 
 
 @pytest.mark.parametrize("source", ["classifier", "tiny_run"])
@@ -179,6 +200,25 @@ def test_a_hugging_face_folder_is_a_checkpoint(
         assert by_folder["scores"] == pytest.approx(by_run["scores"], abs=1e-6)
         loaded = transformers.pipeline("text-classification", str(folder), device="cpu")
         assert loaded(text)[0]["label"] == by_folder["label"]
+
+
+def test_a_model_of_the_hub_is_a_checkpoint(
+    tiny_run: Path, bertlab: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "hf"
+    assert bertlab("export", tiny_run, folder)[0] == 0
+    hub = {"someone/tiny": folder}
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **_: hub[name])
+    monkeypatch.chdir(tmp_path)
+    (found,) = predicted(bertlab, "someone/tiny", "--text", "The [MASK] is red.")
+    assert found["fillers"]
+    code, _, error = bertlab("predict", "--ckpt_path", folder, "--text", "It is red.")
+    assert code == 0
+    assert "warning: nothing was predicted: no text has a [MASK] to fill in\n" in error
+    (tmp_path / "runs" / "tiny").mkdir(parents=True)  # so that this is a run's directory, misspelt
+    code, _, error = bertlab("predict", "--ckpt_path", "runs/tinny", "--text", "The [MASK] is red.")
+    assert code == 2
+    assert "runs/tinny: no such run or checkpoint; did you mean 'tiny'?" in error
 
 
 def test_words_of_plain_text(bertlab: Command, tiny_run: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from bertlab.data.module import TaskData
 from bertlab.training.callbacks.progress_bar import ProgressBar, figures, how_far
+from bertlab.training.predictions import PredictionWriter, RowFile
 
 
 def trainer(step: int, end: float, limit: tuple[float, float] | None = None) -> Any:
@@ -74,6 +75,37 @@ def test_large_numbers_fit_on_a_line() -> None:
     assert all(len(line) <= 80 for line in lines)
     assert all(line.startswith("step 123,456") for line in lines)  # none is broken in two
     assert re.search(r" 1:56:\d\d gone 13:\d\d:\d\d left loss 10\.123 123k tok/s$", lines[-1])
+
+
+def test_the_rows_of_a_prediction_are_counted() -> None:
+    screen, data = io.StringIO(), Mock(spec=TaskData)
+    data.rows_taken_in.side_effect = (12_000, 12_345)
+    running = Mock(datamodule=data)
+    bar = ProgressBar(Console(file=screen, force_terminal=True, width=80, color_system=None))
+    bar.on_predict_start(running, Mock())
+    bar._started -= 60
+    bar.on_predict_batch_end(running, Mock(), None, Mock(), 0)
+    bar.on_predict_end(running, Mock())
+    shown = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", screen.getvalue())
+    lines = [line.rstrip() for line in re.split(r"[\r\n]", shown) if line.strip()]
+    assert re.search(r"^12,345 rows \S+ 1:00 gone 20[56] rows/s$", lines[-1])
+    assert len(lines[-1]) <= 80
+
+
+def test_no_line_is_drawn_among_predictions_on_standard_output(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    screen = io.StringIO()
+    bar = ProgressBar(Console(file=screen, force_terminal=True, width=80))
+    running = Mock(progress_bar_callback=bar, datamodule=Mock(spec=TaskData, rows_taken_in=int))
+    writer = PredictionWriter()
+    with writer.into(RowFile(None, "jsonl"), running.datamodule, None):
+        for each in (writer, bar):  # in Lightning's order: the bar comes last
+            each.on_predict_start(running, Mock())
+        print("a prediction")
+        bar.on_predict_end(running, Mock())
+    assert screen.getvalue() == ""
+    assert capsys.readouterr().out == "a prediction\n"
 
 
 def test_an_interrupted_run_gives_the_terminal_back() -> None:

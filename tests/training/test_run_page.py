@@ -64,8 +64,9 @@ def test_samples_are_the_held_out_tokens_and_what_is_predicted(tiny_run: Path) -
 
 
 def test_a_line_that_was_cut_and_steps_that_came_again(tmp_path: Path) -> None:
-    row = {"step": 3, "task": "mlm", "sample": "a", "prediction": "old"}
+    row = {"step": 3, "task": "mlm", "sample": "a", "text": "b", "truth": "c", "prediction": "old"}
     lines = [json.dumps(row), json.dumps(row | {"prediction": "new"}), '{"step": 6, "ta']
+    lines += ["[]", json.dumps(row | {"sample": {}}), json.dumps({"step": 6})]
     (tmp_path / SAMPLES).write_text("\n".join(lines), "utf-8")
     assert read_samples(tmp_path / SAMPLES) == [row | {"prediction": "new"}]
     assert read_samples(tmp_path / "none") == []

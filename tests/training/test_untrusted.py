@@ -1,5 +1,6 @@
 """Nothing that comes from elsewhere names a class, is imported, or says where files are written."""
 
+import contextlib
 import json
 import pickle
 import sys
@@ -11,12 +12,13 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from jsonargparse import ArgumentParser
+from jsonargparse import ArgumentError, ArgumentParser
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from bertlab.checkpoints.run_checkpoint import RUN_KEY
-from bertlab.config.checkpoint_config import check_no_classes, read_stored_config
+from bertlab.config.checkpoint_config import read_stored_config
+from bertlab.config.named_classes import check_no_classes
 from bertlab.config.parser import build_parser
 from bertlab.config.request import read_request
 from bertlab.errors import CheckpointError, DamagedCheckpointError
@@ -27,6 +29,7 @@ from tests.conftest import Command
 CANARY = "canary_of_the_mine"
 CLASS = {"class_path": f"{CANARY}.Trap", "init_args": {"path": "x"}}
 TEXT = f"{CANARY}.Trap"
+YAML = f"{{class_path: {CANARY}.Trap}}"
 CALLBACKS = [{"class_path": "lightning.pytorch.callbacks.LearningRateMonitor", "init_args": {}}]
 
 
@@ -119,6 +122,15 @@ ELSEWHERE = [
     ("checkpoint.filename", "{step.__class__}"),
     ("evaluations", {"x": {"evaluation": TEXT, "data": "rows"}}),
     ("evaluations", {"x": {"evaluation": "minimal_pairs", "data": "r", "settings": CLASS}}),
+    # read as YAML where an argument takes any value
+    ("evaluations", {"x": {"evaluation": "minimal_pairs", "data": YAML}}),
+    ("evaluations", {"x": {"y": YAML}}),
+    ("evaluations", f"{{x: {{y: {YAML}}}}}"),
+    ("evaluations", f"{{x: {{y: '{YAML}'}}}}"),
+    ("evaluations", f'{{x: {{y: {{"class\\x5fpath": {TEXT}}}}}}}'),
+    ("stages", [{"name": "x", "share": YAML}]),
+    ("model.encoder.preset", YAML),
+    ("model.optimizer.betas", YAML),
     ("seed", CLASS),
     ("anything", CLASS),
 ]
@@ -244,6 +256,52 @@ def test_an_argument_of_a_plugin_that_takes_a_class_gets_none_from_a_checkpoint(
             check_no_classes(parser, {"model": {key: TEXT}}, "x")
 
 
+@pytest.mark.parametrize("key", ["strategy", "accelerator", "precision"])
+def test_a_word_that_is_also_a_file_here_is_not_read_as_one(
+    key: str,
+    planted: Callable[..., Path],
+    bertlab: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = planted(f"trainer.{key}", "evil")
+    (tmp_path / "evil").write_text(yaml.safe_dump(CLASS))
+    monkeypatch.chdir(tmp_path)
+    code, _, error = bertlab("fit", "--ckpt_path", run)
+    assert code == 2, error
+    assert f"its run has trainer.{key}" in error
+
+
+class Untyped:
+    """Takes anything, as a plugin may."""
+
+    def __init__(  # type: ignore[no-untyped-def]
+        self, anything: Any = None, untyped=None, numbers=3, mapping: dict[str, Any] | None = None
+    ) -> None:
+        pass
+
+
+@pytest.mark.parametrize("key", ["anything", "untyped", "numbers", "mapping"])
+@pytest.mark.parametrize(
+    "text", [YAML, f"[{YAML}]", f"a: [b, {YAML}]", f'"{{class\\x5fpath: {TEXT}}}"', f"- '{YAML}'"]
+)
+def test_arguments_without_a_type_get_plain_values(key: str, text: str, canary: Path) -> None:
+    config = {"seed_everything": 1, "data": {"max_seq_length": 8}, "trainer": {}}
+    for value in (text, [text], {"x": text}):
+        given = {**config, "model": {"encoder": {"name": "bert", key: value}}}
+        with pytest.raises(CheckpointError, match=f"{key}.*: found a text that is YAML and names"):
+            read_stored_config(given, "x")
+    for value in (TEXT, "{a: b}", "class_path", "Path: {class", [1, None], {"class": "x"}):
+        given = {**config, "model": {"encoder": {"name": "bert", key: value}}}
+        stored, _ = read_stored_config(given, "x")
+        parser = ArgumentParser(exit_on_error=False)
+        parser.add_class_arguments(Untyped, "model.encoder", instantiate=False, fail_untyped=False)
+        parser.add_argument("--model.encoder.name")
+        with contextlib.suppress(ArgumentError):
+            parser.parse_object({"model": stored["model"]})
+        assert not canary.exists()
+
+
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
@@ -251,7 +309,11 @@ def test_an_argument_of_a_plugin_that_takes_a_class_gets_none_from_a_checkpoint(
         ("model.encoder.hidden_size", 2**24, "are not of the sizes in its config"),
         ("model.encoder.intermediate_size", 2**50, "are not of the sizes in its config"),
         ("model.encoder.hidden_size", "wide", "no encoder can be made of its config"),
-        ("model.encoder.no_such", 1, "no encoder can be made of its config"),
+        (
+            "model.encoder.no_such",
+            1,
+            "decide what is computed: model.encoder.no_such: 1",
+        ),
         ("model.encoder.hidden_size", 10**30, "at most 64 bits"),
         ("model.encoder.hidden_size", [], "no encoder can be made of its config"),
     ],

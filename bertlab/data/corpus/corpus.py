@@ -27,9 +27,16 @@ from bertlab.api.source import DataSource, RawDocument
 from bertlab.data.corpus.documents import Document, split_sentences
 from bertlab.data.corpus.formats import READERS, detect_format
 from bertlab.data.corpus.rows import is_row_file, read_row_file
-from bertlab.data.reading.lines import Errors, describe_missing, read_long_lines
+from bertlab.data.reading.lines import (
+    Errors,
+    describe_missing,
+    explain_failed_read,
+    read_long_lines,
+)
 from bertlab.data.sources import is_source, open_source
 from bertlab.errors import CorpusError
+from bertlab.files.reading import open_to_read
+from bertlab.files.remote import RemoteFile, is_url, located
 from bertlab.plugins.index import installed
 
 __all__ = [
@@ -58,8 +65,9 @@ class Corpus:
         sources: files, folders (read with their sub-folders in sorted order, hidden files left
             out), glob patterns for files, or installed sources: ``python-english`` (the English
             that ships with Python), ``hf:NAME[:CONFIG][:SPLIT]`` (a Hugging Face data set), and
-            those of plugins. Files may be gzip (``.gz``). Rows of ``.json``, ``.jsonl``, ``.csv``,
-            ``.parquet`` are a document each.
+            those of plugins. URLs that ``fsspec`` reads (``https://``, ``s3://``, ``hf://``) name
+            files, folders and patterns as well. Files may be gzip (``.gz``). Rows of ``.json``,
+            ``.jsonl``, ``.csv``, ``.parquet`` are a document each.
         format: ``sentences`` (one sentence a line, blank lines between documents), ``document``
             (each file a document), ``wikiextractor`` (``<doc …>`` to ``</doc>``), or ``auto``,
             which looks at the start of each file. For rows only ``sentences`` matters: their text
@@ -81,6 +89,16 @@ class Corpus:
         rest = len(self.sources) - _NAMED_SOURCES
         more = f" and {rest} more" if rest > 0 else ""
         return ", ".join(self.sources[:_NAMED_SOURCES]) + more
+
+    def absolute(self) -> "Corpus":
+        """Return the corpus for processes in other working directories: with absolute paths."""
+        sources = [
+            source
+            if is_url(source) or is_source(source)
+            else str(Path(source).expanduser().absolute())
+            for source in self.sources
+        ]
+        return replace(self, sources=sources)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -110,7 +128,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class _File:
-    path: Path
+    path: Path | RemoteFile
     named: bool  # by the user, not found in a folder: it must hold text
 
 
@@ -180,12 +198,9 @@ def naming(corpus: Corpus) -> Iterator[None]:
         raise CorpusError(f"{corpus.name}: {error}") from error
 
 
-def _file_digest(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise CorpusError(f"{path}: cannot be read: {error.strerror or error}") from error
+def _file_digest(path: Path | RemoteFile) -> str:
+    with explain_failed_read(str(path), CorpusError), open_to_read(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _read_entry(entry: _File | DataSource, corpus: Corpus) -> Iterator[RawDocument]:
@@ -218,7 +233,11 @@ def _entries(corpus: Corpus) -> Iterator[_File | DataSource]:
             opened.text_column = corpus.text_column
             yield opened
             continue
-        path = Path(source).expanduser()
+        path = located(source)
+        if isinstance(path, RemoteFile):
+            yield from _remote(path)
+            continue
+        path = path.expanduser()
         if path.is_dir():
             yield from _folder(path)
         elif path.is_file():
@@ -228,7 +247,20 @@ def _entries(corpus: Corpus) -> Iterator[_File | DataSource]:
         else:
             sources = installed("source")
             expected = f"a file, a folder, a pattern, or a source: {', '.join(sources)}"
-            raise CorpusError(describe_missing(source, sources, expected))
+            raise CorpusError(
+                describe_missing(str(path) if is_url(source) else source, sources, expected)
+            )
+
+
+def _remote(place: RemoteFile) -> Iterator[_File]:
+    with explain_failed_read(str(place), CorpusError):
+        found = place.files()
+    if found is None:
+        yield _File(place, named=True)
+    elif not found:
+        raise CorpusError(f"{place}: no file is there, or none matches")
+    else:
+        yield from (_File(file, named=False) for file in found)
 
 
 def _folder(path: Path) -> Iterator[_File]:

@@ -9,10 +9,10 @@ import contextlib
 import hashlib
 import json
 import logging
-import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +24,14 @@ from bertlab.api.source import RawDocument
 from bertlab.api.tokenizer import Tokenizer, TokenizerKind
 from bertlab.data.corpus.corpus import Corpus, naming, read_raw_documents
 from bertlab.data.corpus.prepare_worker import EncodedBatch, encode_all
+from bertlab.data.corpus.remote_store import default_cache_dir
 from bertlab.data.corpus.report import StoreReport, check_store, length_quantiles
 from bertlab.data.corpus.store import FORMAT_VERSION, TokenStore
-from bertlab.data.corpus.store_writer import TokenStoreWriter, check_free
-from bertlab.errors import ConfigError, TokenStoreError, check_processes
+from bertlab.data.corpus.store_writer import SHARD_TOKENS, TokenStoreWriter, check_free
+from bertlab.data.reading.lines import explain_failed_read
+from bertlab.errors import ConfigError, CorpusError, TokenStoreError, check_processes, working
 from bertlab.files import remove_abandoned, write_json
+from bertlab.files.remote import RemoteFile, located
 from bertlab.tokenizer.kinds import WordPiece, train_tokenizer
 from bertlab.tokenizer.loading import load_tokenizer, save_new
 from bertlab.tokenizer.training import TRAINING_VERSION
@@ -39,6 +42,9 @@ _BATCH_CHARACTERS = 2**20  # at a time to a worker
 _BATCH_DOCUMENTS = 4096  # or so many, where they are short
 _UNKNOWN_KEPT = 10_000
 
+Batches = Callable[[], Iterable[list[RawDocument]]]
+Encode = Callable[[Batches, Tokenizer, str], Generator[EncodedBatch, None, None]]
+
 
 def prepare(
     corpus: Corpus,
@@ -46,6 +52,8 @@ def prepare(
     output: str | Path,
     workers: int = 1,
     progress: bool = True,
+    shard_tokens: int = SHARD_TOKENS,
+    encode: Encode | None = None,
 ) -> TokenStore:
     """Tokenize a corpus into a token store, with ``report.json`` in it.
 
@@ -55,6 +63,9 @@ def prepare(
         output: folder to make; must not exist, or be empty.
         workers: processes that tokenize; 1 works in this process.
         progress: show documents, megabytes and MB/s on standard error.
+        shard_tokens: most tokens of one file; a larger store has several shards.
+        encode: reads and tokenizes in place of ``workers``, such as
+            :func:`bertlab.data.corpus.prepare_ray.encode_on_ray`.
 
     Raises:
         CorpusError: the corpus is missing, damaged or unfit (see
@@ -64,9 +75,12 @@ def prepare(
     check_free(Path(output))
     check_processes("workers", workers, 1)
     totals = _Totals()
-    batches = _raw_batches(read_raw_documents(corpus))
-    with TokenStoreWriter(output, tokenizer, corpus.fingerprint) as writer:
-        encoded = encode_all(batches, tokenizer, corpus.language, workers)
+    batches = partial(read_batches, corpus if encode is None else corpus.absolute())
+    with TokenStoreWriter(output, tokenizer, corpus.fingerprint, shard_tokens) as writer:
+        if encode is None:
+            encoded = encode_all(batches(), tokenizer, corpus.language, workers)
+        else:
+            encoded = encode(batches, tokenizer, corpus.language)
         # Closing the generator ends the workers, whatever happens here.
         with contextlib.closing(encoded), _progress_line(progress) as show:
             for batch in encoded:
@@ -131,10 +145,15 @@ def _report(writer: TokenStoreWriter, totals: _Totals) -> StoreReport:
     )
 
 
-def _raw_batches(documents: Iterable[RawDocument]) -> Iterator[list[RawDocument]]:
+def read_batches(corpus: Corpus) -> Iterator[list[RawDocument]]:
+    """Yield the documents of a corpus, so many at a time as a worker takes.
+
+    Raises:
+        CorpusError: as :func:`bertlab.data.corpus.corpus.read_raw_documents`.
+    """
     batch: list[RawDocument] = []
     characters = 0
-    for document in documents:
+    for document in read_raw_documents(corpus):
         batch.append(document)
         characters += len(document.text)
         if characters >= _BATCH_CHARACTERS or len(batch) >= _BATCH_DOCUMENTS:
@@ -169,14 +188,18 @@ def _progress_line(visible: bool) -> Iterator[Callable[[int, int], None]]:
         yield show
 
 
-def open_prepared(corpus: Corpus) -> TokenStore | None:
+def open_prepared(corpus: Corpus, cache_dir: Path | None = None) -> TokenStore | None:
     """Open the corpus if it is the output of ``bertlab prepare``; None if it is text.
+
+    Args:
+        corpus: what may be a store, here or behind a URL.
+        cache_dir: for the shards of a store behind a URL; :func:`default_cache_dir` if None.
 
     Raises:
         ConfigError: there is other text beside such an output.
         TokenStoreError: it is damaged.
     """
-    stores = [path for path in corpus.sources if (Path(path) / "store.json").is_file()]
+    stores = [path for path in corpus.sources if _is_store(path)]
     if not stores:
         return None
     if len(corpus.sources) > 1:
@@ -184,12 +207,17 @@ def open_prepared(corpus: Corpus) -> TokenStore | None:
             f"data.corpus: {stores[0]} is the output of bertlab prepare, which stands alone; "
             "prepare all the text together"
         )
-    return TokenStore.open(stores[0])
+    return TokenStore.open(stores[0], cache_dir)
 
 
-def default_cache_dir() -> Path:
-    """Return ``$BERTLAB_CACHE``, or ``~/.cache/bertlab``."""
-    return Path(os.environ.get("BERTLAB_CACHE") or "~/.cache/bertlab").expanduser()
+def _is_store(source: str) -> bool:
+    place = located(source)
+    if not isinstance(place, RemoteFile):
+        return (place / "store.json").is_file()
+    if place.suffix or "*" in source:  # a file or a pattern: not asked for
+        return False
+    with explain_failed_read(source, CorpusError):
+        return RemoteFile(f"{source.rstrip('/')}/store.json").exists()
 
 
 def prepare_cached(
@@ -249,7 +277,8 @@ def tokenizer_cached(
     with _made_once(folder) as missing:
         if missing:
             texts = (document.text for document in read_raw_documents(corpus))
-            tokenizer = train_tokenizer(kind, texts, vocab_size, lowercase)
+            with working(f"training a tokenizer of {vocab_size:,} tokens"):
+                tokenizer = train_tokenizer(kind, texts, vocab_size, lowercase)
             save_new(tokenizer, folder)
     return load_tokenizer(folder)
 

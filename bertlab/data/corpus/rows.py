@@ -8,19 +8,22 @@ from typing import Any
 
 from bertlab.data.reading.data_sets import HUB_PREFIX, ParquetFile, first_line, load_hub
 from bertlab.data.reading.lines import Errors, read_long_lines
-from bertlab.data.reading.tables import json_values
+from bertlab.data.reading.tables import PLAIN, json_values
 from bertlab.errors import CorpusError, DataError, nearest
+from bertlab.files.remote import RemoteFile
 
 ROW_SUFFIXES = (".json", ".jsonl", ".csv", ".parquet")
 _BATCH = 1000  # rows
 
 
-def is_row_file(path: Path) -> bool:
+def is_row_file(path: Path | RemoteFile) -> bool:
     """Return whether a file holds rows, by its name without ``.gz``."""
     return Path(path.name.removesuffix(".gz")).suffix in ROW_SUFFIXES
 
 
-def read_row_file(path: Path, column: str, errors: Errors) -> Iterator[tuple[str, str]]:
+def read_row_file(
+    path: Path | RemoteFile, column: str, errors: Errors
+) -> Iterator[tuple[str, str]]:
     """Yield ``(source, text)`` for each row of a file.
 
     Args:
@@ -53,7 +56,7 @@ def _as_corpus_error() -> Iterator[None]:
         raise CorpusError(str(error)) from None
 
 
-def _read_json(path: Path, column: str, errors: Errors) -> Iterator[tuple[str, str]]:
+def _read_json(path: Path | RemoteFile, column: str, errors: Errors) -> Iterator[tuple[str, str]]:
     lines = read_long_lines(path, errors, max_line=None)  # half a line is no JSON
     expected = "one object a line, or one array of objects"
     for place, row in json_values(lines, str(path), expected=expected):
@@ -78,17 +81,22 @@ def _read_json(path: Path, column: str, errors: Errors) -> Iterator[tuple[str, s
         yield place, text
 
 
-def _read_csv(path: Path, column: str, errors: Errors) -> Iterator[tuple[str, str]]:
+def _read_csv(path: Path | RemoteFile, column: str, errors: Errors) -> Iterator[tuple[str, str]]:
     """Read CSV by ``datasets``, not by ``reading.tables`` as labelled examples.
 
     It refuses a column of numbers, which cannot be the text, and takes cells of any length.
     """
     import datasets  # noqa: PLC0415
 
-    # pandas refuses a file without a line
-    if not any(line.strip() for line in read_long_lines(path, errors)):
+    first = next((line for line in read_long_lines(path, errors) if line.strip()), None)
+    if first is None:  # pandas refuses such a file
         return
-    settings = {"keep_default_na": False, "encoding_errors": errors}  # the text "NA" stays a text
+    # the text "NA" stays a text
+    settings = {
+        "keep_default_na": False,
+        "encoding_errors": errors,
+        "sep": PLAIN.delimiter_in(first),
+    }
     try:
         with _quiet_datasets():
             rows = datasets.load_dataset(

@@ -9,8 +9,17 @@ A folder of flat arrays (``.npy``), so that one vectorized gather reads any set 
     tokenizer/            the tokenizer that made it
     report.json           the data report, if there is one
     store.json            what the store holds; written last
+
+That of much text has shards of whole documents, so that no file has more than so many tokens::
+
+    shards/00000.tokens.npy            ids of the shard
+    shards/00000.sentence_offsets.npy  int64 into them
+    document_token_offsets.npy         (D + 1,) int64 into the tokens of all shards
+
+and its ``store.json`` is their manifest.
 """
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,14 +29,23 @@ import numpy as np
 import numpy.typing as npt
 
 from bertlab.api.tokenizer import TokenArray
+from bertlab.data.corpus.remote_store import RemoteStore
+from bertlab.data.corpus.shards import Shard, bytes_of, damaged, open_shards, read_shards
 from bertlab.errors import TokenizerError, TokenStoreError
 from bertlab.files.reading import read_json
+from bertlab.files.remote import is_url
 from bertlab.tokenizer.loading import load_tokenizer
 
 FORMAT_VERSION = 1
+SHARDED_VERSION = 2
+"""Of a store with more than one shard; all others are as they were before there were shards."""
 ARRAYS = ("tokens", "sentence_offsets", "document_offsets", "token_counts")
+WHOLE_ARRAYS = ("document_offsets", "document_token_offsets", "token_counts")
+"""Those that a store of many shards has once, as they are small."""
 _CHECKED_TOKENS = 2**16  # at each end
 _CHECKED_OFFSETS = 1 << 20  # at a time
+_HASHED_WHOLE = 2**30  # bytes; of a longer array, parts that are spread over it
+_HASHED_PART = 2**24
 
 IntArray = npt.NDArray[np.int64]
 
@@ -49,6 +67,8 @@ class StoreMetadata:
         bytes: size of each ``.npy`` file by name.
         words: words of the text, as white space parts them before tokenising; None in a store of an
             older bertlab, which did not count them.
+        shards: of a store with more than one, in order.
+        digest: of a store with more than one, :attr:`TokenStore.digest`.
     """
 
     format_version: int
@@ -62,6 +82,8 @@ class StoreMetadata:
     dtype: str
     bytes: dict[str, int]
     words: int | None = None
+    shards: tuple[Shard, ...] = ()
+    digest: str = ""
 
 
 class TokenStore:
@@ -70,7 +92,7 @@ class TokenStore:
     Pickles as its path, so that data workers map the same pages.
 
     Attributes:
-        path: the folder.
+        path: the folder; of a store behind a URL, that in the cache.
         metadata: content of ``store.json``.
         tokenizer: the tokenizer that made the store.
         tokens: ``(T,)`` uint16 or uint32 ids.
@@ -81,10 +103,17 @@ class TokenStore:
         token_counts: ``(V,)`` int64 occurrences of each id.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | Path, cache_dir: Path | None = None) -> None:
+        url = str(path)
+        self._remote = RemoteStore(url, cache_dir) if is_url(url) else None
+        self.path = Path(path) if self._remote is None else self._remote.folder
         self.metadata = _read_metadata(self.path)
-        arrays = {name: _map(self.path, name, self.metadata) for name in ARRAYS}
+        whole = WHOLE_ARRAYS if self.metadata.shards else ARRAYS
+        arrays = {name: _map(self.path, name, self.metadata) for name in whole}
+        if self.metadata.shards:
+            dtype = np.dtype(self.metadata.dtype)
+            arrays |= open_shards(self.path, self.metadata.shards, dtype, self._remote)
+            self.__dict__["document_token_offsets"] = arrays["document_token_offsets"]
         self.tokens: TokenArray = arrays["tokens"]
         self.sentence_offsets: IntArray = arrays["sentence_offsets"]
         self.document_offsets: IntArray = arrays["document_offsets"]
@@ -95,23 +124,31 @@ class TokenStore:
         except TokenizerError as error:
             raise TokenStoreError(f"{self.path}: damaged token store: {error}") from error
         if self.tokenizer.fingerprint != self.metadata.tokenizer_fingerprint:
-            raise _damaged(self.path, "its tokenizer/ is not the one that made the tokens")
+            raise damaged(self.path, "its tokenizer/ is not the one that made the tokens")
 
     @classmethod
-    def open(cls, path: str | Path) -> "TokenStore":
+    def open(cls, path: str | Path, cache_dir: Path | None = None) -> "TokenStore":
         """Open and check a store.
+
+        Args:
+            path: its folder, or the URL of one.
+            cache_dir: where the shards of one behind a URL are kept for a while;
+                ``default_cache_dir`` if None.
 
         Raises:
             TokenStoreError: no store, an incomplete or damaged one, or another format version.
         """
-        return cls(path)
+        return cls(path, cache_dir)
 
     def __len__(self) -> int:
         """Number of documents D."""
         return self.metadata.documents
 
-    def __reduce__(self) -> tuple[type["TokenStore"], tuple[Path]]:
-        return TokenStore, (self.path,)  # a worker maps the files anew; arrays are not copied
+    def __reduce__(self) -> tuple[type["TokenStore"], tuple[str | Path, Path | None]]:
+        # a worker maps the files anew; arrays are not copied
+        if self._remote is None:
+            return TokenStore, (self.path, None)
+        return TokenStore, (self._remote.url, self._remote.cache_dir)
 
     @cached_property
     def document_token_offsets(self) -> IntArray:
@@ -119,6 +156,30 @@ class TokenStore:
         # sentence_offsets [0, 3, 5, 9], document_offsets [0, 2, 3] -> [0, 5, 9]
         offsets: IntArray = self.sentence_offsets[self.document_offsets]
         return offsets
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 (hex) of what the arrays hold, wherever they lie; they are read for it.
+
+        Of an array over 1 GiB it is that of 64 parts, the first and the last bytes among them. A
+        store behind a URL is not read for it: its manifest says it, and each shard is compared with
+        the manifest when it is fetched.
+        """
+        if self._remote is not None and self.metadata.shards:
+            return self.metadata.digest
+        digest = hashlib.sha256()
+        for name in ARRAYS:
+            array = getattr(self, name)
+            size = len(array) * array.dtype.itemsize
+            starts = range(0, size, _HASHED_PART)
+            if size > _HASHED_WHOLE:
+                count = _HASHED_WHOLE // _HASHED_PART
+                places = np.linspace(0, size - _HASHED_PART, count, dtype=np.int64)
+                starts = places.tolist()
+            digest.update(f"{name} {size} ".encode())
+            for start in starts:
+                digest.update(bytes_of(array, start, min(start + _HASHED_PART, size)))
+        return digest.hexdigest()
 
     def counts_of(self, document: int) -> IntArray:
         """Return ``(vocab_size,)`` int64 occurrences of each id in a document.
@@ -129,7 +190,7 @@ class TokenStore:
         start, end = self.document_token_offsets[document : document + 2]
         counts = np.bincount(self.tokens[start:end], minlength=self.metadata.vocab_size)
         if len(counts) > self.metadata.vocab_size:
-            raise _damaged(self.path, f"tokens.npy holds id {len(counts) - 1} in {start}:{end}")
+            raise damaged(self.path, f"tokens.npy holds id {len(counts) - 1} in {start}:{end}")
         return counts
 
     def counted_words(self, key: str) -> int:
@@ -154,30 +215,36 @@ class TokenStore:
             "document_offsets": (np.dtype(np.int64), (meta.documents + 1,)),
             "token_counts": (np.dtype(np.int64), (meta.vocab_size,)),
         }
+        if meta.shards:
+            expected["document_token_offsets"] = expected["document_offsets"]
         for name, form in expected.items():
             array = getattr(self, name)
             if (array.dtype, array.shape) != form:
                 found = f"{array.dtype} {array.shape}, expected {form[0]} {form[1]}"
-                raise _damaged(self.path, f"{name}.npy holds {found}")
-        for name, end in (("sentence_offsets", meta.tokens), ("document_offsets", meta.sentences)):
-            offsets = getattr(self, name)
-            if offsets[0] != 0 or offsets[-1] != end:
-                found = f"from {offsets[0]} to {offsets[-1]}, expected 0 to {end}"
-                raise _damaged(self.path, f"{name}.npy goes {found}")
-            for start in range(0, len(offsets), _CHECKED_OFFSETS):
-                part = offsets[start : start + _CHECKED_OFFSETS + 1]  # and the next part's first
-                if not (part[1:] > part[:-1]).all():
-                    raise _damaged(self.path, f"{name}.npy goes back from {start} on")
+                raise damaged(self.path, f"{name}.npy holds {found}")
+        # the sentences of a shard are looked at when it is opened
+        of_tokens = "document_token_offsets" if meta.shards else "sentence_offsets"
+        ends = {"document_offsets": meta.sentences, of_tokens: meta.tokens}
+        for name, end in ends.items():
+            self._check_rise(name, end)
         if int(self.token_counts.sum()) != meta.tokens:
-            raise _damaged(self.path, f"token_counts.npy does not add up to {meta.tokens}")
-        for edge in (self.tokens[:_CHECKED_TOKENS], self.tokens[-_CHECKED_TOKENS:]):
+            raise damaged(self.path, f"token_counts.npy does not add up to {meta.tokens}")
+        edges = (slice(_CHECKED_TOKENS), slice(-_CHECKED_TOKENS, None))
+        for part in edges if not meta.shards else ():  # which would open shards
+            edge = self.tokens[part]
             if len(edge) and int(edge.max()) >= meta.vocab_size:
                 found = f"id {edge.max()} but the vocabulary ends at {meta.vocab_size - 1}"
-                raise _damaged(self.path, f"tokens.npy holds {found}")
+                raise damaged(self.path, f"tokens.npy holds {found}")
 
-
-def _damaged(path: Path, why: str) -> TokenStoreError:
-    return TokenStoreError(f"{path}: damaged token store: {why}; delete it and prepare it again")
+    def _check_rise(self, name: str, end: int) -> None:
+        offsets = getattr(self, name)
+        if offsets[0] != 0 or offsets[-1] != end:
+            found = f"from {offsets[0]} to {offsets[-1]}, expected 0 to {end}"
+            raise damaged(self.path, f"{name}.npy goes {found}")
+        for start in range(0, len(offsets), _CHECKED_OFFSETS):
+            part = offsets[start : start + _CHECKED_OFFSETS + 1]  # and the next part's first
+            if not (part[1:] > part[:-1]).all():
+                raise damaged(self.path, f"{name}.npy goes back from {start} on")
 
 
 def _read_metadata(path: Path) -> StoreMetadata:
@@ -191,26 +258,35 @@ def _read_metadata(path: Path) -> StoreMetadata:
     try:
         content = read_json(file)
     except (ValueError, RecursionError, OSError) as error:
-        raise _damaged(path, f"store.json cannot be read: {error}") from error
+        raise damaged(path, f"store.json cannot be read: {error}") from error
     version = content.get("format_version") if isinstance(content, dict) else None
-    if version != FORMAT_VERSION:
+    if version not in (FORMAT_VERSION, SHARDED_VERSION):
         raise TokenStoreError(
-            f"{file}: token store of format version {version}, this bertlab reads version "
-            f"{FORMAT_VERSION}; prepare the corpus again"
+            f"{file}: token store of format version {version}, this bertlab reads versions up to "
+            f"{SHARDED_VERSION}; prepare the corpus again"
         )
-    return _metadata(path, content)
+    metadata = _metadata(path, content)
+    for name in ("tokens", "sentences"):
+        of_shards = sum(getattr(shard, name) for shard in metadata.shards)
+        if (version == SHARDED_VERSION) != bool(metadata.shards) or (
+            metadata.shards and of_shards != getattr(metadata, name)
+        ):
+            raise damaged(path, f"the shards of store.json have {of_shards} {name}")
+    return metadata
 
 
 def _metadata(path: Path, content: dict[str, Any]) -> StoreMetadata:
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] = {"shards": read_shards(path, content.get("shards", []))}
     for name, kind in StoreMetadata.__annotations__.items():
-        value = content.get(name)
+        if name == "shards":
+            continue
+        value = content.get(name, "" if name == "digest" else None)
         expected = {"bytes": (dict,), "words": (int, type(None))}.get(name, (kind,))
         if type(value) not in expected:
-            raise _damaged(path, f"{name} of store.json is {value!r}")
+            raise damaged(path, f"{name} of store.json is {value!r}")
         fields[name] = value
     if fields["dtype"] not in ("uint16", "uint32"):
-        raise _damaged(path, f"dtype of store.json is {fields['dtype']!r}")
+        raise damaged(path, f"dtype of store.json is {fields['dtype']!r}")
     return StoreMetadata(**fields)
 
 
@@ -220,9 +296,9 @@ def _map(path: Path, name: str, meta: StoreMetadata) -> npt.NDArray[Any]:
         size = file.stat().st_size
         if size != meta.bytes.get(name):
             expected = meta.bytes.get(name)
-            raise _damaged(path, f"{file.name} has {size} bytes, expected {expected}")
+            raise damaged(path, f"{file.name} has {size} bytes, expected {expected}")
         array: npt.NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise _damaged(path, f"{file.name} cannot be read: {error}") from error
+        raise damaged(path, f"{file.name} cannot be read: {error}") from error
     # A plain view: slicing an np.memmap costs several times as much.
     return array.view(np.ndarray)

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import hashlib
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -14,9 +15,21 @@ import numpy.typing as npt
 
 import bertlab
 from bertlab.api.tokenizer import TokenArray, Tokenizer
-from bertlab.data.corpus.store import ARRAYS, FORMAT_VERSION, IntArray, StoreMetadata
-from bertlab.errors import OutputError
+from bertlab.data.corpus.shards import FOLDER, SHARD_ARRAYS, Shard, shard_file
+from bertlab.data.corpus.store import (
+    ARRAYS,
+    FORMAT_VERSION,
+    SHARDED_VERSION,
+    WHOLE_ARRAYS,
+    IntArray,
+    StoreMetadata,
+    TokenStore,
+)
+from bertlab.errors import OutputError, check_at_least
 from bertlab.files import new_folder, write_json
+
+SHARD_TOKENS = 100_000_000
+"""Tokens of a shard at most, unless a document alone has more: 200 MB of ids."""
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # disk, quota, limit of a file's size
 
@@ -34,6 +47,7 @@ class TokenStoreWriter:
         path: folder to make; must not exist, or be empty.
         tokenizer: that made the tokens; a copy is kept in the store.
         corpus_fingerprint: hash of the corpus.
+        shard_tokens: tokens after which the next document begins another shard.
 
     Attributes:
         folder: the temporary folder, for files that should go with the store.
@@ -46,7 +60,16 @@ class TokenStoreWriter:
         words: number of words of the text, which whoever has the text sets; None if not counted.
     """
 
-    def __init__(self, path: str | Path, tokenizer: Tokenizer, corpus_fingerprint: str) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        tokenizer: Tokenizer,
+        corpus_fingerprint: str,
+        shard_tokens: int = SHARD_TOKENS,
+    ) -> None:
+        check_at_least("shard_tokens", shard_tokens, 1)
+        self.shard_tokens = shard_tokens
+        self._shards: list[Shard] = []
         self.path = Path(path)
         self.tokenizer = tokenizer
         self.corpus_fingerprint = corpus_fingerprint
@@ -58,22 +81,42 @@ class TokenStoreWriter:
 
     def __enter__(self) -> "TokenStoreWriter":
         check_free(self.path)
-        dtypes = {
-            "tokens": self.tokenizer.dtype,
-            "sentence_offsets": np.dtype(np.int64),
-            "document_offsets": np.dtype(np.int64),
-        }
         with self._explain_failed_write(), contextlib.ExitStack() as open_files:
             self.folder = open_files.enter_context(new_folder(self.path))
+            (self.folder / FOLDER).mkdir()
             self._columns: dict[str, _Column] = {}
-            for name, dtype in dtypes.items():
-                self._columns[name] = _Column(self.folder / f"{name}.npy", dtype)
-                open_files.callback(self._columns[name].close)
-            self._columns["sentence_offsets"].append(np.zeros(1, np.int64))
-            self._columns["document_offsets"].append(np.zeros(1, np.int64))
+            open_files.callback(self._close)
+            for name in ("document_offsets", "document_token_offsets"):
+                self._columns[name] = _Column(self.folder / f"{name}.npy", np.dtype(np.int64))
+                self._columns[name].append(np.zeros(1, np.int64))
+            self._begin_shard()
             # only here: an error above closes and removes all
             self._open_files = open_files.pop_all()
         return self
+
+    def _close(self) -> None:
+        for column in self._columns.values():
+            column.close()
+
+    def _begin_shard(self) -> None:
+        self._shard_starts = self.tokens, self.sentences
+        dtypes = self.tokenizer.dtype, np.dtype(np.int64)
+        for name, dtype in zip(SHARD_ARRAYS, dtypes, strict=True):
+            file = self.folder / shard_file(name, len(self._shards))
+            self._columns[name] = _Column(file, dtype)
+        self._columns["sentence_offsets"].append(np.zeros(1, np.int64))
+
+    def _end_shard(self) -> None:
+        sizes, hashes = {}, {}
+        for name in SHARD_ARRAYS:
+            self._columns[name].finish()
+            file = self.folder / shard_file(name, len(self._shards))
+            sizes[name] = file.stat().st_size
+            with file.open("rb") as content:
+                hashes[name] = hashlib.file_digest(content, "sha256").hexdigest()
+        tokens, sentences = self._shard_starts
+        shard = Shard(self.tokens - tokens, self.sentences - sentences, sizes, hashes)
+        self._shards.append(shard)
 
     def add_documents(
         self,
@@ -97,17 +140,41 @@ class TokenStoreWriter:
             np.asarray(values, np.int64) for values in (sentence_lengths, document_sentences)
         )
         _check_documents(ids, lengths, counts, self.tokenizer.vocab_size)
-        if not len(counts):
-            return
+        # lengths [3, 2, 4], counts [2, 1] -> document_ends [2, 3], token_ends [5, 9]
+        document_ends = np.cumsum(counts)
+        token_ends = np.cumsum(lengths)[document_ends - 1] if len(counts) else document_ends
+        done, tokens_done = 0, 0
+        while done < len(counts):
+            # 4 tokens left in the shard: none of the documents of 5 and 4 tokens goes into it
+            room = self.shard_tokens - (self.tokens - self._shard_starts[0])
+            end = int(token_ends.searchsorted(tokens_done + room, side="right"))
+            if end <= done:
+                if self.tokens > self._shard_starts[0]:
+                    self._end_shard()
+                    self._begin_shard()
+                    continue
+                end = done + 1  # a document that is larger than a shard has one of its own
+            first = int(document_ends[done - 1]) if done else 0
+            self._append(
+                ids[tokens_done : token_ends[end - 1]],
+                lengths[first : document_ends[end - 1]],
+                counts[done:end],
+            )
+            done, tokens_done = end, int(token_ends[end - 1])
+
+    def _append(self, ids: TokenArray, lengths: IntArray, counts: IntArray) -> None:
         # lengths [3, 2, 4], counts [2, 1] -> sentence_ends [3, 5, 9], document_ends [2, 3],
         # tokens of each document [5, 4]
         sentence_ends = np.cumsum(lengths)
         document_ends = np.cumsum(counts)
         self._columns["tokens"].append(ids)
-        self._columns["sentence_offsets"].append(sentence_ends + self.tokens)
+        in_shard = self.tokens - self._shard_starts[0]
+        self._columns["sentence_offsets"].append(sentence_ends + in_shard)
         self._columns["document_offsets"].append(document_ends + self.sentences)
+        token_ends = sentence_ends[document_ends - 1]
+        self._columns["document_token_offsets"].append(token_ends + self.tokens)
         self.token_counts += np.bincount(ids, minlength=len(self.token_counts))
-        self.document_lengths.update(np.diff(sentence_ends[document_ends - 1], prepend=0).tolist())
+        self.document_lengths.update(np.diff(token_ends, prepend=0).tolist())
         self.single_sentence_documents += int(np.count_nonzero(counts == 1))
         self.tokens += len(ids)
         self.sentences += len(lengths)
@@ -127,13 +194,19 @@ class TokenStoreWriter:
             self._finish()
 
     def _finish(self) -> None:
-        for column in self._columns.values():
-            column.finish()
+        for name in ("document_offsets", "document_token_offsets"):
+            self._columns[name].finish()
         with (self.folder / "token_counts.npy").open("wb") as file:
             np.save(file, self.token_counts)
         self.tokenizer.save(self.folder / "tokenizer")
+        names: tuple[str, ...] = WHOLE_ARRAYS
+        if self._shards:
+            self._end_shard()
+        else:
+            names = ARRAYS
+            self._make_whole()
         metadata = StoreMetadata(
-            format_version=FORMAT_VERSION,
+            format_version=SHARDED_VERSION if self._shards else FORMAT_VERSION,
             bertlab_version=bertlab.__version__,
             corpus_fingerprint=self.corpus_fingerprint,
             tokenizer_fingerprint=self.tokenizer.fingerprint,
@@ -142,10 +215,25 @@ class TokenStoreWriter:
             sentences=self.sentences,
             documents=self.documents,
             dtype=self.tokenizer.dtype.name,
-            bytes={name: (self.folder / f"{name}.npy").stat().st_size for name in ARRAYS},
+            bytes={name: (self.folder / f"{name}.npy").stat().st_size for name in names},
             words=self.words,
+            shards=tuple(self._shards),
         )
-        write_json(self.folder / "store.json", asdict(metadata))
+        content = asdict(metadata)
+        if not self._shards:
+            del content["shards"], content["digest"]
+        write_json(self.folder / "store.json", content)
+        if self._shards:
+            content["digest"] = TokenStore(self.folder).digest
+            write_json(self.folder / "store.json", content)
+
+    def _make_whole(self) -> None:
+        """Make the only shard the whole store, as all were before there were shards; no hashes."""
+        for name in SHARD_ARRAYS:
+            self._columns[name].finish()
+            (self.folder / shard_file(name, 0)).rename(self.folder / f"{name}.npy")
+        (self.folder / FOLDER).rmdir()
+        (self.folder / "document_token_offsets.npy").unlink()
 
     @contextlib.contextmanager
     def _explain_failed_write(self) -> Iterator[None]:

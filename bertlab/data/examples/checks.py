@@ -7,6 +7,7 @@ from typing import Any
 from bertlab.data.examples.columns import Mapped
 from bertlab.errors import DataError, EmptyTextError, nearest
 
+_LABEL_MARKS = ("|", ";", ",")  # between labels in a cell; the first that it has
 LabelNames = Sequence[str] | Mapping[Any, str]
 """Names of the classes by the number that the source has for them, or by its own names."""
 
@@ -44,11 +45,13 @@ def read_value(
         where: the row, for messages.
         by_raw: names for raw labels and tags.
         no_label: a raw label that stands for none.
-        labelled: the row is not new text: an empty cell of answers says that there is no answer.
+        labelled: the row is not new text: an empty cell of answers or labels says that there are
+            none.
 
     Returns:
         ``text``: the text as it is. ``texts``, ``tags``: a list of texts. ``label``: a name, or a
-        float if the source has floats. ``answers``: lists under ``text`` and ``answer_start``.
+        float if the source has floats. ``labels``: a list of names. ``answers``: lists under
+        ``text`` and ``answer_start``.
 
     Raises:
         EmptyTextError: a text is empty or blank.
@@ -64,8 +67,9 @@ def read_value(
             raise DataError(f"{place}: is missing; there are {', '.join(map(repr, row))}")
         value = row.get(mapped.source)
     if optional and (value is None or (isinstance(value, str) and not value.strip())):
-        is_labelled = labelled and column.kind == "answers" and value is not None
-        return {"text": [], "answer_start": []} if is_labelled else None
+        is_labelled = labelled and value is not None
+        nothing: dict[str, Any] = {"answers": {"text": [], "answer_start": []}, "labels": []}
+        return nothing.get(column.kind) if is_labelled else None
     match column.kind:
         case "text":
             # an optional text is a name such as an id, which may be a number
@@ -74,8 +78,9 @@ def read_value(
             return _texts(value, place)
         case "label":
             return _label(value, place, mapped.class_names, by_raw, no_label)
-        case "tags":
-            return _tags(value, place, mapped.class_names, by_raw)
+        case "labels" | "tags":
+            read = _labels if column.kind == "labels" else _tags
+            return read(value, place, mapped.class_names, by_raw)
         case "answers":
             return _answers(value, place)
 
@@ -136,6 +141,27 @@ def _label(
             return value if by_raw is None else _named(str(value), place, by_raw)
         value = int(value)  # pandas writes 2.0 where other rows have no number
     return _class_name(value, place, class_names, by_raw)
+
+
+def _labels(
+    value: object,
+    place: str,
+    class_names: tuple[str, ...] | None,
+    by_raw: Mapping[str, str] | None,
+) -> list[str]:
+    if isinstance(value, str):  # a cell of a table
+        mark = next((each for each in _LABEL_MARKS if each in value), None)
+        value = [each.strip() for each in value.split(mark)] if mark else [value.strip()]
+    if not isinstance(value, list):
+        raise DataError(
+            f"{place}: found {_show(value)}, expected a list of labels, or a text with "
+            f"{' or '.join(_LABEL_MARKS)} between them"
+        )
+    named = (
+        _class_name(label, f"{place}[{number}]", class_names, by_raw)
+        for number, label in enumerate(value)
+    )
+    return list(dict.fromkeys(named))
 
 
 def _tags(

@@ -163,7 +163,11 @@ def _missing(raw: RawExamples, name: str, options: Sequence[Source]) -> DataErro
     if numbered:
         there = f"{len(raw.columns)}, numbered from 0"
     hint = nearest(lacking[0], [column for column in raw.columns if not is_place(column)])
+    if numbered and len(raw.columns) == 1:
+        return DataError(f"{raw.name}: {sought}: its lines have one column alone; check the format")
+    place = "1" if numbered else "COLUMN"
+    without = "" if numbered else " (its number, from 0, where there is no header)"
     return DataError(
-        f"{raw.name}: {sought}{hint}; columns there: {there}; say which is which in columns, or "
-        "check the format"
+        f"{raw.name}: {sought}{hint}; columns there: {there}; say which is which, as in "
+        f"data.columns: {{{name}: {place}}}{without}, or check the format"
     )

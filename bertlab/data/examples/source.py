@@ -265,7 +265,9 @@ def _open(
     if label_names is None and benchmark is not None:
         label_names = benchmark.label_names
     if label_names is None:
-        declared = [each.class_names for each in mapped if each.column.kind in ("label", "tags")]
+        declared = [
+            each.class_names for each in mapped if each.column.kind in ("label", "labels", "tags")
+        ]
         names, by_raw = next(filter(None, declared), None), None
     else:
         names, by_raw = ordered_names(label_names), names_by_raw(label_names)

@@ -19,6 +19,7 @@ from bertlab.data.reading.lines import (
 )
 from bertlab.errors import DataError
 from bertlab.files.reading import parse_json
+from bertlab.files.remote import RemoteFile, located
 
 _TABLES = {
     "auto": "by the ending of the file's name",
@@ -52,14 +53,17 @@ _DEV = ("dev", "validation", "valid", "val")
 
 
 def find_file(location: str, split: str | None, benchmark: Benchmark | None) -> str:
-    """Return the file at a location; in a folder, that of the split.
+    """Return the file at a location, which may be a URL; in a folder, that of the split.
 
     Raises:
         DataError: there is none, or more than one; says what there is.
     """
-    path = Path(location).expanduser()
     if location == STANDARD_INPUT:
         return location
+    found = located(location)
+    if isinstance(found, RemoteFile):
+        return location
+    path = found.expanduser()
     if path.is_file():
         return str(path)
     if path.is_dir():
@@ -106,6 +110,10 @@ def _pick(folder: Path, split: str | None, benchmark: Benchmark | None) -> str:
     )
 
 
+SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
+_ARCHIVES = (".zip", ".tar", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar")
+
+
 def detect_format(path: str, wanted: Sequence[Column], needs_truth: bool) -> str:
     """Return the format that a file's name stands for.
 
@@ -122,6 +130,10 @@ def detect_format(path: str, wanted: Sequence[Column], needs_truth: bool) -> str
     form = ending_format(path)
     if form is None:
         ending = Path(path.removesuffix(".gz")).suffix
+        if ending.lower() in SPREADSHEETS:
+            raise DataError(f"{path}: is a spreadsheet, expected a table as text; save it as CSV")
+        if ending.lower() in _ARCHIVES:
+            raise DataError(f"{path}: is an archive; unpack it, or pack the file alone as .gz")
         raise DataError(
             f"{path}: the ending {ending!r} does not tell the format; give one of "
             f"{', '.join(name for name in FORMATS if name != 'auto')} as format"
@@ -143,4 +155,5 @@ def _is_squad(path: str) -> bool:
 
 def ending_format(path: str) -> str | None:
     """Return the format that the ending of a name stands for, if any."""
-    return _ENDINGS.get(Path(path.removesuffix(".gz")).suffix.lower())
+    name = located(path).name  # of a URL: without what is asked of a server
+    return _ENDINGS.get(Path(name.removesuffix(".gz")).suffix.lower())

@@ -16,6 +16,7 @@ from bertlab.data.examples.source_files import looks_like_path, no_such_file
 from bertlab.data.module import EVALUATION_SEED, ReportRow
 from bertlab.data.sources import is_source
 from bertlab.errors import ConfigError, DataError
+from bertlab.files.remote import is_url
 
 # a folder of that name in the working directory is not what is meant
 _SPLIT_NAMES = ("train", "validation", "test")
@@ -65,7 +66,7 @@ def locate_split(split: str, source: str | None, role: str) -> tuple[str, str | 
     Raises:
         DataError: it is meant for a file, and there is none; names the nearest.
     """
-    if split == source or source is None or (":" in split and is_source(split)):
+    if split == source or source is None or is_url(split) or (":" in split and is_source(split)):
         return split, None
     if Path(split).expanduser().exists() and split not in _SPLIT_NAMES:
         return split, None
@@ -136,7 +137,7 @@ def _group(row: Example, splits_by: str, truth: set[str]) -> str:
 
 
 def _is_file(source: str) -> bool:
-    return Path(source).expanduser().is_file()
+    return is_url(source) or Path(source).expanduser().is_file()
 
 
 _SHOWN_LABELS = 8

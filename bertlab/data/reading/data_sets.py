@@ -3,16 +3,19 @@
 ``datasets`` is imported when first needed (1.4 s). No code of a data set is ever run.
 """
 
+import shutil
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from bertlab.api.source import RawExamples, holds_no_examples
 from bertlab.data.reading.lines import open_unpacked
 from bertlab.errors import DataError, nearest
+from bertlab.files.remote import RemoteFile, located
 
 HUB_PREFIX = "hf:"
 _BATCH = 1000
@@ -112,7 +115,7 @@ def read_parquet(path: str) -> RawExamples:
 
 
 class ParquetFile:
-    """A Parquet file, unpacked if its name ends in ``.gz``.
+    """A Parquet file or its URL, unpacked if its name ends in ``.gz``.
 
     Attributes:
         columns: names of the columns.
@@ -126,8 +129,7 @@ class ParquetFile:
 
         self.path = path
         with self.explain_failed_read():
-            packed = path.endswith(".gz")
-            self.file = pq.ParquetFile(open_unpacked(Path(path)) if packed else path)
+            self.file = pq.ParquetFile(_opened(path))
         self.columns: list[str] = self.file.schema_arrow.names
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[Mapping[str, list[Any]]]:
@@ -144,8 +146,21 @@ class ParquetFile:
         try:
             yield
         except (pa.ArrowException, OSError, ValueError, EOFError, zlib.error) as error:
-            reason = (str(error).splitlines() or [""])[0]
+            reason = getattr(error, "strerror", None) or (str(error).splitlines() or [""])[0]
             raise DataError(f"{self.path}: not a readable Parquet file: {reason}") from None
+
+
+def _opened(path: str) -> Any:  # noqa: ANN401
+    """Return what Arrow can seek in: the end of a Parquet file says where its columns are."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    file = located(path)
+    if isinstance(file, RemoteFile):
+        with open_unpacked(file) as stream, NamedTemporaryFile() as copied:
+            shutil.copyfileobj(stream, copied)
+            copied.flush()
+            return pa.memory_map(copied.name)  # stays readable without its name
+    return open_unpacked(file) if file.suffix == ".gz" else path
 
 
 def first_line(error: Exception) -> str:

@@ -18,12 +18,14 @@ from typing import IO, Literal, cast
 
 from bertlab.errors import BertlabError, CorpusError, DataError, nearest
 from bertlab.files.reading import open_to_read
+from bertlab.files.remote import RemoteFile, located
 
 _DISGUISES = {
     b"\x1f\x8b": "it looks like gzip, whose name must end in .gz",
     b"\xff\xfe": "it looks like UTF-16, convert it to UTF-8",
     b"\xfe\xff": "it looks like UTF-16, convert it to UTF-8",
-    b"PK\x03\x04": "it looks like a zip file, unpack it",
+    b"PK\x03\x04": "it looks like a zip file or an office document: unpack it, or save it as text",
+    b"%PDF": "it looks like a PDF file, expected its text",
 }
 
 
@@ -36,10 +38,12 @@ MAX_LINE = 2**20
 """Characters; a longer line is cut at a space and read as several."""
 
 
-def open_unpacked(path: Path) -> IO[bytes]:
+def open_unpacked(path: Path | RemoteFile) -> IO[bytes]:
     """Open a file for reading; a name that ends in ``.gz`` is unpacked on the fly."""
     if path.suffix != ".gz":
         return open_to_read(path)
+    if isinstance(path, RemoteFile):
+        return cast("IO[bytes]", gzip.open(path.open()))
     if path.is_fifo():
         raise OSError(errno.EINVAL, "is a pipe, expected a gzip file", str(path))
     return cast("IO[bytes]", gzip.open(path))
@@ -104,7 +108,7 @@ def read_lines(path: str) -> Iterator[str]:
     A byte order mark is dropped.
 
     Args:
-        path: the file, unpacked if its name ends in ``.gz``; ``-`` is standard input.
+        path: the file or its URL, unpacked if its name ends in ``.gz``; ``-`` is standard input.
 
     Raises:
         DataError: the file cannot be read, its gzip is damaged, or it is not UTF-8 text.
@@ -120,7 +124,7 @@ def read_lines(path: str) -> Iterator[str]:
 def _open(path: str) -> AbstractContextManager[IO[bytes]]:
     if path == STANDARD_INPUT:
         return nullcontext(sys.stdin.buffer)
-    return open_unpacked(Path(path))
+    return open_unpacked(located(path))
 
 
 def _decode_line(line: bytes, name: str, number: int, offset: int) -> str:
@@ -152,7 +156,9 @@ def numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
         yield number, line
 
 
-def read_long_lines(path: Path, errors: Errors, max_line: int | None = MAX_LINE) -> Iterator[str]:
+def read_long_lines(
+    path: Path | RemoteFile, errors: Errors, max_line: int | None = MAX_LINE
+) -> Iterator[str]:
     """Yield the lines of a corpus file, decoded in blocks, without their ends (LF, CR LF or CR).
 
     A file may be one line of any length, so memory must not depend on lines. Bad bytes are named by
@@ -186,7 +192,7 @@ def read_long_lines(path: Path, errors: Errors, max_line: int | None = MAX_LINE)
         yield "".join(pending)
 
 
-def _decoded_blocks(path: Path, errors: Errors) -> Iterator[str]:
+def _decoded_blocks(path: Path | RemoteFile, errors: Errors) -> Iterator[str]:
     """Yield the text of a file in blocks, line ends translated, byte order mark dropped."""
     utf8 = codecs.getincrementaldecoder("utf-8")(errors)
     decoder = io.IncrementalNewlineDecoder(utf8, translate=True)
@@ -204,7 +210,7 @@ def _decoded_blocks(path: Path, errors: Errors) -> Iterator[str]:
 def _decode_block(
     decoder: io.IncrementalNewlineDecoder,
     block: bytes,
-    path: Path,
+    path: Path | RemoteFile,
     offset: int,
     final: bool = False,
 ) -> str:

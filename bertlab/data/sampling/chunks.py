@@ -75,7 +75,7 @@ class TextPlaces:
         Where there is none, a place stays where it is. All arguments are ``(B,)``.
         """
         window = places[:, None] + np.arange(self.reach + 1)  # (B, reach + 1)
-        tokens = np.asarray(self.store.tokens)
+        tokens = self.store.tokens
         # (B, reach + 2), from the token before each place on; past the end of the store stands its
         # last token again
         ids = tokens[np.clip(places[:, None] + np.arange(-1, self.reach + 1), 0, len(tokens) - 1)]
@@ -89,9 +89,9 @@ class TextPlaces:
         A document starts a sentence, so that a place never leaves its document while ``ends`` is
         at most the document's end. All arguments are ``(B,)``.
         """
-        offsets = np.asarray(self.store.sentence_offsets)
+        offsets = self.store.sentence_offsets
         # offsets [0, 7, 12], place 9 -> before 7 (2 back), after 12 (3 ahead): 7
-        following = np.searchsorted(offsets, places, side="right")
+        following = offsets.searchsorted(places, side="right")
         before, after = offsets[following - 1], offsets[following]  # (B,) each
         back = places - before
         # a start past the end is out of reach
@@ -108,10 +108,10 @@ class TextPlaces:
         Spans within one sentence are split at the word start after a random place, or at that
         place where no word starts within reach. All arguments are ``(B,)``.
         """
-        offsets = np.asarray(self.store.sentence_offsets)
+        offsets = self.store.sentence_offsets
         # offsets [0, 7, 12, 20], span [5, 18) -> first 1, inside 2: the starts 7 and 12
-        first = np.searchsorted(offsets, starts, side="right")
-        inside = np.searchsorted(offsets, ends, side="left") - first
+        first = offsets.searchsorted(starts, side="right")
+        inside = offsets.searchsorted(ends, side="left") - first
         chosen = first + rng.integers(np.maximum(inside, 1), *key)
         # a span without a start may point past the end here; it is replaced below
         splits: IntArray = offsets[np.minimum(chosen, len(offsets) - 1)]

@@ -210,7 +210,7 @@ class SentencePairsSampler(PairSampler):
         a_sentences = self._first_sentences(epochs, units)
         b_sentences = a_sentences + 1
         b_sentences[random] = self._first_sentences(epochs[random], partners) + 1
-        offsets = np.asarray(self.store.sentence_offsets)
+        offsets = self.store.sentence_offsets
         a_starts, b_starts = offsets[a_sentences], offsets[b_sentences]
         a_lengths = offsets[a_sentences + 1] - a_starts
         b_lengths = offsets[b_sentences + 1] - b_starts

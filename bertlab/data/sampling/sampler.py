@@ -18,11 +18,15 @@ from bertlab.errors import CorpusError, TokenStoreError, check_at_least, check_s
 
 MIN_SEQUENCE_LENGTH = 8  # 3 special tokens, and the 5 of text that ChunkGrid needs
 
+_CHECKED = 2**22  # tokens at a time
+
 Fields = dict[str, npt.NDArray[np.generic]]
 
 
 class TokenArrays(Protocol):
-    """The flat arrays of a token store; no sentence is empty.
+    """The flat arrays of a token store, or what stands for those of many shards.
+
+    No sentence is empty.
 
     Attributes:
         tokens: ``(N,)`` unsigned token ids of all documents, without special tokens.
@@ -163,7 +167,7 @@ class SequenceSampler(ABC):
         try:
             pieces, fields = self._pieces(epochs, units, max_length)
         except IndexError:
-            self._check_ids(np.asarray(self.store.tokens), None)  # it may be the store's fault
+            self._check_store()  # it may be the store's fault
             raise
         if pieces.units is not None and pieces.parts is not None:
             epochs = epochs[pieces.units]
@@ -181,9 +185,10 @@ class SequenceSampler(ABC):
         offsets = place + np.repeat(pieces.starts - piece_first - (ends - widths), widths)
         offsets[cu_seqlens[:-1]] = -1
         offsets[ends - 1] = -1
-        # the offset -1 reads the last token, which [CLS] and [SEP] replace below
-        input_ids = np.asarray(self.store.tokens)[offsets].astype(np.int64)
-        self._check_ids(input_ids, offsets)
+        text = np.flatnonzero(offsets >= 0)
+        input_ids = np.empty(len(offsets), np.int64)
+        input_ids[text] = self.store.tokens[offsets[text]]
+        self._check_ids(input_ids[text], offsets[text])
         input_ids[cu_seqlens[:-1]] = self.tokenizer.cls_id
         input_ids[ends - 1] = self.tokenizer.sep_id
         return PackedSequences(
@@ -198,11 +203,16 @@ class SequenceSampler(ABC):
             fields=fields,
         )
 
-    def _check_ids(self, ids: npt.NDArray[np.integer[Any]], offsets: IntArray | None) -> None:
+    def _check_store(self) -> None:
+        for start in range(0, len(self.store.tokens), _CHECKED):
+            ids = self.store.tokens[start : start + _CHECKED]
+            self._check_ids(ids, np.arange(start, start + len(ids)))
+
+    def _check_ids(self, ids: npt.NDArray[np.integer[Any]], offsets: IntArray) -> None:
         """Raise TokenStoreError for an id outside the vocabulary, read at ``offsets``."""
         vocab_size = len(self.tokenizer.continuation_mask)
         if ids.size and ids.max() >= vocab_size:
-            place = ids.argmax() if offsets is None else offsets[ids.argmax()]
+            place = offsets[ids.argmax()]
             raise TokenStoreError(
                 f"tokens.npy of the corpus: damaged: id {ids.max()} at token {place}, but "
                 f"the vocabulary ends at {vocab_size - 1}; prepare the corpus again"

@@ -10,7 +10,7 @@ import yaml
 
 from bertlab.errors import CommandError, nearest
 from bertlab.plugins import hooks
-from bertlab.plugins.index import GROUPS, entry_package
+from bertlab.plugins.index import GROUPS, brought_by, entry_package
 
 GROUP_OF_KIND: dict[str, str] = {str(kind): group for kind, group in GROUPS.items()} | {
     "hooks": hooks.GROUP
@@ -94,8 +94,8 @@ def _taken(names: PluginNames) -> str | None:
     """Return why the names cannot be used; nothing is imported."""
     for entry in entry_points(group=GROUP_OF_KIND[names.kind]):
         if entry.name in (names.name, names.name.replace("_", "-")):  # my_task, my-task
-            package, version = entry_package(entry)
-            return f"{package} {version} has a plugin {entry.name!r} of the kind {names.kind}"
+            package = brought_by(*entry_package(entry))
+            return f"{package} has a plugin {entry.name!r} of the kind {names.kind}"
     for word in (names.module, names.name, names.class_name):
         if not word.isidentifier() or keyword.iskeyword(word):
             return f"{word} cannot be a name in Python"

@@ -3,13 +3,16 @@
 import os
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 
+from bertlab import __version__
 from bertlab.api import CONTRACT
 from bertlab.errors import CommandError, OutputError
 from bertlab.files import new_folder
+from bertlab.plugins.index import OWN_PACKAGE
 from bertlab.plugins.new.names import GROUP_OF_KIND, PluginNames
 
 ARTICLES = {
@@ -50,6 +53,8 @@ def package_files(names: PluginNames) -> dict[str, str]:
     paths = {
         "pyproject.toml": "common/pyproject.toml",
         "README.md": "common/README.md",
+        "LICENSE": "common/LICENSE",
+        ".github/workflows/tests.yml": "common/tests.yml",
         f"{names.module}/__init__.py": "common/__init__.py",
         names.code: f"{names.kind}/plugin.py",
         names.config: f"{names.kind}/config.yaml",
@@ -90,6 +95,7 @@ def write_package(folder: Path, content: Mapping[str, str]) -> None:
 
 def _words(names: PluginNames) -> dict[str, str]:
     """Return what stands for each placeholder of the templates."""
+    released = __version__.split(".")  # 0.1.0 -> >=0.1,<1
     class_in_module = "" if names.kind == "hooks" else f":{names.class_name}"
     words = {
         "article": ARTICLES[names.kind],
@@ -102,6 +108,8 @@ def _words(names: PluginNames) -> dict[str, str]:
         "module": names.module,
         "name": names.name,
         "package": names.package,
+        "requirement": f"{OWN_PACKAGE}>={released[0]}.{released[1]},<{int(released[0]) + 1}",
+        "year": str(datetime.now(UTC).year),
         "python_module": names.code.removesuffix(".py").replace("/", "."),
     }
     words["target"] = words["python_module"] + class_in_module

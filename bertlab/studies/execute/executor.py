@@ -6,13 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from bertlab.errors import CommandError
+from bertlab.errors import CommandError, check_processes
 from bertlab.studies.execute.local import run_local
 from bertlab.studies.execute.ray import run_on_ray
 from bertlab.studies.execute.schedule import OnChange, Summary
 from bertlab.studies.execute.slurm import FOLDER, OPTIONS, run_on_slurm
 from bertlab.studies.plan.plan import PlannedRun
 
+_MOST_OF_A_NODE = 4096
 Executor = Literal["local", "ray", "slurm"]
 
 
@@ -55,6 +56,7 @@ def executor_of(
 
     Raises:
         CommandError: if a number is out of range.
+        ConfigError: if there are more workers or threads than a machine can have.
     """
     for name, given, least in (
         ("workers", workers, 1),
@@ -66,6 +68,13 @@ def executor_of(
     ):
         if given is not None and not given >= least:  # NaN is not either
             raise CommandError(f"{name}: found {given}, expected {least} or more")
+    # of another machine nobody knows how many it has; Ray waits for what none has
+    for name, count in (("threads", threads or 0), ("cpus", cpus), ("gpus", gpus)):
+        if not count <= _MOST_OF_A_NODE:
+            raise CommandError(f"{name}: found {count}, expected at most {_MOST_OF_A_NODE:,}")
+    if executor == "local":
+        check_processes("--workers", workers, 1)
+        check_processes("--threads", threads, 1)
     if executor == "ray":
         return partial(run_on_ray, address=address, cpus=cpus, gpus=gpus, retries=retries)
     if executor == "slurm":

@@ -12,9 +12,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from bertlab.errors import visible
-from bertlab.studies.execute.run_state import State, is_done, read_states, read_status, reused_from
+from bertlab.studies.execute.run_state import State, is_done, read_status, reused_from
 from bertlab.studies.execute.schedule import Change, OnChange
+from bertlab.studies.execute.time_left import TimeLeft
 from bertlab.studies.plan.plan import PlannedRun
+from bertlab.training.console import duration
 from bertlab.training.results import read_results, show
 
 HEADINGS = ("run", "state", "step", "elapsed", "result")
@@ -32,9 +34,15 @@ def watch(plan: Sequence[PlannedRun], study_dir: Path) -> Iterator[OnChange]:
     """
     console = Console()
     if not console.is_terminal:
-        yield lambda change: console.print(
-            visible(event_line(change, study_dir)), soft_wrap=True, markup=False, highlight=False
-        )
+        left = TimeLeft(plan, study_dir)
+
+        def tell(change: Change) -> None:
+            left.note(change)
+            line = event_line(change, study_dir)
+            line += f"; {left.words()}" if change.state is State.DONE else ""
+            console.print(visible(line), soft_wrap=True, markup=False, highlight=False)
+
+        yield tell
         return
     table = LiveTable(plan, study_dir)
     with Live(get_renderable=table.render, console=console, refresh_per_second=1, transient=False):
@@ -62,13 +70,13 @@ class LiveTable:
     def __init__(self, plan: Sequence[PlannedRun], study_dir: Path) -> None:
         self.study_dir = study_dir
         self.runs = {run.id: run for run in plan}
-        self.states = read_states(plan, study_dir)
+        self.left = TimeLeft(plan, study_dir)
         self.texts: dict[str, str] = {}
         self._ended: dict[str, None] = {}  # in order
 
     def note(self, change: Change) -> None:
         """Take over a change."""
-        self.states[change.run.id] = change.state
+        self.left.note(change)
         self.texts[change.run.id] = change.text
         self._ended.pop(change.run.id, None)  # so that it goes to the end
         if change.state in (State.DONE, State.FAILED):
@@ -76,14 +84,15 @@ class LiveTable:
 
     def render(self) -> RenderableType:
         """Return the table as it is now."""
-        states = dict(self.states)  # changes come from another thread
+        states = dict(self.left.states)  # changes come from another thread
         counts = Counter(states.values())
         told = ", ".join(f"{counts[state]} {state}" for state in State if counts[state])
         working = [run for run, state in states.items() if state is State.RUNNING]
         failed = [run for run, state in states.items() if state is State.FAILED]
         ended = [run for run in list(self._ended)[-_ENDED:] if run not in failed]
         rows = [self._row(run, states[run]) for run in (*ended, *failed[-_ENDED:], *working)]
-        return Group(f"{escape(visible(str(self.study_dir)))}: {told}", _table(rows))
+        head = f"{self.study_dir}: {told}; {self.left.words()}"
+        return Group(escape(visible(head)), _table(rows))
 
     def _row(self, run: str, state: State) -> Sequence[str]:
         return status_row(self.runs[run], self.study_dir, state, self.texts.get(run, ""))
@@ -131,13 +140,6 @@ def main_result(directory: Path) -> str:
     if not names:
         return ""
     return f"{names[0].replace('/', ' ')} {show(_metric(names[0]), results[names[0]])}"
-
-
-def duration(seconds: float) -> str:
-    """Return a number of seconds as people read it: ``4:05``, ``1:02:03``."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def _metric(name: str) -> str:

@@ -165,8 +165,12 @@ def _attempt(
 
 
 @contextmanager
-def connection(address: str | None) -> Iterator[ModuleType]:
+def connection(address: str | None, object_store: int = OBJECT_STORE) -> Iterator[ModuleType]:
     """Start Ray on this machine, or join a cluster; leave it at the end.
+
+    Args:
+        address: of the cluster; None starts Ray here.
+        object_store: bytes of memory for data, where it is started.
 
     Raises:
         ExecutorError: if Ray is not installed or the cluster cannot be reached.
@@ -178,11 +182,11 @@ def connection(address: str | None) -> Iterator[ModuleType]:
         ray = importlib.import_module("ray")
     except ImportError:
         raise ExecutorError(
-            "--executor ray: Ray is not installed; install it: pip install 'bertlab[ray]'"
+            "--executor ray: Ray is not installed; install it: pip install 'bertlab-lightning[ray]'"
         ) from None
     if address is not None:
         _check_address(address)
-    local = {"include_dashboard": False, "object_store_memory": OBJECT_STORE}
+    local = {"include_dashboard": False, "object_store_memory": object_store}
     try:
         ray.init(
             address=address or "local",

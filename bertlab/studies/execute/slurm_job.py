@@ -129,5 +129,6 @@ def import_submitit() -> ModuleType:
         return importlib.import_module("submitit")
     except ImportError:
         raise ExecutorError(
-            "--executor slurm: submitit is not installed; install it: pip install 'bertlab[slurm]'"
+            "--executor slurm: submitit is not installed; install it: pip install "
+            "'bertlab-lightning[slurm]'"
         ) from None

@@ -1,7 +1,7 @@
 """How long pre-training is for every variant, and what a run costs in tokens and FLOPs.
 
-A multiplication and an addition are two operations; only matrix products count, which is all but a
-percent. The backward pass needs twice what the forward pass does (Kaplan et al., 2020, sec. 2.1).
+Encoder and objectives say how many operations a forward pass has: of matrix products only, which is
+all but a percent. The backward pass needs twice that (Kaplan et al., 2020, sec. 2.1).
 """
 
 import re
@@ -12,14 +12,15 @@ from math import isfinite
 from typing import Any
 
 import torch
-from torch import nn
 
 from bertlab.api.encoder import Encoder
+from bertlab.config.heads import fine_tunes
 from bertlab.config.overrides import Overrides
 from bertlab.config.run_config import stage_configs
 from bertlab.config.stages import KEY as STAGES
+from bertlab.data.mixing import OBJECTIVES_SHARE
 from bertlab.errors import StudyError
-from bertlab.model.build import build_encoder
+from bertlab.model.build import build_encoder, build_tasks
 from bertlab.objectives.changing import largest_of, mean_of
 
 _KEYS = {
@@ -130,7 +131,7 @@ def pretraining_cost(config: dict[str, Any]) -> Cost | None:
         costs = [pretraining_cost(each) for each in stage_configs(config)]
         known = [cost for cost in costs if cost is not None]
         return sum_of(known) if len(known) == len(costs) else None
-    if config["model"].get("head") or config["model"].get("init_from"):
+    if fine_tunes(config) or config["model"].get("init_from"):
         return None
     steps, data = config["trainer"]["max_steps"], config["data"]
     run = _run_steps(config)
@@ -162,10 +163,11 @@ def cost_of(config: dict[str, Any], tokens: float, sequence_length: float) -> Co
     """Return the cost of training on ``tokens`` in sequences of about one length."""
     vocab_size = config["data"].get("vocab_size") or _VOCABULARY
     encoder = meta_encoder(config, vocab_size)
-    forward = encoder_flops(encoder, sequence_length)
-    steps = _run_steps(config)
-    for name, objective in (config["model"].get("objectives") or {}).items():
-        forward += _predicted_share(name, objective, steps) * _language_model_flops(encoder)
+    forward, steps = encoder.flops_per_token(sequence_length), _run_steps(config)
+    mixing = config["data"].get("mixing") or {}  # beside heads, objectives have a share of steps
+    share = (mixing.get("objectives") or OBJECTIVES_SHARE) if "mixing" in config["data"] else 1.0
+    for task in build_tasks({"objectives": config["model"].get("objectives")}).values():
+        forward += share * task.flops_per_token(encoder, sequence_length, steps)
     return Cost(tokens, tokens * _PASSES * forward)
 
 
@@ -175,39 +177,7 @@ def meta_encoder(config: dict[str, Any], vocab_size: int = _VOCABULARY) -> Encod
         return build_encoder(config["model"]["encoder"], vocab_size)
 
 
-def encoder_flops(encoder: Encoder, sequence_length: float) -> float:
-    """Return the operations of a forward pass for one of the tokens of a sequence."""
-    # scores and weighted sums: 2 * tokens * hidden_size operations each
-    attention = 4 * encoder.hidden_size * encoder.tokens_attended(sequence_length)
-    # a multiplication and an addition for each weight; the pooler sees one token of a sequence
-    return 2 * (_weights(encoder) - _weights(encoder.pooler)) + attention
-
-
-def _language_model_flops(encoder: Encoder) -> float:
-    """Of the transform and the projection on the vocabulary, for one predicted token."""
-    width = encoder.hidden_size
-    return 2.0 * width * (width + encoder.vocab_size)  # weights (H, H) and (H, V)
-
-
 def _run_steps(config: dict[str, Any]) -> float:
     """Return the steps that a mean is taken over of what changes up to the end of a run."""
     steps = config["trainer"]["max_steps"]
     return float(steps) if steps is not None and steps > 0 else _STEPS
-
-
-def _predicted_share(name: str, objective: dict[str, Any], steps: float) -> float:
-    """Share of tokens that an objective predicts; other objectives' heads cost next to nothing."""
-    if name == "mlm":
-        return mean_of(objective.get("rate", 0.15), "model.objectives.mlm.rate", steps)
-    return 1.0 if name == "clm" else 0.0
-
-
-def _weights(module: nn.Module) -> int:
-    """Number of weights that each token is multiplied with: of linear and recurrent layers."""
-    return sum(
-        parameter.numel()
-        for layer in module.modules()
-        if isinstance(layer, nn.Linear | nn.RNNBase)
-        for parameter in layer.parameters(recurse=False)
-        if parameter.dim() > 1  # no biases, no norms
-    )

@@ -4,8 +4,8 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Timer
 
 from bertlab.api.encoder import Encoder
-from bertlab.api.task import check_tasks
-from bertlab.config.parser import data_class
+from bertlab.api.task import check_tasks, check_whole_steps
+from bertlab.config.data_arguments import data_class
 from bertlab.config.request import Request
 from bertlab.config.run_config import stage_configs
 from bertlab.config.seeds import SECTION
@@ -48,6 +48,8 @@ def check_config(plan: Request, config: Config, encoder: Encoder | None) -> None
         check_tasks(tasks, encoder)
         check_lengths(data.max_seq_length, encoder)
     check_changes(tasks, data, _check_length_of_run(config))
+    parts = config["trainer"]["accumulate_grad_batches"]
+    check_whole_steps(tasks, parts if isinstance(parts, int) else 1, 1)  # auto: not known yet
 
 
 def check_checkpoint(config: Config, step: int) -> None:

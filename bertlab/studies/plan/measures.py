@@ -36,10 +36,15 @@ class PretrainingMeasures:
     reason: str = ""
 
 
+def heads_of(config: Config) -> dict[str, Head]:
+    """Return the heads that a config fine-tunes, by name, without layers; {} of a pre-training."""
+    tasks = build_tasks(config["model"])
+    return {name: task for name, task in tasks.items() if isinstance(task, Head)}
+
+
 def head_of(config: Config) -> Head | None:
-    """Return the head that a config fine-tunes, without layers; None of a pre-training."""
-    tasks = build_tasks(config["model"]).values()
-    return next((task for task in tasks if isinstance(task, Head)), None)
+    """Return the head that a config fine-tunes, of several the first; None of a pre-training."""
+    return next(iter(heads_of(config).values()), None)
 
 
 def deciding_metric(study: StudyConfig, plan: Plan, evaluation: Evaluation) -> tuple[str, str]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.api.encoder import Encoder
-from bertlab.config.overrides import to_arguments
 from bertlab.config.run_config import resolve_arguments
 from bertlab.config.yaml_files import Config
 from bertlab.errors import BertlabError, StudyError
@@ -143,7 +142,7 @@ def make_plan(study: StudyConfig, begun: Iterable[str] = ()) -> Plan:
 def _add_variant(plan: Plan, study: StudyConfig, variant: Variant, seed: int) -> None:
     config = plan.configs[variant.name, BASE]
     seeds = _seeds(study, seed, None)
-    base = _add(plan, variant, BASE, seed, seeds, _base_arguments(study, variant), config)
+    base = _add(plan, variant, BASE, seed, seeds, study.arguments_of(variant), config)
     for evaluation in study.evaluations:
         weights = WEIGHTS
         if variant.from_step is not None:
@@ -154,7 +153,7 @@ def _add_variant(plan: Plan, study: StudyConfig, variant: Variant, seed: int) ->
             arguments = zero_shot_arguments(evaluation.name, own, weights)
             finetune_seeds = (None,)  # it trains nothing: again it would give the same
         else:
-            arguments = [*_evaluation_arguments(evaluation, variant), f"--{_INIT_FROM}={weights}"]
+            arguments = [*evaluation.arguments_of(variant), f"--{_INIT_FROM}={weights}"]
         for each in finetune_seeds:
             seeds = _seeds(study, seed, each, has_parent=True)
             run = _add(
@@ -232,18 +231,7 @@ def _arguments_of_run(config: Config, seeds: RunSeeds) -> tuple[str, ...]:
 
 
 def _steps(config: Config) -> int | None:
-    steps = config["trainer"]["max_steps"]
-    return steps if steps and steps > 0 else None
-
-
-def _base_arguments(study: StudyConfig, variant: Variant) -> list[str]:
-    settings = [*to_arguments(study.settings), *to_arguments(variant.settings)]
-    return ["--config", str(study.base), *settings]
-
-
-def _evaluation_arguments(evaluation: Evaluation, variant: Variant) -> list[str]:
-    settings = [*to_arguments(evaluation.settings), *to_arguments(variant.evaluate)]
-    return ["--config", str(evaluation.config), *settings]
+    return steps if (steps := config["trainer"]["max_steps"]) and steps > 0 else None
 
 
 def _resolve(study: StudyConfig, variant: Variant) -> tuple[Config, Encoder | None]:
@@ -253,7 +241,7 @@ def _resolve(study: StudyConfig, variant: Variant) -> tuple[Config, Encoder | No
     """
     where = f"study {study.name}: variant {variant.name}"
     try:
-        plan, config = resolve_arguments(_base_arguments(study, variant))
+        plan, config = resolve_arguments(study.arguments_of(variant))
         encoder = known_encoder(config)
         check_config(plan, config, encoder)
         check_seed_parts(config, study.base)
@@ -261,16 +249,16 @@ def _resolve(study: StudyConfig, variant: Variant) -> tuple[Config, Encoder | No
             check_checkpoint(config, variant.from_step)
     except BertlabError as error:
         raise StudyError(f"{where}: {error}") from None
-    if plan.head is not None and study.evaluations:
+    if plan.fine_tunes and study.evaluations:
         raise StudyError(
-            f"study {study.name}: base: {study.base} fine-tunes {plan.head}; expected a "
+            f"study {study.name}: base: {study.base} fine-tunes {plan.named_head}; expected a "
             "pre-training config, or no evaluate"
         )
     masks = [factor.name for factor in study.factors if "masks" in factor.parts]
-    if plan.head is not None and masks:
+    if plan.fine_tunes and masks:
         raise StudyError(
-            f"study {study.name}: seeds.{masks[0]}: found in a study that fine-tunes {plan.head}, "
-            "which draws no masks; expected weights, order or dropout"
+            f"study {study.name}: seeds.{masks[0]}: found in a study that fine-tunes "
+            f"{plan.named_head}, which draws no masks; expected weights, order or dropout"
         )
     return config, encoder
 
@@ -284,7 +272,7 @@ def _resolve_evaluation(
     try:
         if _INIT_FROM in evaluation.settings | variant.evaluate:
             raise StudyError(f"{_INIT_FROM}: cannot be set here; it is the variant's pre-training")
-        arguments = [*_evaluation_arguments(evaluation, variant), f"--{_INIT_FROM}=null"]
+        arguments = [*evaluation.arguments_of(variant), f"--{_INIT_FROM}=null"]
         plan, config = resolve_arguments(arguments)
         check_config(plan, config, encoder)
         check_seed_parts(config, evaluation.config)
@@ -293,9 +281,10 @@ def _resolve_evaluation(
             f"study {study.name}: evaluation {evaluation.name} of {variant.name}: {error}"
         ) from None
     if plan.head is None:
+        found = "several heads (model.heads)" if plan.fine_tunes else "no model.head"
         raise StudyError(
-            f"study {study.name}: evaluate.{evaluation.name}: {evaluation.config} has no "
-            "model.head, expected a fine-tuning config"
+            f"study {study.name}: evaluate.{evaluation.name}: {evaluation.config} has {found}, "
+            "expected a fine-tuning config of one head"
         )
     return config
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bertlab.config.overrides import Overrides, as_overrides
+from bertlab.config.overrides import Overrides, as_overrides, to_arguments
 from bertlab.config.yaml_files import Config
 from bertlab.errors import StudyError, nearest
 from bertlab.studies.plan.budget import budget_settings
@@ -68,6 +68,11 @@ class Evaluation:
     better: str | None = None
     margin: float | None = None
 
+    def arguments_of(self, variant: Variant) -> list[str]:
+        """Return what ``bertlab fit`` is asked for a fine-tuning of a variant."""
+        settings = [*to_arguments(self.settings), *to_arguments(variant.evaluate)]
+        return ["--config", str(self.config), *settings]
+
 
 @dataclass(frozen=True)
 class StudyConfig:
@@ -112,6 +117,11 @@ class StudyConfig:
     def stages(self) -> list[str]:
         """The base run and the evaluations, by name."""
         return [BASE, *(evaluation.name for evaluation in self.evaluations)]
+
+    def arguments_of(self, variant: Variant) -> list[str]:
+        """Return what ``bertlab fit`` is asked for the base run of a variant."""
+        settings = [*to_arguments(self.settings), *to_arguments(variant.settings)]
+        return ["--config", str(self.base), *settings]
 
 
 def make_study(content: Config, where: str, folder: Path) -> StudyConfig:

@@ -23,6 +23,12 @@ def refuse_repeated(names: list[str], where: str) -> None:
 
 def check_keys(given: Config, known: Sequence[str], where: str) -> None:
     """Raise StudyError if a key is unknown."""
+    fits = [key for key in ("model", "trainer") if key in given and "base" not in given]
+    if fits:
+        raise StudyError(
+            f"{where}: found {fits[0]!r}, as in a config of bertlab fit, expected a study: a file "
+            f"with base: {where}, variants and seeds"
+        )
     for key in given:
         if key not in known:
             raise StudyError(

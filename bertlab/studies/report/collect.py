@@ -8,16 +8,20 @@ from typing import NoReturn
 
 import numpy as np
 
+from bertlab.api.head import Head
 from bertlab.api.study_scores import Cell, Curve, Measure, StudyScores, VariantScores
 from bertlab.checkpoints.run_directory import DEGENERATE, PREDICTIONS
+from bertlab.config.heads import fine_tunes
 from bertlab.errors import StudyError, nearest
 from bertlab.files.reading import explain_damage, read_json
+from bertlab.model.evaluation import heads_direction
 from bertlab.studies.execute.run_state import State, is_done, read_states, read_status
 from bertlab.studies.plan.measures import (
     PretrainingMeasures,
     deciding_metric,
     end_of,
     head_of,
+    heads_of,
     pretraining_measures,
     uses_pretraining,
 )
@@ -26,6 +30,7 @@ from bertlab.studies.plan.seed_parts import seed_table
 from bertlab.studies.plan.study_file import BASE, Evaluation, StudyConfig
 from bertlab.studies.plan.tuning import Rows
 from bertlab.studies.plan.variants import Variant
+from bertlab.studies.plan.zero_shot import is_zero_shot
 from bertlab.studies.report.groups import collect_groups
 from bertlab.studies.report.repeats import RunResult, add_results
 from bertlab.studies.report.row_scores import evaluated_rows, keep_common_rows, row_scores
@@ -109,17 +114,21 @@ def measures_of(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
 
 def _checkpoints(plan: Plan) -> list[str]:
     """Return what the base runs start from, each once, if they are fine-tunings."""
-    models = [config["model"] for (_, stage), config in plan.configs.items() if stage == BASE]
+    configs = [config for (_, stage), config in plan.configs.items() if stage == BASE]
+    models = [config["model"] for config in configs if fine_tunes(config)]
     found = [
         str(model["init_from"])
         for model in models
-        if model.get("head") and model.get("init_from") and not model.get("from_scratch")
+        if model.get("init_from") and not model.get("from_scratch")
     ]
     return list(dict.fromkeys(found))
 
 
 def _primary(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
     """Return the measure of each evaluation, or of the base if that is a fine-tuning."""
+    heads = heads_of(plan.configs[study.baseline, BASE]) if not study.evaluations else {}
+    if len(heads) > 1:
+        return _of_heads(study.name, heads)
     if not study.evaluations:
         metric = _own_metric(study, plan, folder, BASE)
         return [] if metric is None else [_measure(study.name, metric)]
@@ -130,6 +139,15 @@ def _primary(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
             metric = _own_metric(study, plan, folder, evaluation.name) or metric
         measures.append(_measure(evaluation.name, metric, evaluation.margin))
     return measures
+
+
+def _of_heads(study: str, heads: Mapping[str, Head]) -> list[Measure]:
+    """Return what each of several heads is judged by, and their mean, which describes only."""
+    measures = [_measure(name, head.monitor) for name, head in heads.items()]
+    end = heads_direction(heads)
+    # its task is the study, as that of a single head: trials of a tuned study are chosen by it
+    mean = [] if end is None else [replace(_measure(study, ("mean", end)), is_primary=False)]
+    return measures + mean
 
 
 def _own_metric(study: StudyConfig, plan: Plan, folder: Path, stage: str) -> tuple[str, str] | None:
@@ -195,6 +213,10 @@ def _cell(
     of_rows = evaluation is not None or head_of(plan.configs[variant.name, BASE]) is not None
     if stage == BASE and not uses_pretraining(plan, variant.name):
         return cell
+    config = plan.configs[variant.name, stage]
+    heads = {} if is_zero_shot(config) else heads_of(config)
+    if evaluation is None and _lacks(measure, study, heads):
+        return cell
     for seed in study.seeds:
         found = {}
         for finetune, run in plan.runs_of(variant.name, stage, seed).items():
@@ -207,10 +229,20 @@ def _cell(
                 if value is None:
                     _refuse_metric(measure, results, study)
                 found[finetune] = _result_of_rows(directory, evaluation, measure, value, rows)
+                if len(heads) > 1:
+                    own = _degenerate(directory, measure, f"{measure.task}: ")
+                    found[finetune] = replace(found[finetune], degenerate=own)
             elif (value := _of_objective(directory, results, variant, measure)) is not None:
                 found[finetune] = RunResult(value, _degenerate(directory, measure))
         add_results(cell, seed, found, f"{variant.name}, {measure.name}")
     return cell
+
+
+def _lacks(measure: Measure, study: StudyConfig, heads: Mapping[str, Head]) -> bool:
+    """Whether a measure is of one of several heads that a variant has not, or of their mean."""
+    if not heads or measure.task == study.name:
+        return len(heads) == 1 and measure.metric == "mean"
+    return measure.task not in heads
 
 
 def _of_objective(
@@ -243,11 +275,13 @@ def _result_of_rows(
     return RunResult(value, _degenerate(directory, measure), scores)
 
 
-def _degenerate(directory: Path, measure: Measure) -> str | None:
+def _degenerate(directory: Path, measure: Measure, of: str = "") -> str | None:
     if not measure.is_primary or not (directory / DEGENERATE).is_file():
         return None
     with explain_damage(directory / DEGENERATE):
-        return "; ".join(map(str, read_json(directory / DEGENERATE)))
+        lines = [str(line) for line in read_json(directory / DEGENERATE)]
+        own = [line.removeprefix(of) for line in lines if line.startswith(of)]
+        return "; ".join(own) or None
 
 
 def _refuse_metric(measure: Measure, results: Mapping[str, float], study: StudyConfig) -> NoReturn:
@@ -295,7 +329,10 @@ def _value(results: Mapping[str, float], measure: Measure, of_rows: bool) -> flo
     """Return a metric by its name below the objective's or, of labelled rows, below the head's."""
     if not of_rows:
         return results.get(f"{measure.task}/{measure.metric}")
-    for name, value in results.items():  # the first set of several decides
+    if f"{measure.task}/{measure.metric}" in results:  # of one of several heads
+        return results[f"{measure.task}/{measure.metric}"]
+    own = {name: value for name, value in results.items() if name.startswith(f"{measure.task}/")}
+    for name, value in (own or results).items():  # the first set of several decides
         if name.endswith(f"/{measure.metric}"):
             return value
     return None

@@ -43,7 +43,9 @@ def candidate_scores(lines: Rows, metric: str) -> Iterator[FloatArray | None]:
         )
 
     name = metric.rpartition("/")[2]  # of the first of several evaluation sets, whose rows are kept
-    if have("label", "label"):
+    if have("labels", "labels"):
+        yield _label_set_scores(lines, golds, name)
+    elif have("label", "label"):
         yield _class_scores(lines, golds, name)
     elif have("score", "label"):
         yield _number_scores(lines, golds, name)
@@ -72,6 +74,24 @@ def _class_scores(lines: Rows, golds: Rows, name: str) -> FloatArray | None:
     if name == "f1" and len(classes) == 2:
         second = str(classes[1]).strip()
         return f1_scores(gold == second, predicted == second)
+    return None
+
+
+def _label_set_scores(lines: Rows, golds: Rows, name: str) -> FloatArray | None:
+    """Return the scores of predictions ``{"labels": [name, …], "scores": {name: probability}}``."""
+    names = list(lines[0].get("scores", ()))
+    predicted, gold = (
+        np.array([[label in set(map(str, each["labels"])) for label in names] for each in side])
+        for side in (lines, golds)
+    )  # (N, K)
+    true, found = gold.astype(np.float64), predicted.astype(np.float64)
+    if name == "exact_match":
+        return np.asarray((predicted == gold).all(1), np.float64)
+    if name == "micro_f1":
+        return ratio_scores(2 * (true * found).sum(1), (true + found).sum(1))
+    if name == "macro_f1":
+        each = [f1_scores(gold[:, k], predicted[:, k]) for k in range(len(names))]
+        return np.asarray(np.mean(each, axis=0), np.float64)
     return None
 
 

@@ -55,7 +55,7 @@ def finetune_curves(
             continue
         for seed in study.seeds:
             for finetune, run in plan.runs_of(variant, stage, seed).items():
-                curve = _curve_of(run.directory(folder), measure.metric)
+                curve = _curve_of(run.directory(folder), measure)
                 if curve is not None:
                     found.setdefault(measure.name, {})[seed, finetune] = curve
     return found
@@ -66,10 +66,13 @@ def _fine_tunes(plan: Plan, variant: str, stage: str) -> bool:
     return not is_zero_shot(config) and head_of(config) is not None
 
 
-def _curve_of(directory: Path, metric: str) -> Curve | None:
+def _curve_of(directory: Path, measure: Measure) -> Curve | None:
     """Return a run's curve of a metric of its head; of several sets, the first one decides."""
-    for name, (steps, values) in read_curves(directory).items():
-        if name.startswith("val/") and name.endswith(f"/{metric}"):
+    curves = read_curves(directory)
+    # of several heads the one that the measure is of
+    own = {name: each for name, each in curves.items() if name.startswith(f"val/{measure.task}/")}
+    for name, (steps, values) in (own or curves).items():
+        if name.startswith("val/") and name.endswith(f"/{measure.metric}"):
             return _curve(steps, values)
     return None
 

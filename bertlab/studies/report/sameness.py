@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.checkpoints.run_directory import MANIFEST
+from bertlab.config.heads import heads_by_name
 from bertlab.config.yaml_files import Config
 from bertlab.data.corpus.prepare import open_prepared
 from bertlab.data.pretraining import PretrainingData
@@ -23,6 +24,7 @@ from bertlab.studies.execute.schedule import Change, OnChange
 from bertlab.studies.plan.plan import Plan, PlannedRun
 from bertlab.studies.plan.study_file import BASE
 from bertlab.studies.plan.zero_shot import SECTION, is_zero_shot
+from bertlab.training.made_with import sessions_of
 
 NOW = ""  # stands for the runs that are to be started
 _CORPUS = ("corpus", "corpus_format", "text_column", "errors", "language")
@@ -186,9 +188,15 @@ def data_of(plan: Plan, run: PlannedRun, manifest: Manifest) -> dict[Key, str | 
         return found | {key: manifest.get("rows", {}).get(run.stage)}
     if "corpus" in config["data"]:
         return found | {_key("corpus", config["data"], _CORPUS): manifest.get("corpus")}
-    settings = {"head": config["model"]["head"]["name"], **config["data"]}
+    if text := config["data"].get("objectives"):  # beside heads
+        found[_key("corpus", text, _CORPUS)] = manifest.get("corpus")
     splits = manifest.get("data", {})
-    for split in splits or ("train",):
+    heads = heads_by_name(config["model"])
+    several = config["data"].get("heads", {})
+    # mrpc/train of several heads, train of a single one
+    for split in splits or [f"{name}/train" if several else "train" for name in heads]:
+        name = split.partition("/")[0] if several else next(iter(heads))
+        settings = {**config["data"], **several.get(name, {}), "head": heads[name]["name"]}
         key = _key(f"rows of {run.stage}, {split}", settings, (*_ROWS, "head"))
         found[key] = splits.get(split, {}).get("fingerprint")
     return found
@@ -196,10 +204,19 @@ def data_of(plan: Plan, run: PlannedRun, manifest: Manifest) -> dict[Key, str | 
 
 def _machine_of(plan: Plan, run: PlannedRun, manifest: Manifest) -> dict[Key, str]:
     """Return versions, device, threads and precision of a run, as far as its manifest tells."""
-    packages = {"Python": manifest.get("python"), **manifest.get("packages", {})}
-    found = {
-        (name, ""): value for name, value in {**packages, **manifest.get("plugins", {})}.items()
-    }
+    versions: dict[str, list[str]] = defaultdict(list)  # of each session, as far as it is another
+    for session in sessions_of(manifest):
+        contents = session.get("plugin_contents", {})
+        packages = {
+            "Python": session.get("python"),
+            **session.get("packages", {}),
+            **session.get("plugins", {}),
+            **{f"files of {name}": each[:_DIGITS] for name, each in contents.items()},
+        }
+        for name, each in packages.items():
+            if each is not None and versions[name][-1:] != [each]:
+                versions[name].append(each)
+    found: dict[Key, Any] = {(name, ""): ", then ".join(all_) for name, all_ in versions.items()}
     config = plan.configs[run.variant, run.stage]
     # what the config says may differ between variants; an evaluation has no Trainer
     asked = _key("", config.get("trainer", {}), ("accelerator", "devices", "precision"))[1]
@@ -243,7 +260,7 @@ def _told(sides: Sides, all_but_most: bool = False) -> str:
 
 
 def _short(value: str) -> str:
-    return f"{value[:_DIGITS]}…" if len(value) > 2 * _DIGITS else value
+    return f"{value[:_DIGITS]}…" if len(value) > 2 * _DIGITS and value.isalnum() else value
 
 
 def _counted(runs: list[str], all_named: bool) -> str:

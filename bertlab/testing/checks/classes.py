@@ -151,6 +151,8 @@ def _is_of(value: object, kind: Any) -> bool:  # noqa: ANN401  a type form
         fits = isinstance(value, Mapping) and all(_is_of(name, names) for name in value)
         return fits and all(_is_of(each, values) for each in value.values())  # type: ignore[attr-defined]
     if origin is tuple:
+        if members[-1] is Ellipsis:  # tuple[str, ...]
+            members = (members[0],) * len(value) if isinstance(value, tuple) else ()
         fits = isinstance(value, tuple) and len(value) == len(members)
         return fits and all(_is_of(v, m) for v, m in zip(value, members, strict=True))  # type: ignore[call-overload]
     if isinstance(kind, type) and not origin:

@@ -94,6 +94,7 @@ def predictions_have_targets(case: TaskCase) -> None:
 @check(*TASK_KINDS, after=("loss_is_a_finite_scalar", "prepare_does_not_depend_on_the_batch"))
 def loss_is_a_sum(case: TaskCase) -> None:
     """A batch that has every sequence twice has twice the loss and twice the count."""
+    _need_independent_sequences(case)
     stack = case.stack()
     # caught: reduction="mean", which weighs a batch of few predictions like one of many
     once, twice = stack.loss(case.all(stack)), stack.loss(case.twice(stack))
@@ -109,6 +110,27 @@ def loss_is_a_sum(case: TaskCase) -> None:
             "there twice" + (": that is a mean" if is_mean else ", expected twice as much"),
             'return the sum over the predictions, for example with reduction="sum"; the core '
             "divides by the count of the whole optimiser step",
+        )
+
+
+def _need_independent_sequences(case: TaskCase) -> None:
+    if case.plugin.compares_sequences:
+        raise NotApplicable("compares_sequences is True")
+
+
+@check(*TASK_KINDS, after=("loss_is_a_finite_scalar", "prepare_does_not_depend_on_the_batch"))
+def compares_sequences_is_true(case: TaskCase) -> None:
+    """With ``compares_sequences``, the loss of a batch is not that of its sequences alone."""
+    if not case.plugin.compares_sequences:
+        raise NotApplicable("compares_sequences is False")
+    stack = case.stack()
+    packed = stack.loss(case.all(stack)).sum.item()
+    alone = sum(stack.loss(batch).sum.item() for batch in case.each(stack))
+    if close(packed, alone):
+        raise ConformanceFailure(
+            f"sum is {packed:.6g} packed and {alone:.6g} one by one, but compares_sequences is "
+            "True, so that accumulation and several devices are refused",
+            "set compares_sequences = False in the class",
         )
 
 

@@ -32,7 +32,9 @@ def unknown_label_is_an_error(case: HeadCase) -> None:
     """A label or tag that training has not is a DataError that names the row and the column."""
     stack = case.stack()
     row = case.rows[0]
-    columns = [c for c in case.plugin.columns if c.is_truth and c.kind in ("label", "tags")]
+    columns = [
+        c for c in case.plugin.columns if c.is_truth and c.kind in ("label", "labels", "tags")
+    ]
     if not columns:
         raise NotApplicable("the head has no labels or tags")
     for column in columns:
@@ -40,6 +42,8 @@ def unknown_label_is_an_error(case: HeadCase) -> None:
         if column.kind == "tags":
             # one for each word: their number is right, only the names are not
             wrong = [wrong] * len(row.values[column.name])
+        if column.kind == "labels":
+            wrong = [wrong]
         try:
             _encode(case, stack, changed(row, column, wrong))
         except DataError as error:
@@ -115,6 +119,8 @@ def one_class_is_no_traceback(case: HeadCase) -> None:
     for column in case.plugin.columns:
         if column.is_truth and column.kind == "label":
             rows = [changed(row, column, case.rows[0].values[column.name]) for row in rows]
+        elif column.is_truth and column.kind == "labels":
+            rows = [changed(row, column, ["only"]) for row in rows]
         elif column.is_truth and column.kind == "tags":
             rows = [changed(row, column, ["O"] * len(row.values[column.name])) for row in rows]
     other = HeadCase(case.plugin, case.options)
@@ -153,6 +159,8 @@ def _wrong_values(column: Column) -> Sequence[object]:
             return ["", " ", "-1", "1e400", "nan"]
         case "tags":
             return [[], ["O"] * 500, [""]]
+        case "labels":
+            return [[], [""], "", ["no such label"] * 500]
         case "answers":
             # an answer that is not there, one behind the end, and fewer starts than texts
             nowhere = {"text": ["is nowhere in the text"], "answer_start": [0]}

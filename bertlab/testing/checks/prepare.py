@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from bertlab.api.batch import PackedSequences
-from bertlab.testing.check import TASK_KINDS, ConformanceFailure, check
+from bertlab.testing.check import TASK_KINDS, ConformanceFailure, NotApplicable, check
 from bertlab.testing.checks.building import USABLE
 from bertlab.testing.comparisons import close, difference, fits_together
 from bertlab.testing.stack import Stack
@@ -78,13 +78,31 @@ def prepare_leaves_the_layout_alone(case: ObjectiveCase) -> None:
 
 
 @check("objective", after=("prepare_leaves_the_layout_alone",))
+def rewritten_input_has_the_same_layout(case: ObjectiveCase) -> None:
+    """``rewrite_input`` returns a batch of the same sequences, each as long as before."""
+    stack = case.stack()
+    batch = case.batch(stack, case.units)
+    rewritten = stack.rewritten(batch)
+    # caught: every sequence twice in a row, for two passes of a contrastive loss
+    if not torch.equal(batch.cu_seqlens, rewritten.cu_seqlens):
+        raise ConformanceFailure(
+            f"rewrite_input() makes {len(rewritten)} sequences of {len(rewritten.input_ids)} "
+            f"tokens out of {len(batch)} of {len(batch.input_ids)}, and the places that other "
+            "objectives wrote into fields are wrong",
+            "encode a second batch in loss(): output.encode(other_batch)",
+        )
+
+
+@check(
+    "objective", after=("prepare_leaves_the_layout_alone", "rewritten_input_has_the_same_layout")
+)
 def corrupts_input_is_true(case: ObjectiveCase) -> None:
     """``corrupts_input`` says whether ``prepare`` or ``rewrite_input`` overwrites ``input_ids``."""
     stack = case.stack()
     fresh = case.sequences(case.units)
     prepared = case.prepare(stack.task, case.sequences(case.units))
     batch = case.batch(stack, case.units)
-    rewritten = case.plugin.rewrite_input(stack.task, batch)  # type: ignore[arg-type]
+    rewritten = stack.rewritten(batch)
     in_prepare = int((fresh.input_ids != prepared.input_ids).sum())
     on_device = int((batch.input_ids != rewritten.input_ids).sum())
     if case.plugin.corrupts_input or case.plugin.rearranges_input:
@@ -229,13 +247,16 @@ def _global_states() -> dict[str, str]:
 
 _ADVICE = (
     "use batch.cu_seqlens, batch.lengths or batch.pad(…) so that nothing is computed over the "
-    "sequences of a batch together; tokens of all of them lie end to end"
+    "sequences of a batch together; tokens of all of them lie end to end. A contrastive loss says "
+    "compares_sequences = True"
 )
 
 
 @check(*TASK_KINDS, after=("loss_is_a_sum", "evaluation_repeats"))
 def loss_does_not_leak(case: TaskCase) -> None:
     """The loss of a batch is the sum of the losses of its sequences, each alone."""
+    if case.plugin.compares_sequences:
+        raise NotApplicable("compares_sequences is True")
     stack = case.stack()
     # caught: the first token of a sequence, predicted from the last one of its neighbour
     packed = stack.loss(case.all(stack))

@@ -7,13 +7,15 @@ import numpy as np
 from bertlab.api.batch import PackedBatch
 from bertlab.api.examples import Features
 from bertlab.api.head import Head
-from bertlab.errors import BertlabError
+from bertlab.data.examples.checks import read_value
+from bertlab.data.examples.columns import Mapped
+from bertlab.errors import BertlabError, DataError
 from bertlab.testing.check import TASK_KINDS, ConformanceFailure, NotApplicable, check
 from bertlab.testing.checks.building import USABLE
 from bertlab.testing.comparisons import difference, not_json
 from bertlab.testing.samples import without_truth
 from bertlab.testing.stack import MAX_LENGTH, Stack
-from bertlab.testing.task_cases import HeadCase, TaskCase
+from bertlab.testing.task_cases import EvaluationCase, HeadCase, TaskCase
 
 
 @check("head", after=("builds", "columns_are_declared", *USABLE))
@@ -41,6 +43,31 @@ def encode_fits_the_encoder(case: HeadCase) -> None:
                     f"{row.where}: {len(features.token_type_ids)} token_type_ids for {len(ids)} "
                     "input_ids",
                     "take both from tokenizer.build_inputs(a, b)",
+                )
+
+
+@check("head", "evaluation", after=("columns_are_declared",))
+def given_rows_are_readable(case: HeadCase | EvaluationCase) -> None:
+    """Rows that the author gives would be read from a file as they are."""
+    if case.options.rows is None:
+        raise NotApplicable("no rows are given")
+    for row in case.rows:
+        for column in case.plugin.columns:
+            if column.name not in row.values and not column.required:
+                continue
+            mapped = Mapped(column, column.name, column.name, None)
+            try:  # caught: a list where a text is declared, a number that no file would give
+                read = read_value(mapped, row.values, row.where, None, None)
+            except DataError as error:
+                raise ConformanceFailure(
+                    f"no run would get this row: {error}",
+                    f"give a value of the kind {column.kind!r}, or declare another kind",
+                ) from error
+            if column.name in row.values and read != row.values[column.name]:
+                raise ConformanceFailure(
+                    f"{row.where}: {column.name} is {row.values[column.name]!r}, and a run would "
+                    f"get {read!r}",
+                    "give what a run gets",
                 )
 
 

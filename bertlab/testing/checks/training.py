@@ -125,6 +125,7 @@ def _need_labels_of(case: HeadCase, rows: Sequence[Example]) -> None:
 
 def _by_hand(case: ObjectiveCase, stack: Stack, texts: Sequence[Sequence[int]]) -> PackedBatch:
     sequences = short_sequences(case.language, texts, case.plugin.requires_pairs)
+    case.prepare_companions(sequences)
     return case.prepare(stack.task, sequences).to_batch()
 
 
@@ -195,13 +196,17 @@ def learns(case: TaskCase) -> None:
         "prepare_does_not_depend_on_the_batch",
         "prepare_leaves_other_fields_alone",
         "count_is_as_announced",
+        "rewritten_input_has_the_same_layout",
     ),
 )
 def works_beside_other_objectives(case: ObjectiveCase) -> None:
     """Beside ``nsp``, and ``mlm`` where the input is free, its loss and theirs can be computed."""
     stack = case.stack()
     others: dict[str, Objective] = {"nsp": NextSentencePrediction()}
-    if not case.plugin.corrupts_input and case.plugin.requires_causal is not True:
+    companions = stack.companions
+    corrupt = [case.plugin.corrupts_input, *(each.corrupts_input for each in companions.values())]
+    free = not any(corrupt)
+    if free and case.plugin.requires_causal is not True:
         others["mlm"] = MaskedLM()
     for other in others.values():
         other.build(case.context(stack.encoder))
@@ -216,8 +221,9 @@ def works_beside_other_objectives(case: ObjectiveCase) -> None:
             f"next_sentence_label is changed: {found.strip()}", "write fields of its own"
         )
     batch = sequences.to_batch()
-    for name, other in others.items():
-        if not other.loss(stack.output(batch), batch).sum.isfinite():
+    seen = stack.rewritten(batch)
+    for name, other in {**others, **companions}.items():
+        if not other.loss(stack.output(seen), seen).sum.isfinite():
             raise ConformanceFailure(
                 f"the loss of {name} beside it is not finite", "write fields of its own"
             )

@@ -9,10 +9,10 @@ from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from bertlab.checkpoints.run_checkpoint import BEST
-from bertlab.data.module import TaskData
 from bertlab.errors import ConfigError, DamagedCheckpointError, nearest
 from bertlab.files import write_json
-from bertlab.model.module import BertModule, metric_name
+from bertlab.model.evaluation import HEADS_MEAN, heads_direction
+from bertlab.model.module import BertModule
 
 _NAMED_FILES = ("best_model_path", "kth_best_model_path", "last_model_path")
 
@@ -20,7 +20,8 @@ _NAMED_FILES = ("best_model_path", "kth_best_model_path", "last_model_path")
 class BestCheckpoint(ModelCheckpoint):
     """Lightning's ModelCheckpoint; what ``monitor: auto`` stands for is known at :meth:`setup`.
 
-    That is the metric that the head is judged by, on the first evaluation set; else the loss.
+    That is the metric that the head is judged by, on the first evaluation set; of several heads the
+    mean of theirs; else the loss.
     """
 
     @property
@@ -31,9 +32,8 @@ class BestCheckpoint(ModelCheckpoint):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Take the metric, and which end of it is better, from the module."""
-        data = getattr(trainer, "datamodule", None)
-        if isinstance(pl_module, BertModule) and isinstance(data, TaskData):
-            self.monitor, mode = choose_monitor(self.monitor, pl_module, data.first_evaluation)
+        if isinstance(pl_module, BertModule):
+            self.monitor, mode = choose_monitor(self.monitor, pl_module)
             self.mode = mode or self.mode
             # Lightning set it in __init__, for a mode that was not known yet
             self.kth_value = torch.tensor(math.inf if self.mode == "min" else -math.inf)
@@ -66,22 +66,24 @@ def _leads_astray(name: str, folder: Path) -> bool:
     return "://" in name or (begins and folder.resolve() not in Path(name).resolve().parents)
 
 
-def choose_monitor(
-    monitor: str | None, model: BertModule, first_evaluation: str
-) -> tuple[str | None, str | None]:
-    """Return the metric that decides, and ``min`` or ``max`` if the head says which is better.
+def choose_monitor(monitor: str | None, model: BertModule) -> tuple[str | None, str | None]:
+    """Return the metric that decides, and ``min`` or ``max`` if heads say which is better.
 
     Args:
-        monitor: as the config has it; ``auto`` for the head's metric, or the loss of objectives.
+        monitor: as the config has it; ``auto`` for what the heads are judged by, or the loss of
+            objectives; of several heads also the name of one.
         model: knows the metrics that the run will log.
-        first_evaluation: name of the evaluation set that decides.
 
     Raises:
-        ConfigError: if the run will not log the metric.
+        ConfigError: if the run will not log the metric, or several heads differ in which end of
+            theirs is better.
     """
     mode = None
     if monitor == "auto":
-        monitor, mode = _monitor_of(model, first_evaluation)
+        monitor, mode = _monitor_of(model)
+    elif monitor in model.heads:
+        mode = model.heads[monitor].monitor[1]
+        monitor = model.evaluations.monitor_of(monitor)
     if monitor is not None:
         _check_monitor(monitor, model, "checkpoint.monitor")
     return monitor, mode
@@ -104,12 +106,7 @@ def record_best(trainer: Trainer, model: BertModule, run: Path) -> str | None:
     if not isinstance(chosen, ModelCheckpoint) or not chosen.best_model_path:
         return None
     monitor = chosen.monitor or ""
-    # {500: 0.81, 1000: 0.84}; a metric may be NaN, as a correlation of equal values is
-    scores = {
-        step: values[monitor]
-        for step, values in model.history.items()
-        if not math.isnan(values.get(monitor, math.nan))
-    }
+    scores = _scores(model, monitor)
     if not scores:
         return None
     step = (min if chosen.mode == "min" else max)(scores, key=lambda each: scores[each])
@@ -120,17 +117,54 @@ def record_best(trainer: Trainer, model: BertModule, run: Path) -> str | None:
         "checkpoint": Path(chosen.best_model_path).name,
         "results": results,
     }
-    write_json(run / BEST, content)
-    return f"best {monitor}: {scores[step]:.4f} at step {step}, {chosen.best_model_path}"
+    heads = best_of_heads(model)
+    write_json(run / BEST, content | ({"heads": heads} if heads else {}))
+    best = [
+        f"best {each['monitor']}: {each['value']:.4f} at step {each['step']}"
+        for each in heads.values()
+    ]
+    best.append(f"best {monitor}: {scores[step]:.4f} at step {step}, {chosen.best_model_path}")
+    return "\n".join(best)
 
 
-def _monitor_of(model: BertModule, first_evaluation: str) -> tuple[str, str]:
-    """Return the head's primary metric and its mode; without a head, the loss."""
-    for name, task in model.named_tasks().items():
-        if task is model.head:
-            metric, mode = model.head.monitor
-            return metric_name("val", name, first_evaluation, metric), mode
-    return "val/loss", "min"
+def best_of_heads(model: BertModule) -> dict[str, dict[str, Any]]:
+    """Return the best figure of each of several heads, its metric and step; {} of a single one."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, head in model.heads.items() if model.head is None else ():
+        monitor, mode = model.evaluations.monitor_of(name), head.monitor[1]
+        scores = _scores(model, monitor)
+        if scores:
+            step = (min if mode == "min" else max)(scores, key=lambda each: scores[each])
+            found[name] = {"monitor": monitor, "step": step, "value": scores[step]}
+    return found
+
+
+def _scores(model: BertModule, monitor: str) -> dict[int, float]:
+    """Return a metric by the step of its evaluation, where it is a number."""
+    # {500: 0.81, 1000: 0.84}; a metric may be NaN, as a correlation of equal values is
+    return {
+        step: values[monitor]
+        for step, values in model.history.items()
+        if not math.isnan(values.get(monitor, math.nan))
+    }
+
+
+def _monitor_of(model: BertModule) -> tuple[str, str]:
+    """Return the primary metric of the head, or the mean of several; without a head, the loss."""
+    heads = model.heads
+    if not heads:
+        return "val/loss", "min"
+    if len(heads) == 1:
+        ((name, head),) = heads.items()
+        return model.evaluations.monitor_of(name), head.monitor[1]
+    mode = heads_direction(model.named_tasks())
+    if mode is None:
+        ends = [f"{name} by {each.monitor[0]} ({each.monitor[1]})" for name, each in heads.items()]
+        raise ConfigError(
+            "checkpoint.monitor: no mean can be made of what the heads are judged by: "
+            f"{', '.join(ends)}; expected the head whose metric decides: {', '.join(heads)}"
+        )
+    return f"val/{HEADS_MEAN}", mode
 
 
 def _check_monitor(monitor: str, model: BertModule, key: str) -> None:

@@ -18,6 +18,7 @@ def bertlab_callbacks(run_dir: Path) -> "list[Callback]":
     from bertlab.training.allocator import ReturnMemory  # noqa: PLC0415
     from bertlab.training.callbacks.progress import (  # noqa: PLC0415
         EvaluationLines,
+        FoundLearningRate,
         LossCurve,
         TokenThroughput,
     )
@@ -26,4 +27,4 @@ def bertlab_callbacks(run_dir: Path) -> "list[Callback]":
 
     inspection = [BatchInspection()] if inspects_batches() else []
     reports = [TokenThroughput(), EvaluationLines(), LossCurve(run_dir), SampleRows(run_dir)]
-    return [*reports, LossWatch(), ReturnMemory(), *inspection]
+    return [*reports, FoundLearningRate(), LossWatch(), ReturnMemory(), *inspection]

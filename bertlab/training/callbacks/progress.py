@@ -1,4 +1,4 @@
-"""What a run shows and keeps: tokens a second, a line an evaluation, a picture at its end."""
+"""What a run shows: tokens a second, a line an evaluation, a found rate, a picture at its end."""
 
 import sys
 import time
@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+from torch.optim.lr_scheduler import LambdaLR
 
 from bertlab.api.batch import PackedBatch
 from bertlab.errors import say
@@ -82,11 +83,16 @@ class EvaluationLines(Callback):
             return
         logged = {name: float(value) for name, value in trainer.callback_metrics.items()}
         parts = [f"step {trainer.global_step}"]
-        if "train/loss" in logged:
-            parts.append(f"train loss {logged['train/loss']:.3f}")
         wanted = {"loss", "accuracy"}
-        if isinstance(pl_module, BertModule) and pl_module.head is not None:
-            wanted.add(pl_module.head.monitor[0])
+        heads = pl_module.heads if isinstance(pl_module, BertModule) else {}
+        wanted |= {head.monitor[0] for head in heads.values()}
+        if len(heads) > 1:  # the last step was one of them
+            wanted.add("mean")
+            names = [name for name in heads if f"train/{name}/loss" in logged]
+            losses = [f"{name} {logged[f'train/{name}/loss']:.3f}" for name in names]
+            parts.append(f"train loss {', '.join(losses)}")
+        elif "train/loss" in logged:
+            parts.append(f"train loss {logged['train/loss']:.3f}")
         for name, value in logged.items():
             if name.startswith("val/") and name.rpartition("/")[2] in wanted:
                 shown = show(name, value)
@@ -109,3 +115,45 @@ class LossCurve(Callback):
         """Draw what has been logged so far, earlier attempts at the same run included."""
         if trainer.is_global_zero and (curves := read_curves(self.directory)):
             draw(curves).savefig(self.directory / "loss_curve.png", dpi=130)
+
+
+class FoundLearningRate(Callback):
+    """Has the schedule go on from a rate that Lightning's ``LearningRateFinder`` found; prints it.
+
+    The finder trains while the rate rises, puts the weights back, and sets ``learning_rate`` of the
+    module and the rates of the optimiser. By then the schedule exists, and would overwrite these at
+    its next step.
+    """
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Multiply the peak rate of each group by what the found rate is of the config's."""
+        if not isinstance(pl_module, BertModule):
+            return
+        found, given = pl_module.learning_rate, pl_module.optimizer_config.learning_rate
+        if found == given:
+            return
+        for each in trainer.lr_scheduler_configs:
+            raise_rates(each.scheduler, found / given)
+        if trainer.is_global_zero:
+            say(
+                f"learning rate found: {found:.3g} (the config has {given:.3g}); to repeat the run "
+                f"without looking for it: --model.optimizer.learning_rate {found!r}"
+            )
+
+
+def raise_rates(schedule: object, factor: float) -> None:
+    """Multiply the rates of a schedule, those of the present step too.
+
+    Args:
+        schedule: of torch; that of a run, which bertlab made.
+        factor: above 0. Groups with rates of their own, as by ``layer_decay``, keep their ratio.
+    """
+    if not isinstance(schedule, LambdaLR):
+        return
+    schedule.base_lrs = [rate * factor for rate in schedule.base_lrs]
+    # a factor for each group; the finder has set all groups to one rate
+    factors = [factor_at(schedule.last_epoch) for factor_at in schedule.lr_lambdas]
+    groups = schedule.optimizer.param_groups
+    for group, rate, part in zip(groups, schedule.base_lrs, factors, strict=True):
+        group["initial_lr"] = rate
+        group["lr"] = rate * part

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from bertlab.api.batch import PackedBatch
 from bertlab.data.module import TaskData
 from bertlab.model.schedule import run_timer
+from bertlab.training.console import duration
 
 _REDRAWING_INTERVAL = 0.5  # seconds; reading a loss off a GPU waits for it
 
@@ -39,8 +40,8 @@ class HowFar:
     def words(self) -> list[str]:
         """Return the parts of a line: ``step 120/3,000``, ``0:12 gone``, ``4:48 left``."""
         end = f"/{self.end:,.0f}" if math.isfinite(self.end) else ""
-        left = [] if self.left is None else [f"{_clock(self.left)} left"]
-        return [f"step {self.step:,}{end}", f"{_clock(self.seconds)} gone", *left]
+        left = [] if self.left is None else [f"{duration(self.left)} left"]
+        return [f"step {self.step:,}{end}", f"{duration(self.seconds)} gone", *left]
 
 
 def how_far(trainer: Trainer, first_step: int, seconds: float) -> HowFar:
@@ -80,7 +81,8 @@ def figures(trainer: Trainer) -> list[str]:
 class ProgressBar(LightningBar):
     """One line in a terminal: steps, a bar, time gone and left, loss, thousands of tokens a second.
 
-    While it evaluates, the line counts the batches of the evaluation instead.
+    While it evaluates, the line counts the batches of the evaluation instead. While it predicts,
+    the line counts the rows that were read: of a stream nobody knows how many come.
 
     Args:
         console: that is drawn on; the terminal by default.
@@ -89,6 +91,7 @@ class ProgressBar(LightningBar):
     def __init__(self, console: Console | None = None) -> None:
         super().__init__()
         self._console = console
+        self._draws = True
         self._progress: Progress | None = None
         self._line: TaskID | None = None
         self._started = self._drawn = -math.inf
@@ -97,22 +100,13 @@ class ProgressBar(LightningBar):
 
     def disable(self) -> None:
         """Draw nothing, as on all devices but the first."""
-        self._console = Console(quiet=True)
+        self._draws = False
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Show the line."""
         self._started, self._first_step = time.monotonic(), trainer.global_step
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=None),  # what the words leave of the line
-            TextColumn("{task.fields[rest]}"),
-        )
-        self._progress = Progress(
-            *columns, console=self._console, refresh_per_second=4, expand=True
-        )
-        self._line = self._progress.add_task("", total=None, rest="")
+        self._open(f"step {trainer.global_step:,}")
         self._draw(trainer)
-        self._progress.start()
 
     def on_train_batch_end(
         self,
@@ -161,8 +155,30 @@ class ProgressBar(LightningBar):
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Go back to the line of training."""
-        if self._progress is not None:
-            self._draw(trainer)
+        self._draw(trainer)
+
+    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Show the line."""
+        self._started = time.monotonic()
+        self._open("0 rows")
+
+    def on_predict_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,  # noqa: ANN401  Lightning's signature
+        batch: PackedBatch,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Draw the line if it is time."""
+        if time.monotonic() > self._drawn + _REDRAWING_INTERVAL:
+            self._draw_rows(trainer, None)
+
+    def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Leave the last row."""
+        self._draw_rows(trainer, 1.0)
+        self._close()
 
     def print(self, *arguments: Any, **settings: Any) -> None:  # noqa: ANN401  Lightning's
         """Print above the line."""
@@ -171,20 +187,43 @@ class ProgressBar(LightningBar):
         else:
             super().print(*arguments, **settings)
 
+    def _open(self, text: str) -> None:
+        if not self._draws:
+            return
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),  # what the words leave of the line
+            TextColumn("{task.fields[rest]}"),
+        )
+        self._progress = Progress(
+            *columns, console=self._console, refresh_per_second=4, expand=True
+        )
+        self._line = self._progress.add_task(text, total=None, rest="")
+        self._progress.start()
+
     def _close(self) -> None:
         if self._progress is not None:
             self._progress.stop()
         self._progress = self._line = None
 
     def _draw(self, trainer: Trainer) -> None:
+        if self._progress is None:  # reading figures off a GPU waits for it
+            return
         self._drawn = time.monotonic()
         found = how_far(trainer, self._first_step, self._drawn - self._started)
         step, *times = found.words()
         self._show(step, found.share, [*times, *figures(trainer)])
 
+    def _draw_rows(self, trainer: Trainer, share: float | None) -> None:
+        self._drawn = time.monotonic()
+        data, gone = getattr(trainer, "datamodule", None), self._drawn - self._started
+        rows = data.rows_taken_in() if isinstance(data, TaskData) else 0
+        rate = f"{rows / max(gone, 1e-9):,.0f} rows/s"
+        self._show(f"{rows:,} rows", share, [f"{duration(gone)} gone", rate])
+
     def _show(self, text: str, share: float | None, rest: list[str]) -> None:
-        assert self._progress is not None
-        assert self._line is not None
+        if self._progress is None or self._line is None:
+            return
         self._progress.update(
             self._line,
             description=text,
@@ -238,10 +277,3 @@ class NotebookProgress(Callback):
 def in_notebook() -> bool:
     """Whether this process is the kernel of a notebook."""
     return "ipykernel" in sys.modules and "IPython" in sys.modules
-
-
-def _clock(seconds: float) -> str:
-    # 65 -> 1:05, 3725 -> 1:02:05
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

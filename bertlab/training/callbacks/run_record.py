@@ -1,46 +1,42 @@
 """The run's record: what is needed to repeat it, in its directory and in every checkpoint."""
 
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
+from bertlab import __version__
 from bertlab.api.examples import Labels
 from bertlab.api.tokenizer import Tokenizer
+from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_checkpoint import RUN_KEY
-from bertlab.checkpoints.run_directory import claim
-from bertlab.config.seeds import SECTION, Seeds
-from bertlab.config.yaml_files import differences
-from bertlab.errors import ResumeError
+from bertlab.checkpoints.run_directory import (
+    CONFIG,
+    MANIFEST,
+    add_session,
+    claim,
+    entries,
+    give_back,
+    session,
+)
+from bertlab.config.versions import CONFIG_VERSION
+from bertlab.errors import ResumeError, warn
 from bertlab.files import write_text
+from bertlab.files.reading import read_object
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer import parameter_names
-
-# what may differ between a run and its resumption: where it runs, not what it computes
-_FREE = {
-    "data": {"num_workers", "prepare_workers", "cache_dir"},
-    "trainer": {
-        "accelerator",
-        "strategy",
-        "devices",
-        "num_nodes",
-        "logger",
-        "callbacks",
-        "enable_progress_bar",
-        "enable_model_summary",
-        "enable_checkpointing",
-        "log_every_n_steps",
-        "max_time",
-        "profiler",
-        "plugins",
-        "default_root_dir",
-        "barebones",
-        "fast_dev_run",
-    },
-}
+from bertlab.training.made_with import (
+    KEY,
+    changed_facts,
+    changes_of_code,
+    code_of,
+    sessions_of,
+)
+from bertlab.training.resumption import Hashes, checkpoint_data
 
 
 class RunRecord(Callback):
@@ -50,18 +46,30 @@ class RunRecord(Callback):
         directory: of the run.
         config: the resolved config.
         goes_on: the run goes on in its own directory, which has a record.
+        checkpoint: that it goes on from; None for a new run.
     """
 
-    def __init__(self, directory: Path, config: dict[str, Any], goes_on: bool) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        config: dict[str, Any],
+        goes_on: bool,
+        checkpoint: Pretrained | None = None,
+    ) -> None:
         self.directory = directory
         self.config = config
         self.goes_on = goes_on
+        self.first_step = 0 if checkpoint is None else checkpoint.global_step
         self.saved_step = -1  # optimiser step of the last checkpoint
         self.facts: dict[str, Any] = {}
         self.tokenizer: Tokenizer | None = None
         self.token_counts: Tensor | None = None
         self.labels: dict[str, Any] | None = None
-        self._random_states: list[dict[str, Any]] = []  # of each process that was
+        self.head_labels: dict[str, dict[str, Any]] = {}
+        self.data: Hashes = {}
+        self.before: dict[str, Any] = {}  # what the manifest says of the session before
+        self._there = entries(directory)  # before the run
+        self._is_claimed = False  # and training has not begun
 
     def describe(
         self,
@@ -69,6 +77,7 @@ class RunRecord(Callback):
         tokenizer: Tokenizer,
         token_counts: Tensor | None,
         labels: Labels | None,
+        head_labels: Mapping[str, Labels],
     ) -> None:
         """Set what is known only once the data has been read; called before training starts.
 
@@ -77,24 +86,53 @@ class RunRecord(Callback):
             tokenizer: of the run.
             token_counts: ``(vocab_size,)`` of the training text; None of labelled rows.
             labels: the classes of a head; None if it has none.
+            head_labels: those of each of several heads, by name.
         """
         self.facts = facts
         self.tokenizer = tokenizer
         self.token_counts = token_counts
         self.labels = None if labels is None else labels.to_dict()
+        self.head_labels = {name: each.to_dict() for name, each in head_labels.items()}
+        self.data = checkpoint_data(facts, tokenizer)
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Write the record when training starts, on the first device only."""
-        if stage != "fit" or not trainer.is_global_zero:
+        """Write the record when training starts, on the first device only.
+
+        Raises:
+            ResumeError: another process goes on from another step.
+        """
+        if stage != "fit":
             return
-        if self.goes_on:  # keeps the record of its start
+        self._check_first_step(trainer)
+        if not trainer.is_global_zero:
             return
         assert self.tokenizer is not None, "describe() comes first"
-        # the first write: of two runs that chose this directory, one ends here, before any log
-        claim(self.directory, self.facts)
+        here = session(self.first_step, trainer.world_size, self.facts)
+        if not self.goes_on:
+            # the first write: of two runs that chose this directory, one ends here, before any log
+            claim(self.directory, {**self.facts, "sessions": [here]})
+            self._is_claimed = True
+        else:
+            self.before = sessions_of(self._read_manifest())[-1]
+            add_session(self.directory, {**here, **changed_facts(self.facts, self.before)})
+        if self.goes_on and (self.directory / CONFIG).is_file():  # keeps the record of its start
+            return
         text = yaml.safe_dump(self.config, sort_keys=False, allow_unicode=True)
-        write_text(self.directory / "config.yaml", text)
+        write_text(self.directory / CONFIG, text)
         self.tokenizer.save(self.directory / "tokenizer")
+
+    def _check_first_step(self, trainer: Trainer) -> None:
+        """Raise ResumeError, in all processes, if one has read another checkpoint than the first.
+
+        A shared disk may show a machine an older state, and nothing later would tell.
+        """
+        first = trainer.strategy.broadcast(self.first_step)
+        if not trainer.strategy.reduce_boolean_decision(first == self.first_step):
+            here = "" if first == self.first_step else f", this process from step {self.first_step}"
+            raise ResumeError(
+                f"--ckpt_path: process 0 goes on from step {first}{here}: all have to see the same "
+                "checkpoint (of a disk that they share); start them again"
+            )
 
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
@@ -103,7 +141,11 @@ class RunRecord(Callback):
         assert isinstance(pl_module, BertModule)
         assert self.tokenizer is not None
         checkpoint[RUN_KEY] = {
+            "version": __version__,
+            "config_version": CONFIG_VERSION,
             "config": self.config,
+            "data": self.data,
+            KEY: code_of(self.facts),
             "tokenizer": self.tokenizer.to_json(),
             "token_counts": self.token_counts,
             "labels": self.labels,
@@ -111,85 +153,65 @@ class RunRecord(Callback):
             "optimizer_parameters": [
                 name for each in trainer.optimizers for name in parameter_names(pl_module, each)
             ],
-            "random_states": gather_random_states(trainer.world_size),
         }
+        if self.head_labels:
+            checkpoint[RUN_KEY]["head_labels"] = self.head_labels
         self.saved_step = trainer.global_step
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Compare the labels with the checkpoint's; keep its random states for the first step.
+        """Compare the labels with the checkpoint's, and the code that wrote it.
 
         Raises:
             ResumeError: if they differ.
         """
         assert isinstance(pl_module, BertModule)
-        theirs = checkpoint[RUN_KEY].get("labels")
-        if theirs != self.labels:
-            raise ResumeError(
-                "--ckpt_path resumes a run exactly, but the labels of the training data differ "
-                f"from the checkpoint's: {self.labels} here, {theirs} there"
+        stored = checkpoint[RUN_KEY]
+        pairs = {"": (self.labels, stored.get("labels"))}
+        for name in self.head_labels | stored.get("head_labels", {}):
+            theirs = stored.get("head_labels", {}).get(name)
+            pairs[f" of data.heads.{name}"] = self.head_labels.get(name), theirs
+        for of, (ours, theirs) in pairs.items():
+            if ours != theirs:
+                raise ResumeError(
+                    f"--ckpt_path resumes a run exactly, but the labels of the training data{of} "
+                    f"differ from the checkpoint's: {ours} here, {theirs} there"
+                )
+        if trainer.is_global_zero:
+            self._tell_of_other_code(stored.get(KEY))
+        if "random_states" in stored and trainer.is_global_zero:  # of bertlab 0.1.0's early days
+            warn(
+                "dropout is no longer drawn as when this run began: if it has dropout, it goes on "
+                "with other draws"
             )
-        self._random_states = checkpoint[RUN_KEY].get("random_states", [])
         pl_module.history = dict(checkpoint[RUN_KEY].get("history", {}))
 
+    def _tell_of_other_code(self, before: dict[str, Any] | None) -> None:
+        """Warn if the checkpoint was written by other code; the manifest tells of an older one."""
+        changes = changes_of_code(self.facts, before or self.before)
+        if changes:
+            warn(
+                "the run goes on with other code than its checkpoint was written with: "
+                f"{', '.join(changes)}; it is the same run only as far as these compute the same"
+            )
+
+    def _read_manifest(self) -> dict[str, Any]:
+        try:
+            return read_object(self.directory / MANIFEST)
+        except (OSError, ValueError):  # of a run that goes on elsewhere
+            return {}
+
+    @contextlib.contextmanager
+    def kept_if_it_begins(self) -> Iterator[None]:
+        """Leave the directory as it was, if the block ends in an error before the first step."""
+        try:
+            yield
+        except Exception:  # such as what Lightning or a callback refuses
+            if self._is_claimed:
+                give_back(self.directory, self._there)
+            raise
+
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Set the random state that dropout goes on from; each process has its own."""
-        # as late as can be: what Lightning sets up before the first step may draw numbers
-        rank = trainer.global_rank
-        if rank < len(self._random_states):
-            state = self._random_states[rank]
-            torch.set_rng_state(state["cpu"])
-            if torch.cuda.is_available() and state["cuda"] is not None:
-                torch.cuda.set_rng_state(state["cuda"])
-        elif rank > 0:  # all were seeded alike, for equal weights
-            torch.manual_seed(torch.initial_seed() + rank)
-
-
-def gather_random_states(world_size: int) -> list[dict[str, Any]]:
-    """Return the state of each process's generators, of its CPU and of its own GPU."""
-    here = {
-        "cpu": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state() if torch.cuda.is_available() else None,
-    }
-    if world_size == 1:
-        return [here]
-    # all_gather_object overwrites each place
-    states: list[dict[str, Any]] = [here] * world_size
-    torch.distributed.all_gather_object(states, here)
-    return states
-
-
-def check_same_computation(config: dict[str, Any], theirs: dict[str, Any]) -> None:
-    """Refuse to resume a run with a config that computes something else.
-
-    Args:
-        config: the resolved config.
-        theirs: of the checkpoint.
-
-    Raises:
-        ResumeError: if they differ in what the run computes; the differences are listed.
-    """
-    changed = differences(_computed(config), _computed(theirs))
-    if changed:
-        raise ResumeError(
-            "--ckpt_path resumes a run exactly, but the config differs from the checkpoint's "
-            "(here, there):\n  "
-            + "\n  ".join(changed)
-            + "\nGo on with the checkpoint's config, or start a new run from its weights by "
-            "--model.init_from"
-        )
-
-
-def _computed(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the part of a config that decides what a run computes."""
-    kept: dict[str, Any] = {
-        "seed_everything": config["seed_everything"],
-        SECTION: Seeds.of(config).apart(config["seed_everything"]),
-        "model": {key: value for key, value in config["model"].items() if key != "init_from"},
-    }
-    # older checkpoints lack stages
-    kept |= {key: config.get(key) for key in ("max_tokens", "max_words", "stages")}
-    for section, free in _FREE.items():
-        kept[section] = {key: value for key, value in config[section].items() if key not in free}
-    return kept
+        """Keep the directory from here on, whatever happens."""
+        self._is_claimed = False

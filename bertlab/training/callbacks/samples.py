@@ -1,7 +1,7 @@
 """What a run predicts for a few held-out sequences or rows, at each evaluation."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,17 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import TensorBoardLogger, WandbLogger
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
+from bertlab.api.examples import Example
 from bertlab.api.head import Head
 from bertlab.data.module import TaskData
+from bertlab.files.reading import read_bytes
 from bertlab.model.module import BertModule
 from bertlab.objectives.language_model import TokenPrediction
 
 SAMPLES = "samples.jsonl"
 _COUNT = 6
+_TEXTS = ("task", "sample", "text", "truth", "prediction")  # of a line, beside its step
+_FORM = {"step": int, **dict.fromkeys(_TEXTS, str)}
 
 
 class SampleRows(Callback):
@@ -32,7 +36,7 @@ class SampleRows(Callback):
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._batch: PackedBatch | None = None
+        self._samples: list[tuple[Sequence[Example], PackedBatch]] = []
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Predict the samples."""
@@ -42,18 +46,20 @@ class SampleRows(Callback):
         is_divided = module.device_mesh is not None  # all processes would have to compute
         if trainer.state.fn != "fit" or is_divided or not trainer.is_global_zero:
             return
-        if self._batch is None:
-            self._batch = data.sample_sequences(_COUNT)
-        batch = self._batch.to(module.device)
+        if not self._samples:
+            self._samples = data.samples(_COUNT)
+        rows: list[dict[str, Any]] = []
         trains = module.training
         module.eval()
-        with torch.no_grad(), trainer.precision_plugin.forward_context():
-            output = module(batch)
-            rows = [
-                {"step": trainer.global_step, "task": name, **row}
-                for name, task in module.named_tasks().items()
-                for row in self._rows(data, task, output, batch)
-            ]
+        for examples, given in self._samples:
+            batch = given.to(module.device)
+            with torch.no_grad(), trainer.precision_plugin.forward_context():
+                output = module(batch)
+                rows += [
+                    {"step": trainer.global_step, "task": name, **row}
+                    for name, task in module.tasks_of(batch).items()
+                    for row in self._rows(examples, task, output, batch)
+                ]
         module.train(trains)
         with (self.directory / SAMPLES).open("a", encoding="utf-8") as file:
             file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
@@ -61,12 +67,11 @@ class SampleRows(Callback):
             _log(trainer, name, [row for row in rows if row["task"] == name])
 
     def _rows(
-        self, data: TaskData, task: object, output: EncoderOutput, batch: PackedBatch
+        self, examples: Sequence[Example], task: object, output: EncoderOutput, batch: PackedBatch
     ) -> Iterator[dict[str, Any]]:
         if isinstance(task, TokenPrediction):
             yield from _tokens(task, output, batch)
         elif isinstance(task, Head):
-            examples = data.evaluation_rows()[data.first_evaluation]
             found = task.decode(output, batch)
             rows: list[int] = batch.fields["row"].tolist()
             for number in dict.fromkeys(rows):
@@ -124,13 +129,17 @@ def _short(value: object) -> str:
 
 
 def read_samples(path: Path) -> list[dict[str, Any]]:
-    """Return the lines, of each step and sample the latest; a line that a kill cut is left out."""
+    """Return the lines, of each step and sample the latest; what is no such line is left out.
+
+    A kill may have cut one, and another program may have written the file.
+    """
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     if path.is_file():
-        for line in path.read_text("utf-8").splitlines():
+        for line in read_bytes(path).decode(errors="replace").splitlines():
             try:
                 row = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
-            found[row["step"], row["task"], row["sample"]] = row
+            if isinstance(row, dict) and all(isinstance(row.get(k), t) for k, t in _FORM.items()):
+                found[row["step"], row["task"], row["sample"]] = row
     return list(found.values())

@@ -1,8 +1,6 @@
 """Callbacks that watch training: loss spikes, heads that do not learn, batches for plugins."""
 
-import statistics
 from collections import deque
-from itertools import pairwise
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -13,12 +11,8 @@ from bertlab.api.batch import PackedBatch
 from bertlab.errors import warn
 from bertlab.model.module import BertModule
 from bertlab.plugins.hooks import inspect_batch
+from bertlab.training.corruption import WINDOW, jump_above
 
-WINDOW = 50  # logged losses that say how noisy they are
-_RECENT = 10  # those that a new one is compared with
-_SPIKE = 8.0  # in median differences from one to the next
-_SHARE = 0.2  # and in shares of the loss, where it hardly varies
-_NATS = 1.0  # and as it is: batches of a task that is nearly learnt differ by many deviations
 _CHECKS = 3  # logged steps in a row without a gradient
 
 
@@ -31,8 +25,8 @@ class LossWatch(Callback):
     """
 
     def __init__(self) -> None:
-        self.losses: deque[float] = deque(maxlen=WINDOW)
-        self.is_high = False
+        self.losses: dict[str, deque[float]] = {}  # by the name that they are logged under
+        self.high: set[str] = set()
         self.resting: dict[str, int] = {}
 
     def on_before_optimizer_step(
@@ -44,28 +38,33 @@ class LossWatch(Callback):
             return
         assert isinstance(pl_module, BertModule)
         for name, task in pl_module.named_tasks().items():
+            if name not in pl_module.tasks_of_step():
+                continue
             self.resting[name] = self.resting.get(name, 0) + 1 if _rests(task) else 0
             if self.resting[name] == _CHECKS:
                 warn(
                     f"{name} has had no gradient at {_CHECKS} logged steps: its layers do not learn"
                 )
-        loss = trainer.callback_metrics.get("train/loss")
-        if loss is not None:
-            self._look_at(float(loss), trainer.global_step)
+        # heads, and objectives beside them, have steps of their own, whose losses differ
+        tasks = pl_module.named_tasks()
+        several = tasks if pl_module.heads and len(tasks) > 1 else ()
+        for key in [f"train/{name}/loss" for name in several] or ["train/loss"]:
+            loss = trainer.callback_metrics.get(key)
+            if loss is not None:
+                self._look_at(float(loss), trainer.global_step, key)
 
-    def _look_at(self, loss: float, step: int) -> None:
-        # around 3.0 with differences of 0.1: above max(8 * 0.1, 0.2 * 3.0, 1.0), a loss from 4.0 on
-        if len(self.losses) >= _RECENT:
-            middle = statistics.median(list(self.losses)[-_RECENT:])
-            noise = statistics.median(abs(one - next_) for one, next_ in pairwise(self.losses))
-            was_high, above = self.is_high, loss - middle
-            self.is_high = above > max(_SPIKE * noise, _SHARE * abs(middle), _NATS)
-            if self.is_high and not was_high:  # once for each spike
-                warn(
-                    f"step {step}: train loss {loss:.3f} jumped above {middle:.3f}, the median of "
-                    f"the last {_RECENT} logged"
-                )
-        self.losses.append(loss)
+    def _look_at(self, loss: float, step: int, key: str = "train/loss") -> None:
+        losses = self.losses.setdefault(key, deque(maxlen=WINDOW))
+        middle = jump_above(losses, loss)
+        if middle is not None and key not in self.high:  # once for each spike
+            warn(
+                f"step {step}: {key.replace('/', ' ')} {loss:.3f} jumped above {middle:.3f}, the "
+                "median of the last logged"
+            )
+            self.high.add(key)
+        elif middle is None:
+            self.high.discard(key)
+        losses.append(loss)
 
 
 def _rests(task: nn.Module) -> bool:

@@ -11,7 +11,7 @@ from bertlab.api.head import Head
 from bertlab.checkpoints.pretrained_model import PretrainedModel
 from bertlab.data.examples.task_files import words_of
 from bertlab.data.input_texts import TextRows, given_texts
-from bertlab.errors import BertlabError, DataError
+from bertlab.errors import BertlabError, CommandError, DataError
 from bertlab.evaluations.attention import FIGURES, head_figures, target_masks
 from bertlab.evaluations.attention_maps import attention_layers, attention_maps
 from bertlab.evaluations.attention_page import ShownRow, attention_page, rounded_weights
@@ -32,8 +32,10 @@ class ModelView:
     def __init__(self, model: PretrainedModel, title: str | None = None) -> None:
         self.model = model
         self.title = title or model.source
-        heads = [task for task in model.tasks.values() if isinstance(task, Head)]
-        self.head = heads[0] if heads else None
+        heads = {name: task for name, task in model.tasks.items() if isinstance(task, Head)}
+        if len(heads) > 1:
+            raise CommandError(f"--head: found none, expected one of {', '.join(heads)}")
+        self.head = next(iter(heads.values()), None)
         self._predictor = next(
             (task for task in model.tasks.values() if isinstance(task, TokenPrediction)), None
         )

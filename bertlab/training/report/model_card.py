@@ -191,7 +191,7 @@ def _data_rows(start: Pretrained, manifest: Mapping[str, Any]) -> list[tuple[str
     assert start.config is not None
     settings, found = start.config["data"], manifest.get("data")
     parts = found if isinstance(found, dict) else {}
-    if "corpus" in manifest:
+    if "corpus" in manifest and "corpus" in settings:  # beside heads, objectives have their own
         report = parts.get("StoreReport")
         counts = report if isinstance(report, dict) else {}
         amounts = [
@@ -205,7 +205,8 @@ def _data_rows(start: Pretrained, manifest: Mapping[str, Any]) -> list[tuple[str
     for split, each in parts.items():
         if isinstance(each, dict):
             place = settings.get(split) or settings.get("source") or settings.get("train")
-            of = _last_part(place) if isinstance(place, str) else ""
+            # those of several heads, mrpc/train, each have a place of their own
+            of = _last_part(place) if isinstance(place, str) and "/" not in str(split) else ""
             named = f"{split}, of {of}" if of else str(split)
             rows.append(
                 (_shown(named), f"{each.get('rows')} rows", _shown(each.get("fingerprint")))

@@ -407,6 +407,14 @@ def test_bad_json(tmp_path):
     assert sentences_of(lone, errors="replace") == [["a ? b"]]
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_csv_parted_by_other_signs(tmp_path, delimiter):
+    lines = ["id", "text"], ["1", "One sentence."], ["2", f'"Two{delimiter} parts."']
+    path = write(tmp_path / "a.csv", "".join(delimiter.join(line) + "\n" for line in lines))
+    found = [sentence for document in sentences_of(path) for sentence in document]
+    assert found == ["One sentence.", f"Two{delimiter} parts."]
+
+
 def test_bad_csv_and_parquet(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"id,text\n1,caf\xe9\n")
     assert "a.csv: not UTF-8 at byte offset 13" in fails(str(tmp_path / "a.csv"))

@@ -68,6 +68,14 @@ def test_missing_files(tmp_path):
     fails(read, tmp_path / "train.tsv", form="csvv", matches=["format: found 'csvv'", "'csv'?"])
 
 
+def test_what_is_no_table_of_rows(tmp_path):
+    fails(read, write(tmp_path / "a.csv.zip", "x"), matches="is an archive; unpack it")
+    words = write(tmp_path / "words.conll", "Marie\nsaw\n\n" * 3)
+    fails(read, words, TAGGING, matches="its lines have one column alone")
+    no_header = write(tmp_path / "rows.csv", "A fine day.,good\nRain.,bad\n")
+    fails(read, no_header, matches="(its number, from 0, where there is no header)")
+
+
 def test_formats_are_described():
     assert {"auto", "tsv", "csv", "jsonl", "json", "parquet", "txt", "conll", "squad"} < set(
         FORMATS

@@ -15,9 +15,10 @@ import pytest
 from bertlab.errors import ConfigError, NumericalError
 from bertlab.studies.execute import schedule
 from bertlab.studies.execute.execution import execute, start
-from bertlab.studies.execute.live_table import LiveTable, duration, event_line, main_result, watch
+from bertlab.studies.execute.live_table import LiveTable, event_line, main_result, watch
 from bertlab.studies.execute.local import run_local, worker_environments
 from bertlab.studies.execute.run_state import (
+    Attempt,
     Outcome,
     State,
     is_locked,
@@ -26,10 +27,13 @@ from bertlab.studies.execute.run_state import (
     read_attempts,
     read_states,
     read_status,
+    write_attempts,
 )
 from bertlab.studies.execute.schedule import Change, Schedule, Summary
 from bertlab.studies.execute.stopping import StopSignals, stop_all
+from bertlab.studies.execute.time_left import TimeLeft
 from bertlab.studies.plan.plan import PlannedRun
+from bertlab.training.console import duration
 from tests.studies.fake_fit import FAKE, endless_family, fake_run, slow_family, wait_for
 
 Plan = list[PlannedRun]
@@ -414,7 +418,8 @@ def test_events_and_the_table_say_what_happens(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4
     assert "a: started" in lines[0]
-    assert lines[1].endswith(f"a: done in 0:00, {main_result(plan[0].directory(tmp_path))}")
+    result = main_result(plan[0].directory(tmp_path))
+    assert f"a: done in 0:00, {result}; 1 of 2 runs done" in lines[1]
     assert lines[3].endswith("b[x]: failed, exit code 7: out of paper")
     with watch(plan, tmp_path) as tell:
         tell(Change(plan[0], State.RUNNING, "started"))
@@ -424,10 +429,38 @@ def test_events_and_the_table_say_what_happens(
     with console.file:
         console.print(table.render())
     shown = console.export_text()
-    assert "1 done, 1 failed" in shown
+    assert "1 done, 1 failed; 1 of 2 runs done" in shown
     assert "out of paper" in shown
     assert "fake accuracy 50.0%" in event_line(Change(plan[0], State.DONE, "done"), tmp_path)
     assert [duration(59.6), duration(3723)] == ["1:00", "1:02:03"]
+
+
+def test_the_time_that_is_left_follows_from_the_runs_that_are_done(tmp_path: Path) -> None:
+    # of two variants: a pre-training of 100 seconds or 200, then a fine-tuning
+    plan = []
+    for variant, seed in (("slow", 1), ("fast", 1), ("slow", 2), ("fast", 2)):
+        parent = PlannedRun(f"{variant}-{seed}", "base", variant, seed, ())
+        plan += [parent, PlannedRun(f"{variant}-{seed}-mrpc", "mrpc", variant, seed, (), parent.id)]
+    runs = {run.id: run for run in plan}
+
+    def end(run: str, seconds: float) -> str:
+        left.note(Change(runs[run], State.RUNNING, "started"))
+        attempt = Attempt(0.0, False, Outcome.DONE, seconds, 0)
+        write_attempts(runs[run], tmp_path, [attempt])
+        left.note(Change(runs[run], State.DONE, "done"))
+        return left.words()
+
+    left = TimeLeft(plan, tmp_path)
+    assert left.words() == "0 of 8 runs done"
+    # three pre-trainings of 200 seconds, as far as is known; of fine-tunings nothing is
+    assert end("slow-1", 200.0) == "1 of 8 runs done, over 10:00 left"
+    assert end("fast-1", 100.0) == "2 of 8 runs done, over 5:00 left"
+    assert end("slow-1-mrpc", 30.0) == "3 of 8 runs done, 6:30 left"
+    for run in ("slow-2", "fast-2"):  # two at a time from here on
+        left.note(Change(runs[run], State.RUNNING, "started"))
+    assert left.words() == "3 of 8 runs done, 3:20 left"  # 390 / 2, but one takes 200
+    again = TimeLeft(plan, tmp_path)  # as if the study was started again
+    assert again.words() == "0 of 8 runs done"  # without results none is done
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ def test_without_ray_it_says_how_to_install_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r"pip install 'bertlab\[ray\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'bertlab-lightning\[ray\]'"):
         run_on_ray([fake_run("a")], tmp_path, on_change=print)
     assert list(tmp_path.iterdir()) == []
 

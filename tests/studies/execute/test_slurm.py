@@ -70,7 +70,7 @@ def test_without_submitit_it_says_how_to_install_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "submitit", None)
-    with pytest.raises(ConfigError, match=r"pip install 'bertlab\[slurm\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'bertlab-lightning\[slurm\]'"):
         run([fake_run("a")], tmp_path)
     assert list(tmp_path.iterdir()) == []
 

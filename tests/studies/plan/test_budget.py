@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bertlab.api.batch import pack
 from bertlab.model.build import build_encoder
-from bertlab.studies.plan.budget import cost_of, encoder_flops, measured_cost, pretraining_cost
+from bertlab.studies.plan.budget import cost_of, measured_cost, pretraining_cost
 
 
 def config(**more: Any) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def test_an_encoder_costs_what_pytorch_counts() -> None:
         FlopCounterMode(display=False) as counter,
     ):
         encoder(batch)
-    own = encoder_flops(encoder, length) * sequences * length
+    own = encoder.flops_per_token(length) * sequences * length
     assert own == pytest.approx(counter.get_total_flops(), rel=0.01)
 
 

@@ -150,6 +150,26 @@ def test_versions_and_machines_that_differ_are_one_remark(tmp_path: Path) -> Non
     assert remark in study.report().warnings
 
 
+def test_plugins_with_other_files_and_runs_that_changed_theirs_are_told(tmp_path: Path) -> None:
+    study = opened(tmp_path, **EVALUATE)
+    plugin = {"plugins": {"theirs": "0.1"}, "plugin_contents": {"theirs": ONE}}
+    changed = {"started": "later", "step": 3, "plugin_contents": {"theirs": OTHER}}
+    upgraded = {"started": "later still", "step": 5, "plugins": {"theirs": "0.2"}}
+    last = [run for run in study.runs if run.stage == BASE][-1]
+    for run in study.runs:
+        leave(
+            study,
+            run,
+            **plugin,
+            **({"sessions": [{"step": 0}, changed, upgraded]} if run is last else {}),
+        )
+    (remark,) = compare_runs(study.planned, study.study_dir).remarks
+    assert "theirs 0.1 in 7 runs" in remark
+    assert f"0.1, then 0.2 in 1 run ({last.id})" in remark
+    assert f"files of theirs {ONE[:12]} in 7 runs" in remark
+    assert f"{ONE[:12]}, then {OTHER[:12]} in 1 run ({last.id})" in remark
+
+
 def test_runs_that_do_not_tell_are_never_refused(tmp_path: Path) -> None:
     study = opened(tmp_path, **EVALUATE)
     for run in study.runs:

@@ -1,0 +1,196 @@
+"""Whether a config from elsewhere names a class or function that reading it would import.
+
+jsonargparse imports what ``class_path`` names, and looks for a class of the name where a text
+stands at an argument that takes one. It reads a text as YAML where an argument takes any value.
+"""
+
+import contextlib
+import re
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, is_typeddict
+
+import yaml
+from jsonargparse import ArgumentParser
+
+from bertlab.config.plain_yaml import load_yaml
+from bertlab.config.yaml_files import Config, split_arguments
+from bertlab.errors import CheckpointError, ConfigError
+
+CLASS_KEYS = frozenset({"class_path", "init_args"})  # how jsonargparse names a class
+# no dot and no capital, so never a class: gpu, ddp_find_unused_parameters_true, 16-mixed, 0,1
+WORD = re.compile(r"-?[a-z0-9][a-z0-9_,: +-]{0,80}")
+_DEEPEST = 24  # texts within texts
+_DEFAULT = "a checkpoint may name plugins only, give classes yourself by --config"
+# another one while configs of elsewhere are read that are not in checkpoints
+_ADVICE: ContextVar[str] = ContextVar("_ADVICE", default=_DEFAULT)
+
+
+def is_word(text: str) -> bool:
+    """Whether a text is a word such as ``ddp``, and no class or file that could name one.
+
+    jsonargparse reads the file of that name where an argument takes a class.
+    """
+    return WORD.fullmatch(text) is not None and not Path(text).is_file()
+
+
+def advice() -> str:
+    """Return what messages say is to be done instead of naming a class."""
+    return _ADVICE.get()
+
+
+@contextlib.contextmanager
+def importing_no_classes(advice: str) -> Iterator[None]:
+    """Inside the block every config is read as from elsewhere: one that names a class is refused.
+
+    Args:
+        advice: what to do instead, for messages.
+    """
+    before = _ADVICE.set(advice)
+    try:
+        yield
+    finally:
+        _ADVICE.reset(before)
+
+
+def check_importable(parser: ArgumentParser, content: Mapping[str, Any], source: str) -> None:
+    """Refuse a config that names a class, in :func:`importing_no_classes` only.
+
+    Args:
+        parser: of the keys.
+        content: sections by name, or values by dotted key.
+        source: where it stands, for messages.
+
+    Raises:
+        ConfigError: if it names one.
+    """
+    if _ADVICE.get() == _DEFAULT:
+        return
+    for key in _class_keys(content):
+        raise ConfigError(f"{source}: {key}: names a class; {_ADVICE.get()}")
+    nested: Config = {}
+    for key, value in content.items():
+        *above, last = key.rstrip("+").split(".")  # a.b+=c appends
+        section = nested
+        for part in above:
+            section = section.setdefault(part, {})
+        section[last] = value
+    try:
+        check_no_classes(parser, nested, source)
+    except CheckpointError as error:
+        raise ConfigError(str(error)) from None
+
+
+def check_importable_arguments(parser: ArgumentParser, argv: Sequence[str]) -> None:
+    """Refuse arguments that name a class, as :func:`check_importable` does a file."""
+    if _ADVICE.get() == _DEFAULT:
+        return
+    given: dict[str, Any] = {}
+    for key, value, _ in split_arguments(argv):
+        given[key.lstrip("-")] = value
+        with contextlib.suppress(yaml.YAMLError):  # it is a text then
+            given[key.lstrip("-")] = load_yaml(value or "")
+    check_importable(parser, given, "settings")
+
+
+def _class_keys(content: object, key: str = "") -> Iterator[str]:
+    """Yield the keys in plain data at which a class is named."""
+    if isinstance(content, Mapping):
+        for name, value in content.items():
+            if CLASS_KEYS & set(str(name).split(".")):
+                yield key or str(name)
+            yield from _class_keys(value, f"{key}.{name}" if key else str(name))
+    elif isinstance(content, list):
+        for each in content:
+            yield from _class_keys(each, key)
+    elif isinstance(content, str) and names_class(content):
+        yield key
+
+
+def names_class(text: str, depth: int = 0) -> bool:
+    """Whether a text, read as YAML, would name a class: ``"{class_path: a.Class}"``.
+
+    jsonargparse reads a text as YAML where an argument takes any value, or has no type.
+    """
+    # without these no scalar of it is such a key: only quotes with escapes hide one
+    if not any(key in text for key in CLASS_KEYS) and not ('"' in text and "\\" in text):
+        return False
+    if depth > _DEEPEST:
+        return True
+    try:
+        # what a loader would refuse later on does not matter: each reads these events
+        for event in yaml.parse(text, yaml.SafeLoader):
+            if not isinstance(event, yaml.ScalarEvent) or event.value == text:
+                continue
+            if event.value in CLASS_KEYS or names_class(event.value, depth + 1):
+                return True
+    except yaml.YAMLError:  # a text that happens to have a brace
+        pass
+    return False
+
+
+def check_no_classes(parser: ArgumentParser, content: Config, source: str) -> None:
+    """Refuse a stored text where a parser would look for a class or function of that name.
+
+    Args:
+        parser: of the keys, with those of the named plugins.
+        content: a config from elsewhere.
+        source: the file, for messages.
+
+    Raises:
+        CheckpointError: if there is one.
+    """
+    for action in parser._actions:
+        hint = getattr(action, "_typehint", None) or action.type
+        if hint is None or _is_plain_type(hint):
+            continue
+        for text in _texts(value_at(content, action.dest)):
+            if not is_word(text):
+                raise CheckpointError(
+                    f"{source}: {action.dest}: found {text[:80]!r}, which names a class or a "
+                    f"function; {_ADVICE.get()}"
+                )
+
+
+def value_at(content: object, key: str) -> object:
+    """Return what stands at a dotted key; None if nothing does."""
+    # {"model": {"head": {"name": "span"}}}, model.head.name -> span
+    for part in key.split("."):
+        if not isinstance(content, Mapping):
+            return None
+        content = content.get(part)
+    return content
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yield the texts in plain data; keys are none."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each)
+
+
+def _is_plain_type(hint: Any) -> bool:  # noqa: ANN401  a type, or a form of one
+    """Whether a text given for a type is taken as a text, and never imported."""
+    if get_origin(hint) is Literal or hint is Any or hint in (None, ...) or is_typeddict(hint):
+        return True
+    origin = get_origin(hint)
+    if origin is not None:
+        if isinstance(origin, type) and issubclass(origin, type):  # type[Encoder]
+            return False
+        container = origin in (types.UnionType,) or not _is_called(origin)
+        return container and all(_is_plain_type(each) for each in get_args(hint))
+    return isinstance(hint, type) and issubclass(
+        hint, str | int | float | bool | types.NoneType | list | dict | tuple | set | Enum | Path
+    )
+
+
+def _is_called(origin: object) -> bool:
+    return getattr(origin, "__name__", "") == "Callable"

@@ -1,0 +1,251 @@
+"""Silent corruption: whether memory and processor gave what they should, found by computing again.
+
+On a CPU a step is a function of weights, moments, seeds and sequences, to the last bit. So a
+step that is computed again from a copy has to end with the same bits. That is done every N steps,
+and from the last copy on where the loss jumps or a weight leaps. Between two steps nothing may
+change at all: sums over the bits of weights and moments are compared. For these and for leaps the
+audit looks as often as half a percent of the time allows.
+"""
+
+import math
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from bertlab.errors import CorruptionError, warn
+from bertlab.training.step_memory import free_memory
+
+WINDOW = 50  # losses that say how noisy they are
+_RECENT = 10  # those that a new one is compared with
+_SPIKE = 8.0  # in median differences from one to the next
+_SHARE = 0.2  # and in shares of the loss, where it hardly varies
+_NATS = 1.0  # and as it is: batches of a task that is nearly learnt differ by many deviations
+_WATCH_SHARE = 0.005  # of the time, for sums
+_LEAP = 10.0  # in learning rates a step
+_SHOWN = 5  # names in a message
+
+
+def jump_above(losses: deque[float], loss: float) -> float | None:
+    """Return the median of the last losses if a new one lies far above it; None if not."""
+    # around 3.0 with differences of 0.1: above max(8 * 0.1, 0.2 * 3.0, 1.0), a loss from 4.0 on
+    if len(losses) < _RECENT:
+        return None
+    middle = statistics.median(list(losses)[-_RECENT:])
+    noise = statistics.median(abs(one - next_) for one, next_ in pairwise(losses))
+    high = loss - middle > max(_SPIKE * noise, _SHARE * abs(middle), _NATS)
+    return middle if high else None
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How the steps of a run are computed; the same twice over.
+
+    Attributes:
+        module: with the weights.
+        optimizer: with the moments.
+        losses: yields the loss of each micro-batch of a step, by its number, scaled so that
+            gradients add up to the step's.
+        clip: clips the gradient; False if the step is not to be taken.
+    """
+
+    module: nn.Module
+    optimizer: Optimizer
+    losses: Callable[[int], Iterator[Tensor]]
+    clip: Callable[[], bool]
+
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield weights and moments with their names."""
+        for name, weight in self.module.named_parameters():
+            yield name, weight.data
+            for key, moment in self.optimizer.state.get(weight, {}).items():
+                if isinstance(moment, Tensor):
+                    yield f"{name}, {key}", moment
+
+    def take(self, step: int, rates: list[float]) -> None:
+        """Compute a step and take it."""
+        self.optimizer.zero_grad(set_to_none=True)
+        for loss in self.losses(step):
+            loss.backward()  # type: ignore[no-untyped-call]
+        taken = self.clip()
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+        if taken:
+            self.optimizer.step()
+
+
+@dataclass
+class _Copy:
+    step: int  # the first one after it
+    tensors: dict[str, Tensor]
+    replayed: bool = False  # as a whole
+
+
+class StepAudit:
+    """Computes steps again and compares; called at the places of a training step by name.
+
+    Args:
+        steps: that are taken.
+        every: steps from one that is computed again to the next.
+    """
+
+    def __init__(self, steps: Steps, every: int) -> None:
+        self.steps = steps
+        self.every = every
+        self.watch_every = 1  # steps between two looks at the sums
+        self.is_deterministic = True
+        self._copy: _Copy | None = None
+        self._rates: dict[int, list[float]] = {}  # of each step since the copy
+        self._losses: deque[float] = deque(maxlen=WINDOW)
+        self._sums: dict[str, int] = {}
+        self._began = math.nan
+
+    def begin(self, step: int) -> None:
+        """Note where a step, counted from 0, begins; copy what it begins with if it is due."""
+        self._began = time.monotonic()
+        if step and step % self.every == 0 and self.is_deterministic:
+            self._copy, self._rates = None, {}
+            if self._has_room():
+                self._copy = _Copy(step, self._clones())
+
+    def before_update(self, step: int) -> None:
+        """Compare weights and moments with what the last step left.
+
+        Raises:
+            CorruptionError: they changed meanwhile.
+        """
+        if self._copy is not None:
+            self._rates[step] = [group["lr"] for group in self.steps.optimizer.param_groups]
+        if self._sums:
+            found = bit_sums(self.steps)
+            changed = [name for name, value in self._sums.items() if found.get(name) != value]
+            self._sums = {}
+            if changed:
+                raise CorruptionError(
+                    f"step {step + 1}: changed in memory since the step before: {_named(changed)}"
+                )
+
+    def end(self, step: int, loss: float) -> None:
+        """Compute the step again if it is the first after a copy, and all since it at a jump.
+
+        Raises:
+            CorruptionError: bits differ.
+        """
+        copy = self._copy
+        jumped = jump_above(self._losses, loss) is not None or not math.isfinite(loss)
+        self._losses.append(loss)
+        watches = step % self.watch_every == 0
+        if copy is not None:
+            strange = jumped or (watches and self._leapt(copy))
+            if copy.step == step or (strange and not copy.replayed):
+                copy.replayed = strange
+                self._compare(copy, step)
+        if watches:
+            started = time.monotonic()
+            self._sums = bit_sums(self.steps)
+            spent = 2 * (time.monotonic() - started)  # once more before the next update
+            share = spent / max(started - self._began, 1e-9)
+            self.watch_every = max(1, math.ceil(share / _WATCH_SHARE))
+
+    def _leapt(self, copy: _Copy) -> bool:
+        """Whether a weight lies further from the copy than learning rates let one think."""
+        # AdamW moves a weight by about its rate a step; what is strange is computed again, so no
+        # other optimiser is wronged
+        bound = _LEAP * sum(max(rates) for rates in self._rates.values())
+        for name, weight in self.steps.module.named_parameters():
+            if weight.requires_grad and weight.numel():
+                moved = float((weight.data - copy.tensors[name]).abs().max())
+                if not moved <= bound:  # NaN is not either
+                    return True
+        return False
+
+    def _compare(self, copy: _Copy, step: int) -> None:
+        optimizer = self.steps.optimizer
+        before = self._clones()
+        gradients = [each.grad for each in self.steps.module.parameters()]
+        rates = [group["lr"] for group in optimizer.param_groups]
+        self._replay(copy, step)
+        changed = self._differing(before)
+        again = self._clones() if changed else {}
+        if changed:
+            self._replay(copy, step)
+        if changed and self._differing(again):
+            warn(
+                "steps are not the same twice over (a plugin that draws from a generator of its "
+                "own?); whether memory and processor are sound is not looked at: check_every"
+            )
+            self.is_deterministic, self._copy, changed = False, None, []
+        self._put_back(before)
+        for weight, gradient in zip(self.steps.module.parameters(), gradients, strict=True):
+            weight.grad = gradient
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+        if changed:
+            steps = f"step {step + 1}" if copy.step == step else f"steps {copy.step + 1}-{step + 1}"
+            changed.sort(key=lambda name: -_distance(before[name], again[name]))
+            raise CorruptionError(
+                f"{steps}: computed again, other bits came out, twice the same: {_named(changed)}"
+            )
+
+    def _replay(self, copy: _Copy, last: int) -> None:
+        """Compute the steps up to ``last`` again, from the copy on."""
+        self._put_back(copy.tensors)
+        for step in range(copy.step, last + 1):
+            self.steps.take(step, self._rates[step])
+
+    def _clones(self) -> dict[str, Tensor]:
+        return {name: each.clone() for name, each in self.steps.tensors()}
+
+    def _has_room(self) -> bool:
+        """Whether memory has room for two copies more: that to begin with, and one to compare."""
+        free = free_memory(torch.device("cpu"))
+        size = sum(each.nbytes for _, each in self.steps.tensors())
+        return free is None or free > 3 * size  # and something is left
+
+    def _differing(self, tensors: dict[str, Tensor]) -> list[str]:
+        """Return the names of tensors that have other bits; NaN is equal to itself."""
+        pairs = ((name, each, tensors[name]) for name, each in self.steps.tensors())
+        return [name for name, each, its in pairs if not torch.equal(_bytes(each), _bytes(its))]
+
+    def _put_back(self, tensors: dict[str, Tensor]) -> None:
+        for name, each in self.steps.tensors():
+            each.copy_(tensors[name])
+
+
+def bit_sums(steps: Steps) -> dict[str, int]:
+    """Return a sum over the bits of each tensor, modulo 2^64; any one flip changes it."""
+    return {name: _bit_sum(each) for name, each in steps.tensors()}
+
+
+def _bit_sum(tensor: Tensor) -> int:
+    content = _bytes(tensor).numpy()
+    whole = len(content) // 8 * 8
+    # 8 bytes at a time, then what is left
+    words, rest = content[:whole].view(np.uint64), content[whole:]
+    return int(words.sum(dtype=np.uint64)) ^ int.from_bytes(rest.tobytes(), "little")
+
+
+def _distance(one: Tensor, other: Tensor) -> float:
+    """Return how far two tensors are apart, as a share of the larger one; 0 if that is no number.
+
+    What was hit is furthest; a clipped norm spreads a little of it over all the others.
+    """
+    one, other = one.double(), other.double()
+    share = float((one - other).abs().max() / torch.maximum(one.abs(), other.abs()).max())
+    return share if math.isfinite(share) else 0.0
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    return tensor.detach().reshape(-1).view(torch.uint8)
+
+
+def _named(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{'; '.join(names[:_SHOWN])}{more}"

@@ -1,0 +1,1 @@
+"""Distillation of a masked language model for bertlab."""

@@ -1,0 +1,1 @@
+"""Unsupervised SimCSE for bertlab."""

@@ -1,0 +1,1 @@
+"""Span-boundary objective (SpanBERT) for bertlab."""

@@ -1,0 +1,106 @@
+"""``bertlab completion``: what bash offers, asked of bash itself."""
+
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bertlab.cli.completion import completion_script
+from bertlab.cli.main import COMMANDS
+from bertlab.config.shipped import shipped_configs
+from bertlab.plugins.index import installed
+from tests.conftest import Command
+
+Offers = Callable[[str], list[str]]
+needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+
+
+@pytest.fixture(scope="module")
+def offers(tmp_path_factory: pytest.TempPathFactory) -> Offers:
+    """What is offered at the end of a command line, in a folder with the file my.yaml."""
+    folder: Path = tmp_path_factory.mktemp("completion")
+    (folder / "script.sh").write_text(completion_script("bash"), "utf-8")
+    (folder / "my.yaml").touch()
+
+    def ask(line: str) -> list[str]:
+        words = line.split(" ")
+        commands = (
+            "source ./script.sh",
+            f"COMP_WORDS=({' '.join(map(shlex.quote, words))})",
+            f"COMP_CWORD={len(words) - 1}",
+            "_shtab_bertlab",
+            'printf "%s\\n" "${COMPREPLY[@]}"',
+        )
+        done = subprocess.run(
+            ["bash", "-c", "\n".join(commands)],
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            check=False,
+        )
+        return done.stdout.split()
+
+    return ask
+
+
+@needs_bash
+def test_commands_and_their_options(offers: Offers) -> None:
+    assert offers("bertlab ") == list(COMMANDS)
+    assert offers("bertlab emb") == ["embed"]
+    assert offers("bertlab embed --lay") == ["--layers", "--layers+"]
+    assert offers("bertlab embed --pool ") == ["none", "cls", "mean"]
+    assert "add-seeds" in offers("bertlab study ")
+    assert offers("bertlab study run --exec") == ["--executor"]
+
+
+@needs_bash
+def test_configs_beside_files(offers: Offers) -> None:
+    mrpc = [name for name in shipped_configs() if name.startswith("finetune/mr")]
+    assert offers("bertlab fit finetune/mr") == mrpc != []
+    assert offers("bertlab fit --config finetune/mr") == mrpc
+    assert offers("bertlab fit my") == ["my.yaml"]
+    assert offers("bertlab fit quickstart --data.corpus m") == ["my.yaml"]
+
+
+@needs_bash
+@pytest.mark.parametrize(
+    ("option", "kind"),
+    [
+        ("fit --model.encoder.name", "encoder"),
+        ("fit --model.head.name", "head"),
+        ("fit --model.optimizer.name", "optimizer"),
+        ("fit --model.optimizer.schedule.name", "schedule"),
+        ("fit --data.tokenizer_kind.name", "tokenizer"),
+        ("evaluate --evaluation", "evaluation"),
+        ("tokenizer --kind", "tokenizer"),
+    ],
+)
+def test_names_of_plugins(offers: Offers, option: str, kind: str) -> None:
+    assert offers(f"bertlab {option} ") == list(installed(kind))
+
+
+@needs_bash
+def test_keys_of_every_plugin(offers: Offers) -> None:
+    for key in (
+        "model.objectives.mlm.rate",
+        "model.encoder.norm_position",  # of modern, not of the default encoder
+        "model.optimizer.momentum",  # of Muon
+        "data.test",  # of rows, not of texts
+    ):
+        assert f"--{key}" in offers(f"bertlab fit --{key}"), key
+
+
+def test_scripts_of_other_shells_and_mistakes(bertlab: Command) -> None:
+    code, output, _ = bertlab("completion", "zsh")
+    assert code == 0
+    assert output.startswith("#compdef bertlab")
+    assert "_bertlab_configs()" in output
+    code, _, errors = bertlab("completion", "bsh")
+    assert code == 2
+    assert "did you mean 'bash'?" in errors
+    code, output, _ = bertlab("completion", "--help")
+    assert code == 0
+    assert "bash-completion/completions/bertlab" in output

@@ -1,0 +1,167 @@
+"""Text behind URLs: in memory (``memory://``) and on a web server of this machine."""
+
+import gzip
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bertlab.api.examples import Column
+from bertlab.data.corpus.corpus import Corpus, read_raw_documents
+from bertlab.data.corpus.store import TokenStore
+from bertlab.data.examples.source import read_rows
+from bertlab.errors import CorpusError
+from bertlab.files import remote
+from tests.conftest import Command
+from tests.data.web_server import serving
+
+FILES = {
+    "a.txt": "It rains. The fox sleeps.\nIt is warm.\n",
+    "deep/b.txt.gz": "A packed text. It is short.\n",
+    "deep/.hidden": "no text",
+    "rows.csv": "text,n\nHello there.,1\nNA,2\n",
+    "rows.jsonl": json.dumps({"text": "A row.", "label": "x"}) + "\n",
+    "z.txt": "The last of the files.\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    there = tmp_path / "texts"
+    for name, text in FILES.items():
+        path = there / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    pq.write_table(pa.table({"text": ["One.", "Two."], "label": ["x", "y"]}), there / "t.parquet")
+    return there
+
+
+@pytest.fixture
+def in_memory(folder: Path) -> Iterator[str]:
+    system = fsspec.filesystem("memory")
+    system.put(f"{folder}/", "/texts", recursive=True)
+    yield "memory://texts"
+    system.rm("/texts", recursive=True)
+
+
+def texts(*sources: str) -> list[str]:
+    return [document.text for document in read_raw_documents(Corpus(list(sources)))]
+
+
+def refused(*sources: str) -> str:
+    with pytest.raises(CorpusError) as found:
+        texts(*sources)
+    return str(found.value)
+
+
+def test_a_folder_is_what_it_would_be_here(folder: Path, in_memory: str) -> None:
+    assert texts(in_memory) == texts(str(folder))
+    assert Corpus([in_memory]).fingerprint == Corpus([str(folder)]).fingerprint
+    assert "no text" not in texts(in_memory)
+
+
+def test_the_fingerprint_is_of_the_content(folder: Path, in_memory: str) -> None:
+    before = Corpus([f"{in_memory}/a.txt"]).fingerprint
+    assert before == Corpus([str(folder / "a.txt")]).fingerprint
+    fsspec.filesystem("memory").pipe("/texts/a.txt", b"Another text.")
+    assert Corpus([f"{in_memory}/a.txt"]).fingerprint != before
+
+
+def test_a_pattern(folder: Path, in_memory: str) -> None:
+    assert texts(f"{in_memory}/*.txt") == texts(str(folder / "*.txt"))
+    assert "none matches" in refused(f"{in_memory}/*.nothing")
+
+
+@pytest.mark.parametrize("name", ["a.txt", "deep/b.txt.gz", "rows.csv", "rows.jsonl", "t.parquet"])
+def test_each_format_from_a_web_server(folder: Path, name: str) -> None:
+    with serving(folder) as address:
+        url = f"{address}/{name}"
+        assert texts(url) == texts(str(folder / name))
+        assert Corpus([url]).fingerprint == Corpus([str(folder / name)]).fingerprint
+
+
+def test_what_a_server_is_asked_for_is_no_part_of_the_name(folder: Path) -> None:
+    with serving(folder) as address:
+        assert texts(f"{address}/deep/b.txt.gz?download=true") == [FILES["deep/b.txt.gz"].strip()]
+
+
+def test_a_file_behind_file_is_that_file(folder: Path) -> None:
+    assert texts(f"file://{folder}/a.txt") == texts(str(folder / "a.txt"))
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "t.parquet"])
+def test_labelled_rows(folder: Path, in_memory: str, name: str) -> None:
+    def rows(location: str) -> list[object]:
+        columns = (Column("text"), Column("label", "label"))
+        return [each.values for each in read_rows(location, None, {}, "auto", columns).rows]
+
+    with serving(folder) as address:
+        expected = rows(str(folder / name))
+        assert rows(f"{address}/{name}") == expected
+        assert rows(f"{in_memory}/{name}") == expected
+
+
+def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "s3fs", None)  # as where it is not installed
+    assert refused("s3://bucket/text.txt") == (
+        "s3://bucket/text.txt: cannot be read: its protocol needs a package that is missing; "
+        "install it: pip install s3fs"
+    )
+
+
+def test_a_protocol_that_there_is_not() -> None:
+    assert refused("htps://x/y.txt").endswith("no protocol is called 'htps'; did you mean 'https'?")
+    assert "a chain of them" in refused("zip://a.txt::memory://b.zip")
+
+
+def test_what_a_server_says_is_passed_on(folder: Path) -> None:
+    with serving(folder) as address:
+        assert refused(f"{address}/no.txt") == f"{address}/no.txt: cannot be read: not found"
+        assert "500" in refused(f"{address}/500")
+        assert refused(f"{address}/broken.txt").startswith(f"{address}/broken.txt: cannot be read:")
+    assert "Connect" in refused(f"{address}/a.txt")
+
+
+def test_a_server_that_says_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "PATIENCE", 0.3)
+    with serving(folder) as address:
+        assert refused(f"{address}/silent").endswith("cannot be read: no answer for 0 s")
+
+
+def test_all_names_are_looked_at_before_any_text_is_read(in_memory: str) -> None:
+    documents = read_raw_documents(Corpus([f"{in_memory}/a.txt", f"{in_memory}/no.txt"]))
+    with pytest.raises(CorpusError, match=r"no\.txt: cannot be read: not found"):
+        next(documents)
+
+
+def test_the_commands(bertlab: Command, corpus_file: Path, tmp_path: Path) -> None:
+    def named(corpus: object) -> list[object]:
+        return ["--corpus", corpus, "--corpus_format", "sentences"]
+
+    def store(corpus: object, name: str) -> TokenStore:
+        source = ["--corpus", corpus, "--corpus_format", "sentences"]
+        vocabulary = tmp_path / f"tokenizer-{name}"
+        made = bertlab("tokenizer", *source, "--vocab_size", 300, "--output", vocabulary)
+        assert made[0] == 0, made
+        made = bertlab("prepare", *source, "--tokenizer", vocabulary, "--output", tmp_path / name)
+        assert made[0] == 0, made
+        return TokenStore.open(tmp_path / name)
+
+    with serving(corpus_file.parent) as address:
+        there = store(f"{address}/{corpus_file.name}", "there")
+        taken = ["--words", 5000, "--output", tmp_path / "taken"]
+        made = bertlab("take-words", *named(f"{address}/{corpus_file.name}"), *taken)
+        assert made[0] == 0, made
+        code, _, error = bertlab("take-words", "--corpus", f"{address}/no.txt", *taken[:-1], "x")
+    here = store(corpus_file, "here")
+    assert there.digest == here.digest
+    assert there.metadata == here.metadata
+    assert (code, error) == (
+        2,
+        f"bertlab: error E301: {address}/no.txt: cannot be read: not found\n",
+    )

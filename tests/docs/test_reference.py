@@ -1,0 +1,63 @@
+"""The pages of docs/reference have every public name, plugin, hook, command and error."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import bertlab
+import bertlab.api
+from bertlab.cli.main import COMMANDS
+from bertlab.errors import BertlabError
+from bertlab.plugins import hooks
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "reference"
+NOT_OURS = {"__version__", "hookimpl", "IntArray", "Metric"}
+
+
+def documented(*pages: str) -> set[str]:
+    """Return what pages have the docstring of, by the name that the directive is given."""
+    text = "\n".join((REFERENCE / page).read_text("utf-8") for page in pages)
+    return set(re.findall(r"^\.\. auto\w+:: ([\w.]+)", text, re.MULTILINE))
+
+
+def is_error(name: str) -> bool:
+    """Tell whether a name is an error: docs/errors.md has all of them."""
+    found = getattr(bertlab, name, None)
+    return isinstance(found, type) and issubclass(found, BertlabError)
+
+
+def test_every_public_name_is_documented() -> None:
+    pages = [page.name for page in REFERENCE.glob("*.md")]
+    named = {name.rpartition(".")[2] for name in documented(*pages)}
+    assert {each for each in bertlab.__all__ if not is_error(each)} - named == NOT_OURS
+
+
+def test_every_contract_is_documented_among_the_contracts() -> None:
+    contracts = {each for each in bertlab.api.__all__ if not is_error(each)}
+    found = {name.removeprefix("bertlab.") for name in documented("contracts.md")}
+    assert contracts - found == {"CONTRACT", "Metric", "hookimpl"}
+
+
+def test_every_hook_is_documented() -> None:
+    named = {name for name in vars(hooks) if name.startswith("bertlab_")}
+    found = {name.rpartition(".")[2] for name in documented("contracts.md")}
+    assert named <= found
+
+
+def test_the_built_in_plugins_are_those_of_the_package() -> None:
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]
+    plugins = [
+        (name, target.replace(":", "."))
+        for group, targets in groups.items()
+        if group != hooks.GROUP
+        for name, target in targets.items()
+    ]
+    page = (REFERENCE / "built-ins.md").read_text("utf-8")
+    shown = re.findall(r"^### `([\w-]+)`\n\n```\{eval-rst\}\n\.\. autoclass:: (\S+)", page, re.M)
+    assert shown == plugins
+
+
+def test_the_help_of_every_command_is_shown() -> None:
+    page = (REFERENCE / "commands.md").read_text("utf-8")
+    assert sorted(re.findall(r"^!bertlab (\S+) --help", page, re.M)) == sorted(COMMANDS)
