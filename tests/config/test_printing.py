@@ -45,8 +45,8 @@ TEXTS += ("é", "日本", "no\u00a0break", "two\nlines", "a\tb", "'", '"', "2026
 NUMBERS = (0.0, 1.0, 0.1, 1e-5, 1e-12, 3e5, 1e22, 1 / 3, float("inf"))
 # plugins by key
 NAMED: dict[str, tuple[Any, ...]] = {
-    "model.encoder": ("bert", "elmo", "modern", {"name": "modern", "preset": "mini"}),
-    "model.objectives": (["mlm"], ["nsp", "mlm"], ["clm"], {"sop": {}, "mlm": {"rate": 0.2}}),
+    "model.encoder": ("bert", {"name": "bert"}, "modern", {"name": "modern", "preset": "mini"}),
+    "model.objectives": (["mlm"], ["nsp", "mlm"], ["clm"], {"nsp": {}, "mlm": {"rate": 0.2}}),
     "model.head": ("single_sentence", {"name": "multi_label"}, "span"),
     "model.optimizer.name": ("adamw", "lamb", "SGD", "muon"),
     "model.optimizer.schedule": ("linear", "cosine", {"name": "wsd", "decay_share": 0.5}),

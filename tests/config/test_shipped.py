@@ -1,10 +1,12 @@
 """Configs by name, and that a built wheel has them: it trains from an empty folder."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -102,7 +104,7 @@ def test_configs_in_front_of_the_options(argv: list[str], expected: list[str]) -
 
 def test_the_wheels_metadata_is_complete() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    assert {"description", "readme", "license", "authors", "keywords", "urls"} <= set(project)
+    assert {"description", "license", "authors", "keywords", "urls"} <= set(project)
     versions = [
         line.rpartition(" ")[2]
         for line in project["classifiers"]
@@ -112,12 +114,22 @@ def test_the_wheels_metadata_is_complete() -> None:
     assert project["requires-python"] == ">=3.11,<3.14"
 
 
+def relative_links(wheel: Path) -> list[str]:
+    """Return the links of a wheel's description that would be dead on PyPI."""
+    with zipfile.ZipFile(wheel) as opened:
+        (name,) = (each for each in opened.namelist() if each.endswith(".dist-info/METADATA"))
+        links = re.findall(r"\]\(([^)]+)\)", opened.read(name).decode())
+    assert len(links) > 30
+    return [each for each in links if not each.startswith("https://")]
+
+
 @pytest.mark.slow
 def test_a_wheel_trains_in_an_empty_folder(tmp_path: Path) -> None:
     """Build, install into a venv of its own (dependencies are those of this one), and fit."""
     build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
     subprocess.run([*build, "-w", str(tmp_path), str(ROOT)], check=True)
     (wheel,) = tmp_path.glob("bertlab_lightning-*.whl")
+    assert relative_links(wheel) == []
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     (packages,) = venv.glob("lib/python*/site-packages")
