@@ -57,9 +57,16 @@ MISTAKES: tuple[tuple[str, str], ...] = (
     ("a negative rate", "fit quickstart --model.optimizer.learning_rate -1e-4"),
     ("a share above one", "fit quickstart --model.objectives.mlm.rate 15"),
     ("gpu where there is none", "fit quickstart --trainer.accelerator gpu"),
+    ("an accelerator that is none", "fit quickstart --trainer.accelerator gpus"),
+    ("tpu where there is none", "fit quickstart --trainer.accelerator tpu"),
+    ("a strategy misspelt", "fit quickstart --trainer.strategy ddpp"),
+    ("no device", "fit quickstart --trainer.devices 0"),
+    ("no node", "fit quickstart --trainer.num_nodes 0"),
+    ("a precision of a package that is not installed", "fit quickstart --trainer.precision transformer-engine"),
     ("cuda as a device", "fit quickstart --trainer.devices cuda:0"),
     ("fp16 as elsewhere", "fit quickstart --trainer.precision fp16"),
     ("an objective misspelt", "fit quickstart --model.objectives '[mlm, nps]'"),
+    ("an objective without its section", "fit quickstart --objectives.nsp null"),
     ("an objective of another paper", "fit quickstart --model.objectives '[electra]'"),
     ("an encoder that is none", "fit quickstart --model.encoder roberta"),
     ("an optimizer by torch's module", "fit quickstart --model.optimizer.name torch.optim.AdamW"),
@@ -111,6 +118,8 @@ MISTAKES: tuple[tuple[str, str], ...] = (
     ("a run's config as model", "fit rows.yaml --model.init_from run/config.yaml"),
     ("a run's folder of checkpoints", "fit rows.yaml --model.init_from run/checkpoints"),
     ("a folder without a model", "fit rows.yaml --model.init_from full"),
+    ("an empty folder as model", "fit rows.yaml --model.init_from empty"),
+    ("a model and a tokenizer misspelt", "fit rows.yaml --data.tokenizer tokenizr"),
     ("sizes that are not the model's", "fit rows.yaml --model.encoder.hidden_size 256"),
     ("a fine-tuning from --ckpt_path", "fit rows.yaml --ckpt_path run"),
     ("a Hugging Face folder to go on with", "fit --ckpt_path hf"),
@@ -154,6 +163,8 @@ MISTAKES: tuple[tuple[str, str], ...] = (
     ("a config as study", "study run short.yaml"),
     ("a shipped config as study", "study run quickstart"),
     ("no such study", "study report runs/none"),
+    ("status of no study", "study status runs/none"),
+    ("seeds for no study", "study add-seeds runs/none 5"),
     ("ablate: one value", "ablate --config quickstart --vary objectives.mlm.rate=0.15"),
     ("ablate: a key without its section", "ablate --config quickstart --vary rate=0.15,0.3"),
     ("evaluate without what", "evaluate --ckpt_path run"),
@@ -184,6 +195,7 @@ def write_files() -> None:
     )
     Path("latin.txt").write_bytes("Das Café schließt um acht.\n".encode("latin-1") * 50)
     Path("rows.xlsx").write_bytes(b"PK\x03\x04" + bytes(200))
+    Path("empty").mkdir()
     Path("full").mkdir()
     Path("full", "notes.txt").write_text("mine", "utf-8")
     rows = [

@@ -17,7 +17,7 @@ from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.tensor_bundle import INDEX, find_index, read_tensorflow
 from bertlab.checkpoints.tensor_files import read_tensors
 from bertlab.errors import CheckpointError, ConfigError, PluginError, nearest
-from bertlab.files.reading import read_object
+from bertlab.files.reading import names_in, read_object
 from bertlab.model.build import build_encoder
 from bertlab.plugins.index import installed, load_class
 from bertlab.tokenizer.loading import load_tokenizer
@@ -71,7 +71,7 @@ def read_huggingface(folder_or_hub_name: str | Path) -> Pretrained:
             do not have the shapes that ``config.json`` says; each differing tensor is listed.
     """
     folder = _find_folder(folder_or_hub_name)
-    path = _first_file(folder, CONFIG_FILES) or folder / CONFIG_FILES[0]
+    path = _config_file(folder)
     content = read_config(path)
     name, form = form_of(content, path)
     config = form.arguments(content, path)
@@ -108,10 +108,7 @@ def read_huggingface(folder_or_hub_name: str | Path) -> Pretrained:
     has_tokenizer = _first_file(folder, TOKENIZER_FILES) is not None
     return Pretrained(
         source=str(folder_or_hub_name),
-        encoder_config={
-            "name": name,
-            **{key: value for key, value in config.items() if key != "vocab_size"},
-        },
+        encoder_config={"name": name} | {k: v for k, v in config.items() if k != "vocab_size"},
         vocab_size=config["vocab_size"],
         state=state,
         # by its folder, whose tokenizer_config.json says whether it is cased
@@ -151,16 +148,21 @@ def read_config(path: Path) -> dict[str, Any]:
     """Return the content of a ``config.json``.
 
     Raises:
-        CheckpointError: if the file is missing or damaged.
+        CheckpointError: if the file cannot be read.
     """
     try:
         return read_object(path)
-    except FileNotFoundError:
-        raise CheckpointError(
-            f"{path}: no such file; a Hugging Face checkpoint keeps its sizes in it"
-        ) from None
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be read as JSON: {error}") from None
+
+
+def _config_file(folder: Path) -> Path:
+    if path := _first_file(folder, CONFIG_FILES):
+        return path
+    raise CheckpointError(
+        f"{folder}: holds no model ({names_in(folder)}); expected a run, a checkpoint, or a folder "
+        f"with {CONFIG_FILES[0]} and weights"
+    )
 
 
 def _tokenizer_config(folder: Path) -> dict[str, Any]:

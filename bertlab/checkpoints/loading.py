@@ -119,14 +119,16 @@ def _shape_message(
     checkpoint, model = _sizes(state), _sizes(own)
     keys = [key for key in checkpoint if key in model and checkpoint[key] != model[key]]
     lines = [f"{source}: does not fit the model"]
-    if differing:
-        lines[0] += f"; {len(differing)} tensors differ in shape:"
-        lines.append(list_limited(differing))
     if keys:
         settings = ", ".join(f"{key}: {checkpoint[key]} (not {model[key]})" for key in keys)
-        lines.append(f"The encoder would match with {settings}.")
+        lines[0] += f", whose encoder would match with {settings}"
+        lines.append("A checkpoint brings its sizes: the config may leave these keys out.")
     if "max_position_embeddings" in keys:
         lines.append(_POSITION_ADVICE)
+    if differing:
+        lines.append(f"{len(differing)} tensors differ in shape:")
+        # the keys tell it all, and any one of them may change every tensor
+        lines.append(list_limited(differing, 3 if keys else _MAX_LISTED))
     return "\n".join(lines)
 
 

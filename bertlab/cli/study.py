@@ -46,7 +46,8 @@ def main(command: str, argv: list[str]) -> int:
     if not names:
         raise CommandError(f"study {action}: found no study, expected its file or directory")
     if len(names) > 1 and action != "compare":
-        raise CommandError(f"study {action}: found {' '.join(names)}, expected one study")
+        hint = f"; did you mean --seeds {names[1]}?" if names[1].isdigit() else ""
+        raise CommandError(f"study {action}: found {' '.join(names)}, expected one study{hint}")
     study_dir = options.pop("study_dir")
     settings = parse_settings(options.pop("set"), "--set")
     evaluate_settings = parse_settings(options.pop("evaluate_set"), "--evaluate_set")

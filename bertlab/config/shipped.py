@@ -6,7 +6,7 @@ or without a clone.
 """
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -38,12 +38,14 @@ def shipped_configs() -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def find_config(given: str | Path) -> Path:
+def find_config(given: str | Path, kind: str = "config file", others: Iterable[Path] = ()) -> Path:
     """Return the config file that a path or name stands for; a file in the way of a name wins.
 
     Args:
         given: a file, or the name of a config that comes with bertlab: ``finetune/mrpc``, also
             as ``finetune/mrpc.yaml`` and ``configs/finetune/mrpc.yaml``.
+        kind: what it is called where there is none.
+        others: files and folders that may be meant as well, for the message.
 
     Raises:
         ConfigFileError: there is none; names the nearest file or config.
@@ -63,7 +65,7 @@ def find_config(given: str | Path) -> Path:
     if "=" in path.name and not path.is_absolute():
         raise ConfigFileError(f"{given}: no such config file; an option begins with --: --{given}")
     raise ConfigFileError(
-        f"{given}: no such config file, nor a config of bertlab's{_nearest_config(path)}"
+        f"{given}: no such {kind}, nor a config of bertlab's{_nearest_config(path, others)}"
     )
 
 
@@ -81,12 +83,13 @@ def templates() -> dict[str, Path]:
     }
 
 
-def _nearest_config(path: Path) -> str:
+def _nearest_config(path: Path, others: Iterable[Path]) -> str:
     """Return ``"; did you mean 'x'?"`` for the nearest file beside a path, or config by name."""
     names = offered_names()
     # what is compared, and what it stands for: mrpc -> finetune/mrpc
     choices = {name.rpartition("/")[2]: name for name in names} | {name: name for name in names}
-    choices |= {_bare_name(each): str(each) for each in path.parent.glob(f"*{_ENDING}")}
+    files = (*path.parent.glob(f"*{_ENDING}"), *others)
+    choices |= {_bare_name(each): str(each) for each in files}
     matches = get_close_matches(_bare_name(path), choices, n=1, cutoff=0.6)
     return f"; did you mean {choices[matches[0]]!r}?" if matches else ""
 

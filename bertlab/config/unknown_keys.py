@@ -131,7 +131,8 @@ def _meant(key: str, known: set[str]) -> str:
     if name not in names:
         name = _closest(name, names, 0.75)
     # the section is misspelt, wrong or left out
-    return _closest(key, {each for each in known if each.rpartition(".")[2] == name}, 0.0)
+    found = _closest(key, {each for each in known if each.rpartition(".")[2] == name}, 0.0)
+    return f"model.{key}" if not found and section in ("objectives", "heads") else found
 
 
 def _closest(word: str, choices: set[str], cutoff: float) -> str:

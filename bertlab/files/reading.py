@@ -11,10 +11,11 @@ import json
 import os
 import stat
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from bertlab.errors import nearest
 from bertlab.files.remote import RemoteFile
 
 LARGEST = 2**26
@@ -174,3 +175,26 @@ def _whole_number(digits: str) -> int:
     if len(digits) > _MOST_DIGITS:  # int() of millions of them takes minutes
         raise ValueError(f"a number of {len(digits)} digits, expected at most {_MOST_DIGITS}")
     return int(digits)
+
+
+def names_in(folder: Path) -> str:
+    """Return the first names in a folder, for a message that misses one."""
+    return ", ".join(sorted(each.name for each in folder.iterdir())[:8]) or "nothing"
+
+
+def describe_missing(location: str, others: Iterable[str], expected: str) -> str:
+    """Return the message about a location where there is neither a file nor a folder.
+
+    Args:
+        location: as it was given.
+        others: names that may be meant, besides those in its folder.
+        expected: end of the message if no name is near.
+    """
+    path = Path(location).expanduser()
+    if path.exists():
+        return f"{path}: neither a file nor a folder"
+    if not path.parent.is_dir():
+        return f"{path}: no such file; the folder {path.parent} does not exist either"
+    there = sorted(entry.name for entry in path.parent.iterdir())
+    hint = nearest(path.name, [*there, *others]) or f"; expected {expected}"
+    return f"{location}: no such file or folder in {path.parent.resolve()}{hint}"

@@ -55,7 +55,8 @@ def read_study(
             if settings or evaluate_settings:
                 raise StudyError(f"--set: {path} was begun without it; give the study's file")
             return read_config(path / STUDY_FILE), path / STUDY_FILE, path
-        path = find_config(path)
+        others = [each for each in path.parent.glob("*") if (each / STUDY_FILE).is_file()]
+        path = find_config(path, "study file or directory", others)
         content = {"name": path.stem, **read_config(path)}  # a name in the file wins
     own = as_overrides(settings, "--set")
     budget = {key: own.pop(key) for key in list(own) if key.startswith(_BUDGET)}

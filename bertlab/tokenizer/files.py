@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.errors import TokenizerError
-from bertlab.files.reading import parse_json, read_text
+from bertlab.files.reading import describe_missing, names_in, parse_json, read_text
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_FORMS = "a vocab.txt, a tokenizer.json or a folder with either"
 _FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 _CONFIG_KEYS = {
     "do_lower_case": "lowercase",
@@ -179,8 +180,9 @@ def _tokenizer_file(folder: Path) -> Path:
     for name in ("tokenizer.json", "vocab.txt"):
         if (folder / name).is_file():
             return folder / name
-    found = ", ".join(sorted(file.name for file in folder.iterdir())[:8]) or "nothing"
-    raise TokenizerError(f"{folder}: no tokenizer.json and no vocab.txt in this folder ({found})")
+    raise TokenizerError(
+        f"{folder}: no tokenizer.json and no vocab.txt in this folder ({names_in(folder)})"
+    )
 
 
 _LARGEST = 2**28  # bytes of a tokenizer.json; that of 250,000 words has 20 MB
@@ -189,10 +191,11 @@ _LARGEST = 2**28  # bytes of a tokenizer.json; that of 250,000 words has 20 MB
 def _read_text(path: Path) -> str:
     try:
         return read_text(path, _LARGEST).removeprefix("\ufeff")
+    except FileNotFoundError:
+        raise TokenizerError(describe_missing(str(path), (), _FORMS)) from None
     except OSError as error:
         raise TokenizerError(
-            f"{path}: cannot read the tokenizer: {error.strerror}; give a vocab.txt, a "
-            "tokenizer.json or a folder with either"
+            f"{path}: cannot read the tokenizer: {error.strerror}; expected {_FORMS}"
         ) from error
     except UnicodeDecodeError as error:
         raise TokenizerError(

@@ -42,17 +42,24 @@ class RowFile:
         form: ``jsonl``, ``csv``, ``tsv`` or ``parquet``.
         truth: names of the columns that hold the truth.
         top_k: classes or answers of each row that are written; None for all.
+        mask: token of the model whose places are filled in, where that is predicted.
 
     Raises:
         OutputError: if the file cannot be written.
     """
 
     def __init__(
-        self, output: str | None, form: str, truth: Iterable[str] = (), top_k: int | None = None
+        self,
+        output: str | None,
+        form: str,
+        truth: Iterable[str] = (),
+        top_k: int | None = None,
+        mask: str | None = "[MASK]",
     ) -> None:
         self.rows = self.predicted = 0
         self.truth = frozenset(truth)
         self.top_k = top_k
+        self.mask = mask
         self.file: WholeFile | None = None
         self.table: TableFile | None = None
         try:
@@ -90,7 +97,7 @@ class RowFile:
     def close(self) -> None:
         """Finish the file, or flush."""
         if self.rows and not self.predicted:
-            warn("nothing was predicted: no text has a [MASK] to fill in")
+            warn(f"nothing was predicted: no text has a {self.mask} to fill in")
         opened = self.table or self.file
         if opened is None:
             sys.stdout.flush()
@@ -183,6 +190,7 @@ def open_sink(
     head: Head | None,
     top_k: int | None = None,
     read_from: str | None = None,
+    mask: str | None = "[MASK]",
 ) -> PredictionSink:
     """Return the sink for a form of output.
 
@@ -193,6 +201,7 @@ def open_sink(
         head: whose predictions they are; None for objectives.
         top_k: classes or answers of each row that are written; None for all.
         read_from: file of the rows, if there is one.
+        mask: token of the model whose places are filled in, where that is predicted.
 
     Raises:
         ConfigError: if a submission has no file to be written to.
@@ -213,7 +222,8 @@ def open_sink(
         form = ending if ending in TABLE_FORMS else "jsonl"
     if form == "jsonl" or (form in TABLE_FORMS and output is not None):
         columns = () if head is None else head.columns
-        return RowFile(output, form, [column.name for column in columns if column.is_truth], top_k)
+        truth = [column.name for column in columns if column.is_truth]
+        return RowFile(output, form, truth, top_k, mask)
     if output is None:
         raise ConfigError(f"--output_format {form}: expected --output with the file to write")
     return open_submission(form, output)

@@ -292,7 +292,8 @@ class Session:
             for task in self.model.named_tasks().values():
                 if isinstance(task, TokenPrediction):
                     task.top_k = top_k
-        sink = open_sink(output, form, self.model.head, top_k, self.config.values.data.get("input"))
+        read_from, mask = self.config.values.data.get("input"), self.tokenizer.special.mask
+        sink = open_sink(output, form, self.model.head, top_k, read_from, mask)
         (writer,) = self.writers
         with writer.into(sink, self.data, self.model.head):
             self.trainer.predict(self.model, self.data, return_predictions=False)

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -13,10 +14,11 @@ from lightning.fabric.plugins import CheckpointIO
 from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.strategies import DDPStrategy
+from lightning.pytorch.accelerators import AcceleratorRegistry
+from lightning.pytorch.strategies import DDPStrategy, StrategyRegistry
 
 from bertlab.checkpoints.checkpoint_io import BackgroundCheckpointIO, WholeCheckpointIO
-from bertlab.errors import TrainerError, show_logs_visibly, warn
+from bertlab.errors import TrainerError, nearest, show_logs_visibly, warn
 from bertlab.model.fsdp import FullyShardedStrategy
 from bertlab.training.callbacks.progress_bar import NotebookProgress, ProgressBar, in_notebook
 from bertlab.training.loggers import profiler_in
@@ -26,6 +28,7 @@ _LEAST = {
     "check_val_every_n_epoch": 1,
     "gradient_clip_val": 0,
     "log_every_n_steps": 0,
+    "num_nodes": 1,
 }
 
 
@@ -55,6 +58,7 @@ def make_trainer(
     arguments = dict(settings)
     background_checkpoints = arguments.pop("background_checkpoints", False)
     _check_numbers(arguments)
+    _check_names(arguments)
     _follow_torchrun(arguments)
     arguments["callbacks"] = [*(arguments["callbacks"] or []), *callbacks]
     if directory is None:
@@ -81,8 +85,8 @@ def make_trainer(
         is_ddp = isinstance(trainer.strategy, DDPStrategy)
         if idles and is_ddp and arguments["strategy"] in _WITH_IDLE:
             trainer = Trainer(**arguments | {"strategy": _WITH_IDLE[arguments["strategy"]]})
-    except (MisconfigurationException, ValueError, TypeError) as error:
-        raise TrainerError(f"trainer: {' '.join(str(error).split())}") from error
+    except (MisconfigurationException, ValueError, TypeError, ImportError) as error:
+        raise TrainerError(_named(" ".join(str(error).split()), arguments)) from error
     _check_torchrun(trainer, settings["devices"])
     _warn_of_slow_bf16(trainer)
     return trainer
@@ -135,6 +139,37 @@ def _check_numbers(arguments: Mapping[str, Any]) -> None:
     for key in ("max_steps", "max_epochs"):
         if arguments[key] == 0:
             raise TrainerError(f"trainer.{key}: found 0, expected 1 or more, or -1 for no limit")
+
+
+def _check_names(arguments: Mapping[str, Any]) -> None:
+    """Refuse an accelerator that is none, or not here, and a strategy that is none."""
+    found = arguments["accelerator"]
+    classes = {name: AcceleratorRegistry[name]["accelerator"] for name in AcceleratorRegistry}
+    here = [name for name, each in classes.items() if each.is_available()]
+    offered = ["auto", *sorted([*here, *(["gpu"] if {"cuda", "mps"} & {*here} else [])])]
+    if isinstance(found, str) and found not in offered:
+        known = "is not on this machine" if found in ("gpu", *classes) else "is none"
+        raise TrainerError(
+            f"trainer.accelerator: found {found!r}, which {known}; expected one of "
+            f"{', '.join(offered)}"
+        )
+    found, strategies = arguments["strategy"], ["auto", *StrategyRegistry.available_strategies()]
+    if isinstance(found, str) and found not in strategies:
+        raise TrainerError(
+            f"trainer.strategy: found {found!r}, expected auto, ddp, fsdp or another that "
+            f"Lightning knows{nearest(found, strategies)}"
+        )
+
+
+def _named(refusal: str, arguments: Mapping[str, Any]) -> str:
+    """Return what Lightning refuses with the key that it speaks of."""
+    for key in ("devices", "strategy", *arguments):  # one of devices speaks of accelerators too
+        found = arguments[key]
+        # transformer-engine: Requirement 'transformer_engine>=0.11.0' not met
+        package = isinstance(found, str) and found.replace("-", "_") in refusal
+        if package or re.search(rf"\b{key}\b", refusal):
+            return f"trainer.{key}: found {found!r}: {refusal}"
+    return f"trainer: {refusal}"
 
 
 def _check_interval(val_check_interval: int | float | None, accumulate: int) -> None:

@@ -278,7 +278,9 @@ def test_no_bert_and_two_berts_are_refused(whole: Path, tmp_path: Path) -> None:
 def test_a_folder_without_weights_says_what_it_looked_for(whole: Path, tmp_path: Path) -> None:
     (variant(whole, tmp_path) / "model.safetensors").unlink()
     assert "expected model.safetensors or" in refusal(tmp_path)
-    assert "config.json" in refusal(Path(__file__).parent)
+    (tmp_path / "no model").mkdir()
+    (tmp_path / "no model" / "notes.txt").touch()
+    assert "holds no model (notes.txt); expected a run" in refusal(tmp_path / "no model")
 
 
 def test_a_file_and_a_misspelt_folder_get_advice(whole: Path, tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ def test_the_tiny_config_itself_is_accepted(tiny_run: Path) -> None:
         ("--version", ["version: no such key; see --help"]),
         ("--max_steps 3", ["max_steps", "did you mean 'trainer.max_steps'"]),
         ("--objectives [mlm]", ["objectives", "did you mean 'model.objectives'"]),
+        ("--objectives.nsp null", ["objectives.nsp", "did you mean 'model.objectives.nsp'"]),
         ("--seed 3", ["seed: found 3", "did you mean 'seed_everything'"]),
         ("--gpus 1", ["gpus", "did you mean 'trainer.devices'"]),
         ("--data.train a.csv", ["data.train", "expected model.head", "bertlab init"]),
@@ -132,7 +133,7 @@ def test_the_tiny_config_itself_is_accepted(tiny_run: Path) -> None:
         # corpus, tokenizer, places
         ("--data.corpus []", ["data.corpus: found none", "python-english"]),
         ("--data.corpus nope.txt", ["nope.txt: no such file"]),
-        ("--data.tokenizer nope.txt", ["nope.txt", "cannot read the tokenizer", "vocab.txt"]),
+        ("--data.tokenizer nope.txt", ["nope.txt: no such file", "vocab.txt"]),
         ("--model.init_from nope/nope", ["nope"]),
         ("--model.init_from hf:own/name", ["hf:own/name: is an address", "hub: own/name"]),
         (

@@ -181,9 +181,12 @@ def test_a_damaged_study_file(damage: bytes, tmp_path: Path) -> None:
 def test_what_is_no_study(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not the directory of a study"):
         open_study(str(tmp_path))
-    with pytest.raises(ConfigError, match="no such config file"):
+    with pytest.raises(ConfigError, match="no such study file or directory"):
         open_study(str(tmp_path / "none.yaml"))
     study = begun(tmp_path)
+    place = study.study_dir
+    with pytest.raises(ConfigError, match=f"did you mean '{place}'"):
+        open_study(str(place.with_name(place.name[:-1])))
     with pytest.raises(ConfigError, match="is the directory of a study already"):
         open_study(str(study.study_dir), "elsewhere")
     with pytest.raises(ConfigError, match="was begun without it"):

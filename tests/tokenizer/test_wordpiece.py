@@ -325,7 +325,7 @@ def test_damaged_parts_of_tokenizer_json(tmp_path, changes, message):
 
 
 def test_missing_files(tmp_path):
-    with pytest.raises(TokenizerError, match=r"nothing.txt: cannot read .* No such file"):
+    with pytest.raises(TokenizerError, match=r"nothing.txt: no such file .* expected a vocab"):
         WordPieceTokenizer.load(tmp_path / "nothing.txt")
     (tmp_path / "readme").touch()
     with pytest.raises(TokenizerError, match=r"no tokenizer.json and no vocab.txt .*\(readme\)"):

@@ -9,7 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 import transformers
 
+from bertlab.api.examples import Example
 from bertlab.cli.main import main
+from bertlab.training.predictions import open_sink
 from tests.conftest import Command
 
 ROWS = [
@@ -163,6 +165,13 @@ def test_texts_and_files_for_objectives(bertlab: Command, tiny_run: Path, tmp_pa
     by_text = predicted(bertlab, tiny_run, "--text", "The [MASK].")
     assert by_file == by_text
     assert len(by_text[0]["fillers"][0]) == 5  # type: ignore[index]
+
+
+def test_nothing_to_fill_in_names_the_mask_of_the_model(capsys: pytest.CaptureFixture[str]) -> None:
+    sink = open_sink(None, "jsonl", None, mask="<mask>")
+    sink.write(Example({"text": "The [MASK]."}, "line 1"), {"fillers": []})
+    sink.close()
+    assert "nothing was predicted: no text has a <mask> to fill in\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("given", [(), ("--text", "a", "--input", "b.txt")])

@@ -29,13 +29,12 @@ from bertlab.data.corpus.formats import READERS, detect_format
 from bertlab.data.corpus.rows import is_row_file, read_row_file
 from bertlab.data.reading.lines import (
     Errors,
-    describe_missing,
     explain_failed_read,
     read_long_lines,
 )
 from bertlab.data.sources import is_source, open_source
 from bertlab.errors import CorpusError
-from bertlab.files.reading import open_to_read
+from bertlab.files.reading import describe_missing, open_to_read
 from bertlab.files.remote import RemoteFile, is_url, located
 from bertlab.plugins.index import installed
 

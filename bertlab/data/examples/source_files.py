@@ -12,13 +12,12 @@ from bertlab.api.examples import Column
 from bertlab.data.examples.benchmarks import BENCHMARKS, Benchmark
 from bertlab.data.reading.lines import (
     STANDARD_INPUT,
-    describe_missing,
     explain_failed_read,
     name_of,
     read_lines,
 )
 from bertlab.errors import DataError
-from bertlab.files.reading import parse_json
+from bertlab.files.reading import describe_missing, parse_json
 from bertlab.files.remote import RemoteFile, located
 
 _TABLES = {

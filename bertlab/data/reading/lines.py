@@ -16,7 +16,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import IO, Literal, cast
 
-from bertlab.errors import BertlabError, CorpusError, DataError, nearest
+from bertlab.errors import BertlabError, CorpusError, DataError
 from bertlab.files.reading import open_to_read
 from bertlab.files.remote import RemoteFile, located
 
@@ -69,24 +69,6 @@ def explain_failed_read(name: str, error_class: type[BertlabError]) -> Iterator[
         ) from None
     except OSError as error:
         raise error_class(f"{name}: cannot be read: {error.strerror or error}") from None
-
-
-def describe_missing(location: str, others: Iterable[str], expected: str) -> str:
-    """Return the message about a location where there is neither a file nor a folder.
-
-    Args:
-        location: as it was given.
-        others: names that may be meant, besides those in its folder.
-        expected: end of the message if no name is near.
-    """
-    path = Path(location).expanduser()
-    if path.exists():
-        return f"{path}: neither a file nor a folder"
-    if not path.parent.is_dir():
-        return f"{path}: no such file; the folder {path.parent} does not exist either"
-    there = sorted(entry.name for entry in path.parent.iterdir())
-    hint = nearest(path.name, [*there, *others]) or f"; expected {expected}"
-    return f"{location}: no such file or folder in {path.parent.resolve()}{hint}"
 
 
 def _disguise(start: bytes) -> str | None:
