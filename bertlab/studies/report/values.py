@@ -79,7 +79,7 @@ def values_csv(studies: Sequence[StudyScores]) -> str:
 
 
 def report_json(report: Report) -> str:
-    """Return values, comparisons, findings and warnings; docs/studies.md describes the keys."""
+    """Return values, comparisons, findings and warnings, by docs/studies-reference.md."""
     content = {
         "schema": SCHEMA,
         "studies": [

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from bertlab.api.source import RawDocument
+from bertlab.data.corpus import prepare_ray
 from bertlab.data.corpus.corpus import Corpus
 from bertlab.data.corpus.prepare import prepare
 from bertlab.data.corpus.prepare_ray import encode_on_ray
@@ -56,6 +57,12 @@ def here(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 def files_of(store: Path) -> dict[str, bytes]:
     files = (path for path in store.rglob("*") if path.is_file())
     return {str(path.relative_to(store)): path.read_bytes() for path in files}
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a task take a batch or two, so that there are some."""
+    monkeypatch.setattr(prepare_ray, "BLOCK", 2**20)
 
 
 @pytest.fixture(scope="module")
