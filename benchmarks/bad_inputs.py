@@ -423,7 +423,8 @@ class Grammar:
         if kind == "number":
             if rng.random() < 0.25:
                 return rng.choice(LARGE), "large", False
-            return rng.choice(NUMBERS), "none", True
+            value = rng.choice(NUMBERS)
+            return value, "none", value != "-1"  # Lightning takes it for all of them, or no limit
         return rng.choice(VALUES), "none", False
 
 

@@ -31,7 +31,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agreement import NO_DROPOUT, differences
+from agreement import DROPOUT, differences
 from compared_outputs import log_lines
 from fault_jobs import PRETRAIN
 from forked_commands import wait
@@ -303,7 +303,7 @@ def main() -> int:
         run = first if jobs == 0 else folder / f"disturbed-{jobs}"
         command = ["fit", "--config", str(folder / "fit.yaml"), "--run_dir", str(run)]
         command += ["--ckpt_path", "last", "--trainer.strategy", _STRATEGIES[given.strategy]]
-        command += NO_DROPOUT
+        command += [f"--model.encoder.{each}=0" for each in DROPOUT]
         command += [f"--trainer.max_steps={given.steps}"]
         job = Job(run, command, free_port())
         kills = 0 if jobs == 0 else min(left, given.kills_a_job)

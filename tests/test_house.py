@@ -1,6 +1,8 @@
 """The rules of the house, as far as ruff, mypy and import-linter do not keep them."""
 
 import ast
+import importlib
+import importlib.util
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -153,3 +155,43 @@ def _lines(path: Path) -> int:
 
 def _name(path: Path) -> str:
     return path.relative_to(PACKAGE if path.is_relative_to(PACKAGE) else ROOT).as_posix()
+
+
+def test_benchmarks_find_what_they_import():
+    """They are not run here, and what they take may be renamed."""
+    folder = ROOT / "benchmarks"
+    missing = []
+    for path in sorted(folder.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or node.module is None:
+                continue
+            if (beside := folder / f"{node.module}.py").is_file():
+                there = _defined(beside)
+            elif node.module.startswith("bertlab"):
+                there = {*dir(importlib.import_module(node.module))}
+            else:
+                continue
+            for each in node.names:
+                if each.name not in there and not _is_module(f"{node.module}.{each.name}"):
+                    missing.append(f"{path.name}: {node.module}.{each.name}")
+    assert missing == []
+
+
+def _defined(path: Path) -> set[str]:
+    """Return the names that a module has at its top."""
+    found = set()
+    for node in ast.parse(path.read_text("utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {each.asname or each.name for each in node.names}
+        else:
+            found |= {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    return found
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
