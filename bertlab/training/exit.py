@@ -123,15 +123,29 @@ def naming_losses(world_size: int, directory: Path, hint: Callable[[], str]) -> 
             yield
     except LostProcessError as error:
         raise LostProcessError(f"{error}{hint()}") from error
-    except RuntimeError as error:
-        lost = lost_process(error, world_size)
+    except Exception as error:
+        # PyTorch tells of a worker's end by a signal, so in whatever code runs at that moment: what
+        # writes a checkpoint, say, makes "cannot be written" of it.
+        lost = next(
+            (lost for each in _causes(error) if (lost := lost_process(each, world_size))), None
+        )
         if lost is None:
             raise
         raise LostProcessError(f"{lost}{hint()}") from error
 
 
-def lost_process(error: RuntimeError, world_size: int) -> str | None:
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, what it was raised from, and so on."""
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__ or seen.__context__
+
+
+def lost_process(error: BaseException, world_size: int) -> str | None:
     """Return which process died, if that is what an error means; else None."""
+    if not isinstance(error, RuntimeError):
+        return None
     words = " ".join(str(error).split())  # gloo's messages have several lines
     if words.startswith(_LOST_WORKER):
         return f"a data worker is gone ({words.rstrip('.')})"

@@ -7,7 +7,7 @@ import pytest
 from torch.utils.data import DataLoader, Dataset
 
 from bertlab.api.batch import PackedBatch, pack
-from bertlab.data.loader import StepLoader
+from bertlab.data.loader import StepLoader, outlive_sigterm
 
 
 class Steps(Dataset[list[PackedBatch]]):
@@ -23,7 +23,8 @@ class Steps(Dataset[list[PackedBatch]]):
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_who_reads_all_batches_leaves_no_worker_waiting(workers: int) -> None:
     others = multiprocessing.active_children()  # of another test
-    loader = StepLoader(DataLoader(Steps(), batch_size=None, num_workers=workers), 2)
+    rows = DataLoader(Steps(), batch_size=None, num_workers=workers, worker_init_fn=outlive_sigterm)
+    loader = StepLoader(rows, 2)
     batches = iter(loader)
     read = [batch.input_ids.tolist() for batch in itertools.islice(batches, len(loader))]
     assert read == [[step, part] for step in range(3) for part in range(2)]

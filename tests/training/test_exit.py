@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 from torch.utils.data._utils import signal_handling
 
 from bertlab.api.batch import PackedBatch, pack
+from bertlab.checkpoints.checkpoint_io import WholeCheckpointIO
 from bertlab.data.loader import StepLoader, outlive_sigterm
 from bertlab.errors import LostProcessError, OutputError
 from bertlab.training.exit import lost_process, naming_losses
@@ -59,6 +60,19 @@ def test_a_run_whose_directory_is_gone_says_so(tmp_path: Path) -> None:
         raise gone
 
 
+def test_a_worker_that_goes_while_a_checkpoint_is_written_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:  # by PyTorch's handler of SIGCHLD
+        raise RuntimeError("DataLoader worker (pid 8) is killed by signal: Killed. ")
+
+    monkeypatch.setattr("torch.save", interrupted)
+    said = pytest.raises(LostProcessError, match=r"a data worker is gone \(.*Killed\); go on")
+    with said, naming_losses(1, tmp_path, lambda: "; go on"):
+        WholeCheckpointIO().save_checkpoint({}, tmp_path / "last.ckpt")
+    assert not list(tmp_path.iterdir())
+
+
 class Raising(Dataset[list[PackedBatch]]):
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -89,7 +103,8 @@ def test_a_worker_that_goes_while_it_hands_over_is_lost(error: Exception) -> Non
 def test_what_a_worker_itself_raises_is_not_its_loss() -> None:
     rows = Raising(ConnectionResetError("the hub went away"))
     with pytest.raises(ConnectionResetError, match="the hub went away"):
-        list(StepLoader(DataLoader(rows, batch_size=None, num_workers=1), 1))
+        loader = DataLoader(rows, batch_size=None, num_workers=1, worker_init_fn=outlive_sigterm)
+        list(StepLoader(loader, 1))
 
 
 class Steps(Dataset[list[PackedBatch]]):
