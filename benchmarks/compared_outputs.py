@@ -61,15 +61,21 @@ def log_lines(run: Path) -> dict[tuple[str, str], list[tuple[tuple[str, str], ..
     return found
 
 
-def compare_files(one: Path, two: Path) -> list[str]:
-    """Return what differs between two files or folders, or was left beside the second."""
+def compare_files(one: Path, two: Path, but: str | None = None) -> list[str]:
+    """Return what differs between two files or folders, or was left beside the second.
+
+    Args:
+        one: the first.
+        two: the second.
+        but: the name of a file that may differ.
+    """
     ours, theirs = files_of(one), files_of(two)
     if ours.keys() != theirs.keys():
         return [f"{two}: other files: {sorted(ours)}, {sorted(theirs)}"]
     faults = [
         f"{two}: {name or 'the file'} differs"
         for name, path in ours.items()
-        if path.read_bytes() != theirs[name].read_bytes()
+        if name != but and path.read_bytes() != theirs[name].read_bytes()
     ]
     beside = [path.name for path in two.parent.iterdir() if two.name in path.name and path != two]
     left = [name for name in beside if not name.endswith(".log")]

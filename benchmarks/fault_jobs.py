@@ -95,7 +95,13 @@ def making_a_vocabulary(folder: Path) -> tuple[Arguments, Compare]:
 def exporting(folder: Path) -> tuple[Arguments, Compare]:
     """Return the command of an export to Hugging Face, and how folders are compared."""
     weights = pretrained(folder)
-    return lambda place, _: ["export", str(weights), str(place)], compare_files
+
+    def compare(one: Path, two: Path) -> list[str]:
+        return compare_files(one / "model", two / "model")  # the card names the folder
+
+    # overwrite: one killed after its last file is begun again
+    made = ["export", str(weights), "--overwrite=true"]
+    return lambda place, _: [*made, str(place / "model")], compare
 
 
 def embedding(folder: Path) -> tuple[Arguments, Compare]:
@@ -123,6 +129,19 @@ def predicting(folder: Path) -> tuple[Arguments, Compare]:
     return lambda place, _: [*made, str(place)], compare_files
 
 
+def evaluating(folder: Path) -> tuple[Arguments, Compare]:
+    """Return the command of an evaluation, and how what it writes is compared."""
+    weights, text = pretrained(folder), folder / "texts.txt"
+    text.write_text("".join(f"This is line {number} of them.\n" for number in range(5000)))
+    made = ["evaluate", "--ckpt_path", str(weights), "--evaluation", "held_out_loss"]
+    made += ["--data", str(text), "--output"]
+
+    def compare(one: Path, two: Path) -> list[str]:
+        return compare_files(one, two, but="manifest.json")  # when, and how long
+
+    return lambda place, _: [*made, str(place)], compare
+
+
 KINDS: dict[str, Callable[[Path], tuple[Arguments, Compare]]] = {
     "pretrain": pretraining,
     "changing": changing,
@@ -133,6 +152,7 @@ KINDS: dict[str, Callable[[Path], tuple[Arguments, Compare]]] = {
     "export": exporting,
     "embed": embedding,
     "predict": predicting,
+    "evaluate": evaluating,
 }
 
 

@@ -1,17 +1,19 @@
-"""Kill pre-training, fine-tuning and preparing at random moments; compare with no kill at all.
+"""Kill training and other commands at random moments; compare with no kill at all.
 
     python benchmarks/fit_kills.py --kills 40 pretrain
     python benchmarks/fit_kills.py --kills 30 finetune
     python benchmarks/fit_kills.py --kills 30 prepare
     python benchmarks/fit_kills.py --kills 20 --signals KILL changing
     python benchmarks/fit_kills.py --kills 20 --signals KILL stages
+    python benchmarks/fit_kills.py --kills 16 --signals KILL tokenizer|export|embed|predict|evaluate
 
 The command is run once to its end. Then it is started and killed after a random time, by SIGKILL or
 SIGTERM, alone or with its data workers, and the same line is started again and killed again, until
 the kills of one job (``--kills_a_job``) are spent and it comes to its end; then the next job. What
 is compared with the undisturbed job: weights, the optimiser's state, ``results.json``, and every
-line of the log, also those that were logged twice; of ``prepare`` every byte of the store, and that
-there is none before it is whole. Data workers are 0, 1 and 2 in turn. Exit code 0 if all is equal.
+line of the log, also those that were logged twice; of the other commands every byte of what they
+write, and that nothing is left beside it. Data workers are 0, 1 and 2 in turn. Exit code 0 if all
+is equal.
 
 Each job is a process forked from this one, which has imported torch already: what is killed is
 training, not the start of Python.
@@ -51,7 +53,7 @@ class Tally:
 def main() -> int:
     """Run undisturbed, run disturbed, compare, tell."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("kind", choices=["pretrain", "changing", "stages", "finetune", "prepare"])
+    parser.add_argument("kind", choices=list(KINDS))
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--kills_a_job", type=int, default=5)
     parser.add_argument("--signals", choices=["both", "KILL"], default="both")

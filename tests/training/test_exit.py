@@ -102,8 +102,8 @@ def test_a_worker_that_goes_while_it_hands_over_is_lost(error: Exception) -> Non
 
 def test_what_a_worker_itself_raises_is_not_its_loss() -> None:
     rows = Raising(ConnectionResetError("the hub went away"))
+    loader = DataLoader(rows, batch_size=None, num_workers=1, worker_init_fn=outlive_sigterm)
     with pytest.raises(ConnectionResetError, match="the hub went away"):
-        loader = DataLoader(rows, batch_size=None, num_workers=1, worker_init_fn=outlive_sigterm)
         list(StepLoader(loader, 1))
 
 

@@ -101,7 +101,7 @@ def read_rows(
 
     A row whose label or answers are empty is there without them. Left out, and counted, are rows of
     SNLI and MNLI without a gold label, the few rows of QQP, MNLI and SNLI whose published form is
-    broken, and ``-DOCSTART-`` lines.
+    broken, ``-DOCSTART-`` lines, and empty lines of plain text.
 
     Args:
         location: a file, perhaps ``.gz``; a folder with a file for each split (``train.tsv``,
@@ -258,7 +258,8 @@ def _open(
         candidates: Candidates = read_mapping(given, wanted, location)
     else:
         candidates = _own_columns(benchmark, form, columns, wanted, location)
-    skips_broken = needs_truth and benchmark is not None and benchmark.skips_broken
+    skips_broken = benchmark.skips_broken if benchmark is not None else form == "txt"
+    skips_broken = skips_broken and needs_truth  # each row of new text has its prediction
     if raw is None:
         raw = _read_file(path, form, wanted, candidates, skips_broken, reading)
     mapped = map_columns(raw, wanted, candidates, needs_truth)

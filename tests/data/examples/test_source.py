@@ -6,6 +6,7 @@ import sys
 import datasets
 import pytest
 
+from bertlab.api.examples import Column
 from bertlab.data.examples.source import FORMATS, stream_rows
 from bertlab.errors import ConfigError
 
@@ -90,6 +91,17 @@ def test_says_what_a_name_was_taken_for(tmp_path, caplog):
     assert f"{path}: read as format tsv" in caplog.text
     assert len(streamed(path)) == 3
     assert f"{path}: read as format txt" in caplog.text
+
+
+def test_plain_text_where_one_text_is_all_that_is_read(tmp_path):
+    wanted = (Column("text", aliases=("sentence",)),)
+    path = write(tmp_path / "a.txt", "A fine\tday.\n\n \nRain.\n")
+    assert values(path, wanted) == [{"text": "A fine\tday."}, {"text": "Rain."}]
+    assert read(path, wanted).skipped == {"an empty text": 2}
+    assert [row.where for row in read(path, wanted).rows] == [f"{path}:1", f"{path}:4"]
+    table = write(tmp_path / "b.txt", "id\tsentence\n1\tRain.\n")
+    assert values(table, wanted) == [{"text": "Rain."}]
+    assert len(streamed(write(tmp_path / "c.txt", "text\nRain.\n"), wanted)) == 2
 
 
 # the official files' own headers and forms, with the ids that nyu-mll/glue gives these rows
