@@ -150,7 +150,8 @@ def test_an_error_of_the_plugin_names_its_line_and_keeps_its_cause():
     assert isinstance(failure, ConformanceFailure)
     assert "IndexError" in failure.seen
     assert "broken_objectives.py, line " in failure.seen
-    assert failure.seen.endswith("in <listcomp>)")
+    # from Python 3.12 on, a comprehension is part of its function
+    assert failure.seen.endswith(("in <listcomp>)", "in decode)"))
     assert isinstance(failure.__cause__, IndexError)
 
 

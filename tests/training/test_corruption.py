@@ -81,11 +81,11 @@ def test_resuming_with_it(
     assert all(torch.equal(final[name], value) for name, value in weights(run).items())
 
 
-@pytest.mark.parametrize("bit", [0, 12, 25, 31])
+@pytest.mark.parametrize("bit", [6, 12, 25, 31])  # lower ones may be lost in rounding
 def test_a_gradient(
     tiny_config: Path, tmp_path: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch, bit: int
 ) -> None:
-    """In the step that is looked at, any bit of a gradient that is not lost in rounding."""
+    """In the step that is looked at."""
     configure, struck = BertModule.configure_gradient_clipping, []
 
     def strike(self, *arguments, **named):

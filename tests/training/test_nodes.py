@@ -33,6 +33,23 @@ SCONTROL = """#!/usr/bin/env bash
 echo "$@" >> "$CACHES/scontrol"
 """
 
+# "bucket://" is this disk, which all processes see and none takes for its own
+SITECUSTOMIZE = """
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+
+class Bucket(LocalFileSystem):
+    protocol = "bucket"
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(path.removeprefix("bucket://"))
+
+
+fsspec.register_implementation("bucket", Bucket)
+"""
+
 
 @pytest.fixture
 def one(tiny_config: Path, tmp_path: Path, bertlab: Command) -> Path:
@@ -110,6 +127,51 @@ def test_torchrun_on_two_machines(
         printed, _ = machine.communicate(timeout=200)
         assert machine.returncode == 0, printed
     assert_same_end(one, tmp_path / "two")
+
+
+@pytest.mark.slow
+def test_machines_with_caches_of_their_own_read_one_store_behind_a_url(
+    tiny_config: Path, corpus_file: Path, tmp_path: Path, environment: dict[str, str],
+    bertlab: Command,
+) -> None:  # fmt: skip
+    folder, words = tmp_path / "bucket", tmp_path / "vocabulary"
+    text = ("--corpus", corpus_file, "--corpus_format", "sentences")
+    for command in (
+        ("tokenizer", *text, "--vocab_size", 300, "--output", words),
+        ("prepare", *text, "--tokenizer", words, "--output", folder / "store", "--shard_tokens=50"),
+    ):
+        code, _, error = bertlab(*command)
+        assert code == 0, error
+    one, two = tmp_path / "one", tmp_path / "two"
+    given = ("--config", tiny_config, "--seed_everything", 1, *LONGER)
+    code, _, error = bertlab("fit", *given, "--run_dir", one, "--data.corpus", folder / "store")
+    assert code == 0, error
+    stored = sum(file.stat().st_size for file in folder.glob("store/shards/*"))
+    caches = [tmp_path / f"cache-{number}" for number in range(2)]
+    shared = {"NODES": "2", "MASTER": "127.0.0.1", "PORT": str(free_port())}
+    shared["BERTLAB_CACHE_GB"] = f"{stored / 4e9:.9f}"
+
+    (tmp_path / "sitecustomize.py").write_text(SITECUSTOMIZE)
+    shared["PYTHONPATH"] = str(tmp_path)
+    store = (f"--data.corpus=bucket://{folder / 'store'}", "--data.cache_dir=null")
+
+    def machines() -> list[subprocess.Popen[str]]:
+        environments = (environment | shared | {"BERTLAB_CACHE": str(cache)} for cache in caches)
+        return [start("fit-torchrun.sh", each, tiny_config, two, *store) for each in environments]
+
+    lost = machines()
+    wait_for((two / "checkpoints" / "last.ckpt").exists, lost[0])
+    for process in [each for machine in lost for each in list(processes_of(machine.pid))]:
+        os.kill(process, signal.SIGKILL)
+    assert [machine.communicate() and machine.returncode for machine in lost] == [
+        -signal.SIGKILL
+    ] * 2
+    for machine in machines():
+        printed, _ = machine.communicate(timeout=200)
+        assert machine.returncode == 0, printed
+    assert_same_end(one, two)
+    for cache in caches:  # neither had room for all of it
+        assert 0 < sum(file.stat().st_size for file in cache.rglob("*.npy")) <= stored
 
 
 @pytest.mark.slow
