@@ -83,6 +83,13 @@ def packed(data: bytes) -> bytes:
 
 def table(entries: Mapping[bytes, bytes], a_block: int = 20, kind: int = 0) -> bytes:
     """An SSTable with so many entries in a block; kind 1: packed with Snappy."""
+    names = sorted(entries)
+    groups = [names[n : n + a_block] for n in range(0, len(names), a_block)]
+    return table_of({group[-1]: block({n: entries[n] for n in group}) for group in groups}, kind)
+
+
+def table_of(blocks: Mapping[bytes, bytes], kind: int = 0) -> bytes:
+    """An SSTable of blocks by their last keys."""
     found = b""
 
     def add(content: bytes) -> bytes:
@@ -93,9 +100,7 @@ def table(entries: Mapping[bytes, bytes], a_block: int = 20, kind: int = 0) -> b
         found += body + masked(body).to_bytes(4, "little")
         return place
 
-    names = sorted(entries)
-    groups = [names[n : n + a_block] for n in range(0, len(names), a_block)]
-    places = {group[-1]: add(block({n: entries[n] for n in group})) for group in groups}
+    places = {last: add(content) for last, content in blocks.items()}
     ends = add(block({})) + add(block(places, 1))
     return found + ends.ljust(40, b"\0") + MAGIC.to_bytes(8, "little")
 

@@ -1,5 +1,6 @@
 """Every parser of files from strangers, with a small whole file of its format."""
 
+import contextlib
 import gzip
 import io
 import json
@@ -7,13 +8,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors.torch import save
 
 from bertlab.api.examples import Column
 from bertlab.checkpoints.huggingface import form_of
 from bertlab.checkpoints.huggingface import read_config as read_huggingface_config
+from bertlab.checkpoints.sstable import DamagedTableError, unpack_snappy
+from bertlab.checkpoints.tensor_bundle import read_tensorflow
 from bertlab.checkpoints.tensor_files import read_tensors
+from bertlab.config.checkpoint_config import read_stored_config
 from bertlab.config.request import read_request
 from bertlab.config.yaml_files import read_config
 from bertlab.data.corpus.corpus import Corpus, read_documents
@@ -26,6 +31,7 @@ from bertlab.heads.span import Span
 from bertlab.heads.tagging import Tagging
 from bertlab.studies.plan.study_file import make_study
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from tests.checkpoints.bundle_writer import HEADER, block, entry, packed, table_of
 from tests.reliability.bad_files import FORMATS
 
 WHOLE = {form.file: form.whole.encode() for form in FORMATS}
@@ -63,6 +69,17 @@ HUGGINGFACE = {
     "type_vocab_size": 2,
     "hidden_act": "gelu",
 }
+STORED = {
+    "seed_everything": 1,
+    "model": {
+        "encoder": {"name": "bert", "hidden_size": 32},
+        "objectives": {"mlm": {"rate": 0.15}},
+    },
+    "data": {"corpus": ["a.txt"], "max_seq_length": 32, "batch_size": 8},
+    "trainer": {"max_steps": 6, "callbacks": [{"class_path": "a.B"}]},
+    "checkpoint": {"save_top_k": 1},
+}
+NUMBERS = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 @dataclass(frozen=True)
@@ -116,6 +133,28 @@ def _pytorch() -> bytes:
     return file.getvalue()
 
 
+def _tensorflow(path: Path) -> object:
+    """Read a block of an index, within a table that has the right checksums."""
+    index = path.with_name("bert.ckpt.index")
+    index.write_bytes(table_of({b"~": path.read_bytes()}))
+    path.with_name("bert.ckpt.data-00000-of-00001").write_bytes(NUMBERS.tobytes())
+    return read_tensorflow(index)
+
+
+def _snappy(path: Path) -> object:
+    with contextlib.suppress(DamagedTableError):  # what reads the table tells it by its file
+        return unpack_snappy(path.read_bytes())
+    return None
+
+
+def _stored_config(path: Path) -> object:
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):  # the format of a checkpoint is another parser's
+        return None
+    return read_stored_config(content, str(path))
+
+
 SINGLE = SingleSentence.columns
 PARSERS = {
     "squad": Parser("squad.json", WHOLE["squad.json"], _rows(Span.columns)),
@@ -124,6 +163,9 @@ PARSERS = {
     "csv": Parser("rows.csv", WHOLE["rows.csv"], _rows(SINGLE)),
     "tsv": Parser("rows.tsv", WHOLE["rows.tsv"], _rows(SINGLE)),
     "jsonl": Parser("rows.jsonl", WHOLE["rows.jsonl"], _rows(SINGLE)),
+    "json": Parser(
+        "rows.json", b'[{"text": "A.", "label": 1}, {"text": "B.", "label": 0}]', _rows(SINGLE)
+    ),
     "swag": Parser("swag.csv", SWAG, _rows(MultipleChoice.columns, "swag")),
     "mrpc": Parser(
         "mrpc.txt",
@@ -139,6 +181,9 @@ PARSERS = {
     "study": Parser("study.yaml", STUDY, _study),
     "huggingface": Parser("config.json", json.dumps(HUGGINGFACE).encode(), _huggingface),
     "pytorch": Parser("pytorch_model.bin", _pytorch(), read_tensors),
+    "stored config": Parser("config.json", json.dumps(STORED).encode(), _stored_config),
+    "tensorflow": Parser("block", block({b"": HEADER, b"bert/a": entry(NUMBERS, 0)}), _tensorflow),
+    "snappy": Parser("block", packed(b"A text, a text, a text, and a text again."), _snappy),
     "safetensors": Parser("model.safetensors", save({"a": torch.arange(6.0)}), read_tensors),
     "tokenizer": Parser(
         "tokenizer.json",
