@@ -249,7 +249,7 @@ def _open(
     if raw is None:
         path = find_file(location, split, BENCHMARKS.get(form))
         if form == "auto":
-            form = detect_format(path, wanted, needs_truth)
+            form = detect_format(path, wanted, needs_truth, columns)
             logger.info("%s: read as format %s (%s)", path, form, FORMATS[form])
     benchmark = BENCHMARKS.get(form)
     if benchmark is None:

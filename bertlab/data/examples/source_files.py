@@ -4,7 +4,7 @@ import fnmatch
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -113,12 +113,15 @@ SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 _ARCHIVES = (".zip", ".tar", ".tgz", ".bz2", ".xz", ".zst", ".7z", ".rar")
 
 
-def detect_format(path: str, wanted: Sequence[Column], needs_truth: bool) -> str:
+def detect_format(
+    path: str, wanted: Sequence[Column], needs_truth: bool, columns: Collection[str] = ()
+) -> str:
     """Return the format that a file's name stands for.
 
     Standard input is JSON lines if it begins with an object, else plain text. ``.txt`` is a TSV
     where truth is needed, as plain text has none and some of GLUE's tables have such names; where
-    one text is all that is read, it is plain text unless its first line names that column.
+    one text is all that is read, it is plain text unless columns are given or its first line names
+    that column.
 
     Raises:
         DataError: the name has no such ending, or the file cannot be read.
@@ -141,14 +144,15 @@ def detect_format(path: str, wanted: Sequence[Column], needs_truth: bool) -> str
     if form == "json" and any(column.kind == "answers" for column in wanted):
         return "squad" if _is_squad(path) else "json"  # both end in .json
     if form == "txt" and needs_truth:
-        return "txt" if len(wanted) == 1 and not _names_column(path, wanted[0]) else "tsv"
+        is_text = len(wanted) == 1 and not wanted[0].is_truth and not columns
+        return "txt" if is_text and not _names_column(path, wanted[0]) else "tsv"
     return form
 
 
 def _names_column(path: str, column: Column) -> bool:
-    """Return whether the first line of a table has a column's name, or the column is a truth."""
+    """Return whether the first line of a table has a column's name."""
     first = next(read_lines(path), "").rstrip("\r\n").split("\t")
-    return column.is_truth or not {column.name, *column.aliases}.isdisjoint(first)
+    return not {column.name, *column.aliases}.isdisjoint(first)
 
 
 def _is_squad(path: str) -> bool:

@@ -101,6 +101,9 @@ def test_plain_text_where_one_text_is_all_that_is_read(tmp_path):
     assert [row.where for row in read(path, wanted).rows] == [f"{path}:1", f"{path}:4"]
     table = write(tmp_path / "b.txt", "id\tsentence\n1\tRain.\n")
     assert values(table, wanted) == [{"text": "Rain."}]
+    assert values(table, wanted, columns={"text": "id"}) == [{"text": "1"}]
+    named = write(tmp_path / "d.txt", "id\tline\n1\tRain.\n")
+    assert values(named, wanted, columns={"text": "line"}) == [{"text": "Rain."}]
     assert len(streamed(write(tmp_path / "c.txt", "text\nRain.\n"), wanted)) == 2
 
 
