@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -233,4 +234,17 @@ def test_an_archive_that_says_it_is_encrypted_is_refused(tmp_path: Path) -> None
     content[content.find(b"PK\x01\x02") + 8] |= 1
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match="encrypted"):
+        read_tensors(path)
+
+
+def test_a_flipped_bit_that_makes_a_record_a_packed_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    torch.save({"a": torch.arange(6.0)}, path)
+    content = bytearray(path.read_bytes())
+    # in the list at the end of the file, how a record is packed is told 36 bytes before its name
+    place = content.rindex(b"a/data/0") - 36
+    assert content[place] == zipfile.ZIP_STORED
+    content[place] = zipfile.ZIP_DEFLATED
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match="not a whole checkpoint"):
         read_tensors(path)
