@@ -11,7 +11,7 @@ from lightning.fabric.plugins import TorchCheckpointIO
 from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 
-from bertlab.errors import OutputError
+from bertlab.errors import OutputError, causes
 from bertlab.files import replacing
 
 
@@ -120,10 +120,8 @@ def _copy(tensor: Tensor) -> Tensor:
 
 def _reason(error: BaseException) -> str:
     """Return what the system says; torch hides it behind its own error."""
-    seen: BaseException | None = error
     # torch's RuntimeError "PytorchStreamWriter failed" <- OSError "No space left on device"
-    while seen is not None:
-        if isinstance(seen, OSError):
-            return seen.strerror or str(seen)
-        seen = seen.__cause__ or seen.__context__
+    for each in causes(error):
+        if isinstance(each, OSError):
+            return each.strerror or str(each)
     return str(error).splitlines()[0]

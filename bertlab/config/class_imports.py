@@ -13,7 +13,7 @@ from types import ModuleType
 
 import jsonargparse
 
-from bertlab.errors import nearest, told_with_place
+from bertlab.errors import causes, nearest, told_with_place
 
 _JSONARGPARSE = Path(jsonargparse.__file__).parent
 _LONGEST = 500
@@ -53,12 +53,8 @@ def why_not_made(error: BaseException) -> str:
 
     Where jsonargparse tries several types for a value, it keeps what each raised as words only.
     """
-    found: BaseException | None = error
-    seen: set[int] = set()
-    while found is not None and id(found) not in seen:
-        seen.add(id(found))
+    for found in causes(error):
         frames = traceback.extract_tb(found.__traceback__)
         if frames and not Path(frames[-1].filename).is_relative_to(_JSONARGPARSE):
             return told_with_place(found)
-        found = found.__cause__ or found.__context__
     return " ".join(str(error).split())[:_LONGEST]

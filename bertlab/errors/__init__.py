@@ -35,6 +35,7 @@ from bertlab.errors.catalogue import (
 from bertlab.errors.telling import (
     REFUSALS,
     as_mistakes,
+    causes,
     mistake_in,
     printable,
     say,
@@ -75,6 +76,7 @@ __all__ = [
     "TrainerError",
     "UnknownPluginError",
     "as_mistakes",
+    "causes",
     "check_at_least",
     "check_processes",
     "check_share",

@@ -165,3 +165,13 @@ def as_mistakes() -> Iterator[None]:
         if mistake is None or mistake is error:
             raise
         raise mistake from error
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, what it was raised from or while it was handled, and so on."""
+    found: BaseException | None = error
+    seen: set[int] = set()  # ``raise error from error`` is a circle
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
+        yield found
+        found = found.__cause__ or found.__context__

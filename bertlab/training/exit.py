@@ -21,7 +21,7 @@ from bertlab.checkpoints.restore import CACHE_KEY
 from bertlab.checkpoints.run_directory import CONFIG, STAGES
 from bertlab.config.checkpoint_config import read_stored_config
 from bertlab.config.yaml_files import read_config
-from bertlab.errors import BertlabError, LostProcessError, NumericalError, say
+from bertlab.errors import BertlabError, LostProcessError, NumericalError, causes, say
 from bertlab.files import explain_vanished_folder
 
 # PyTorch reports killed processes as RuntimeErrors; only their words tell them apart
@@ -127,19 +127,11 @@ def naming_losses(world_size: int, directory: Path, hint: Callable[[], str]) -> 
         # PyTorch tells of a worker's end by a signal, so in whatever code runs at that moment: what
         # writes a checkpoint, say, makes "cannot be written" of it.
         lost = next(
-            (lost for each in _causes(error) if (lost := lost_process(each, world_size))), None
+            (lost for each in causes(error) if (lost := lost_process(each, world_size))), None
         )
         if lost is None:
             raise
         raise LostProcessError(f"{lost}{hint()}") from error
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error, what it was raised from, and so on."""
-    seen: BaseException | None = error
-    while seen is not None:
-        yield seen
-        seen = seen.__cause__ or seen.__context__
 
 
 def lost_process(error: BaseException, world_size: int) -> str | None:
