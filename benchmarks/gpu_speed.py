@@ -1,75 +1,232 @@
-"""On one GPU: check attention's kernels against each other, then time pre-training against peers.
+"""On one GPU: check what is made for it, then time pre-training against Hugging Face's ``Trainer``.
 
-    python benchmarks/gpu_speed.py [--sizes base] [--lengths 128 512] [--rounds 1]
+    python benchmarks/gpu_speed.py --store STORE                  # checks; base, 128 and 512 tokens
+    python benchmarks/gpu_speed.py --store STORE --runs large:128 --peers best stock --rounds 5
 
-Offline, on the English that ships with Python. A round of a size and a length takes three to four
-minutes on an H100, most of which is starting and compiling: under ten minutes with the defaults,
-four times as long with ``--sizes base large --rounds 2``. The checks
-compare the variable-length kernel in bf16 with padded attention in fp32, values and gradients. The
-times are those of ``pretrain_speed.py --device cuda``.
+Offline; STORE is output of ``bertlab prepare``. All is done in one process, bertlab and its peers
+in turn, as importing and compiling take longer than the steps: base at one length takes 35 s, with
+the checks a minute and a half, a peer that compiles another 80 s. What is printed stays if the time
+is up. The checks: attention's kernels, in bf16, against padded attention in fp32, values and
+gradients; and a run of BERT-small whose steps are replayed against one in which each kernel is
+launched by itself, loss by loss, without dropout. Peers are those of ``pretrain_speed.py``.
+``--device cpu`` rehearses all of it.
 """
 
 import argparse
-import subprocess
+import json
+import os
+import statistics
 import sys
+import tempfile
 from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
 
+import pretrain_speed
+import speed_peer
+import step_clock
 import torch
 from alternating_runs import HERE
+from gemm_peak import gemm_peak
 from speed_sizes import SIZES
 
 from bertlab.api.batch import PackedBatch, pack
-from bertlab.encoders.attention import packed_attention
+from bertlab.cli.main import main as bertlab
+from bertlab.encoders import attention
 
-STEP_TOKENS = 2**15
+STEP_TOKENS = 2**16
 TOLERANCE = 2e-2  # relative to the largest value; bf16 has 8 bits
+LOSS_TOLERANCE = 1e-2  # of a step's loss, the largest of 300
+NO_DROPOUT = [
+    *("--model.encoder.hidden_dropout_prob", "0"),
+    *("--model.encoder.attention_probs_dropout_prob", "0"),
+]
 
 
 def main() -> int:
     """Check and time; return 1 if a check fails."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", nargs="+", default=["base"], choices=list(SIZES))
-    parser.add_argument("--lengths", nargs="+", type=int, default=[128, 512])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("--runs", nargs="+", default=["base:128", "base:512"], help="SIZE:LENGTH")
+    parser.add_argument("--step_tokens", type=int, default=STEP_TOKENS)
+    parser.add_argument("--peers", nargs="*", default=[], choices=["best", "stock"])
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--check_steps", type=int, default=300, help="0: no checks")
     parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument(
+        "--device", default="cuda", choices=["cuda", "cpu"], help="cpu: a rehearsal"
+    )
     given = parser.parse_args()
-    if not torch.cuda.is_available():
-        raise SystemExit("no GPU here")
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
-    worst = max(kernel_difference(lengths) for lengths in ([128] * 8, [7, 512, 64, 1, 300]))
-    print(f"attention, bf16 packed against fp32 padded: largest relative difference {worst:.1e}")
-    if worst > TOLERANCE:
+    folder = Path(tempfile.mkdtemp(prefix="gpu-speed-"))
+    peak = 0.0
+    if given.device == "cuda":
+        print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
+        peak = gemm_peak(torch.bfloat16, "cuda", (4096, 8192))
+        print(f"matrix products in bf16: {peak / 1e12:.0f} TFLOP/s", flush=True)
+    if given.check_steps and not (checked_kernels(given.device) & checked_steps(given, folder)):
         return 1
-    for size in given.sizes:
-        for length in given.lengths:
-            command = [sys.executable, str(HERE / "pretrain_speed.py"), "--device", "cuda"]
-            command += ["--size", size, "--max_seq_length", str(length)]
-            command += ["--batch_size", str(STEP_TOKENS // length), "--steps", str(given.steps)]
-            command += ["--rounds", str(given.rounds), "--workers", str(given.workers)]
-            command += ["--arms", "stock", "best", "bertlab"]
-            subprocess.run(command, check=True)
+    for run in given.runs:
+        size, length = run.split(":")
+        time_size(given, folder, size, int(length), peak)
     return 0
 
 
-def kernel_difference(lengths: Sequence[int], heads: int = 12, head_size: int = 64) -> float:
+def checked_kernels(device: str) -> bool:
+    """Print how far attention's kernels are off; return whether that is rounding."""
+    kinds = [("FlashAttention", False)] if device == "cuda" else []
+    if attention._HAS_SHORT:
+        kinds.append(("short sequences", True))
+    shapes: list[list[int]] = [[128] * 8, [7, 512, 64, 1, 300]]
+    worst = {
+        name: max(kernel_difference(lengths, is_short) for lengths in shapes)
+        for name, is_short in kinds
+    }
+    for name, found in worst.items():
+        print(f"attention, {name}, against fp32: largest relative difference {found:.1e}")
+    return all(found < TOLERANCE for found in worst.values())
+
+
+def kernel_difference(lengths: Sequence[int], is_short: bool, heads: int = 12) -> float:
     """Return the largest difference of outputs and gradients, relative to their largest value."""
     torch.manual_seed(0)
-    batch = pack([[1] * n for n in lengths], [[0] * n for n in lengths])
-    qkv = torch.randn(sum(lengths), 3 * heads * head_size, device="cuda")
-    packed, padded = (_attend(qkv, batch, dtype, heads) for dtype in (torch.bfloat16, torch.float))
-    pairs = zip(packed, padded, strict=True)
+    batch = pack([[1] * n for n in lengths])
+    qkv = torch.randn(sum(lengths), 3 * heads * 64, device="cuda")
+    pairs = zip(
+        attend(qkv.bfloat16(), batch, heads, is_short), attend(qkv, batch, heads), strict=True
+    )
     return max(float((one - other).abs().max() / other.abs().max()) for one, other in pairs)
 
 
-def _attend(
-    qkv: torch.Tensor, batch: PackedBatch, dtype: torch.dtype, heads: int
+def attend(
+    qkv: torch.Tensor, batch: PackedBatch, heads: int, is_short: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    leaf = qkv.to(dtype).detach().requires_grad_()
-    attended = packed_attention(leaf, batch.to(leaf.device), heads, 0.0, causal=False)
-    attended.square().sum().backward()
+    """Return outputs of attention without dropout, and the gradient of their squares' sum."""
+    leaf, here = qkv.detach().requires_grad_(), batch.to(qkv.device)
+    if is_short:
+        found = attention.short_attention(leaf, here.cu_seqlens, heads, 0.0, here.max_seqlen)
+    else:
+        found = attention.packed_attention(leaf, here, heads, 0.0, causal=False)
+    found.square().sum().backward()
     assert leaf.grad is not None
-    return attended.detach().float(), leaf.grad.float()
+    return found.detach().float(), leaf.grad.float()
+
+
+def checked_steps(given: argparse.Namespace, folder: Path) -> bool:
+    """Print how far losses of replayed steps are off; return whether that is rounding."""
+    losses = []
+    for compiles in ("true", "false"):
+        log = folder / f"losses-{compiles}.json"
+        os.environ[step_clock.LOSSES] = str(log)
+        small = ("small", 128, 64) if given.device == "cuda" else ("tiny", 64, 8)
+        fit(given, folder, *small, given.check_steps, compiles, NO_DROPOUT)
+        losses.append(json.loads(log.read_text()))
+    off = [abs(one - other) / other for one, other in zip(*losses, strict=True)]
+    print(
+        f"losses of {len(off)} steps, replayed and not: the first {losses[0][0]:.4f} and "
+        f"{losses[1][0]:.4f}, the last {losses[0][-1]:.4f} and {losses[1][-1]:.4f}; largest "
+        f"relative difference {max(off):.1e}",
+        flush=True,
+    )
+    return max(off) < LOSS_TOLERANCE
+
+
+def time_size(given: argparse.Namespace, folder: Path, size: str, length: int, peak: float) -> None:
+    """Time bertlab and its peers in turn, and print medians."""
+    batch = given.step_tokens // length
+    rows = folder / f"{size}-{length}"
+    rows.mkdir()
+    named = {"max_seq_length": length, "batch_size": batch, "vocab_size": 0, "corpus": []}
+    data = pretrain_speed.prepare(argparse.Namespace(**vars(given) | named), rows)
+    mean = statistics.fmean(pretrain_speed.load_from_disk(str(rows / "rows"))["length"])
+    found: dict[str, list[tuple[float, float]]] = {}
+    for _ in range(given.rounds):
+        for arm in ("bertlab", *given.peers):
+            clock = folder / "clock"
+            clock.write_text("")
+            os.environ[step_clock.VARIABLE] = str(clock)
+            os.environ.pop(step_clock.LOSSES, None)
+            if given.device == "cuda":
+                torch.cuda.empty_cache()
+                torch.cuda.reset_peak_memory_stats()
+            if arm == "bertlab":
+                compiles = "true" if given.device == "cuda" else "false"
+                fit(given, folder, size, length, batch, given.steps, compiles, [])
+            else:
+                train_peer(given, rows, size, length, batch, arm)
+            found.setdefault(arm, []).append(seconds_and_memory(clock))
+    flops = (
+        mean * batch * pretrain_speed.flops_of_a_token(size, data.load_tokenizer().vocab_size, mean)
+    )
+    ours = statistics.median(seconds for seconds, _ in found["bertlab"])
+    print(f"{size}, {batch} sequences of {mean:.1f} tokens (at most {length}):")
+    for arm, runs in found.items():
+        steps = [seconds for seconds, _ in runs]
+        step = statistics.median(steps)
+        share = f", {flops / step / peak:.1%} of the peak" if peak else ""
+        times = f"{step * 1e3:.1f} ms a step ({min(steps) * 1e3:.1f} … {max(steps) * 1e3:.1f})"
+        rate = f"{mean * batch / step:,.0f} tokens a second{share}"
+        memory = f"{max(memory for _, memory in runs) / 1e9:.1f} GB"
+        print(f"  {arm}: {times}, {rate}, {memory}; {step / ours:.2f} × bertlab's", flush=True)
+
+
+def fit(
+    given: argparse.Namespace,
+    folder: Path,
+    size: str,
+    length: int,
+    batch: int,
+    steps: int,
+    compiles: str,
+    more: Sequence[str],
+) -> None:
+    """Run ``bertlab fit`` in this process, its steps on the clock."""
+    layers, width, heads = SIZES[size]
+    config = folder / "fit.yaml"
+    config.write_text(
+        pretrain_speed.FIT.format(
+            layers=layers,
+            width=width,
+            heads=heads,
+            store=given.store.resolve(),
+            length=length,
+            batch=batch,
+            steps=steps,
+            workers=given.workers,
+            device=given.device,
+            precision="bf16-mixed" if given.device == "cuda" else "32-true",
+            compile=compiles,
+        )
+    )
+    run = tempfile.mkdtemp(dir=folder)
+    if bertlab(["fit", "--config", str(config), "--run_dir", f"{run}/run", *more]):
+        raise SystemExit("bertlab fit failed")
+
+
+def train_peer(
+    given: argparse.Namespace, rows: Path, size: str, length: int, batch: int, arm: str
+) -> None:
+    """Run Hugging Face's ``Trainer`` in this process, its steps on the clock."""
+    best = ["--best", "--bf16"] if arm == "best" and given.device == "cuda" else []
+    sys.argv = [
+        *(str(HERE / "speed_peer.py"), "pretrain", "--data", str(rows), "--size", size),
+        *("--steps", str(given.steps), "--batch_size", str(batch), "--device", given.device),
+        *("--max_seq_length", str(length), "--workers", str(given.workers), *best),
+    ]
+    speed_peer.main()
+
+
+def seconds_and_memory(clock: Path) -> tuple[float, float]:
+    """Return the median seconds a step and the largest memory in bytes.
+
+    Of tens of steps, as the GPU is waited for at the end of each; the first two compile. Where
+    bertlab records another size of batch, or a peer compiles one, ten steps are slow: the median of
+    what is left does not see it.
+    """
+    lines = [line.split() for line in clock.read_text().splitlines()]
+    ends = [float(time) for time, _ in lines[9::10]]
+    tens = [after - before for before, after in pairwise(ends[1:])]
+    return statistics.median(tens) / 10, max(float(memory) for _, memory in lines)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 A line a step: seconds, and the largest memory of a GPU so far, in bytes.
 """
 
+import json
 import os
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 VARIABLE = "STEP_CLOCK"  # names the file
+LOSSES = "STEP_LOSSES"  # names another, for the loss of each step, if it is set
 
 
 def tick() -> None:
@@ -29,6 +31,9 @@ def tick() -> None:
 class StepClock(Callback):
     """Ticks after each training batch of Lightning; one batch is one step here."""
 
+    def __init__(self) -> None:
+        self.losses: list[torch.Tensor] = []
+
     def on_train_batch_end(
         self,
         trainer: Trainer,
@@ -38,9 +43,17 @@ class StepClock(Callback):
         batch_idx: int,
     ) -> None:
         """Tick."""
-        del pl_module, outputs, batch, batch_idx
-        if trainer.is_global_zero:
+        del pl_module, batch, batch_idx
+        if trainer.is_global_zero and VARIABLE in os.environ:
             tick()
+        if LOSSES in os.environ:
+            self.losses.append(outputs["loss"].detach())
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Write the losses."""
+        del trainer, pl_module
+        if LOSSES in os.environ:
+            Path(os.environ[LOSSES]).write_text(json.dumps(torch.stack(self.losses).tolist()))
 
 
 class PredictClock(Callback):

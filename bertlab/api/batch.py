@@ -141,6 +141,8 @@ class PackedBatch:
         tokens_read: ``(N,)`` int64 positions of the tokens whose states the tasks read besides
             those that stand for sequences; None: all of them. An encoder may leave the other states
             zero.
+        filler: number of sequences at the end that only fill the batch up to a fixed size: nothing
+            is predicted of them.
     """
 
     input_ids: Tensor
@@ -152,6 +154,7 @@ class PackedBatch:
     counts: dict[str, int] = field(default_factory=dict)
     window_counts: dict[str, int] = field(default_factory=dict)
     tokens_read: Tensor | None = None
+    filler: int = 0
     _rows_of_heads: dict[int, Tensor] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

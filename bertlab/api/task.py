@@ -5,7 +5,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -14,7 +13,6 @@ import numpy.typing as npt
 from torch import Tensor, nn
 
 from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences
-from bertlab.errors import ConfigError, PluginError
 
 if TYPE_CHECKING:
     from torchmetrics import Metric
@@ -157,6 +155,23 @@ class Task(nn.Module, ABC):
         del batch
         return None
 
+    def fill(self, batch: PackedBatch, slots: int) -> Mapping[str, Tensor] | None:
+        """Return the task's fields for a training batch that ends with sequences of filler.
+
+        On a GPU, passes over batches of a few fixed sizes are recorded and replayed. :meth:`loss`
+        must leave out of its sum what is added, and ``count`` does not matter there.
+
+        Args:
+            batch: its first ``len(batch) - batch.filler`` sequences are what ``fields`` are of.
+            slots: a multiple of which the number of predictions should become, where that is
+                another from batch to batch.
+
+        Returns:
+            Fields by name; None: the task cannot, and runs are not recorded.
+        """
+        del batch, slots
+        return None
+
     def metrics(self) -> "dict[str, Metric]":
         """Return fresh torchmetrics by name.
 
@@ -276,7 +291,7 @@ def build_all(tasks: Mapping[str, Task], context: TaskContext) -> None:
     """Create the layers of all tasks, each after those that it requires.
 
     Args:
-        tasks: that :func:`check_tasks` found to go together.
+        tasks: that were found to go together.
         context: what they are built for.
     """
     objectives = {name: task for name, task in tasks.items() if isinstance(task, Objective)}
@@ -285,66 +300,3 @@ def build_all(tasks: Mapping[str, Task], context: TaskContext) -> None:
         if isinstance(task, Objective):
             task.required = {each: objectives[each] for each in task.requires}
         task.build(replace(context, labels=labels))
-
-
-def check_whole_steps(tasks: Mapping[str, Task], accumulate: int, devices: int) -> None:
-    """Raise ConfigError if a step is divided, but a loss compares its sequences.
-
-    Args:
-        tasks: by config name.
-        accumulate: batches that a device accumulates in a step.
-        devices: that share a step.
-    """
-    for name, task in tasks.items():
-        if task.compares_sequences and accumulate * devices > 1:
-            key = "accumulate_grad_batches" if accumulate > 1 else "devices"
-            raise ConfigError(
-                f"trainer.{key}: found {max(accumulate, devices)}, expected 1: {name} compares the "
-                "sequences of a step with each other, and would see a part of them only"
-            )
-
-
-def check_tasks(tasks: Mapping[str, Task], encoder: "Encoder") -> None:
-    """Raise ConfigError if the tasks do not go together or with the encoder."""
-    if not tasks:
-        raise ConfigError("model.objectives: found none, expected at least one, e.g. [mlm, nsp]")
-    for name in tasks:
-        if hasattr(nn.ModuleDict, name) or "." in name:
-            raise ConfigError(
-                f"{name} cannot be the name of a task: torch uses it; rename the plugin"
-            )
-    objectives = {name: task for name, task in tasks.items() if isinstance(task, Objective)}
-    _check_required(objectives)
-    for does, words in (
-        ("corrupts_input", "overwrite the input"),
-        ("rearranges_input", "move the text of the input"),
-    ):
-        writers = [name for name, objective in objectives.items() if getattr(objective, does)]
-        if len(writers) > 1:
-            raise ConfigError(
-                f"model.objectives: {' and '.join(writers)} both {words}; keep one of them"
-            )
-    for name, objective in objectives.items():
-        needed = objective.requires_causal
-        if needed is not None and needed != encoder.causal:
-            direction = "left-to-right" if needed else "bidirectional"
-            raise ConfigError(
-                f"model.objectives.{name} needs a {direction} encoder, but model.encoder.causal is "
-                f"{str(encoder.causal).lower()}" + (" (or undone by bilstm_layers)" * needed)
-            )
-
-
-def _check_required(objectives: Mapping[str, Objective]) -> None:
-    for name, objective in objectives.items():
-        for wanted in objective.requires:
-            if wanted not in objectives:
-                together = ", ".join([*objectives, wanted])
-                raise ConfigError(
-                    f"model.objectives.{name} builds on {wanted}, but found "
-                    f"[{', '.join(objectives)}]; expected [{together}]"
-                )
-    try:
-        TopologicalSorter({name: each.requires for name, each in objectives.items()}).prepare()
-    except CycleError as error:
-        circle = " requires ".join(reversed(error.args[1]))
-        raise PluginError(f"model.objectives: {circle}: none of them can be the first") from None

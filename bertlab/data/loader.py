@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from bertlab.api.batch import IntArray, PackedBatch, PackedSequences
 from bertlab.api.rng import CounterRNG
 from bertlab.api.task import Objective, preparation_order
+from bertlab.data.filling import Filling
 from bertlab.data.sampling.sampler import SequenceSampler
 from bertlab.data.step_sizes import StepSizes
 from bertlab.errors import LostProcessError
@@ -121,6 +122,7 @@ class StepDataset(TrainingSteps):
         length: number of positions to stop after; None for an endless stream.
         steps_per_epoch: None: steps go on from one epoch into the next. Else each epoch is divided
             into so many steps, equal but for one position.
+        filling: fills up the batches; None: they are as large as they are.
     """
 
     stream: Stream
@@ -130,6 +132,7 @@ class StepDataset(TrainingSteps):
     world_size: int = 1
     length: int | None = None
     steps_per_epoch: int | None = None
+    filling: Filling | None = None
 
     def __getitem__(self, step: int) -> list[PackedBatch]:
         """Return the micro-batches of an optimiser step; each counts the predictions of all."""
@@ -141,7 +144,8 @@ class StepDataset(TrainingSteps):
         window = {name: sum(counts[name] for _, counts in made) for name in names}
         for batch, _ in made:
             batch.window_counts = window
-        return [batch for batch, _ in made]
+        batches = [batch for batch, _ in made]
+        return batches if self.filling is None else [self.filling.fill(each) for each in batches]
 
     def positions(self, step: int) -> IntArray:
         """Return the stream positions of an optimiser step, over all devices."""

@@ -15,6 +15,7 @@ from bertlab.api.batch import IntArray, PackedBatch
 from bertlab.api.examples import Example, Labels
 from bertlab.api.task import Task
 from bertlab.api.tokenizer import Tokenizer
+from bertlab.data.filling import Filling
 from bertlab.data.loader import (
     StepDataset,
     StepLoader,
@@ -59,6 +60,7 @@ class TaskData(LightningDataModule):
         head_labels: those of each of several heads that has classes, by name.
         training_steps: the data of each optimiser step, once training has a loader.
         share_of_steps: of the run that are of this data; below 1 beside heads with other data.
+        filling: fills up the batches of training; None: they are as large as they are.
     """
 
     max_seq_length: int
@@ -68,6 +70,7 @@ class TaskData(LightningDataModule):
     head_labels: Mapping[str, Labels] = {}
     training_steps: TrainingSteps | None = None
     share_of_steps: float = 1.0
+    filling: Filling | None = None
 
     def _check_workers(self) -> None:
         """Raise ConfigError if there are too few processes, or more than a machine can have."""
@@ -199,6 +202,7 @@ class TaskData(LightningDataModule):
             rank=trainer.global_rank,
             world_size=trainer.world_size,
             steps_per_epoch=None if crosses_epochs else steps,
+            filling=self.filling,
         )
         return self.steps_loader(dataset)
 

@@ -5,6 +5,8 @@ A GPU's flash kernel reads packed tokens as they are. Elsewhere they are padded,
 where a window leaves out more than padding would cost.
 """
 
+from importlib.util import find_spec
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -12,6 +14,10 @@ from torch.nn import functional as F
 from bertlab.api.batch import PackedBatch
 from bertlab.encoders.head_layout import Blocks, blocks_of, from_heads, places_of_rows, to_heads
 from bertlab.encoders.layers import dropout as drop
+
+_HAS_SHORT = torch.cuda.is_available() and find_spec("triton") is not None
+if _HAS_SHORT:
+    from bertlab.encoders.attention_kernel import HEAD_SIZES, LONGEST, short_attention
 
 
 def dtype_of_products(values: Tensor) -> torch.dtype:
@@ -65,7 +71,13 @@ def packed_attention(
     head_size = qkv.shape[1] // (3 * num_heads)
     fits = head_size % 8 == 0 and head_size <= _LARGEST_FLASH_HEAD
     if qkv.is_cuda and fits and not is_filled and _has_flash(qkv.dtype):
-        attended = _flash_attention(qkv, batch, num_heads, dropout, causal, window)
+        sees_all = not causal and (window is None or batch.max_seqlen <= window + 1)
+        # launched one by one, its kernels take longer than FlashAttention's
+        is_short = _HAS_SHORT and torch.compiler.is_compiling() and batch.max_seqlen <= LONGEST
+        if is_short and sees_all and head_size in HEAD_SIZES:
+            attended = short_attention(qkv, batch.cu_seqlens, num_heads, dropout, batch.max_seqlen)
+        else:
+            attended = _flash_attention(qkv, batch, num_heads, dropout, causal, window)
         attended = attended if rows is None else attended.index_select(0, rows)
     else:
         attended = _padded_attention(qkv, batch, num_heads, dropout, causal, rows, window)

@@ -16,7 +16,7 @@ from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.encoder import Encoder
 from bertlab.api.head import Head
 from bertlab.api.rng import CounterRNG
-from bertlab.api.task import Objective, Task, TaskContext, TaskLoss, check_tasks
+from bertlab.api.task import Objective, Task, TaskContext, TaskLoss
 from bertlab.data.module import EvaluationRows, TaskData
 from bertlab.model.build import build_layers, keeps_encoder_fixed
 from bertlab.model.evaluation import Evaluations
@@ -26,6 +26,9 @@ from bertlab.model.optimizer import OptimizerState, build_optimizer
 from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.model.parameter_groups import freeze_layers
 from bertlab.model.schedule import build_schedule, build_timed_schedule, run_timer
+from bertlab.model.step_graphs import StepGraphs
+from bertlab.model.step_loss import StepLoss, global_counts, shares_of
+from bertlab.model.task_checks import check_tasks
 
 
 class BertModule(LightningModule):
@@ -80,7 +83,9 @@ class BertModule(LightningModule):
         self.evaluated_step = -1  # optimiser step of the last evaluation
         self.history: dict[int, dict[str, float]] = {}  # evaluations of training, by step
         self.warnings: list[str] = []  # of the last evaluation
-        self._step_loss: dict[str, Tensor] = {}  # by task, summed over the accumulation window
+        self.step_loss = StepLoss()
+        self.replays_passes = False  # in training, as CUDA graphs
+        self.graphs: StepGraphs | None = None
 
     def named_tasks(self) -> dict[str, Task]:
         """Return the tasks by name, in the order of the config."""
@@ -133,6 +138,10 @@ class BertModule(LightningModule):
             self.encoder.eval()
         return self
 
+    def on_train_start(self) -> None:
+        """Begin to record passes, if they are to be replayed."""
+        self.graphs = StepGraphs(self) if self.replays_passes else None
+
     def on_train_batch_start(self, batch: PackedBatch, batch_idx: int) -> None:
         """Begin the draws of a micro-batch by its number in the step over all devices."""
         del batch
@@ -145,21 +154,29 @@ class BertModule(LightningModule):
 
     def training_step(self, batch: PackedBatch, batch_idx: int) -> Tensor:
         """Return the batch's share of the loss, scaled so that gradients add up to the mean's."""
-        shares = self.shares(batch)
-        by_task = dict(zip(self.tasks_of(batch), shares, strict=True))
-        self._track_training_loss(by_task, batch, batch_idx)
+        replayed = None if self.graphs is None else self.graphs.shares(batch, batch_idx)
+        shares = self.shares(batch) if replayed is None else replayed
+        names, each = list(self.tasks_of(batch)), self.trainer.accumulate_grad_batches
+        self.step_loss.add(names, shares, is_first=batch_idx % each == 0)
+        if (batch_idx + 1) % each == 0:
+            self._log_step_loss(len(batch) - batch.filler)
         return self.scaled_loss(shares)
 
-    def shares(self, batch: PackedBatch) -> list[Tensor]:
-        """Return the batch's share of each task's mean loss in its step."""
-        names, losses = list(self.tasks_of(batch)), self.losses(batch)
-        # 8 sequences, mlm and nsp: sums of 40 and 8 losses, divided by the counts of the whole step
-        # (120 and 24 in a window of three such batches): the three shares add up to the step's mean
-        counts = self._global_counts(batch, names)
-        return [
-            loss.sum.float() / count.clamp(min=1)  # nothing to predict: 0 / 1, not NaN
-            for loss, count in zip(losses, counts, strict=True)
-        ]
+    def shares(self, batch: PackedBatch, counts: Tensor | None = None) -> list[Tensor]:
+        """Return the batch's share of each task's mean loss in its step.
+
+        Args:
+            batch: of training.
+            counts: as :meth:`counts` returns them; None: they are asked for.
+        """
+        losses = self.losses(batch)
+        return shares_of(losses, self.counts(batch) if counts is None else counts)
+
+    def counts(self, batch: PackedBatch) -> Tensor:
+        """Return ``(tasks,)`` predictions of each of a batch's tasks in its step."""
+        return global_counts(
+            batch, list(self.tasks_of(batch)), self.device, self.trainer.world_size
+        )
 
     def scaled_loss(self, shares: list[Tensor]) -> Tensor:
         """Return the sum of the shares, times what Lightning and DDP divide gradients by."""
@@ -168,13 +185,16 @@ class BertModule(LightningModule):
         total: Tensor = torch.stack(shares).sum() * scale  # (tasks,) -> ()
         return total
 
-    def tasks_of_step(self) -> list[str]:
-        """Return the names of the tasks that the last step, or the one being made, trains."""
-        return list(self._step_loss)
+    def backward(self, loss: Tensor) -> None:
+        """Compute the gradient, unless a replayed pass has."""
+        if self.graphs is None or not self.graphs.has_gradient:
+            loss.backward()  # type: ignore[no-untyped-call]
 
-    def step_loss(self) -> float:
-        """Return the loss of the last step, in this process."""
-        return float(sum(self._step_loss.values()))
+    def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: Optimizer) -> None:
+        """Forget the gradient of the last step, unless a replayed pass has written over it."""
+        del epoch, batch_idx
+        if self.graphs is None or not self.graphs.has_gradient:
+            optimizer.zero_grad(set_to_none=self.graphs is None)  # replayed passes add to it
 
     def losses(self, batch: PackedBatch) -> list[TaskLoss]:
         """Return the loss of each task that a batch is for, in the order of the config."""
@@ -263,7 +283,7 @@ class BertModule(LightningModule):
             self.log("gradient_norm", norm, batch_size=1)
         rate = max(group["lr"] for group in optimizer.param_groups)
         self.log("learning_rate", torch.tensor(rate), batch_size=1)
-        describe = partial(self._describe_step, self.trainer.global_step, self._step_loss)
+        describe = partial(self._describe_step, self.trainer.global_step, self.step_loss.by_task)
         self.numerical_guard.check(norm, optimizer, describe)
 
     def clip(self, optimizer: Optimizer, value: float | None, algorithm: str | None) -> Tensor:
@@ -304,7 +324,7 @@ class BertModule(LightningModule):
 
     def _tokens_read(self, batch: PackedBatch) -> Tensor | None:
         """Return the positions that tasks read; None for all, and on a GPU, which would wait."""
-        if batch.input_ids.device.type != "cpu":
+        if batch.input_ids.device.type != "cpu" and not batch.filler:
             return None
         found = [task.tokens_read(batch) for task in self.tasks_of(batch).values()]
         read = [places for places in found if places is not None]
@@ -322,29 +342,9 @@ class BertModule(LightningModule):
         if self.trainer.state.fn == TrainerFn.FITTING:
             self.history[self.trainer.global_step] = found.results
 
-    def _global_counts(self, batch: PackedBatch, names: list[str]) -> Tensor:
-        """``(len(names),)`` predictions of each task in the optimiser step, over all devices."""
-        counts = torch.tensor([batch.window_counts[name] for name in names])
-        if self.device.type == "cuda":
-            counts = counts.pin_memory()  # so that nothing waits for the copy
-        counts = counts.to(self.device, non_blocking=True)
-        if self.trainer.world_size > 1:
-            torch.distributed.all_reduce(counts)  # here 40, there 44: 84 on both
-        return counts
-
-    def _track_training_loss(
-        self, shares: dict[str, Tensor], batch: PackedBatch, batch_idx: int
-    ) -> None:
-        accumulate = self.trainer.accumulate_grad_batches
-        if batch_idx % accumulate == 0:
-            self._step_loss = {}
-        for name, share in shares.items():
-            self._step_loss[name] = self._step_loss.get(name, 0) + share.detach()
-        if (batch_idx + 1) % accumulate == 0:
-            values = torch.stack(list(self._step_loss.values()))  # (tasks,): one exchange for all
-            if self.trainer.world_size > 1:
-                torch.distributed.all_reduce(values)
-            # the bar reads it when it is drawn: prog_bar=True reads it, and waits, at each step
-            self.log("train/loss", values.sum(), batch_size=len(batch))
-            for name, value in zip(self._step_loss, values, strict=True):
-                self.log(f"train/{name}/loss", value, batch_size=len(batch))
+    def _log_step_loss(self, sequences: int) -> None:
+        values = self.step_loss.over_devices(self.trainer.world_size)
+        # the bar reads it when it is drawn: prog_bar=True reads it, and waits, at each step
+        self.log("train/loss", values.sum(), batch_size=sequences)
+        for name, value in zip(self.step_loss.by_task, values, strict=True):
+            self.log(f"train/{name}/loss", value, batch_size=sequences)

@@ -11,11 +11,12 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from bertlab.api.schedule import Progress, Schedule, factor_at
-from bertlab.api.task import Objective, Task, check_whole_steps
+from bertlab.api.task import Objective, Task
 from bertlab.data.module import TaskData
 from bertlab.data.step_sizes import StepSizes
 from bertlab.errors import ConfigError
 from bertlab.model.optimizer_config import OptimizerConfig
+from bertlab.model.task_checks import check_whole_steps
 
 _STEPS_THAT_COMPILE = 2
 

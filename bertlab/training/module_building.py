@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from bertlab.api.encoder import Encoder
-from bertlab.api.task import Task, TaskContext, check_tasks
+from bertlab.api.task import Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.huggingface_task import class_labels
 from bertlab.checkpoints.pretrained import Pretrained
@@ -15,6 +15,7 @@ from bertlab.errors import say
 from bertlab.model.build import build_encoder, build_metrics, check_lengths
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
+from bertlab.model.task_checks import check_tasks
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,13 @@ from bertlab.checkpoints.run_directory import (
 from bertlab.config.checkpoint_config import check_file_name
 from bertlab.config.data_arguments import data_class
 from bertlab.config.run_config import RunConfig
+from bertlab.data.filling import Filling
 from bertlab.data.module import TaskData
 from bertlab.errors import CommandError, check_at_least, say, warn
 from bertlab.files import write_json
 from bertlab.model.build import build_tasks, compile_layers, compile_losses
 from bertlab.model.schedule import asked_steps, check_end, steps_at_words, training_size
+from bertlab.model.step_graphs import use_own_stream
 from bertlab.objectives.changing import in_words
 from bertlab.objectives.language_model import TokenPrediction
 from bertlab.plugins.hooks import run_callbacks
@@ -53,7 +55,7 @@ from bertlab.training.results import held_out_results, print_results
 from bertlab.training.resumption import Resumption
 from bertlab.training.run_page import write_run_page
 from bertlab.training.step_memory import AUTO, StepMemory, choose_parts
-from bertlab.training.trainer import make_trainer
+from bertlab.training.trainer import can_replay, make_trainer
 
 
 class Session:
@@ -178,6 +180,10 @@ class Session:
     def _check_fit(self) -> None:
         """Raise what would stop the run later, before its directory is made."""
         values, model = self.config.values, self.model
+        model.replays_passes = values.compile and can_replay(self.trainer)
+        if model.replays_passes:
+            use_own_stream()
+            self.data.filling = Filling(model.named_tasks(), self.data.max_seq_length)
         if values.keep_predictions:
             self.data.predict_validation()
         divides = values.trainer.accumulate_grad_batches == AUTO

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bertlab.api.batch import PackedBatch, pack
 from bertlab.encoders.attention import packed_attention
-from bertlab.encoders.layers import Dropout, dropout
+from bertlab.encoders.layers import Dropout, dropout, hash_dropout
 
 
 def batch_of(lengths: list[int]) -> PackedBatch:
@@ -114,3 +114,31 @@ def test_attention_drops_weights_not_outputs() -> None:
     assert torch.allclose(kept, kept.round(), atol=1e-3)
     assert float(kept.mean()) == pytest.approx(48, abs=0.5)
     assert float(kept.std()) == pytest.approx(math.sqrt(64 * 0.25 * 0.75), abs=0.3)
+
+
+@pytest.mark.parametrize("probability", [0.1, 0.5])
+def test_a_gpus_hashes_drop_evenly_and_each_on_its_own(probability: float) -> None:
+    torch.manual_seed(0)
+    shape, deviation = (2048, 768), (probability * (1 - probability)) ** 0.5
+    first, second = (hash_dropout(torch.ones(shape), probability) for _ in range(2))
+    assert first.unique().tolist() == pytest.approx([0, 1 / (1 - probability)])
+    scores = [((each == 0).double() - probability) / deviation for each in (first, second)]
+    count = first.numel() ** 0.5
+    for score in scores:
+        assert abs(score.mean()) * count < 4
+        for along, length in enumerate(shape):  # no row and no column has more than by chance
+            assert 0.8 < (score.mean(along) * length**0.5).var() < 1.25
+        for shift in ((0, 1), (0, 2), (1, 1), (5, 3), (64, 0)):
+            assert abs((score * score.roll(shift, (0, 1))).mean()) < 0.005
+    assert abs((scores[0] * scores[1]).mean()) < 0.005
+
+
+def test_a_gpus_hashes_follow_the_generator_and_let_the_gradient_through() -> None:
+    values = torch.full((30, 40), 2.0, requires_grad=True)
+    torch.manual_seed(3)
+    found = hash_dropout(values, 0.25)
+    found.sum().backward()
+    torch.manual_seed(3)
+    assert torch.equal(hash_dropout(torch.full((30, 40), 2.0), 0.25), found)
+    assert values.grad is not None
+    torch.testing.assert_close(values.grad * 2, found.detach())

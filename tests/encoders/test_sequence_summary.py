@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from bertlab.api.batch import PackedBatch, first_token, last_token, pack
 from bertlab.api.examples import Labels
-from bertlab.api.task import TaskContext, check_tasks
+from bertlab.api.task import TaskContext
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError
 from bertlab.heads.single_sentence import SingleSentence
+from bertlab.model.task_checks import check_tasks
 from bertlab.objectives.causal_lm import CausalLM
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from tests.encoders.test_bert import SMALL, random_batch

@@ -107,3 +107,45 @@ def test_no_step_waits_for_the_gpu(tiny_config: Path, bertlab: Command, tmp_path
     waits = [f"{w.filename}:{w.lineno}" for w in caught if "a synchronizing" in str(w.message)]
     allowed = [where for where in waits if "numerical_guard.py" in where]  # one step later
     assert waits == allowed
+
+
+NO_DROPOUT = (
+    "--model.encoder.hidden_dropout_prob", 0, "--model.encoder.attention_probs_dropout_prob", 0
+)  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch's compiler about itself
+def test_replayed_steps_are_those_of_every_kernel_by_itself(
+    tiny_config: Path, bertlab: Command, tmp_path: Path
+) -> None:
+    found = []
+    for name, compiles in (("eager", "false"), ("replayed", "true")):
+        code, output, error = bertlab(
+            "fit", "--config", tiny_config, "--run_dir", tmp_path / name, *IN_BF16, *NO_DROPOUT,
+            "--compile", compiles, "--trainer.accumulate_grad_batches", 2,
+        )  # fmt: skip
+        assert code == 0, error
+        assert "without CUDA graphs" not in output
+        found.append(losses(tmp_path / name))
+    assert found[1] == pytest.approx(found[0], rel=5e-3)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_task_that_waits_for_the_gpu_is_not_recorded(
+    monkeypatch: pytest.MonkeyPatch, tiny_config: Path, bertlab: Command, tmp_path: Path
+) -> None:
+    loss = NextSentencePrediction.loss
+
+    def waiting(
+        self: NextSentencePrediction, output: EncoderOutput, batch: PackedBatch
+    ) -> TaskLoss:
+        found = loss(self, output, batch)
+        assert math.isfinite(found.sum.item())
+        return found
+
+    monkeypatch.setattr(NextSentencePrediction, "loss", waiting)
+    code, output, error = bertlab(
+        "fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *IN_BF16, "--compile", "true"
+    )
+    assert code == 0, error
+    assert output.count("training goes on without CUDA graphs: ") == 1

@@ -4,7 +4,6 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Timer
 
 from bertlab.api.encoder import Encoder
-from bertlab.api.task import check_tasks, check_whole_steps
 from bertlab.config.data_arguments import data_class
 from bertlab.config.request import Request
 from bertlab.config.run_config import stage_configs
@@ -16,6 +15,7 @@ from bertlab.errors import ConfigError, StudyError
 from bertlab.model.build import build_tasks, check_lengths
 from bertlab.model.optimizer_config import read_optimizer
 from bertlab.model.schedule import check_budget, check_changes, check_schedule, is_endless
+from bertlab.model.task_checks import check_tasks, check_whole_steps
 from bertlab.studies.plan.budget import meta_encoder
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 

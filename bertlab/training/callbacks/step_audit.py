@@ -82,4 +82,4 @@ class StepAuditing(Callback):
         """Compute the step again, if that is due."""
         assert isinstance(pl_module, BertModule)
         if self.audit is not None and (batch_idx + 1) % trainer.accumulate_grad_batches == 0:
-            self.audit.end(trainer.global_step - 1, pl_module.step_loss())
+            self.audit.end(trainer.global_step - 1, pl_module.step_loss.total())

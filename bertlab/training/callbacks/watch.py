@@ -38,7 +38,7 @@ class LossWatch(Callback):
             return
         assert isinstance(pl_module, BertModule)
         for name, task in pl_module.named_tasks().items():
-            if name not in pl_module.tasks_of_step():
+            if name not in pl_module.step_loss.by_task:
                 continue
             self.resting[name] = self.resting.get(name, 0) + 1 if _rests(task) else 0
             if self.resting[name] == _CHECKS:

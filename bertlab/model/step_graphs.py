@@ -1,0 +1,168 @@
+"""CUDA graphs of training: a GPU replays forward and backward pass as they were recorded once.
+
+A step of BERT-Base is 600 kernels. Python takes as long to launch them as an H100 to compute them;
+a recorded step is one launch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from bertlab.api.batch import PackedBatch
+from bertlab.errors import say
+
+if TYPE_CHECKING:
+    from bertlab.model.module import BertModule
+
+
+def use_own_stream() -> None:
+    """Let this thread compute on a stream of its own, as the first one cannot be recorded.
+
+    To be called before anything is differentiated: a parameter's gradient is added up on the stream
+    on which the parameter was used first.
+    """
+    torch.cuda.set_stream(torch.cuda.Stream())  # type: ignore[no-untyped-call]
+
+
+_MOST = 96  # shapes that are recorded; were there more, none would come twice
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """One shape of a batch: where its input is read, and what is replayed."""
+
+    batch: PackedBatch
+    counts: Tensor
+    shares: Tensor
+    graph: torch.cuda.CUDAGraph
+
+
+class StepGraphs:
+    """Records the passes over a micro-batch once for each shape that batches have.
+
+    Args:
+        module: on the GPU, and on a stream of its own.
+
+    Attributes:
+        has_gradient: whether the parameters have the gradient of the last batch that was asked for.
+    """
+
+    def __init__(self, module: "BertModule") -> None:
+        self._module = module
+        self._parameters = [each for each in module.parameters() if each.requires_grad]
+        self._gradients: list[Tensor | None] = []
+        self._recorded: dict[tuple[object, ...], _Recorded] = {}
+        self._pool = torch.cuda.graph_pool_handle()
+        self._goes_on = True
+        self.has_gradient = False
+
+    def shares(self, batch: PackedBatch, batch_idx: int) -> list[Tensor] | None:
+        """Return a batch's shares of the step's losses, and leave their gradient.
+
+        Args:
+            batch: of training.
+            batch_idx: its number in the epoch. The first of a step writes over the gradients that
+                are there, others add to them.
+
+        Returns:
+            A scalar of each task; None, and no gradient, if the batch is to be computed as usual.
+        """
+        self.has_gradient = False
+        if self._goes_on and not batch.filler:
+            self._stop("a task does not fill up its batches (Task.fill)")
+        if not self._goes_on:
+            return None
+        adds = batch_idx % self._module.trainer.accumulate_grad_batches > 0
+        counts = self._module.counts(batch)
+        found = self._recorded.get((adds, *_shape(batch)))
+        if found is None:
+            if len(self._recorded) == _MOST:
+                return None
+            found = self._try_to_record(batch, batch_idx, counts, adds)
+            if found is None:
+                return None
+        inputs = [*_tensors(batch), counts]
+        torch._foreach_copy_([*_tensors(found.batch), found.counts], inputs)
+        found.graph.replay()
+        for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
+            parameter.grad = gradient
+        self.has_gradient = True
+        return list(found.shares.clone())  # the next replay writes over its own
+
+    def _try_to_record(
+        self, batch: PackedBatch, batch_idx: int, counts: Tensor, adds: bool
+    ) -> _Recorded | None:
+        try:
+            found = self._record(batch, counts, adds)
+            self._recorded[adds, *_shape(batch)] = found
+        except RuntimeError as error:  # of a task that waits for the GPU, for example
+            first = error.__context__ or error  # what came before the record was closed
+            # the generator still believes to be recorded
+            generator = torch.cuda.default_generators[torch.cuda.current_device()]
+            generator.graphsafe_set_state(torch.Generator("cuda").graphsafe_get_state())
+            self._stop(str(first).splitlines()[0])
+            found = None
+        self._module.on_train_batch_start(batch, batch_idx)  # draws begin anew
+        return found
+
+    def _stop(self, reason: str) -> None:
+        self._goes_on = False
+        self._recorded.clear()
+        say(f"training goes on without CUDA graphs: {reason}")
+
+    def _record(self, batch: PackedBatch, counts: Tensor, adds: bool) -> _Recorded:
+        inputs, numbers = _copied(batch), counts.clone()
+        for _ in range(1 if self._recorded else 3):  # compiles, and loads what is launched
+            _, gradients = self._passes(inputs, numbers)
+        if not self._gradients:
+            self._gradients = [None if g is None else torch.empty_like(g) for g in gradients]
+        del gradients
+        # casts of weights that autocast keeps would be recorded as they are now
+        torch.clear_autocast_cache()
+        graph = torch.cuda.CUDAGraph()
+        # other threads, of the data loader, may use the GPU meanwhile
+        with torch.cuda.graph(
+            graph, self._pool, torch.cuda.current_stream(), capture_error_mode="thread_local"
+        ):
+            shares, gradients = self._passes(inputs, numbers)
+            pairs = zip(self._gradients, gradients, strict=True)
+            kept = [(old, new) for old, new in pairs if old is not None and new is not None]
+            olds, news = [old for old, _ in kept], [new for _, new in kept]
+            if adds:
+                torch._foreach_add_(olds, news)
+            else:
+                torch._foreach_copy_(olds, news)
+        torch.clear_autocast_cache()
+        return _Recorded(inputs, numbers, shares, graph)
+
+    def _passes(self, batch: PackedBatch, counts: Tensor) -> tuple[Tensor, Sequence[Tensor | None]]:
+        with torch.enable_grad():
+            shares = torch.stack(self._module.shares(batch, counts))
+            total = shares.sum()
+        with torch.autocast("cuda", enabled=False):
+            gradients = torch.autograd.grad(total, self._parameters, allow_unused=True)
+        return shares.detach(), gradients
+
+
+def _tensors(batch: PackedBatch) -> list[Tensor]:
+    own = [batch.input_ids, batch.token_type_ids, batch.position_ids, batch.cu_seqlens]
+    return [*own, *batch.fields.values()]
+
+
+def _copied(batch: PackedBatch) -> PackedBatch:
+    return replace(
+        batch,
+        input_ids=batch.input_ids.clone(),
+        token_type_ids=batch.token_type_ids.clone(),
+        position_ids=batch.position_ids.clone(),
+        cu_seqlens=batch.cu_seqlens.clone(),
+        fields={name: tensor.clone() for name, tensor in batch.fields.items()},
+    )
+
+
+def _shape(batch: PackedBatch) -> tuple[object, ...]:
+    shapes = tuple((*each.shape, each.dtype) for each in _tensors(batch))
+    return (*shapes, *batch.fields, *batch.counts, batch.max_seqlen, batch.filler)
