@@ -24,12 +24,12 @@ from bertlab.api.source import RawDocument
 from bertlab.api.tokenizer import Tokenizer, TokenizerKind
 from bertlab.data.corpus.corpus import Corpus, naming, read_raw_documents
 from bertlab.data.corpus.prepare_worker import EncodedBatch, encode_all
-from bertlab.data.corpus.remote_store import default_cache_dir
+from bertlab.data.corpus.remote_store import default_cache_dir, unwritable_cache
 from bertlab.data.corpus.report import StoreReport, check_store, length_quantiles
 from bertlab.data.corpus.store import FORMAT_VERSION, TokenStore
 from bertlab.data.corpus.store_writer import SHARD_TOKENS, TokenStoreWriter, check_free
 from bertlab.data.reading.lines import explain_failed_read
-from bertlab.errors import ConfigError, CorpusError, TokenStoreError, check_processes, working
+from bertlab.errors import ConfigError, CorpusError, check_processes, working
 from bertlab.files import remove_abandoned, write_json
 from bertlab.files.remote import RemoteFile, located
 from bertlab.tokenizer.kinds import WordPiece, train_tokenizer
@@ -310,10 +310,7 @@ def _made_once(folder: Path) -> Iterator[bool]:
         logger.warning("another process makes %s: waiting for it", folder)
         lock.acquire()
     except OSError as error:
-        raise TokenStoreError(
-            f"{folder.parent}: cannot write the cache: {error.strerror}; choose another folder "
-            "with the environment variable BERTLAB_CACHE"
-        ) from error
+        raise unwritable_cache(folder.parent, error) from error
     try:
         # whoever held the lock before may have made it
         if not folder.exists():

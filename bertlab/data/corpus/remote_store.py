@@ -31,6 +31,14 @@ def default_cache_dir() -> Path:
     return Path(os.environ.get("BERTLAB_CACHE") or "~/.cache/bertlab").expanduser()
 
 
+def unwritable_cache(folder: Path, error: OSError) -> TokenStoreError:
+    """Return the error of a folder of the cache that cannot be written."""
+    return TokenStoreError(
+        f"{folder}: cannot write the cache: {error.strerror or error}; choose another folder with "
+        "the environment variable BERTLAB_CACHE"
+    )
+
+
 def room() -> int:
     """Return how many bytes of shards the cache may hold, by ``$BERTLAB_CACHE_GB``.
 
@@ -58,7 +66,8 @@ class RemoteStore:
         folder: of this store in the cache; named by URL and manifest, as the store may change.
 
     Raises:
-        TokenStoreError: here and in the methods: there is no store, or it cannot be read.
+        TokenStoreError: here and in the methods: there is no store, it cannot be read, or the cache
+            cannot be written.
         ConfigError: the cache has no size.
     """
 
@@ -160,5 +169,9 @@ class RemoteStore:
         try:
             yield
         except OSError as error:
+            place = Path(error.filename or self.url)
+            # the cache, or one of the folders above it, which mkdir() could not make
+            if place.is_relative_to(self._cache) or self._cache.is_relative_to(place):
+                raise unwritable_cache(self._cache, error) from None
             name = error.filename or self.url
             raise TokenStoreError(f"{name}: cannot be read: {error.strerror or error}") from None

@@ -118,6 +118,18 @@ def test_a_shard_that_is_not_what_the_manifest_says(
     assert "00003.tokens.npy" not in in_cache(tmp_path / "cache")
 
 
+def test_a_cache_that_cannot_be_written(here: TokenStore, tmp_path: Path) -> None:
+    (tmp_path / "cache").touch()  # no folder
+    with pytest.raises(TokenStoreError, match=r"cannot write the cache: .*BERTLAB_CACHE"):
+        TokenStore.open(URL, tmp_path / "cache")
+    store = TokenStore.open(URL, tmp_path / "other")
+    shards = next((tmp_path / "other").glob("remote/*/shards"))
+    shards.rmdir()
+    shards.touch()
+    with pytest.raises(TokenStoreError, match="cannot write the cache: Not a directory"):
+        store.tokens[:]
+
+
 def test_another_store_at_the_same_place(here: TokenStore, tmp_path: Path) -> None:
     TokenStore.open(URL, tmp_path / "cache").tokens[:]
     other = write(tmp_path / "other", texts(150, seed=5), 300)
