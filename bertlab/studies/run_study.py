@@ -24,6 +24,7 @@ def run_study(
     study: "Study",
     execute_all: ExecuteAll,
     go_on: str,
+    elsewhere: bool,
     reuse: Sequence[Path],
     accept_changes: bool,
     accept_mixture: bool,
@@ -34,6 +35,7 @@ def run_study(
         study: that is run; one that is tuned has the settings that its trials chose afterwards.
         execute_all: what executes its runs, and its trials.
         go_on: command that goes on with it, for messages.
+        elsewhere: its runs are executed on other machines than this.
         reuse: as that of :meth:`Study.run`.
         accept_changes: the same.
         accept_mixture: the same.
@@ -50,7 +52,7 @@ def run_study(
     """
     if study.stage is not None and not study.stage.chosen:
         study.claim(accept_changes)
-        study.stage.run(execute_all, go_on, reuse, accept_changes, accept_mixture)
+        study.stage.run(execute_all, go_on, elsewhere, reuse, accept_changes, accept_mixture)
         study.config = study.stage.choose(study.study_dir)
         study.planned = make_plan(study.config, begun_in(study.study_dir))
     reusable = find_reusable(study.planned, study.study_dir, reuse)
@@ -69,7 +71,7 @@ def run_study(
     if not accept_mixture:
         same = sameness.compare_runs(study.planned, study.study_dir)
         sameness.refuse_mixture(same, study.study_dir)
-        sameness.refuse_other_corpus(study.planned, study.study_dir)
+        sameness.refuse_other_corpus(study.planned, study.study_dir, elsewhere)
     with watch(study.runs, study.study_dir) as show:
         refusing = sameness.refusing_mixtures(show, study.planned, study.study_dir)
         on_change = show if accept_mixture else refusing

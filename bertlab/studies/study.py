@@ -189,7 +189,10 @@ class Study:
             slurm=slurm,
         )
         go_on = go_on_with(self.study_dir, executor)
-        return run_study(self, execute_all, go_on, _paths(reuse), accept_changes, accept_mixture)
+        elsewhere = executor != "local"
+        return run_study(
+            self, execute_all, go_on, elsewhere, _paths(reuse), accept_changes, accept_mixture
+        )
 
     def run_one(self, run: str, threads: int | None = None) -> int:
         """Make one attempt at one run, or wait for the process that is at work at it.

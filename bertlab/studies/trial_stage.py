@@ -63,6 +63,7 @@ class TrialStage:
         self,
         execute_all: ExecuteAll,
         go_on: str,
+        elsewhere: bool,
         reuse: Sequence[Path],
         accept_changes: bool,
         accept_mixture: bool,
@@ -72,6 +73,7 @@ class TrialStage:
         Args:
             execute_all: what executes runs.
             go_on: command that goes on with the tuned study, for messages.
+            elsewhere: they are executed on other machines than this.
             reuse: as that of :meth:`Study.run`.
             accept_changes: the same.
             accept_mixture: the same.
@@ -80,7 +82,9 @@ class TrialStage:
             StudyError: if the first ones fail by one mistake.
             StudyStopped: if a signal stopped them.
         """
-        summary = run_study(self.study, execute_all, go_on, reuse, accept_changes, accept_mixture)
+        summary = run_study(
+            self.study, execute_all, go_on, elsewhere, reuse, accept_changes, accept_mixture
+        )
         lines = summary.lines(self.study.study_dir, go_on)
         if summary.left:
             raise StudyError("\n".join(lines))

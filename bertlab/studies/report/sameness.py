@@ -17,7 +17,7 @@ from bertlab.config.yaml_files import Config
 from bertlab.data.corpus.prepare import open_prepared
 from bertlab.data.pretraining import PretrainingData
 from bertlab.data.sources import is_source
-from bertlab.errors import MixtureError
+from bertlab.errors import CorpusError, MixtureError, TokenStoreError
 from bertlab.files.reading import read_object
 from bertlab.studies.execute.run_state import State, is_done
 from bertlab.studies.execute.schedule import Change, OnChange
@@ -126,14 +126,20 @@ def refusing_mixtures(on_change: OnChange, plan: Plan, study_dir: Path) -> OnCha
     return note
 
 
-def refuse_other_corpus(plan: Plan, study_dir: Path) -> None:
+def refuse_other_corpus(plan: Plan, study_dir: Path, elsewhere: bool) -> None:
     """Raise MixtureError if runs would start on another text than those that were begun had.
 
     Only files and prepared corpora are looked at: what another source holds is known only to a run.
 
+    Args:
+        plan: runs of the study.
+        study_dir: its directory.
+        elsewhere: runs are executed on other machines, which may have a text that this one has not.
+
     Raises:
         MixtureError: names the runs.
-        CorpusError: a file is missing or cannot be read; every run to come would say so.
+        CorpusError: a file is missing or cannot be read here, where every run to come would say so.
+        TokenStoreError: the same of a prepared corpus.
     """
     begun: dict[Key, Sides] = defaultdict(dict)
     to_come: dict[Key, Config] = {}
@@ -148,7 +154,12 @@ def refuse_other_corpus(plan: Plan, study_dir: Path) -> None:
         if not is_done(run.directory(study_dir)):
             to_come[key] = config
     for key in begun.keys() & to_come.keys():
-        found = corpus_now(to_come[key])
+        try:
+            found = corpus_now(to_come[key])
+        except (CorpusError, TokenStoreError):
+            if not elsewhere:
+                raise
+            continue  # only a run can tell
         if found is not None and set(begun[key]) != {found}:
             sides = _with_descendants(plan, begun[key])
             sides.setdefault(found, []).append(NOW)
@@ -163,8 +174,9 @@ def corpus_now(config: Config) -> str | None:
         CorpusError: a file is missing or cannot be read.
         TokenStoreError: a prepared corpus is damaged.
     """
-    corpus = PretrainingData(**config["data"], seed=0).corpus
-    prepared = open_prepared(corpus)
+    data = PretrainingData(**config["data"], seed=0)
+    corpus = data.corpus
+    prepared = open_prepared(corpus, data.cache_dir)
     if prepared is not None:
         return prepared.metadata.corpus_fingerprint
     if not corpus.sources or any(is_source(source) for source in corpus.sources):

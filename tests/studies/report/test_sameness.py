@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 
 from bertlab.data.corpus.corpus import Corpus
@@ -16,6 +17,7 @@ from bertlab.studies.report.render import write_report
 from bertlab.studies.report.sameness import compare_runs
 from bertlab.studies.study import Study, compare
 from bertlab.studies.study import study as open_study
+from tests.data.corpus.test_shards import texts, write
 from tests.studies.small_study import finish, opened
 
 EVALUATE: dict[str, Any] = {"evaluate": {"x": "task.yaml"}}
@@ -197,7 +199,8 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
                 on_change(Change(run, State.DONE, "done"))
         return Summary(done=[run.id for run in plan])
 
-    monkeypatch.setattr(executor, "run_local", run_fake)
+    for name in ("run_local", "run_on_slurm", "run_on_ray"):
+        monkeypatch.setattr(executor, name, run_fake)
     return done
 
 
@@ -231,3 +234,36 @@ def test_a_replaced_file_is_noticed_before_anything_runs(tmp_path: Path, runs: l
     with pytest.raises(CorpusError, match=r"text\.txt"):
         begun.run()
     assert runs == []
+
+
+@pytest.mark.parametrize("elsewhere", ["slurm", "ray"])
+def test_a_text_that_other_machines_alone_have_is_left_to_the_runs(
+    elsewhere: Any, tmp_path: Path, runs: list[str]
+) -> None:
+    study = opened(tmp_path, seeds=1, settings={"data.corpus": str(tmp_path / "text.txt")})
+    study.claim()
+    leave(study, study.runs[0], corpus=OTHER)
+    with pytest.raises(CorpusError, match=r"text\.txt"):
+        study.run()
+    assert runs == []
+    assert study.run(executor=elsewhere).exit_code == 0
+    assert runs == [study.runs[1].id]
+
+
+def test_a_store_behind_a_url_is_looked_at_by_the_cache_of_the_config(
+    tmp_path: Path, runs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BERTLAB_CACHE", str(tmp_path / "default"))
+    store = write(tmp_path / "store", texts(20), 200)
+    system = fsspec.filesystem("memory")
+    system.put(f"{store.path}/", "/sameness/store", recursive=True)
+    place = {"data.corpus": "memory://sameness/store", "data.cache_dir": str(tmp_path / "own")}
+    study = opened(tmp_path, seeds=1, settings=place)
+    study.claim()
+    leave(study, study.runs[0], corpus=OTHER)
+    with pytest.raises(MixtureError, match="in what would be run now"):
+        study.run()
+    system.rm("/sameness", recursive=True)
+    assert [path.name for path in tmp_path.glob("*/remote/*/store.json")] == ["store.json"]
+    assert (tmp_path / "own").is_dir()
+    assert not (tmp_path / "default").exists()
