@@ -7,6 +7,7 @@ waits for it. That needs a file system with ``flock`` (every local one; NFS sinc
 
 import fcntl
 import os
+import platform
 import shlex
 import shutil
 import signal
@@ -141,6 +142,20 @@ def execute(
             stop_all([work], stop)
             raise
         return code
+
+
+def check_places(*places: Path) -> None:
+    """Refuse to make an attempt on a machine that lacks a folder of the one that sent it there.
+
+    Raises:
+        ExecutorError: names the folder and the machine.
+    """
+    for place in places:
+        if not place.is_dir():
+            raise ExecutorError(
+                f"{place} is not on the node {platform.node()}; put the study on a file system "
+                "that all nodes share, and start it from a folder there"
+            )
 
 
 def start(
@@ -280,6 +295,7 @@ def _start_process(
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         now = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
-        output.write(utf8(visible(f"{LOG_HEAD}{now}: {shlex.join(command)}") + "\n"))
+        head = f"{LOG_HEAD}{now} on {platform.node()}: {shlex.join(command)}"
+        output.write(utf8(visible(head) + "\n"))
         output.flush()  # before the process writes
         return launch(command, environment, output.fileno(), lock)

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from bertlab.errors import ConfigError, ExecutorError
-from bertlab.studies.execute.execution import FIT, execute
+from bertlab.studies.execute.execution import FIT, check_places, execute
 from bertlab.studies.execute.local import THREADS
 from bertlab.studies.execute.run_state import State, is_done
 from bertlab.studies.execute.schedule import Change, OnChange, Schedule, Summary, run_all
@@ -149,12 +149,7 @@ def _attempt(
     working_directory: Path,
 ) -> int:
     """Make one attempt at a run, on whatever node this is."""
-    for place in (study_dir, working_directory):
-        if not place.is_dir():
-            raise ExecutorError(
-                f"{place} is not on the node {socket.gethostname()}; put the study on a file "
-                "system that all nodes share, and start it from a folder there"
-            )
+    check_places(study_dir, working_directory)
     return execute(
         run,
         study_dir,

@@ -21,7 +21,13 @@ from bertlab.files import write_text
 from bertlab.studies.execute.execution import FIT, settle
 from bertlab.studies.execute.run_state import Outcome, State, is_done, read_attempts
 from bertlab.studies.execute.schedule import Change, OnChange, Schedule, Summary, run_all
-from bertlab.studies.execute.slurm_job import SlurmAttempt, import_submitit, in_queue, is_over
+from bertlab.studies.execute.slurm_job import (
+    SlurmAttempt,
+    import_submitit,
+    in_queue,
+    is_over,
+    raised_by,
+)
 from bertlab.studies.execute.stopping import StopSignals
 from bertlab.studies.plan.plan import PlannedRun
 
@@ -263,4 +269,4 @@ class SlurmJobs:
         tells = begun and attempts[-1].outcome is not Outcome.LOST and "CANCELLED" not in state
         if is_done(run.directory(self.study_dir)) or tells:
             return ""
-        return f"job {job.job_id}: {state.lower()}; see {job.paths.stderr}"
+        return f"job {job.job_id}: {raised_by(job) or state.lower()}; see {job.paths.stderr}"

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from bertlab.errors import ExecutorError
-from bertlab.studies.execute.execution import execute
+from bertlab.studies.execute.execution import check_places, execute
 from bertlab.studies.execute.local import THREADS
 from bertlab.studies.execute.processes import RunProcess, start_fresh
 from bertlab.studies.execute.stopping import GRACE, POLL
@@ -46,7 +46,12 @@ class SlurmAttempt:
         self._process: RunProcess | None = None
 
     def __call__(self) -> int:
-        """Make the attempt; see :func:`execute`."""
+        """Make the attempt; see :func:`execute`.
+
+        Raises:
+            ExecutorError: if this node does not have the working directory.
+        """
+        check_places(self.working_directory)
         code = execute(
             self.run,
             self.study_dir,
@@ -117,6 +122,20 @@ def in_queue(job: str) -> bool:
     if found.returncode:  # a job that is gone, or a scheduler that does not answer now
         return "Invalid job id" not in found.stderr
     return bool(found.stdout.strip())
+
+
+def raised_by(job: Any) -> str:  # noqa: ANN401  submitit's
+    """Return in a line what the call of a job raised; nothing if it did not raise or is not over.
+
+    An ExecutorError is returned without its name, which says nothing to the user.
+    """
+    if not job.paths.result_pickle.is_file():  # submitit would wait for it
+        return ""
+    outcome, trace = import_submitit().core.utils.pickle_load(job.paths.result_pickle)
+    if outcome != "error":
+        return ""
+    last = str(trace).strip().rpartition("\n")[2]
+    return last.removeprefix(f"{ExecutorError.__module__}.{ExecutorError.__qualname__}: ")
 
 
 def import_submitit() -> ModuleType:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -144,7 +145,7 @@ def test_a_failed_run_is_retried_from_its_checkpoint(tmp_path: Path) -> None:
     status = read_status(run, tmp_path, State.DONE)
     assert status.seconds == pytest.approx(first.seconds + second.seconds)
     log = run.log(tmp_path).read_text()
-    assert log.count("== ") == 2
+    assert log.count("== ") == log.count(f" on {platform.node()}: ") == 2
     assert f"--ckpt_path {run.directory(tmp_path)}" in log
     undisturbed = fake_run("a", steps=4)
     run_all([undisturbed], tmp_path / "other")

@@ -1,6 +1,6 @@
 """Studies as jobs of SLURM: submitit's own executor, and a scheduler of one machine."""
 
-import os
+import platform
 import signal
 import sys
 from pathlib import Path
@@ -18,23 +18,6 @@ from tests.studies.execute import fake_slurm
 from tests.studies.fake_fit import FAKE, fake_run, wait_for
 
 Plan = list[PlannedRun]
-
-
-@pytest.fixture
-def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A scheduler; returns the folder of its jobs."""
-    pytest.importorskip("submitit")
-    root = tmp_path / "scheduler"
-    bin_folder = fake_slurm.install(root)
-    monkeypatch.setenv("FAKE_SLURM", str(root))
-    monkeypatch.setenv("PATH", f"{bin_folder}{os.pathsep}{os.environ['PATH']}")
-    for name in ("_WAIT", "_AGAIN"):
-        monkeypatch.setattr(f"bertlab.studies.execute.slurm.{name}", 0.1)
-    # another test's jobs have the same numbers
-    from submitit.slurm.slurm import SlurmInfoWatcher, SlurmJob
-
-    monkeypatch.setattr(SlurmJob, "watcher", SlurmInfoWatcher(delay_s=1))
-    return root
 
 
 @pytest.fixture
@@ -281,6 +264,29 @@ def test_a_job_that_has_to_leave_its_node_is_queued_again_and_goes_on(
     assert len(calls(slurm, "sbatch")) == 1
     assert len(calls(slurm, "scontrol")) == (reason == "time limit")
     assert (study / "completed.txt").read_text().split() == ["a"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)  # each job imports torch, on a machine with other work
+def test_a_node_without_the_working_directory_is_told(
+    slurm: Path, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    (slurm / "hold").touch()
+
+    def leave(change: Change) -> None:
+        if change.state is State.RUNNING:
+            monkeypatch.chdir(study)
+            here.rmdir()
+            fake_slurm.release(slurm)
+
+    monkeypatch.chdir(here)
+    plan = [fake_run("a")]
+    summary = run(plan, study, retries=0, on_change=leave)
+    told = f"job 4711: {here} is not on the node {platform.node()}; put the study on a file system "
+    assert summary.failed["a"].startswith(told)
+    assert read_attempts(plan[0], study) == []
 
 
 @pytest.mark.slow
