@@ -1,7 +1,8 @@
 """A scheduler of one machine: ``sbatch``, ``srun``, ``sacct``, ``squeue``, ``scancel`` and more.
 
 Each is this file under another name. A job is a folder ``$FAKE_SLURM/<number>`` with its state,
-its script and a log of what was asked of it; a process of its own runs the script.
+its script and a log of what was asked of it; a process of its own runs the script. Where there are
+commands ``$FAKE_SLURM/node-0``, ``node-1`` and so on, jobs take turns at being run by them.
 """
 
 import contextlib
@@ -74,10 +75,12 @@ def work(arguments: list[str], root: Path) -> int:
     job = Path(arguments[0])
     number = job.name
     environment = {**os.environ, "SLURM_JOB_ID": number, "SLURM_NTASKS": "1"}
+    nodes = sorted(root.glob("node-*"))
+    on_node = [str(nodes[int(number) % len(nodes)])] if nodes else []
     while True:
         put(job / "state", "RUNNING")
         code = subprocess.run(
-            ["bash", str(job / "script")], env=environment, check=False
+            [*on_node, "bash", str(job / "script")], env=environment, check=False
         ).returncode
         tell(job, signal.SIGKILL)
         if (job / "requeue").exists():
