@@ -1,9 +1,11 @@
 """``Pretrained``: an earlier model as data, whether of a run, a Hugging Face folder or the hub."""
 
+import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from bertlab.api.examples import Labels
@@ -81,6 +83,15 @@ class Pretrained:
         if self.config is not None:
             head = self.config["model"].get("head")
         return head
+
+    def weights_digest(self) -> str:
+        """Return 12 hexadecimal digits of the SHA-256 of all tensors and their names."""
+        digest = hashlib.sha256()
+        for name, tensor in sorted(self.state.items()):
+            digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+            content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            digest.update(content.numpy().tobytes())
+        return digest.hexdigest()[:12]
 
     def release_weights(self) -> None:
         """Drop the tensors, once a module has them; names, sizes and tokenizer stay."""

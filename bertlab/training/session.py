@@ -108,6 +108,7 @@ class Session:
         self.record = RunRecord(self.directory, config.plain, resumed is not None, checkpoint)
         predicts = config.command == "predict" or config.values.get("keep_predictions", False)
         self.memory: StepMemory | None = None
+        self.weights: str | None = None
         self.writers = [PredictionWriter()] if predicts else []
         masks = {"mask_seed": seeds.masks} if config.request.objectives else {}
         arguments = {**config.plain["data"], "seed": seeds.order, **masks}
@@ -119,6 +120,8 @@ class Session:
         self.tokenizer = tokenizer = choose_tokenizer(checkpoint, warm, self.data)
         self.data.connect(tokenizer, tasks)
         prints = self.trainer.is_global_zero and not rehearses
+        if warm is not None and prints and self.fits and not config.plain["model"]["from_scratch"]:
+            self.weights = warm.weights_digest()  # before they are let go
         builder = ModuleBuilder(config, self.data, checkpoint, warm, prints)
         self.model = builder.build(tasks, tokenizer)
         goes_on.check_data(self.data)
@@ -218,6 +221,7 @@ class Session:
             **machine(self.trainer.strategy.root_device, self.trainer.world_size),
             "precision": str(self.trainer.precision),
             "tokenizer": tokenizer.fingerprint,
+            **({} if self.weights is None else {"init_weights": self.weights}),
             "parameters": self.parameters,
             **data.facts(),
             **training_size(self.trainer, data, bool(values.max_words or values.checkpoint_words)),

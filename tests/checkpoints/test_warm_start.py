@@ -1,5 +1,6 @@
 """What a new run takes over from a fine-tuned model, and what it says about the rest."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
 from tests.checkpoints.peers import SIZES, TOKENIZER, peer
 from tests.checkpoints.test_fine_tuned import write_run
+from tests.conftest import Command
 
 MNLI = Labels(("contradiction", "entailment", "neutral"), (3, 4, 5))
 RTE = Labels(("entailment", "not_entailment"), (8, 7))
@@ -192,3 +194,21 @@ def test_a_pooled_hugging_face_head_of_a_decoder_starts_anew(tmp_path: Path) -> 
     labels = Labels(("no", "yes"), (1, 1))
     module, report, before = started(tmp_path, {"name": "single_sentence"}, labels, causal=True)
     assert_new(module, report, before, "first token of a left-to-right encoder")
+
+
+def test_a_manifest_tells_the_weights_that_a_run_began_with(
+    tiny_run: Path, tiny_config: Path, bertlab: Command, tmp_path: Path
+) -> None:
+    def weights_of(name: str, start: Path) -> str:
+        code, _, error = bertlab(
+            "fit", "--config", tiny_config, "--model.init_from", start, "--trainer.max_steps", 1,
+            "--run_dir", tmp_path / name,
+        )  # fmt: skip
+        assert code == 0, error
+        found: str = json.loads((tmp_path / name / "manifest.json").read_text())["init_weights"]
+        return found
+
+    first = weights_of("first", tiny_run)
+    assert weights_of("again", tiny_run) == first
+    assert weights_of("other", tmp_path / "first") != first
+    assert "init_weights" not in json.loads((tiny_run / "manifest.json").read_text())

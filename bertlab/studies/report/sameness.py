@@ -194,6 +194,9 @@ def data_of(plan: Plan, run: PlannedRun, manifest: Manifest) -> dict[Key, str | 
     found: dict[Key, str | None] = {
         _key("tokenizer", origin, keys): manifest.get("tokenizer"),
     }
+    start = base["model"].get("init_from")
+    if run.stage == BASE and start is not None and not base["model"].get("from_scratch"):
+        found["weights of model.init_from", str(start)] = manifest.get("init_weights")
     if is_zero_shot(config):
         entry = {key: value for key, value in config[SECTION].items() if key != "settings"}
         key = _key(f"rows of {run.stage}", entry, tuple(entry))

@@ -18,7 +18,8 @@ from bertlab.studies.report.sameness import compare_runs
 from bertlab.studies.study import Study, compare
 from bertlab.studies.study import study as open_study
 from tests.data.corpus.test_shards import texts, write
-from tests.studies.small_study import finish, opened
+from tests.studies.small_study import BASE as SMALL
+from tests.studies.small_study import finish, opened, write_yaml
 
 EVALUATE: dict[str, Any] = {"evaluate": {"x": "task.yaml"}}
 PACKAGES = {"bertlab": "1.0", "torch": "2.11"}
@@ -113,6 +114,19 @@ def test_rows_of_an_evaluation_that_trains_nothing(tmp_path: Path) -> None:
         leave(study, run, rows={"b": OTHER if run is scored[0] else ONE})
     (found,) = compare_runs(study.planned, study.study_dir).mixtures
     assert found.startswith("rows of b: 1111")
+
+
+def test_weights_that_pre_training_goes_on_from(tmp_path: Path) -> None:
+    base = {**SMALL, "model": {**SMALL["model"], "init_from": "somewhere"}}
+    write_yaml(tmp_path / "base.yaml", base)
+    study = opened(tmp_path, **EVALUATE)
+    odd = next(run for run in study.runs if run.stage == BASE)
+    for run in study.runs:  # a fine-tuning's own start is another for each seed
+        weights = {} if run.stage == BASE else {"init_weights": run.id}
+        leave(study, run, **weights or {"init_weights": "b" if run is odd else "a"})
+    (found,) = compare_runs(study.planned, study.study_dir).mixtures
+    assert found.startswith("weights of model.init_from: a in ")
+    assert odd.id in found
 
 
 def test_what_a_config_says_may_differ(tmp_path: Path) -> None:
