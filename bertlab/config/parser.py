@@ -262,7 +262,8 @@ def _add_fit(parser: LightningArgumentParser) -> None:
         "--compile",
         type=bool,
         default=False,
-        help="compile the encoder's layers with torch.compile; needs a C++ compiler or a GPU",
+        help="compile the encoder's layers with torch.compile, and on one GPU in bf16 replay steps "
+        "as CUDA graphs; needs a C++ compiler or a GPU",
     )
     parser.add_argument(
         "--seeds",

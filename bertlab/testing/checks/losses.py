@@ -7,6 +7,7 @@ from torch import nn
 
 from bertlab.api.batch import PackedBatch
 from bertlab.api.task import Objective, TaskLoss
+from bertlab.data.filling import Filling
 from bertlab.testing.cases import SEED
 from bertlab.testing.check import TASK_KINDS, ConformanceFailure, NotApplicable, check
 from bertlab.testing.comparisons import changed_tensor, close
@@ -58,6 +59,25 @@ def count_is_as_announced(case: TaskCase) -> None:
             f"count of the loss is {count}, {source} {announced}",
             "let both be the number of predictions that the sum is over; the mean of an optimiser "
             "step is made with the announced number",
+        )
+
+
+@check(*TASK_KINDS, after=("loss_is_a_finite_scalar", "evaluation_repeats"))
+def filler_counts_for_nothing(case: TaskCase) -> None:
+    """A batch that is filled up to a fixed size, where ``fill`` gives its fields, has one loss."""
+    stack = case.stack()
+    batch = case.all(stack)
+    tasks = {TASK: stack.task, **stack.companions}
+    filled = Filling(tasks, max(2, batch.max_seqlen)).fill(batch)
+    if not filled.filler:
+        raise NotApplicable("fill() returns None: batches stay as they are")
+    with torch.no_grad():
+        whole, padded = (stack.loss(each).sum.item() for each in (batch, filled))
+    if not close(padded, whole):
+        raise ConformanceFailure(
+            f"the loss of a batch is {whole:.6g}, and filled up {padded:.6g}",
+            "let fill() return labels for the added sequences, or predictions, that loss() leaves "
+            "out of its sum (-100 in cross-entropy)",
         )
 
 
