@@ -74,7 +74,7 @@ def packed_attention(
         sees_all = not causal and (window is None or batch.max_seqlen <= window + 1)
         # launched one by one, its kernels take longer than FlashAttention's
         is_short = _HAS_SHORT and torch.compiler.is_compiling() and batch.max_seqlen <= LONGEST
-        if is_short and sees_all and head_size in HEAD_SIZES:
+        if is_short and sees_all and head_size in HEAD_SIZES and dropout < 1:
             attended = short_attention(qkv, batch.cu_seqlens, num_heads, dropout, batch.max_seqlen)
         else:
             attended = _flash_attention(qkv, batch, num_heads, dropout, causal, window)

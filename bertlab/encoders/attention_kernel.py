@@ -18,7 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 LONGEST = 512  # tokens of a sequence, above which FlashAttention is as fast
-HEAD_SIZES = (16, 32, 64, 128)
+HEAD_SIZES = (16, 32, 64)  # larger ones want more shared memory than small GPUs have
 _LN_2 = math.log(2.0)
 
 # blocks and warps, measured on an H200: docs/performance-log.md
@@ -335,7 +335,7 @@ def short_attention(
     Args:
         qkv: ``(T, 3 * A * d)`` queries, keys and values side by side, in half precision.
         borders: ``(B + 1,)`` int32 cumulative lengths.
-        num_heads: A; d is a power of two from 16 to 128.
+        num_heads: A; d is one of :data:`HEAD_SIZES`.
         dropout: probability of dropping a weight, below 1.
         longest: length of the longest sequence, or more.
 

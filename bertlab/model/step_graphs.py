@@ -24,7 +24,8 @@ def use_own_stream() -> None:
     To be called before anything is differentiated: a parameter's gradient is added up on the stream
     on which the parameter was used first.
     """
-    torch.cuda.set_stream(torch.cuda.Stream())  # type: ignore[no-untyped-call]
+    if torch.cuda.current_stream() == torch.cuda.default_stream():  # else an earlier stage has
+        torch.cuda.set_stream(torch.cuda.Stream())  # type: ignore[no-untyped-call]
 
 
 _MOST = 96  # shapes that are recorded; were there more, none would come twice
