@@ -26,9 +26,7 @@ import pretrain_speed
 import speed_peer
 import step_clock
 import torch
-from alternating_runs import HERE
 from gemm_peak import gemm_peak
-from speed_sizes import SIZES
 
 from bertlab.api.batch import PackedBatch, pack
 from bertlab.cli.main import main as bertlab
@@ -114,12 +112,13 @@ def attend(
 
 def checked_steps(given: argparse.Namespace, folder: Path) -> bool:
     """Print how far losses of replayed steps are off; return whether that is rounding."""
+    size, length, batch = ("small", 128, 64) if given.device == "cuda" else ("tiny", 64, 8)
+    run = sized(given, size, length, batch, given.check_steps)
     losses = []
-    for compiles in ("true", "false"):
+    for compiles in (True, False):
         log = folder / f"losses-{compiles}.json"
         os.environ[step_clock.LOSSES] = str(log)
-        small = ("small", 128, 64) if given.device == "cuda" else ("tiny", 64, 8)
-        fit(given, folder, *small, given.check_steps, compiles, NO_DROPOUT)
+        fit(run, folder, compiles, NO_DROPOUT)
         losses.append(json.loads(log.read_text()))
     off = [abs(one - other) / other for one, other in zip(*losses, strict=True)]
     print(
@@ -134,10 +133,10 @@ def checked_steps(given: argparse.Namespace, folder: Path) -> bool:
 def time_size(given: argparse.Namespace, folder: Path, size: str, length: int, peak: float) -> None:
     """Time bertlab and its peers in turn, and print medians."""
     batch = given.step_tokens // length
+    run = sized(given, size, length, batch, given.steps)
     rows = folder / f"{size}-{length}"
     rows.mkdir()
-    named = {"max_seq_length": length, "batch_size": batch, "vocab_size": 0, "corpus": []}
-    data = pretrain_speed.prepare(argparse.Namespace(**vars(given) | named), rows)
+    vocab_size = pretrain_speed.prepare(run, rows).load_tokenizer().vocab_size
     mean = statistics.fmean(pretrain_speed.load_from_disk(str(rows / "rows"))["length"])
     found: dict[str, list[tuple[float, float]]] = {}
     for _ in range(given.rounds):
@@ -150,14 +149,11 @@ def time_size(given: argparse.Namespace, folder: Path, size: str, length: int, p
                 torch.cuda.empty_cache()
                 torch.cuda.reset_peak_memory_stats()
             if arm == "bertlab":
-                compiles = "true" if given.device == "cuda" else "false"
-                fit(given, folder, size, length, batch, given.steps, compiles, [])
+                fit(run, folder, given.device == "cuda")
             else:
-                train_peer(given, rows, size, length, batch, arm)
+                train_peer(run, rows, arm)
             found.setdefault(arm, []).append(seconds_and_memory(clock))
-    flops = (
-        mean * batch * pretrain_speed.flops_of_a_token(size, data.load_tokenizer().vocab_size, mean)
-    )
+    flops = mean * batch * pretrain_speed.flops_of_a_token(size, vocab_size, mean)
     ours = statistics.median(seconds for seconds, _ in found["bertlab"])
     print(f"{size}, {batch} sequences of {mean:.1f} tokens (at most {length}):")
     for arm, runs in found.items():
@@ -170,49 +166,28 @@ def time_size(given: argparse.Namespace, folder: Path, size: str, length: int, p
         print(f"  {arm}: {times}, {rate}, {memory}; {step / ours:.2f} × bertlab's", flush=True)
 
 
-def fit(
-    given: argparse.Namespace,
-    folder: Path,
-    size: str,
-    length: int,
-    batch: int,
-    steps: int,
-    compiles: str,
-    more: Sequence[str],
-) -> None:
+def sized(
+    given: argparse.Namespace, size: str, length: int, batch: int, steps: int
+) -> argparse.Namespace:
+    """Return the arguments as ``pretrain_speed.py`` names them, of one size."""
+    named = {"size": size, "max_seq_length": length, "batch_size": batch, "steps": steps}
+    return argparse.Namespace(**vars(given) | named)
+
+
+def fit(run: argparse.Namespace, folder: Path, compiles: bool, options: Sequence[str] = ()) -> None:
     """Run ``bertlab fit`` in this process, its steps on the clock."""
-    layers, width, heads = SIZES[size]
     config = folder / "fit.yaml"
-    config.write_text(
-        pretrain_speed.FIT.format(
-            layers=layers,
-            width=width,
-            heads=heads,
-            store=given.store.resolve(),
-            length=length,
-            batch=batch,
-            steps=steps,
-            workers=given.workers,
-            device=given.device,
-            precision="bf16-mixed" if given.device == "cuda" else "32-true",
-            compile=compiles,
-        )
-    )
-    run = tempfile.mkdtemp(dir=folder)
-    if bertlab(["fit", "--config", str(config), "--run_dir", f"{run}/run", *more]):
+    on_gpu = run.device == "cuda"
+    config.write_text(pretrain_speed.fit_config(run, run.store, on_gpu, compiles))
+    directory = tempfile.mkdtemp(dir=folder)
+    if bertlab(["fit", "--config", str(config), "--run_dir", f"{directory}/run", *options]):
         raise SystemExit("bertlab fit failed")
 
 
-def train_peer(
-    given: argparse.Namespace, rows: Path, size: str, length: int, batch: int, arm: str
-) -> None:
+def train_peer(run: argparse.Namespace, rows: Path, arm: str) -> None:
     """Run Hugging Face's ``Trainer`` in this process, its steps on the clock."""
-    best = ["--best", "--bf16"] if arm == "best" and given.device == "cuda" else []
-    sys.argv = [
-        *(str(HERE / "speed_peer.py"), "pretrain", "--data", str(rows), "--size", size),
-        *("--steps", str(given.steps), "--batch_size", str(batch), "--device", given.device),
-        *("--max_seq_length", str(length), "--workers", str(given.workers), *best),
-    ]
+    best = ["--best", *(["--bf16"] if run.device == "cuda" else [])] if arm == "best" else []
+    sys.argv = [*pretrain_speed.peer_command(run, rows), *best]
     speed_peer.main()
 
 

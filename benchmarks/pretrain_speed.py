@@ -62,27 +62,9 @@ def main() -> None:
     data = prepare(given, folder)
     lengths = load_from_disk(str(folder / "rows"))["length"]
     length, vocab_size = statistics.fmean(lengths), data.load_tokenizer().vocab_size
-    layers, width, heads = SIZES[given.size]
     fit = folder / "fit.yaml"
-    fit.write_text(
-        FIT.format(
-            layers=layers,
-            width=width,
-            heads=heads,
-            store=folder / "store",
-            length=given.max_seq_length,
-            batch=given.batch_size,
-            steps=given.steps,
-            workers=given.workers,
-            device=given.device,
-            precision="bf16-mixed" if in_bf16 else "32-true",
-            compile=str(on_gpu).lower(),
-        )
-    )
-    peer = [sys.executable, str(HERE / "speed_peer.py"), "pretrain", "--data", str(folder)]
-    peer += ["--size", given.size, "--steps", str(given.steps)]
-    peer += ["--batch_size", str(given.batch_size), "--max_seq_length", str(given.max_seq_length)]
-    peer += ["--device", given.device, "--workers", str(given.workers)]
+    fit.write_text(fit_config(given, folder / "store", in_bf16, on_gpu))
+    peer = [sys.executable, *peer_command(given, folder)]
     ours = [sys.executable, "-m", "bertlab", "fit", "--config", str(fit), "--run_dir", "{run}"]
     peers_best = [*peer, "--best", *(["--bf16"] if in_bf16 else [])]
     all_arms = {
@@ -111,6 +93,33 @@ def main() -> None:
     )
     rate = tokens / statistics.median(run.steady for run in found["bertlab"])
     print(f"bertlab: {rate:,.0f} tokens a second, {flops / 1e9:,.0f} GFLOP a step")
+
+
+def fit_config(given: argparse.Namespace, store: Path, in_bf16: bool, compiles: bool) -> str:
+    """Return the config of bertlab's side."""
+    layers, width, heads = SIZES[given.size]
+    return FIT.format(
+        layers=layers,
+        width=width,
+        heads=heads,
+        store=store.resolve(),
+        length=given.max_seq_length,
+        batch=given.batch_size,
+        steps=given.steps,
+        workers=given.workers,
+        device=given.device,
+        precision="bf16-mixed" if in_bf16 else "32-true",
+        compile=str(compiles).lower(),
+    )
+
+
+def peer_command(given: argparse.Namespace, folder: Path) -> list[str]:
+    """Return the script and arguments of the stock peer on the rows in a folder."""
+    command = [str(HERE / "speed_peer.py"), "pretrain", "--data", str(folder)]
+    command += ["--size", given.size, "--steps", str(given.steps)]
+    command += ["--batch_size", str(given.batch_size)]
+    command += ["--max_seq_length", str(given.max_seq_length)]
+    return [*command, "--device", given.device, "--workers", str(given.workers)]
 
 
 def prepare(given: argparse.Namespace, folder: Path) -> PretrainingData:

@@ -226,28 +226,22 @@ class PackedBatch:
         # the CPU could read a copy to it before it is there; a GPU's kernels wait for theirs
         on_gpu = torch.device(device).type == "cuda"
 
-        def move(tensor: Tensor) -> Tensor:
-            return tensor.to(device, non_blocking=on_gpu)
-
-        # a new batch makes its cached indices anew, on its own device
-        return replace(
-            self,
-            input_ids=move(self.input_ids),
-            token_type_ids=move(self.token_type_ids),
-            position_ids=move(self.position_ids),
-            cu_seqlens=move(self.cu_seqlens),
-            fields={name: move(tensor) for name, tensor in self.fields.items()},
-        )
+        return self.map_tensors(lambda tensor: tensor.to(device, non_blocking=on_gpu))
 
     def pin_memory(self) -> "PackedBatch":
         """Return the batch in page-locked memory, as ``DataLoader(pin_memory=True)`` asks."""
+        return self.map_tensors(Tensor.pin_memory)
+
+    def map_tensors(self, change: Callable[[Tensor], Tensor]) -> "PackedBatch":
+        """Return a batch of what ``change`` makes of each tensor, but for ``tokens_read``."""
+        # a new batch makes its cached indices anew, on its own device
         return replace(
             self,
-            input_ids=self.input_ids.pin_memory(),
-            token_type_ids=self.token_type_ids.pin_memory(),
-            position_ids=self.position_ids.pin_memory(),
-            cu_seqlens=self.cu_seqlens.pin_memory(),
-            fields={name: tensor.pin_memory() for name, tensor in self.fields.items()},
+            input_ids=change(self.input_ids),
+            token_type_ids=change(self.token_type_ids),
+            position_ids=change(self.position_ids),
+            cu_seqlens=change(self.cu_seqlens),
+            fields={name: change(tensor) for name, tensor in self.fields.items()},
         )
 
 

@@ -159,7 +159,8 @@ class Task(nn.Module, ABC):
         """Return the task's fields for a training batch that ends with sequences of filler.
 
         On a GPU, passes over batches of a few fixed sizes are recorded and replayed. :meth:`loss`
-        must leave out of its sum what is added, and ``count`` does not matter there.
+        must leave out of its sum what is added, and ``count`` does not matter there. A class with a
+        loss of its own inherits no ``fill``.
 
         Args:
             batch: its first ``len(batch) - batch.filler`` sequences are what ``fields`` are of.

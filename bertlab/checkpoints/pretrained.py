@@ -90,7 +90,7 @@ class Pretrained:
         for name, tensor in sorted(self.state.items()):
             digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
             content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-            digest.update(content.numpy().tobytes())
+            digest.update(content.numpy().data)
         return digest.hexdigest()[:12]
 
     def release_weights(self) -> None:

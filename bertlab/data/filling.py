@@ -7,7 +7,6 @@ the filler, so that all losses and gradients stay as they are.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -41,7 +40,8 @@ class Filling:
         # 64 rows between sizes, sequences of at most 40: 2 of them, which are 2 to 65 rows together
         sequences = -(-(between - 1) // (self.longest - 1))
         added = sequences + -(tokens + sequences) % between
-        lengths = [len(part) for part in np.array_split(np.arange(added), sequences)]
+        each, longer = divmod(added, sequences)  # 66, 3 -> 22, 22, 22
+        lengths = [each + (number < longer) for number in range(sequences)]
         ends = batch.cu_seqlens[-1] + torch.tensor(lengths).cumsum(0)
         positions = torch.cat([torch.arange(length) for length in lengths])
         filled = replace(
@@ -55,11 +55,20 @@ class Filling:
         )
         fields: dict[str, Tensor] = {}
         for task in self.tasks.values():
-            own = task.fill(filled, between // 2)
+            own = task.fill(filled, between // 2) if _fills_what_it_reads(task) else None
             if own is None:
                 return batch
             fields |= own
         return replace(filled, fields=batch.fields | fields)
+
+
+def _fills_what_it_reads(task: Task) -> bool:
+    """Whether no class below that of ``fill`` has a loss of its own, which may read more fields."""
+    fills, loses = (
+        next(number for number, kind in enumerate(type(task).__mro__) if name in vars(kind))
+        for name in ("fill", "loss")
+    )
+    return fills <= loses
 
 
 def size_between(tokens: int) -> int:

@@ -39,6 +39,15 @@ def _mix(bits):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def _sequence_and_head(borders, heads):  # type: ignore[no-untyped-def]
+    """Return the number of a program's pair, its head, and its sequence's start and length."""
+    program = tl.program_id(1)  # sequence 0 with each head, sequence 1 with each head, …
+    sequence, head = program // heads, program % heads
+    start = tl.load(borders + sequence)
+    return program, head, start, tl.load(borders + sequence + 1) - start
+
+
+@triton.jit
 def _is_kept(seeds, program, queries, keys, threshold):  # type: ignore[no-untyped-def]
     """Whether each weight of ``queries`` and ``keys`` is kept, by bits that its place determines.
 
@@ -73,10 +82,7 @@ def _forward(  # type: ignore[no-untyped-def]
     drops: tl.constexpr,
 ):
     """One block of queries of a sequence and head."""
-    program = tl.program_id(1)  # sequence 0 with each head, sequence 1 with each head, …
-    sequence, head = program // heads, program % heads
-    start = tl.load(borders + sequence)
-    length = tl.load(borders + sequence + 1) - start
+    program, head, start, length = _sequence_and_head(borders, heads)
     first = tl.program_id(0) * queries_at_once
     if first >= length:
         return
@@ -138,10 +144,7 @@ def _backward_queries(  # type: ignore[no-untyped-def]
     drops: tl.constexpr,
 ):
     """One block of queries of a sequence and head: their gradient, and what keys need of them."""
-    program = tl.program_id(1)
-    sequence, head = program // heads, program % heads
-    start = tl.load(borders + sequence)
-    length = tl.load(borders + sequence + 1) - start
+    program, head, start, length = _sequence_and_head(borders, heads)
     first = tl.program_id(0) * queries_at_once
     if first >= length:
         return
@@ -200,10 +203,7 @@ def _backward_keys(  # type: ignore[no-untyped-def]
     drops: tl.constexpr,
 ):
     """One block of keys of a sequence and head: gradients of keys and values."""
-    program = tl.program_id(1)
-    sequence, head = program // heads, program % heads
-    start = tl.load(borders + sequence)
-    length = tl.load(borders + sequence + 1) - start
+    program, head, start, length = _sequence_and_head(borders, heads)
     begin = tl.program_id(0) * keys_at_once
     if begin >= length:
         return

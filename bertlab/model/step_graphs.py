@@ -5,7 +5,7 @@ a recorded step is one launch.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -115,7 +115,7 @@ class StepGraphs:
         say(f"training goes on without CUDA graphs: {reason}")
 
     def _record(self, batch: PackedBatch, counts: Tensor, adds: bool) -> _Recorded:
-        inputs, numbers = _copied(batch), counts.clone()
+        inputs, numbers = batch.map_tensors(Tensor.clone), counts.clone()
         for _ in range(1 if self._recorded else 3):  # compiles, and loads what is launched
             _, gradients = self._passes(inputs, numbers)
         if not self._gradients:
@@ -151,17 +151,6 @@ class StepGraphs:
 def _tensors(batch: PackedBatch) -> list[Tensor]:
     own = [batch.input_ids, batch.token_type_ids, batch.position_ids, batch.cu_seqlens]
     return [*own, *batch.fields.values()]
-
-
-def _copied(batch: PackedBatch) -> PackedBatch:
-    return replace(
-        batch,
-        input_ids=batch.input_ids.clone(),
-        token_type_ids=batch.token_type_ids.clone(),
-        position_ids=batch.position_ids.clone(),
-        cu_seqlens=batch.cu_seqlens.clone(),
-        fields={name: tensor.clone() for name, tensor in batch.fields.items()},
-    )
 
 
 def _shape(batch: PackedBatch) -> tuple[object, ...]:

@@ -174,10 +174,8 @@ class TokenPrediction(Objective):
         """Return the positions that predict; None of a batch without labels."""
         return batch.fields.get(f"{self.name}_positions")
 
-    def fill(self, batch: PackedBatch, slots: int) -> Mapping[str, Tensor] | None:
+    def fill(self, batch: PackedBatch, slots: int) -> Mapping[str, Tensor]:
         """Return positions in the filler, and labels that do not count, after the K that do."""
-        if type(self).loss is not TokenPrediction.loss:
-            return None  # a loss of its own may read more
         written = batch.token_labels(self.name)
         rows, last = -len(written.labels) % slots, len(batch.input_ids) - 1
         return {

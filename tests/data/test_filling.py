@@ -122,8 +122,15 @@ class OtherLoss(MaskedLM):
         return super().loss(output, batch)
 
 
+class OtherPairs(NextSentencePrediction):
+    """As well: the mechanism sees it, whether or not ``fill`` does."""
+
+    def loss(self, output, batch):  # type: ignore[no-untyped-def]
+        return super().loss(output, batch)
+
+
 def test_a_task_that_cannot_fill_leaves_the_batch() -> None:
     batch = labelled(random_batch([30, 5]), 0)
-    for task in (OtherLoss(), SingleSentence(regression=True)):
+    for task in (OtherLoss(), OtherPairs(), SingleSentence(regression=True)):
         tasks = {"mlm": task, "nsp": NextSentencePrediction()}
         assert Filling(tasks, LONGEST).fill(batch) is batch
