@@ -30,8 +30,8 @@ from bertlab.api.batch import PackedBatch
 from bertlab.api.rng import CounterRNG
 from bertlab.config.request import read_request
 from bertlab.errors import CorruptionError
-from bertlab.training.corruption import StepAudit, Steps, _Copy, bit_sums
 from bertlab.training.opening import open_session
+from bertlab_guard.corruption import StepAudit, Steps, _Copy, bit_sums
 
 BEGIN, AFTER, SEEDS = 500, 60, 12
 CONFIG = """

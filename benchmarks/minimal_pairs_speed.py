@@ -21,8 +21,8 @@ from transformers import PreTrainedTokenizerBase
 
 from bertlab import load
 from bertlab.data.examples.source import read_all_rows
-from bertlab.evaluations.minimal_pairs import Method, MinimalPairs, sentence_scores
 from bertlab.training.allocator import keep_freed_memory
+from bertlab_evaluations.minimal_pairs import Method, MinimalPairs, sentence_scores
 
 Array = NDArray[np.float64]
 

@@ -22,7 +22,7 @@ from datasets import load_from_disk
 from pretrain_speed import prepare
 from speed_sizes import SIZES
 
-from bertlab.encoders.modern import ModernEncoder
+from bertlab_modern.modern import ModernEncoder
 
 FIT = """
 seed_everything: 1

@@ -4,7 +4,7 @@
 
 Sizes, batches, steps and lengths are those of both stages of
 ``configs/pretrain/bert-{base,large}-two-stages.yaml``; operations are those that the algorithm
-needs (``bertlab.studies.plan``). The rest is in the options: what matrix products reach, the share
+needs (``bertlab_studies.plan``). The rest is in the options: what matrix products reach, the share
 of it that a step's kernels reach, how long Python takes to launch them (these three as measured on
 one H100, docs/results.md, and a better share), and how fast gradients travel, which is assumed.
 Gradients are summed in fp32 by rings inside a node, and between nodes by one ring for each GPU of a
@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.config.run_config import resolve_arguments, stage_configs
-from bertlab.studies.plan.budget import cost_of, meta_encoder
 from bertlab.training.console import print_table
+from bertlab_studies.plan.budget import cost_of, meta_encoder
 
 CONFIGS = Path(__file__).parents[1] / "configs" / "pretrain"
 NODE = 8  # GPUs

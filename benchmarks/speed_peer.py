@@ -35,7 +35,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from bertlab.encoders.modern import ModernEncoder
+from bertlab_modern.modern import ModernEncoder
 
 
 class Ticking(TrainerCallback):

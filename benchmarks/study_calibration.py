@@ -38,8 +38,8 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from bertlab.api.study_scores import Cell, Measure, StudyScores, VariantScores
-from bertlab.studies.report.comparison import LEVEL
-from bertlab.studies.report.statistics import compare_study, holm
+from bertlab_studies.report.comparison import LEVEL
+from bertlab_studies.report.statistics import compare_study, holm
 
 Array = NDArray[np.float64]
 

@@ -166,8 +166,8 @@ def compare(undisturbed: Path, disturbed: Path) -> list[str]:
 
 def run_plan(study: Path) -> int:
     """Run a plan of three pre-trainings with two evaluations each, two at a time."""
-    from bertlab.studies.execute.local import run_local  # noqa: PLC0415  of no use to the others
-    from bertlab.studies.plan.plan import PlannedRun  # noqa: PLC0415
+    from bertlab_studies.execute.local import run_local  # noqa: PLC0415  of no use to the others
+    from bertlab_studies.plan.plan import PlannedRun  # noqa: PLC0415
 
     plan = []
     for seed in range(3):

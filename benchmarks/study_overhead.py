@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.training_clock import TRAINING
-from bertlab.studies.execute.local import run_local
-from bertlab.studies.execute.warm_parent import FRESH
-from bertlab.studies.plan.plan import PlannedRun
 from bertlab.training.console import print_table
+from bertlab_studies.execute.local import run_local
+from bertlab_studies.execute.warm_parent import FRESH
+from bertlab_studies.plan.plan import PlannedRun
 
 CONFIG = """
 model: {{encoder: {{name: bert, preset: tiny}}, optimizer: {{learning_rate: 1.0e-3}}}}

@@ -37,7 +37,7 @@ _MODULES = {
     "torchmetrics": "Metric",
     # runs, models and studies from Python
     "bertlab.checkpoints.pretrained_model": "PretrainedModel load",
-    "bertlab.studies.study": "Study study",
+    "bertlab_studies.study": "Study study",
     "bertlab.training.run": "Run fit",
     # building blocks
     "bertlab.cli.main": "main",
@@ -45,7 +45,7 @@ _MODULES = {
     "bertlab.data.examples.encoded": "encode_examples",
     "bertlab.data.loader": "prepare_sequences",
     "bertlab.encoders.bert": "BertEncoder sinusoidal_positions",
-    "bertlab.encoders.modern": "ModernEncoder",
+    "bertlab_modern.modern": "ModernEncoder",
     "bertlab.encoders.layers": "final_states initialize packed_lstm",
     "bertlab.heads.classification": "ClassifierHead",
     "bertlab.model.parameter_groups": "parameter_depths",
@@ -123,7 +123,6 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.encoders.layers import final_states as final_states
     from bertlab.encoders.layers import initialize as initialize
     from bertlab.encoders.layers import packed_lstm as packed_lstm
-    from bertlab.encoders.modern import ModernEncoder as ModernEncoder
     from bertlab.errors import BertlabError as BertlabError
     from bertlab.errors import CheckpointError as CheckpointError
     from bertlab.errors import ConfigError as ConfigError
@@ -153,9 +152,10 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.plugins.hooks import ReportSection as ReportSection
     from bertlab.plugins.hooks import Subcommand as Subcommand
     from bertlab.plugins.hooks import hookimpl as hookimpl
-    from bertlab.studies.study import Study as Study
-    from bertlab.studies.study import study as study
     from bertlab.tokenizer.loading import load_tokenizer as load_tokenizer
     from bertlab.tokenizer.wordpiece import WordPieceTokenizer as WordPieceTokenizer
     from bertlab.training.run import Run as Run
     from bertlab.training.run import fit as fit
+    from bertlab_modern.modern import ModernEncoder as ModernEncoder
+    from bertlab_studies.study import Study as Study
+    from bertlab_studies.study import study as study

@@ -14,13 +14,13 @@ from bertlab.api.huggingface import HuggingFaceForm
 from bertlab.checkpoints.huggingface_head import read_head
 from bertlab.checkpoints.loading import list_limited
 from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.tensor_bundle import INDEX, find_index, read_tensorflow
 from bertlab.checkpoints.tensor_files import read_tensors
 from bertlab.errors import CheckpointError, ConfigError, PluginError, nearest
 from bertlab.files.reading import names_in, read_object
 from bertlab.model.build import build_encoder
 from bertlab.plugins.index import installed, load_class
 from bertlab.tokenizer.loading import load_tokenizer
+from bertlab_interop.tensor_bundle import INDEX, find_index, read_tensorflow
 
 WEIGHT_FILES = (  # best first
     "model.safetensors",

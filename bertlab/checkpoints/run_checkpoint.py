@@ -9,7 +9,6 @@ from torch import Tensor
 
 from bertlab.api.examples import Labels
 from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.tensor_bundle import INDEX
 from bertlab.checkpoints.tensor_files import check_tensors, load_torch_file
 from bertlab.config.checkpoint_config import read_stored_config
 from bertlab.config.versions import check_version, migrate
@@ -21,6 +20,7 @@ from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER
 from bertlab.plugins.index import remember_origin
 from bertlab.plugins.origin import named_package
 from bertlab.tokenizer.loading import tokenizer_from_json
+from bertlab_interop.tensor_bundle import INDEX
 
 BEST = "best.json"
 RUN_KEY = "bertlab"  # where a checkpoint keeps what is ours

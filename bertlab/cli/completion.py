@@ -10,9 +10,7 @@ from typing import get_args
 import shtab
 from jsonargparse import ArgumentParser
 
-from bertlab.cli import study
 from bertlab.cli.errors import catalogue
-from bertlab.cli.evaluate import OPTIONS
 from bertlab.cli.main import COMMANDS
 from bertlab.cli.plugins import arguments_of
 from bertlab.config.parser import build_parser
@@ -21,6 +19,8 @@ from bertlab.config.shipped import offered_names, templates
 from bertlab.errors import CommandError, PluginError, nearest, say
 from bertlab.plugins.index import GROUPS, Kind, installed, load_class
 from bertlab.plugins.new.names import GROUP_OF_KIND
+from bertlab_evaluations.evaluate_command import OPTIONS
+from bertlab_studies import study_command as study
 
 _USAGE = """usage: bertlab completion SHELL
 

@@ -170,8 +170,8 @@ def _encoding(executor: str, address: str | None, workers: int | None) -> Iterat
             raise CommandError("--address: is that of a Ray cluster; give --executor ray as well")
         yield None
         return
-    from bertlab.data.corpus.prepare_ray import OBJECT_STORE, encode_on_ray  # noqa: PLC0415
-    from bertlab.studies.execute.ray import connection  # noqa: PLC0415
+    from bertlab_cluster.prepare_ray import OBJECT_STORE, encode_on_ray  # noqa: PLC0415
+    from bertlab_cluster.ray import connection  # noqa: PLC0415
 
     with connection(address, OBJECT_STORE) as ray:
         yield partial(encode_on_ray, ray, workers=workers)

@@ -121,9 +121,9 @@ def _write(text: str, prefix: str, folder: Path | None) -> Path:
 def _plugin_packages() -> dict[str, str]:
     """Return the other packages that have plugins, with their versions."""
     try:
-        from bertlab.plugins.index import GROUPS, OWN_PACKAGE, listed  # noqa: PLC0415  may be what is broken
+        from bertlab.plugins.index import FIRST_PARTY, GROUPS, listed  # noqa: PLC0415  may be what is broken
 
         found = [plugin for kind in GROUPS for plugin in listed(kind)]
     except Exception:  # a report without them is better than none
         return {"unknown": "packages"}
-    return {each.package: each.version for each in found if each.package != OWN_PACKAGE}
+    return {each.package: each.version for each in found if each.package not in FIRST_PARTY}

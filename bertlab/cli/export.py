@@ -17,7 +17,7 @@ def main(command: str, argv: list[str]) -> int:
     """Run ``export``; return the exit code."""
     given = parse_arguments(make_parser(command), argv)
     # torch, not for --help
-    from bertlab.training.hand_over import Repository, push  # noqa: PLC0415
+    from bertlab_pages.hand_over import Repository, push  # noqa: PLC0415
 
     repository = None if given.push is None else Repository(given.push, given.private)
     with working(f"exporting {Path(given.source).name}"):
@@ -32,8 +32,8 @@ def main(command: str, argv: list[str]) -> int:
 
 def _exports(given: Namespace) -> "Iterator[ExportReport]":
     """Yield what was exported, one model at a time."""
-    from bertlab.training.hand_over import hand_over, hand_over_words  # noqa: PLC0415
     from bertlab.training.loading_code import Address  # noqa: PLC0415
+    from bertlab_pages.hand_over import hand_over, hand_over_words  # noqa: PLC0415
 
     output, name = Path(given.output), given.push
     if given.words_checkpoints:

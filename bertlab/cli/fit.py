@@ -22,7 +22,7 @@ def main(command: str, argv: list[str]) -> int:
         return print_config(command, argv)
     request = read_request(argv)
     if command == "fit" and _may_repeat(request):
-        from bertlab.studies.repeat import find_repetition, fit_repeatedly  # noqa: PLC0415  rare
+        from bertlab_studies.repeat import find_repetition, fit_repeatedly  # noqa: PLC0415  rare
 
         repetition = find_repetition(argv, request)
         if repetition is not None:
@@ -68,7 +68,7 @@ def _long_name(argument: str) -> str:
 
 def _may_repeat(request: Request) -> bool:
     """Whether an argument or a config file says something of repetitions."""
-    # a cheap look, so that a plain fit does not import bertlab.studies
+    # a cheap look, so that a plain fit does not import bertlab_studies
     given = {key for _, content in request.files for key in content}
     # --seeds=3 -> seeds
     given |= {argument.removeprefix("--").partition("=")[0] for argument in request.argv}

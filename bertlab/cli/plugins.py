@@ -20,9 +20,9 @@ from bertlab.errors import CommandError, PluginError, nearest, say, told
 from bertlab.plugins import hooks
 from bertlab.plugins.contract_1 import until
 from bertlab.plugins.index import (
+    FIRST_PARTY,
     GROUPS,
     KEYS,
-    OWN_PACKAGE,
     Kind,
     Plugin,
     brought_by,
@@ -160,7 +160,7 @@ def check_plugins() -> int:
     """Import every plugin and print what is wrong with any; return 2 if one is broken."""
     everything = _all()
     # our own first: they import torch, which the processes of the others then have
-    found = {each: _check(each) for each in everything if each.package == OWN_PACKAGE}
+    found = {each: _check(each) for each in everything if each.package in FIRST_PARTY}
     findings = [found.get(each) or _apart(str(each), partial(_check, each)) for each in everything]
     for entry in entry_points_of(hooks.GROUP):
         findings.append(_apart(hooks.name_of(entry), partial(_check_hooks, entry)))

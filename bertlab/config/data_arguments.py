@@ -12,12 +12,12 @@ from lightning.pytorch.cli import LightningArgumentParser
 from bertlab.api.tokenizer import TokenizerKind
 from bertlab.config.request import Request
 from bertlab.data.fine_tuning import LabelledData
-from bertlab.data.mixing import Mixing
 from bertlab.data.module import TaskData
 from bertlab.data.own_keys import OWN_DATA, OWN_TEXT
 from bertlab.data.pretraining import PretrainingData
-from bertlab.data.several_heads import SeveralHeadsData
 from bertlab.plugins.index import installed, load_class
+from bertlab_tasks.mixing import Mixing
+from bertlab_tasks.several_heads import SeveralHeadsData
 
 
 def data_class(request: Request) -> type[TaskData]:

@@ -17,7 +17,6 @@ from lightning.pytorch import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
 from bertlab.config.class_imports import why_not_made
-from bertlab.config.evaluations import check_entries
 from bertlab.config.named_classes import (
     check_importable,
     check_importable_arguments,
@@ -32,6 +31,7 @@ from bertlab.config.stages import naming_stage, read_stages, stage_requests
 from bertlab.config.versions import leave_out_unknown
 from bertlab.config.yaml_files import Config
 from bertlab.errors import ConfigError, told
+from bertlab_evaluations.entries import check_entries
 
 # keys that do not change what a run computes
 _RUN_KEYS = (

@@ -8,8 +8,8 @@ import contextlib
 import re
 from collections.abc import Iterator, Sequence
 
-from bertlab.data.mixing import OBJECTIVES
 from bertlab.errors import BertlabError
+from bertlab_tasks.mixing import OBJECTIVES
 
 # keys of data that each head has of its own
 OWN_DATA = (

@@ -20,7 +20,7 @@ from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.reading.lines import STANDARD_INPUT, name_of, read_lines
 from bertlab.errors import CheckpointError, ConfigError, DataError, OutputError
 from bertlab.files import explain_failed_write, replacing
-from bertlab.heads.feature_tagging import Combination, combine_layers
+from bertlab_tasks.feature_tagging import Combination, combine_layers
 
 Pool = Literal["none", "cls", "mean"]
 Precision = Literal["float32", "float16"]

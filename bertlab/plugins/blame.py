@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.errors import PluginCodeError, told
-from bertlab.plugins.index import GROUPS, OWN_PACKAGE, listed
+from bertlab.plugins.index import FIRST_PARTY, GROUPS, listed
 from bertlab.plugins.origin import homes, targets
 
+_OWN_MODULES = ("bertlab", *(package.replace("-", "_") for package in FIRST_PARTY))
 _OWN_FOLDER = Path(__file__).parents[1]
 # rooms that plugins do not call: an error that arises there is ours, whoever is further out
 _CORE = ("checkpoints", "cli", "config", "data", "model", "studies", "training")
@@ -105,16 +106,19 @@ def _plugin_class(owner: object) -> str | None:
     """Return the plugin whose class an object is of, with its name in configs."""
     target = f"{type(owner).__module__}:{type(owner).__qualname__}"
     plugins = [each for kind in GROUPS for each in listed(kind) if each.target == target]
-    return str(plugins[0]) if plugins and plugins[0].package != OWN_PACKAGE else None
+    return str(plugins[0]) if plugins and plugins[0].package not in FIRST_PARTY else None
 
 
 def _is_callback(owner: object) -> bool:
     # by name: Lightning is not imported for this
     bases = type(owner).__mro__
-    return any(
-        each.__name__ == "Callback" and each.__module__.split(".")[0].endswith("lightning")
-        for each in bases
-    ) and not type(owner).__module__.startswith("bertlab.")
+    return (
+        any(
+            each.__name__ == "Callback" and each.__module__.split(".")[0].endswith("lightning")
+            for each in bases
+        )
+        and type(owner).__module__.split(".")[0] not in _OWN_MODULES
+    )
 
 
 def _class_name(kind: type[Any]) -> str:

@@ -62,7 +62,11 @@ KEYS: dict[Kind, str] = {
     "schedule": "model.optimizer.schedule, schedule",
     "tokenizer": "data.tokenizer_kind",
 }
-OWN_PACKAGE = "bertlab-lightning"  # on PyPI, bertlab is somebody else's
+OWN_PACKAGE = "bertlab-core"
+_PACKAGES = "core cluster conformance evaluations guard interop modern pages studies tasks"
+# released with the core, at its version
+FIRST_PARTY = frozenset(f"bertlab-{name}" for name in _PACKAGES.split())
+METAPACKAGE = "bertlab-lightning"  # all of them; on PyPI, bertlab is somebody else's
 RECORDED_AS = "bertlab"  # in manifests, as before its distribution had a name of its own
 PATIENCE = 20.0  # seconds of an import, until the user is told who is imported
 
@@ -113,7 +117,7 @@ def listed(kind: Kind) -> tuple[Plugin, ...]:
     found = [_plugin(kind, entry) for entry in entry_points_of(GROUPS[kind])]
     return tuple(
         # False sorts before True: our own class of a name comes first
-        sorted(found, key=lambda each: (each.name, each.package != OWN_PACKAGE, each.package))
+        sorted(found, key=lambda each: (each.name, each.package not in FIRST_PARTY, each.package))
     )
 
 
@@ -139,9 +143,9 @@ def why_unusable(plugin: Plugin) -> str | None:
     """Return why a plugin cannot be used, as far as that is known without importing it."""
     others = [each for each in listed(plugin.kind) if each.name == plugin.name]
     # sorted in listed(): ours is the first of its name
-    if plugin.package != OWN_PACKAGE and others[0].package == OWN_PACKAGE:
+    if plugin.package not in FIRST_PARTY and others[0].package in FIRST_PARTY:
         return f"bertlab has {_a(plugin.kind)} of that name, which is used; rename the entry point"
-    if plugin.package != OWN_PACKAGE and len(others) > 1:
+    if plugin.package not in FIRST_PARTY and len(others) > 1:
         packages = " and ".join(f"{each.package} {each.version}" for each in others)
         return f"{packages} both bring it; uninstall one of them (pip uninstall)"
     return contract_mismatch(plugin.package, plugin.contract)
@@ -156,7 +160,7 @@ def contract_mismatch(package: str, contract: int) -> str | None:
         f"{CONTRACT}; "
     )
     if contract > CONTRACT:
-        return f"{words}upgrade bertlab: pip install -U {OWN_PACKAGE}"
+        return f"{words}upgrade bertlab: pip install -U {METAPACKAGE}"
     return (
         f"{words}upgrade it: pip install -U {package}; if it is yours, docs/plugins.md, 'Versions "
         "of the contract', says what to change"
@@ -174,12 +178,12 @@ def version_of(package: str) -> str:
 
 def brought_by(package: str, version: str) -> str:
     """Return a package and its version for people: ``bertlab-sop 0.1.0``."""
-    return f"{recorded_as(package)} {version}"
+    return f"{package} {version}"
 
 
 def recorded_as(package: str) -> str:
-    """Return what a package is called in manifests: bertlab's own by its import name."""
-    return RECORDED_AS if package == OWN_PACKAGE else package
+    """Return what a package is called in manifests: all that is released together is bertlab."""
+    return RECORDED_AS if package in FIRST_PARTY else package
 
 
 def version_mismatch(package: str) -> str | None:
@@ -191,8 +195,9 @@ def version_mismatch(package: str) -> str | None:
         return None
     for line in distribution.requires or ():
         wanted = Requirement(line)
-        if canonicalize_name(wanted.name) == OWN_PACKAGE and own not in wanted.specifier:
-            return f"its package asks for {OWN_PACKAGE} {wanted.specifier}, found {own}"
+        name = canonicalize_name(wanted.name)
+        if name in (OWN_PACKAGE, METAPACKAGE) and own not in wanted.specifier:
+            return f"its package asks for {name} {wanted.specifier}, found {own}"
     return None
 
 
@@ -271,7 +276,7 @@ def import_class(plugin: Plugin, base: type) -> tuple[type, str]:
         raise PluginError(f"{plugin} is not a subclass of {base.__module__}.{base.__name__}")
     if plugin.contract < CONTRACT:
         rename_methods(loaded)
-    if plugin.package != OWN_PACKAGE:
+    if plugin.package not in FIRST_PARTY:
         from bertlab.plugins.signatures import broken_signature  # noqa: PLC0415  needs the class
 
         if (broken := broken_signature(loaded, base)) is not None:
@@ -282,7 +287,7 @@ def import_class(plugin: Plugin, base: type) -> tuple[type, str]:
 @contextlib.contextmanager
 def tell_of_a_wait(name: str, package: str) -> Iterator[None]:
     """Warn if the import of a stranger's module, in the block, goes on and on."""
-    if package == OWN_PACKAGE:  # without a thread: runs are forked from processes that import these
+    if package in FIRST_PARTY:  # without a thread: runs are forked from processes that import these
         yield
         return
     words = f"{name} is still being imported after {PATIENCE:.0f} s; Ctrl-C ends the command"
@@ -316,7 +321,7 @@ def contract_of(package: str) -> int:
         [project.entry-points."bertlab.contract"]
         contract = "v1"
     """
-    if package == OWN_PACKAGE:
+    if package in FIRST_PARTY:
         return CONTRACT
     stated = [
         entry.value

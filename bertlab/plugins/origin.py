@@ -12,7 +12,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from bertlab.plugins.index import GROUPS, OWN_PACKAGE, entry_package, entry_points_of, listed
+from bertlab.plugins.index import FIRST_PARTY, GROUPS, entry_package, entry_points_of, listed
 
 HOOKS = "bertlab.hooks"
 _PASSED_BY = ("__pycache__", ".git")
@@ -25,10 +25,10 @@ def targets() -> Iterator[tuple[str, str, str]]:
     """Yield ``module:Class``, package and version of all plugins, hooks too, but bertlab's own."""
     for kind in GROUPS:
         for plugin in listed(kind):
-            if plugin.package != OWN_PACKAGE:
+            if plugin.package not in FIRST_PARTY:
                 yield plugin.target, plugin.package, plugin.version
     for entry in entry_points_of(HOOKS):
-        if entry_package(entry)[0] != OWN_PACKAGE:
+        if entry_package(entry)[0] not in FIRST_PARTY:
             yield entry.value, *entry_package(entry)
 
 

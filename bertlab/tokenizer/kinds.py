@@ -21,8 +21,8 @@ from bertlab.errors import ConfigError, TokenizerError, check_at_least, warn
 from bertlab.plugins.index import load_class
 from bertlab.tokenizer.loading import tokenizer_of
 from bertlab.tokenizer.training import MAX_WORD_CHARACTERS, train_wordpiece
-from bertlab.tokenizer.unigram_training import train_unigram
-from bertlab.tokenizer.word_starts import METASPACE
+from bertlab_modern.unigram_training import train_unigram
+from bertlab_modern.word_starts import METASPACE
 
 SpecialNames = Literal["bert", "roberta"]
 _SPECIAL: dict[SpecialNames, SpecialTokens] = {

@@ -12,9 +12,9 @@ from bertlab.errors import TokenizerError
 from bertlab.files import explain_failed_write, new_folder
 from bertlab.files.reading import parse_json
 from bertlab.tokenizer.files import checked_state, read_files, wordpiece_state
-from bertlab.tokenizer.subword_files import model_type, special_tokens
-from bertlab.tokenizer.subwords import SubwordTokenizer
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab_modern.subword_files import model_type, special_tokens
+from bertlab_modern.subwords import SubwordTokenizer
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:

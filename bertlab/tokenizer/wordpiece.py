@@ -15,7 +15,7 @@ from bertlab.errors import TokenizerError
 from bertlab.files import write_json, write_text
 from bertlab.tokenizer.files import checked_state, read_files, vocabulary_state, wordpiece_state
 from bertlab.tokenizer.word_cache import WordIds
-from bertlab.tokenizer.word_starts import prefixed
+from bertlab_modern.word_starts import prefixed
 
 
 class WordPieceTokenizer(Tokenizer):

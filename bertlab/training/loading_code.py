@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from bertlab.checkpoints.export import ExportReport
-from bertlab.checkpoints.onnx_file import FILE
+from bertlab_interop.onnx_file import FILE
 
 
 @dataclass(frozen=True)

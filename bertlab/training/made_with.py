@@ -14,7 +14,7 @@ from bertlab.config.yaml_files import Config
 from bertlab.data.sources import is_source
 from bertlab.plugins.hooks import GROUP
 from bertlab.plugins.index import (
-    OWN_PACKAGE,
+    FIRST_PARTY,
     Kind,
     Plugin,
     entry_package,
@@ -50,12 +50,14 @@ def facts_of(
     """Return what :func:`plugin_facts` does, of plugins and of packages with hooks."""
     used = list(plugins)
     versions = {each.package: each.version for each in used} | dict(hooks)
-    others = [package for package in versions if package != OWN_PACKAGE]
+    others = [package for package in versions if package not in FIRST_PARTY]
     return {
         "plugins": {recorded_as(package): version for package, version in versions.items()},
         "plugin_contents": {package: content_hash(package) for package in others},
         "plugin_names": {
-            f"{each.kind} {each.name}": each.package for each in used if each.package != OWN_PACKAGE
+            f"{each.kind} {each.name}": each.package
+            for each in used
+            if each.package not in FIRST_PARTY
         },
     }
 

@@ -13,12 +13,12 @@ from bertlab.api.batch import PackedBatch
 from bertlab.api.examples import Example
 from bertlab.api.head import Head
 from bertlab.data.examples.source_files import SPREADSHEETS
-from bertlab.data.examples.submissions import open_submission
 from bertlab.data.module import TaskData
 from bertlab.errors import ConfigError, OutputError, warn
 from bertlab.files import WholeFile
 from bertlab.files.inert import json_line
 from bertlab.training.prediction_tables import TABLE_FORMS, TableFile
+from bertlab_tasks.submissions import open_submission
 
 
 class PredictionSink(Protocol):

@@ -17,11 +17,11 @@ from bertlab.errors import CheckpointError, ConfigError, as_mistakes
 from bertlab.files.reading import read_object
 from bertlab.model.prediction import Input
 from bertlab.training.console import as_table
-from bertlab.training.hand_over import Repository, hand_over, push
 from bertlab.training.history import draw, history_rows, read_curves
 from bertlab.training.loading_code import Address
 from bertlab.training.results import Results, read_results, show
 from bertlab.training.stages import open_fit
+from bertlab_pages.hand_over import Repository, hand_over, push
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

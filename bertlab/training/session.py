@@ -41,10 +41,7 @@ from bertlab.training.callbacks.best_checkpoint import (
     choose_monitor,
     record_best,
 )
-from bertlab.training.callbacks.evaluations import along_training
 from bertlab.training.callbacks.run_record import RunRecord
-from bertlab.training.callbacks.step_audit import step_audit
-from bertlab.training.callbacks.word_checkpoints import WordCheckpoints
 from bertlab.training.console import print_table
 from bertlab.training.exit import StopOnSignal, how_to_resume, naming_losses, train
 from bertlab.training.loggers import ConfigLog, close_trackers, make_loggers
@@ -53,9 +50,12 @@ from bertlab.training.module_building import ModuleBuilder
 from bertlab.training.predictions import PredictionWriter, open_sink
 from bertlab.training.results import held_out_results, print_results
 from bertlab.training.resumption import Resumption
-from bertlab.training.run_page import write_run_page
 from bertlab.training.step_memory import AUTO, StepMemory, choose_parts
 from bertlab.training.trainer import can_replay, make_trainer
+from bertlab_evaluations.along_training import along_training
+from bertlab_evaluations.word_checkpoints import WordCheckpoints
+from bertlab_guard.step_audit import step_audit
+from bertlab_pages.run_page import write_run_page
 
 
 class Session:

@@ -29,9 +29,9 @@ from bertlab.checkpoints.huggingface_task import head_settings
 from bertlab.checkpoints.restore import read_pretrained
 from bertlab.checkpoints.run_checkpoint import RUN_KEY, read_run_checkpoint
 from bertlab.encoders.bert import BertEncoder
-from bertlab.encoders.modern import ModernEncoder
 from bertlab.errors import CheckpointError
 from bertlab.model.build import build_tasks
+from bertlab_modern.modern import ModernEncoder
 from tests.checkpoints.peers import (
     SIZES,
     TOKENIZER,

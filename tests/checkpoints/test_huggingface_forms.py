@@ -36,11 +36,11 @@ from bertlab.checkpoints.loading import load_matching
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.encoders.bert import BertEncoder
 from bertlab.encoders.bert_form import BertForm
-from bertlab.encoders.modern import ModernEncoder
 from bertlab.errors import CheckpointError
 from bertlab.model import build
 from bertlab.model.build import build_encoder
 from bertlab.objectives.masked_lm import MaskedLM
+from bertlab_modern.modern import ModernEncoder
 from tests.checkpoints.peers import TOKENIZER, randomized
 from tests.conftest import Command
 from tests.encoders.test_bert import pad, random_batch

@@ -14,14 +14,14 @@ from bertlab.api.examples import Labels
 from bertlab.api.task import Task, TaskContext
 from bertlab.data.filling import Filling, size_between
 from bertlab.encoders.bert import BertEncoder
-from bertlab.encoders.modern import ModernEncoder
 from bertlab.heads.single_sentence import SingleSentence
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.objectives.causal_lm import CausalLM
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.objectives.next_sentence import NextSentencePrediction
-from bertlab.testing.samples import SampleLanguage
+from bertlab_conformance.samples import SampleLanguage
+from bertlab_modern.modern import ModernEncoder
 from tests.encoders.test_bert import random_batch
 
 LONGEST = 40

@@ -16,7 +16,7 @@ from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.objectives.next_sentence import NextSentencePrediction
-from bertlab.testing.samples import SampleLanguage
+from bertlab_conformance.samples import SampleLanguage
 from tests.encoders.test_bert import pad, random_batch, reference_pair, run_peer
 
 

@@ -5,9 +5,9 @@ import pytest
 from bertlab.api.examples import LabelledExamples
 from bertlab.api.head import Head
 from bertlab.data.examples.splits import hold_out
-from bertlab.heads.multiple_choice import MultipleChoice
 from bertlab.heads.sentence_pair import SentencePair
 from bertlab.heads.span import Span
+from bertlab_tasks.multiple_choice import MultipleChoice
 from tests.heads.samples import rows_of
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bertlab.errors import ConfigError
-from bertlab.heads.feature_tagging import WeightedSum, combine_layers
+from bertlab_tasks.feature_tagging import WeightedSum, combine_layers
 
 LAYERS = [torch.full((2, 3), float(10**n)) for n in range(4)]
 

@@ -8,8 +8,8 @@ import torch
 
 from bertlab.api.batch import pack
 from bertlab.encoders.bert import BertEncoder
-from bertlab.encoders.modern import ModernEncoder
 from bertlab.model.build import compile_layers
+from bertlab_modern.modern import ModernEncoder
 from tests.conftest import Command
 
 pytestmark = [

@@ -20,11 +20,11 @@ from bertlab.model.optimizer_config import (
     load_recipe,
     read_optimizer,
 )
-from bertlab.model.optimizers.lamb import Lamb
-from bertlab.model.optimizers.lion import Lion
-from bertlab.model.optimizers.muon import MuonWithAdamW
 from bertlab.model.optimizers.torch_classes import torch_names
 from bertlab.model.parameter_groups import parameter_groups, parameter_kinds, split_by_weight_decay
+from bertlab_modern.lamb import Lamb
+from bertlab_modern.lion import Lion
+from bertlab_modern.muon import MuonWithAdamW
 
 RATE, DECAY = 0.01, 0.1
 SIZE = 8

@@ -12,10 +12,10 @@ from bertlab.cli.main import main
 from bertlab.errors import ConfigError
 from bertlab.plugins import hooks
 from bertlab.plugins import index as plugins
-from bertlab.studies.report.render import html, latex, markdown, print_report
-from bertlab.studies.report.report import report_of
+from bertlab_studies.report.render import html, latex, markdown, print_report
+from bertlab_studies.report.report import report_of
+from made_up_scores import made_up_study
 from tests.plugins.strange_packages import install
-from tests.studies.made_up_scores import made_up_study
 
 HEAD = "from bertlab.plugins.hooks import hookimpl\n"
 DOCS = Path(__file__).parents[2] / "docs" / "plugins.md"

@@ -15,8 +15,6 @@ from safetensors.torch import save
 from bertlab.api.examples import Column
 from bertlab.checkpoints.huggingface import form_of
 from bertlab.checkpoints.huggingface import read_config as read_huggingface_config
-from bertlab.checkpoints.sstable import DamagedTableError, unpack_snappy
-from bertlab.checkpoints.tensor_bundle import read_tensorflow
 from bertlab.checkpoints.tensor_files import read_tensors
 from bertlab.config.checkpoint_config import read_stored_config
 from bertlab.config.request import read_request
@@ -24,14 +22,16 @@ from bertlab.config.yaml_files import read_config
 from bertlab.data.corpus.corpus import Corpus, read_documents
 from bertlab.data.examples.source import read_rows
 from bertlab.errors import BertlabError
-from bertlab.heads.multiple_choice import MultipleChoice
 from bertlab.heads.sentence_pair import SentencePair
 from bertlab.heads.single_sentence import SingleSentence
 from bertlab.heads.span import Span
 from bertlab.heads.tagging import Tagging
-from bertlab.studies.plan.study_file import make_study
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
-from tests.checkpoints.bundle_writer import HEADER, block, entry, packed, table_of
+from bertlab_interop.sstable import DamagedTableError, unpack_snappy
+from bertlab_interop.tensor_bundle import read_tensorflow
+from bertlab_studies.plan.study_file import make_study
+from bertlab_tasks.multiple_choice import MultipleChoice
+from bundle_writer import HEADER, block, entry, packed, table_of
 from tests.reliability.bad_files import FORMATS
 
 WHOLE = {form.file: form.whole.encode() for form in FORMATS}

@@ -19,10 +19,10 @@ import torch
 import yaml
 
 from bertlab.errors import CommandError
-from bertlab.studies.execute.run_state import Attempt, Outcome, attempts_file, write_attempts
-from bertlab.training.demo import server
+from bertlab_pages.demo import server
+from bertlab_studies.execute.run_state import Attempt, Outcome, attempts_file, write_attempts
+from small_study import finish, opened
 from tests.reliability.commands import check_answered, run_command
-from tests.studies.small_study import finish, opened
 
 pytestmark = pytest.mark.slow
 

@@ -18,21 +18,21 @@ from bertlab.api.evaluation import EvaluationResult, ScoreGrid
 from bertlab.api.study_scores import Measure, StudyScores
 from bertlab.config.yaml_files import read_config
 from bertlab.errors import say
-from bertlab.evaluations.minimal_pairs import MinimalPairs
 from bertlab.files import utf8, why_no_file_name
 from bertlab.files.inert import json_line, spreadsheet_csv, spreadsheet_rows
-from bertlab.studies.execute.executor import go_on_with
-from bertlab.studies.folder import keep_content
-from bertlab.studies.report.render import latex, print_report, write_report
-from bertlab.studies.report.report import report_of
-from bertlab.studies.tables import Table
-from bertlab.training.evaluation_output import write_evaluation
-from bertlab.training.evaluation_page import Evaluated, write_pages
-from bertlab.training.evaluation_scores import score_groups
 from bertlab.training.exit import how_to_resume
+from bertlab_evaluations.evaluation_output import write_evaluation
+from bertlab_evaluations.evaluation_page import Evaluated, write_pages
+from bertlab_evaluations.evaluation_scores import score_groups
+from bertlab_evaluations.minimal_pairs import MinimalPairs
+from bertlab_studies.execute.executor import go_on_with
+from bertlab_studies.folder import keep_content
+from bertlab_studies.report.render import latex, print_report, write_report
+from bertlab_studies.report.report import report_of
+from bertlab_studies.tables import Table
+from made_up_scores import add_groups, made_up_study
+from small_study import plan_of
 from tests.html_page import Page, assert_alone, assert_only_script
-from tests.studies.made_up_scores import add_groups, made_up_study
-from tests.studies.small_study import plan_of
 
 PARTS = (
     *("<script>x()</script>", "<img src=x onerror=x()>", "</title>", "-->", "&lt;", '" onclick="x'),

@@ -16,7 +16,7 @@ from bertlab.encoders.bert import BertEncoder
 from bertlab.model.build import build_tasks
 from bertlab.model.schedule import steps_at_words, steps_for_tokens, steps_for_words
 from bertlab.objectives.changing import Change, read_whole
-from bertlab.studies.plan.budget import pretraining_cost
+from bertlab_studies.plan.budget import pretraining_cost
 from tests.conftest import Command
 
 LENGTH: Change = {"from": 12, "to": 32, "until": 0.6}

@@ -65,7 +65,7 @@ def prepare(
         progress: show documents, megabytes and MB/s on standard error.
         shard_tokens: most tokens of one file; a larger store has several shards.
         encode: reads and tokenizes in place of ``workers``, such as
-            :func:`bertlab.data.corpus.prepare_ray.encode_on_ray`.
+            :func:`bertlab_cluster.prepare_ray.encode_on_ray`.
 
     Raises:
         CorpusError: the corpus is missing, damaged or unfit (see

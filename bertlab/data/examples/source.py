@@ -15,7 +15,6 @@ from typing import Any
 
 from bertlab.api.examples import Column, Example, LabelledExamples
 from bertlab.api.source import RawExamples
-from bertlab.data.examples.benchmarks import BENCHMARKS, Benchmark
 from bertlab.data.examples.checks import (
     LabelNames,
     names_by_raw,
@@ -44,6 +43,7 @@ from bertlab.data.reading.tables import (
 )
 from bertlab.data.sources import is_source, open_source
 from bertlab.errors import ConfigError, DataError, EmptyTextError, nearest, warn
+from bertlab_tasks.benchmarks import BENCHMARKS, Benchmark
 
 __all__ = ["FORMATS", "read_all_rows", "read_rows", "stream_rows"]
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import cast
 
 from bertlab.api.examples import Column
-from bertlab.data.examples.benchmarks import BENCHMARKS, Benchmark
 from bertlab.data.reading.lines import (
     STANDARD_INPUT,
     explain_failed_read,
@@ -19,6 +18,7 @@ from bertlab.data.reading.lines import (
 from bertlab.errors import DataError
 from bertlab.files.reading import describe_missing, parse_json
 from bertlab.files.remote import RemoteFile, located
+from bertlab_tasks.benchmarks import BENCHMARKS, Benchmark
 
 _TABLES = {
     "auto": "by the ending of the file's name",

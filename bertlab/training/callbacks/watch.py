@@ -11,7 +11,7 @@ from bertlab.api.batch import PackedBatch
 from bertlab.errors import warn
 from bertlab.model.module import BertModule
 from bertlab.plugins.hooks import inspect_batch
-from bertlab.training.corruption import WINDOW, jump_above
+from bertlab_guard.corruption import WINDOW, jump_above
 
 _CHECKS = 3  # logged steps in a row without a gradient
 

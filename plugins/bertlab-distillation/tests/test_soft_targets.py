@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from bertlab_distillation.soft_targets import SoftTargets
 
 from bertlab import (
     BertEncoder,
@@ -20,6 +19,7 @@ from bertlab import (
     pack,
 )
 from bertlab.testing import conformance
+from bertlab_distillation.soft_targets import SoftTargets
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 WORDS = [f"{first}{second}" for first in "bdfgklmnprst" for second in "aeiou"]

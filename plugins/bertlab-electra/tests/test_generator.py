@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
-from bertlab_electra.generator import Generator, attention_heads, sample
 from transformers import ElectraConfig
 from transformers.models.electra.modeling_electra import ElectraGeneratorPredictions
 
 from bertlab import BertEncoder, pack
+from bertlab_electra.generator import Generator, attention_heads, sample
 
 VOCAB, WIDTH = 50, 32
 BATCH = pack([[2, 7, 8, 9, 3], [2, 10, 3]])

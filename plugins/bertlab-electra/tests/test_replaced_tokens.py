@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from bertlab_electra.replaced_tokens import ReplacedTokenDetection
 from transformers import ElectraConfig
 from transformers.models.electra.modeling_electra import ElectraDiscriminatorPredictions
 
@@ -21,6 +20,7 @@ from bertlab import (
     WordPieceTokenizer,
 )
 from bertlab.testing import conformance
+from bertlab_electra.replaced_tokens import ReplacedTokenDetection
 
 test_conformance = conformance(ReplacedTokenDetection)
 

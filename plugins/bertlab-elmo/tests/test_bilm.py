@@ -5,8 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from bertlab_elmo.bilm import BidirectionalLM, neighbors
-from bertlab_elmo.encoder import ElmoEncoder
 
 from bertlab import (
     BertEncoder,
@@ -18,6 +16,8 @@ from bertlab import (
     WordPieceTokenizer,
 )
 from bertlab.testing import conformance
+from bertlab_elmo.bilm import BidirectionalLM, neighbors
+from bertlab_elmo.encoder import ElmoEncoder
 
 
 def small_elmo(vocab_size: int) -> ElmoEncoder:

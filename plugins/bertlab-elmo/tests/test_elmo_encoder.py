@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 import torch
-from bertlab_elmo.encoder import ElmoEncoder, reversal_of
 from torch import Tensor, nn
 
 from bertlab import ConfigError, EncoderOutput, pack, parameter_depths
 from bertlab.testing import conformance
+from bertlab_elmo.encoder import ElmoEncoder, reversal_of
 
 SMALL = {"num_hidden_layers": 2, "hidden_size": 16, "max_position_embeddings": 64}
 WITHOUT_PROJECTION = SMALL | {"cell_size": None}

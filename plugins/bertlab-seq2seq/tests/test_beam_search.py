@@ -5,8 +5,9 @@ import math
 
 import pytest
 import torch
-from bertlab_seq2seq.beam_search import beam_search
 from torch import Tensor
+
+from bertlab_seq2seq.beam_search import beam_search
 
 END, A, B, START = 0, 1, 2, 3
 

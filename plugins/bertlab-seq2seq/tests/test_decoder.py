@@ -1,8 +1,9 @@
 """The decoder against torch's own, and step by step against all at once."""
 
 import torch
-from bertlab_seq2seq.decoder import Attention, Decoder, DecoderLayer
 from torch import Tensor, nn
+
+from bertlab_seq2seq.decoder import Attention, Decoder, DecoderLayer
 
 WIDTH, HEADS, LAYERS = 16, 4, 2
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from bertlab_seq2seq.written_dates import WrittenDates
 
 from bertlab import main
+from bertlab_seq2seq.written_dates import WrittenDates
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 CONFIGS = Path(__file__).parent.parent / "configs"

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from bertlab_seq2seq.head import Seq2Seq
 
 from bertlab import (
     BertEncoder,
@@ -20,6 +19,7 @@ from bertlab import (
     encode_examples,
 )
 from bertlab.testing import conformance
+from bertlab_seq2seq.head import Seq2Seq
 
 SMALL: dict[str, Any] = {"num_hidden_layers": 2, "num_attention_heads": 2, "max_target_length": 8}
 

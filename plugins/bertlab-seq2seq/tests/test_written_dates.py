@@ -3,10 +3,10 @@
 from datetime import date, datetime
 
 import pytest
-from bertlab_seq2seq.written_dates import STYLES, WrittenDates, written
 
 from bertlab import DataError
 from bertlab.testing import conformance
+from bertlab_seq2seq.written_dates import STYLES, WrittenDates, written
 
 test_conformance = conformance(WrittenDates)
 

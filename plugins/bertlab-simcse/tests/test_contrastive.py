@@ -1,7 +1,6 @@
 """SimCSE: the conformance kit, and what is its own."""
 
-from bertlab_simcse.contrastive import SimCSE
-
 from bertlab.testing import conformance
+from bertlab_simcse.contrastive import SimCSE
 
 test_conformance = conformance(SimCSE)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from bertlab_sop.sentence_order import NOT_A_PAIR, SWAPPED, SentenceOrder
 
 from bertlab import (
     BertEncoder,
@@ -17,6 +16,7 @@ from bertlab import (
     prepare_sequences,
 )
 from bertlab.testing import conformance
+from bertlab_sop.sentence_order import NOT_A_PAIR, SWAPPED, SentenceOrder
 
 test_conformance = conformance(SentenceOrder)
 

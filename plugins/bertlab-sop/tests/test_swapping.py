@@ -1,11 +1,11 @@
 """Swapping segments, against a plain loop over plain lists."""
 
 import numpy as np
-from bertlab_sop.swapping import swap_segments, text_lengths
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bertlab import PackedSequences
+from bertlab_sop.swapping import swap_segments, text_lengths
 
 CLS, SEP = 2, 3
 Pairs = list[tuple[list[int], list[int]]]

@@ -9,10 +9,10 @@ import pytest
 from bertlab.api.examples import Column
 from bertlab.data.examples.source import read_rows, stream_rows
 from bertlab.errors import DataError
-from bertlab.heads.multiple_choice import MultipleChoice
 from bertlab.heads.sentence_pair import SentencePair
 from bertlab.heads.single_sentence import SingleSentence
 from bertlab.heads.span import Span
+from bertlab_tasks.multiple_choice import MultipleChoice
 
 SINGLE = SingleSentence.columns
 PAIR = SentencePair.columns

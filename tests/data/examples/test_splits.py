@@ -11,7 +11,7 @@ from bertlab.data.examples.splits import (
     train_split,
 )
 from bertlab.errors import ConfigError, DataError
-from bertlab.heads.multiple_choice import MultipleChoice
+from bertlab_tasks.multiple_choice import MultipleChoice
 
 from .labelled_files import PAIR, fails, write
 

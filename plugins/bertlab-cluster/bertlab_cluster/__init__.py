@@ -1,0 +1,1 @@
+"""bertlab on several machines: Ray and SLURM."""

@@ -1,0 +1,160 @@
+"""``Case``: a class under test and the data for its checks."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torchmetrics import Metric
+
+from bertlab.api.encoder import Encoder
+from bertlab.api.evaluation import Evaluation
+from bertlab.api.head import Head
+from bertlab.api.optimizer import OptimizerRecipe
+from bertlab.api.schedule import Schedule
+from bertlab.api.source import DataSource
+from bertlab.api.task import Objective
+from bertlab.api.tokenizer import Tokenizer, TokenizerKind
+from bertlab.plugins.index import Kind
+from bertlab.tokenizer.kinds import train_tokenizer
+from bertlab_conformance.samples import SampleCorpus, SampleLanguage
+
+SEED = 7
+BASES: dict[Kind, type[Any]] = {
+    "encoder": Encoder,
+    "objective": Objective,
+    "head": Head,
+    "metric": Metric,
+    "source": DataSource,
+    "evaluation": Evaluation,
+    "optimizer": OptimizerRecipe,
+    "schedule": Schedule,
+    "tokenizer": TokenizerKind,
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the author of a plugin gives the kit beside the class.
+
+    Attributes:
+        arguments: of ``__init__``.
+        rows: of a head, metric or evaluation.
+        vocabulary: tokens of the tokenizer; a small English one if None.
+        encoder: makes the encoder that a task is checked with from the vocabulary's size.
+        companions: arguments of the objectives that an objective requires, by name.
+    """
+
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    rows: Sequence[Mapping[str, Any]] | None = None
+    vocabulary: Sequence[str] | None = None
+    encoder: Callable[[int], Encoder] | None = None
+    companions: Mapping[str, Mapping[str, Any]] | None = None
+
+
+@cache
+def _corpus(vocabulary: tuple[str, ...] | None) -> SampleCorpus:
+    return SampleCorpus.of(SampleLanguage.of(vocabulary))
+
+
+@dataclass
+class Case:
+    """A class under test.
+
+    Attributes:
+        plugin: the class.
+        options: what its author gave.
+    """
+
+    plugin: type[Any]
+    options: Options
+
+    def new(self) -> Any:  # noqa: ANN401  an object of the plugin's class
+        """Return a new object with the author's arguments."""
+        return self.plugin(**self.options.arguments)
+
+    @cached_property
+    def corpus(self) -> SampleCorpus:
+        """Text of the vocabulary."""
+        given = self.options.vocabulary
+        return _corpus(None if given is None else tuple(given))
+
+    @property
+    def language(self) -> SampleLanguage:
+        """What the text is written in."""
+        return self.corpus.language
+
+    def ids(self, words: int, *seed: int) -> list[int]:
+        """Return the ids of a text, at most as many as words."""
+        return self.language.tokenizer.encode(self.language.text(words, *seed))[:words]
+
+
+class TokenizerCase(Case):
+    """A kind of tokenizer under test, with a little text."""
+
+    plugin: type[TokenizerKind]
+    vocab_size = 600
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """Two hundred sentences of words and endings, with capitals and punctuation marks."""
+        language, endings = self.language, ("", "", "s", "ed", "ing")
+        sentences = []
+        for number in range(200):
+            words = language.text(12, number).split()
+            inflected = [f"{w}{endings[(number + n) % 5]}" for n, w in enumerate(words)]
+            sentences.append(
+                " ".join(inflected).capitalize() + (".", "!", ", and so on.")[number % 3]
+            )
+        return tuple(sentences)
+
+    def train(self, texts: Iterable[str], lowercase: bool) -> Tokenizer:
+        """Return what a new object of the kind learns."""
+        return train_tokenizer(self.new(), texts, self.vocab_size, lowercase)
+
+    def trained(self, lowercase: bool) -> Tokenizer:
+        """Return what it learns of :attr:`texts`, once for all checks."""
+        if lowercase not in self._trained:
+            self._trained[lowercase] = self.train(iter(self.texts), lowercase)
+        return self._trained[lowercase]
+
+    @cached_property
+    def _trained(self) -> dict[bool, Tokenizer]:
+        return {}
+
+
+class MetricCase(Case):
+    """A metric under test, with predictions and targets."""
+
+    @cached_property
+    def samples(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """``preds`` and ``target`` of three batches: given, or ids of three classes."""
+        if self.options.rows is not None:
+            return [
+                (torch.as_tensor(row["preds"]), torch.as_tensor(row["target"]))
+                for row in self.options.rows
+            ]
+        rng = np.random.default_rng(SEED)
+        sizes = (7, 1, 12)  # unequal: a mean of the batches' means is another number
+        return [
+            (torch.from_numpy(rng.integers(0, 3, n)), torch.from_numpy(rng.integers(0, 3, n)))
+            for n in sizes
+        ]
+
+
+class SourceCase(Case):
+    """A data source under test."""
+
+    plugin: type[DataSource]
+
+    @property
+    def split(self) -> str:
+        """The split that is read: ``train`` if none is given."""
+        return str(self.options.arguments.get("split", "train"))
+
+    def new(self) -> DataSource:
+        """Return a source for the given ``argument``."""
+        argument = str(self.options.arguments.get("argument", ""))
+        return self.plugin(f"conformance:{argument}" if argument else "conformance", argument)

@@ -1,0 +1,62 @@
+"""Everything that bertlab brings keeps its own contract; one line each, as in a plugin's tests."""
+
+from bertlab.encoders.bert import BertEncoder
+from bertlab.objectives.classification import Accuracy, MajorityAccuracy
+from bertlab.testing import conformance
+from bertlab_evaluations.attention import Attention
+from bertlab_modern.modern import ModernEncoder
+
+SMALL = {
+    "num_hidden_layers": 2,
+    "hidden_size": 32,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "max_position_embeddings": 64,
+}
+BERT_LIKE = {
+    "position_embedding": "learned",
+    "norm": "rms",
+    "norm_position": "post",
+    "feed_forward": "plain",
+    "bias": True,
+    "type_vocab_size": 2,
+    "initialization": "normal",
+    "hidden_dropout_prob": 0.1,
+}
+NARROW = {"hidden_size": 16}  # the LSTM of feature_tagging
+
+test_mlm = conformance("mlm")
+test_nsp = conformance("nsp")
+test_clm = conformance("clm")
+test_single_sentence = conformance("single_sentence")
+test_sentence_pair = conformance("sentence_pair")
+test_regression = conformance("sentence_pair", arguments={"regression": True})
+test_tagging = conformance("tagging")
+test_feature_tagging = conformance("feature_tagging", arguments=NARROW)
+test_span = conformance("span", arguments={"unanswerable": True})
+test_multi_label = conformance("multi_label")
+test_multiple_choice = conformance("multiple_choice")
+test_held_out_loss = conformance("held_out_loss")
+test_minimal_pairs = conformance("minimal_pairs")
+test_attention = conformance(Attention)
+test_bert = conformance(BertEncoder, arguments=SMALL)
+test_left_to_right = conformance(BertEncoder, arguments=SMALL | {"causal": True})
+test_modern = conformance(ModernEncoder, arguments=SMALL | {"global_every": 2, "local_window": 6})
+test_modern_left_to_right = conformance(
+    ModernEncoder, arguments=SMALL | {"causal": True, "global_every": 2, "local_window": 6}
+)
+test_modern_as_bert = conformance(ModernEncoder, arguments=SMALL | BERT_LIKE)
+test_adamw = conformance("adamw")
+test_muon = conformance("muon")
+test_lamb = conformance("lamb")
+test_lion = conformance("lion")
+test_constant = conformance("constant")
+test_linear = conformance("linear")
+test_cosine = conformance("cosine")
+test_inverse_sqrt = conformance("inverse_sqrt")
+test_wsd = conformance("wsd")
+test_accuracy = conformance(Accuracy)
+test_majority_accuracy = conformance(MajorityAccuracy)
+test_wordpiece = conformance("wordpiece")
+test_bpe = conformance("bpe")
+test_unigram = conformance("unigram")

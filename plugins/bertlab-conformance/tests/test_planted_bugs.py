@@ -1,0 +1,93 @@
+"""Plugins with one bug each are caught by the check that is made for it, and by no other."""
+
+from collections.abc import Callable
+
+import pytest
+
+import broken_evaluations
+import broken_objectives
+import broken_optimizers
+import broken_others
+import broken_tokenizers
+import good_plugins
+import small_bugs
+from bertlab.plugins.index import GROUPS
+from bertlab_conformance.check import CheckRunner, ConformanceFailure
+from bertlab_conformance.kit import checks_of, find_plugin, make_case
+
+# of a second together, and of no bug but their own
+SLOW = {
+    "learns",
+    "lowers_a_loss",
+    "resumes_exactly",
+    "tasks_can_read_it",
+    "every_input_format_works",
+}
+
+
+def classes(*modules: object) -> list[type]:
+    found = [value for module in modules for value in vars(module).values()]
+    return [v for v in found if isinstance(v, type) and isinstance(vars(v).get("expects"), tuple)]
+
+
+BUGS = classes(
+    broken_objectives, broken_others, broken_evaluations, broken_optimizers, broken_tokenizers
+)
+SMALL_BUGS = [bug for bug in classes(small_bugs) if bug not in BUGS]
+GOOD = [v for name, v in vars(good_plugins).items() if name.startswith("Good")]
+
+
+def failures(plugin: type, wanted: Callable[[str], bool] = lambda name: True) -> dict[str, str]:
+    kind, _ = find_plugin(plugin)
+    options = {"encoder": good_plugins.GoodEncoder} if kind in ("objective", "head") else {}
+    case = make_case(kind, plugin, {}, options)
+    known = {check.name: check for check in checks_of(kind)}
+    runner = CheckRunner(case, known, skipped=set())
+    outcomes = {name: runner.outcome(name) for name in known if wanted(name)}
+    return {
+        name: str(outcome)
+        for name, outcome in outcomes.items()
+        if isinstance(outcome, ConformanceFailure)
+    }
+
+
+@pytest.mark.parametrize("plugin", BUGS, ids=lambda plugin: plugin.__name__)
+def test_exactly_the_check_made_for_it_catches_a_bug(plugin):
+    check, words = plugin.expects
+    found = failures(plugin, wanted=lambda name: name not in SLOW or name == check)
+    assert list(found) == [check]
+    assert words in found[check]
+    assert "\n  what to do: " in found[check]
+
+
+@pytest.mark.parametrize("plugin", SMALL_BUGS, ids=lambda plugin: plugin.__name__)
+def test_the_check_made_for_it_catches_a_bug_and_what_it_builds_on_does_not(plugin):
+    check, words = plugin.expects
+    found = failures(plugin, wanted=lambda name: name == check)
+    assert words in found[check]
+    assert "\n  what to do: " in found[check]
+
+
+@pytest.mark.parametrize("plugin", GOOD, ids=lambda plugin: plugin.__name__)
+def test_the_same_plugins_without_a_bug_pass(plugin):
+    assert failures(plugin) == {}
+
+
+def test_there_are_bugs_of_every_kind():
+    kinds = [find_plugin(plugin)[0] for plugin in BUGS]
+    assert set(GROUPS) == set(kinds)
+    assert len(kinds) >= 40
+
+
+def test_nearly_every_check_has_its_bug():
+    caught = {(find_plugin(bug)[0], bug.expects[0]) for bug in [*BUGS, *SMALL_BUGS]}
+    checks = {check.name for kind in GROUPS for check in checks_of(kind)}
+    without = checks - {name for _, name in caught}
+    assert without == {
+        "given_rows_are_readable",  # of given rows, not of a plugin: test_conformance
+        "neighbours_do_not_matter",  # holds if nothing leaks: for those who read one message only
+        "order_does_not_matter",
+        "prepares_the_same_in_a_worker",
+        "tasks_can_read_it",
+        "runs_on_a_gpu",
+    }

@@ -1,0 +1,120 @@
+"""Attention maps of an encoder: recomputed from the queries and keys that it computes itself."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bertlab.api.evaluation import EvaluatedModel
+from bertlab.encoders.attention import keys_seen
+from bertlab.encoders.bert import SelfAttention
+from bertlab.encoders.states import layer_states
+from bertlab.errors import EvaluationError
+from bertlab_modern.modern_layer import RotaryAttention
+from bertlab_modern.rotary import Rotation, rotate
+
+AttentionLayer = SelfAttention | RotaryAttention
+
+
+@dataclass
+class _Call:
+    """A layer, and its queries, keys and values ``(T, 3 * H)`` of a batch; rows may follow."""
+
+    layer: AttentionLayer
+    rotation: Rotation | None = None
+    qkv: Tensor | None = None
+
+
+def attention_layers(model: EvaluatedModel) -> list[AttentionLayer]:
+    """Return the layers whose attention can be recomputed from their queries and keys.
+
+    Raises:
+        EvaluationError: there is none, or one computes attention in a way of its own.
+    """
+    layers = [each for each in model.encoder.modules() if isinstance(each, AttentionLayer)]
+    known = (SelfAttention.forward, RotaryAttention.forward)
+    as_they_are = all(type(each).forward in known for each in layers)
+    if not layers or not as_they_are or len({each.num_attention_heads for each in layers}) > 1:
+        raise EvaluationError(
+            f"{model.source}: the attention of its {type(model.encoder).__name__} cannot be read; "
+            "expected layers of bertlab.encoders.bert.SelfAttention or "
+            "bertlab_modern.modern_layer.RotaryAttention as they are, with as many heads each"
+        )
+    return layers
+
+
+def attention_maps(
+    model: EvaluatedModel, inputs: Sequence[tuple[list[int], list[int]]], batch_tokens: int
+) -> Iterator[tuple[int, Tensor]]:
+    """Yield the number of each of N sequences and its maps, longest sequence first.
+
+    Args:
+        model: in evaluation mode.
+        inputs: ids and segment ids of each sequence, special tokens included.
+        batch_tokens: tokens that are encoded at a time.
+
+    Yields:
+        number: of a sequence of S tokens.
+        maps: ``(layers, heads, S, S)`` float32 probabilities; ``[..., i, j]`` is how much token i
+            attends to token j.
+
+    Raises:
+        EvaluationError: as of :func:`attention_layers` and :func:`layer_states`.
+    """
+    calls: list[_Call] = []  # a layer whose weights are shared is called several times
+
+    def begin(layer: nn.Module, given: tuple[Any, ...]) -> None:
+        assert isinstance(layer, AttentionLayer)
+        calls.append(_Call(layer, next((x for x in given if isinstance(x, Rotation)), None)))
+
+    def keep(layer: nn.Module, given: object, qkv: Tensor) -> None:
+        del layer, given
+        calls[-1].qkv = qkv
+
+    layers = attention_layers(model)
+    hooks = [layer.register_forward_pre_hook(begin) for layer in layers]
+    hooks += [layer.qkv.register_forward_hook(keep) for layer in layers]
+    ids, segments = [each for each, _ in inputs], [each for _, each in inputs]
+    try:
+        # what a run has compiled knows nothing of the hooks
+        with torch.compiler.set_stance("force_eager"):
+            for states in layer_states(model, ids, batch_tokens, segments):
+                borders = pairwise(states.batch.cu_seqlens.tolist())
+                for number, (start, end) in zip(states.numbers, borders, strict=True):
+                    yield (
+                        number,
+                        torch.stack([_probabilities(each, start, end) for each in calls]),
+                    )
+                calls.clear()
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _probabilities(call: _Call, start: int, end: int) -> Tensor:
+    """Return the ``(heads, S, S)`` map of the tokens from ``start`` to ``end``."""
+    heads, qkv = call.layer.num_attention_heads, call.qkv
+    assert qkv is not None
+    if call.rotation is not None:
+        qkv = rotate(qkv, call.rotation, heads)
+    # (S, 3 * A * d) -> (S, 3, A, d) -> (3, A, S, d)
+    parts = qkv[start:end].float().view(end - start, 3, heads, -1).permute(1, 2, 0, 3)
+    query, key, _ = parts.unbind()
+    scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
+    window = call.layer.window if isinstance(call.layer, RotaryAttention) else None
+    return softmax(scores, call.layer.causal, window)
+
+
+def softmax(scores: Tensor, causal: bool, window: int | None = None) -> Tensor:
+    """Return the attention of ``(..., S, S)`` scores.
+
+    Args:
+        scores: of tokens, by queries and keys.
+        causal: no token attends to its right.
+        window: tokens on either side that a token attends to; None: all.
+    """
+    places = torch.arange(scores.shape[-1], device=scores.device)
+    return scores.masked_fill(~keys_seen(places, causal, window), -torch.inf).softmax(-1)

@@ -1,0 +1,199 @@
+"""Evaluates a model without training it: rows → evaluation → figures → files."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bertlab.api.evaluation import EvaluatedModel, EvaluationResult
+from bertlab.api.examples import Example
+from bertlab.checkpoints.pretrained_model import PretrainedModel, load
+from bertlab.checkpoints.run_checkpoint import words_checkpoints
+from bertlab.checkpoints.run_directory import MANIFEST, RESULTS, machine, manifest
+from bertlab.data.examples.source import read_all_rows
+from bertlab.data.examples.splits import fingerprint
+from bertlab.errors import CheckpointError, DataError, PluginError, say
+from bertlab.files import explain_failed_write, write_json
+from bertlab.plugins.index import installed
+from bertlab.training.allocator import keep_freed_memory
+from bertlab.training.made_with import facts_of
+from bertlab.training.results import Results
+from bertlab_evaluations.entries import EvaluationEntry
+from bertlab_evaluations.evaluation_output import (
+    Curve,
+    earlier_results,
+    print_curve,
+    print_evaluation,
+    write_curve,
+    write_evaluation,
+)
+from bertlab_evaluations.evaluation_scores import GroupScore, score_groups
+
+
+def read_entry_rows(entry: EvaluationEntry) -> list[Example]:
+    """Return the rows that an evaluation asks for.
+
+    Raises:
+        DataError: they cannot be read, or a column is missing.
+    """
+    wanted = entry.evaluation.columns
+    return read_all_rows(entry.data, entry.columns, wanted, entry.format, entry.split)
+
+
+def evaluate(
+    model: EvaluatedModel, entry: EvaluationEntry, rows: Sequence[Example]
+) -> EvaluationResult:
+    """Score a model by the rows of an evaluation; nothing is trained.
+
+    Raises:
+        DataError: a row cannot be used, or none could be scored.
+        EvaluationError: the model has not what is scored.
+        PluginError: the result is not as the contract has it.
+    """
+    # what an evaluation draws must not change what a training run draws after it
+    with torch.no_grad(), torch.random.fork_rng():
+        result = entry.evaluation.evaluate(model, rows)
+    _check(result, entry, len(rows))
+    if np.isnan(result.scores).all():
+        notes = "; ".join(result.notes)
+        raise DataError(f"{entry.data}: none of {len(rows)} rows could be scored: {notes}")
+    return result
+
+
+def _check(result: EvaluationResult, entry: EvaluationEntry, rows: int) -> None:
+    """Raise PluginError if a result is not of the form that the contract asks for."""
+    metric, _ = entry.evaluation.monitor
+    if metric not in result.metrics:
+        raise PluginError(
+            f"evaluation {entry.plugin!r}: its metrics are {', '.join(result.metrics) or 'none'}, "
+            f"expected {metric!r} among them, which it declares as monitor"
+        )
+    lengths = {"scores": len(result.scores)}
+    lengths |= {f"groups[{name!r}]": len(each) for name, each in result.groups.items()}
+    lengths |= {f"details[{name!r}]": len(each) for name, each in result.details.items()}
+    for name, length in lengths.items():
+        if length != rows:
+            raise PluginError(
+                f"evaluation {entry.plugin!r}: {name} has {length} entries, expected {rows}, one "
+                "for each row"
+            )
+
+
+def named_metrics(name: str, result: EvaluationResult) -> Results:
+    """Return the figures of an evaluation under its name: ``blimp/accuracy``."""
+    return {f"{name}/{metric}": float(value) for metric, value in result.metrics.items()}
+
+
+def evaluation_folder(run: Path, step: int) -> Path:
+    """Return where evaluations of a run at a step are written."""
+    return run / "evaluations" / f"step-{step}"
+
+
+def evaluate_source(
+    source: str,
+    entries: Sequence[EvaluationEntry],
+    output: str | None,
+    command: Sequence[str],
+    along: bool = False,
+) -> Path:
+    """Score an earlier model by several evaluations, print and write what they find.
+
+    Args:
+        source: run directory, checkpoint, Hugging Face folder or hub name.
+        entries: what is asked for.
+        output: folder to write; chosen by ``source`` if None.
+        command: what was typed, for the manifest.
+        along: score the run's checkpoints after chosen numbers of words as well.
+
+    Returns:
+        The folder.
+
+    Raises:
+        BertlabError: the model, the rows or an evaluation cannot be used, or files not be written.
+    """
+    from bertlab_evaluations.evaluation_page import (  # noqa: PLC0415  matplotlib, not for fit
+        Evaluated,
+        write_pages,
+    )
+
+    keep_freed_memory()
+    model = load(source)
+    checkpoints = _words_checkpoints(model) if along else {}
+    folder = Path(output) if output is not None else _default_folder(model)
+    rows = {entry.name: read_entry_rows(entry) for entry in entries}
+    with explain_failed_write(f"output: {folder} cannot be written"):
+        folder.mkdir(parents=True, exist_ok=True)
+        results = earlier_results(folder)
+        evaluated = []
+        for entry in entries:
+            result = evaluate(model.evaluated(), entry, rows[entry.name])
+            groups = score_groups(result)
+            print_evaluation(entry, result, groups)
+            write_evaluation(folder, entry.name, result, groups)
+            results |= named_metrics(entry.name, result)
+            if checkpoints:
+                curve = _along(checkpoints, entry, rows[entry.name], {model.global_step: groups})
+                print_curve(entry, curve)
+                write_curve(folder / f"{entry.name}.words.csv", curve)
+            evaluated.append(Evaluated(entry.name, entry.data, entry.evaluation, result, groups))
+        *_, page = write_pages(folder, source, evaluated)
+        content = {name: fingerprint(found) for name, found in rows.items()}
+        write_json(folder / MANIFEST, _manifest(model, entries, command, checkpoints, content))
+        write_json(folder / RESULTS, results)  # the last: the evaluation is whole
+    say(f"{page}\n{folder}: {RESULTS}, and the score of each row")
+    return folder
+
+
+def _words_checkpoints(model: PretrainedModel) -> dict[int, Path]:
+    if model.path is None:
+        raise CheckpointError(f"{model.source}: found no run, whose words-….ckpt could be scored")
+    return words_checkpoints(model.path.parent)
+
+
+def _along(
+    checkpoints: Mapping[int, Path],
+    entry: EvaluationEntry,
+    rows: Sequence[Example],
+    known: Mapping[int | None, Sequence[GroupScore]],
+) -> Curve:
+    """Score each checkpoint; the groups of a step that is ``known`` are taken from there."""
+    curve = {}
+    for words, file in checkpoints.items():
+        model = load(file)
+        groups = known.get(model.global_step)
+        if groups is None:
+            groups = score_groups(evaluate(model.evaluated(), entry, rows))
+        curve[words] = groups
+    return curve
+
+
+def _default_folder(model: PretrainedModel) -> Path:
+    if model.path is None:  # a Hugging Face folder or hub name
+        return Path("evaluations") / Path(model.source).name
+    # RUN/checkpoints/last.ckpt -> RUN/evaluations/step-800
+    assert model.global_step is not None, "a checkpoint has its step"
+    return evaluation_folder(model.path.parent.parent, model.global_step)
+
+
+def _manifest(
+    model: PretrainedModel,
+    entries: Sequence[EvaluationEntry],
+    command: Sequence[str],
+    checkpoints: Mapping[int, Path],
+    rows: Mapping[str, str],
+) -> dict[str, Any]:
+    plugins = [installed("evaluation")[entry.plugin] for entry in entries]
+    facts = {
+        **facts_of(plugins),
+        "command": ["bertlab", *command],
+        "model": model.source,
+        "step": model.global_step,
+        "words_checkpoints": list(checkpoints),
+        "tokenizer": model.tokenizer.fingerprint,
+        **machine(model.evaluated().device),
+        "rows": dict(rows),
+        "evaluations": {entry.name: entry.plain() for entry in entries},
+    }
+    return manifest(facts)

@@ -1,0 +1,115 @@
+"""What evaluations find, as printed tables and as files."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bertlab.api.evaluation import EvaluationResult
+from bertlab.checkpoints.run_directory import RESULTS
+from bertlab.errors import OutputError, say
+from bertlab.files import replacing, utf8, write_text
+from bertlab.files.inert import json_line, spreadsheet_csv
+from bertlab.files.reading import read_object
+from bertlab.training.console import print_table
+from bertlab.training.results import Results, show
+from bertlab_evaluations.entries import EvaluationEntry
+from bertlab_evaluations.evaluation_scores import GroupScore
+from bertlab_evaluations.evaluation_tables import MOST_COLUMNS, interval, tables_of
+
+_GROUP_COLUMNS = ("kind", "group", "rows", "mean", "low", "high")
+
+
+def print_evaluation(
+    entry: EvaluationEntry, result: EvaluationResult, groups: Sequence[GroupScore]
+) -> None:
+    """Print the figures, the kinds of groups with few groups, narrow grids and the notes."""
+    metric, _ = entry.evaluation.monitor
+    for table in tables_of(entry.name, metric, result, groups):
+        headings = ["\n".join(heading) for heading in table.grid.headings]
+        print_table(table.title, table.grid.rows, headings, table.grid.figures)
+    for number, grid in enumerate(result.grids, 1):
+        if len(grid.columns) > MOST_COLUMNS:
+            say(f"{entry.name}: {grid.title}: {_grid_file(entry.name, number)}")
+    for note in result.notes:
+        say(f"{entry.name}: {note}")
+
+
+def write_evaluation(
+    folder: Path, name: str, result: EvaluationResult, groups: Sequence[GroupScore]
+) -> None:
+    """Write an evaluation's rows, groups, grids and pages into a folder."""
+    with replacing(folder / f"{name}.rows.jsonl") as file:
+        for row in _rows(result):
+            file.write(utf8(json_line(row)))
+    values = [vars(each).values() for each in groups]
+    write_text(folder / f"{name}.groups.csv", spreadsheet_csv(_GROUP_COLUMNS, values))
+    for number, grid in enumerate(result.grids, 1):
+        rows = [(row, *values) for row, values in zip(grid.rows, grid.values.tolist(), strict=True)]
+        text = spreadsheet_csv((grid.title, *grid.columns), rows)
+        write_text(folder / _grid_file(name, number), text)
+    for file_name, text in result.pages.items():
+        write_text(folder / page_file(name, file_name), text)
+
+
+def page_file(name: str, page: str) -> str:
+    """Return the file of a page that an evaluation itself has made.
+
+    Args:
+        name: of the evaluation.
+        page: as the evaluation calls it; only letters, digits, ``_``, ``-`` and ``.`` are kept.
+    """
+    return f"{name}.{re.sub(r'[^A-Za-z0-9_.-]+', '_', Path(page).name)[-100:].lstrip('.')}"
+
+
+def _grid_file(name: str, number: int) -> str:
+    return f"{name}.grid-{number}.csv"
+
+
+def _rows(result: EvaluationResult) -> Iterator[dict[str, Any]]:
+    for number, score in enumerate(result.scores.tolist()):
+        row: dict[str, Any] = {"row": number, "score": None if math.isnan(score) else score}
+        for more in (result.groups, result.details):
+            row |= {name: _plain(values[number]) for name, values in more.items()}
+        yield row
+
+
+def _plain(value: float | int | str) -> float | int | str | None:
+    """Return a value as JSON has it: NaN is null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def earlier_results(folder: Path) -> Results:
+    """Return the figures that other evaluations of the model have written into a folder.
+
+    Raises:
+        OutputError: the file is damaged.
+    """
+    file = folder / RESULTS
+    if not file.is_file():
+        return {}
+    try:
+        found: Results = read_object(file)
+    except (ValueError, TypeError) as error:
+        raise OutputError(f"{file}: damaged: {error}; remove it, or give another output") from None
+    return found
+
+
+Curve = Mapping[int, Sequence[GroupScore]]  # the groups, all rows first, by words seen
+
+
+def print_curve(entry: EvaluationEntry, curve: Curve) -> None:
+    """Print the score of all rows by the number of words seen."""
+    metric, _ = entry.evaluation.monitor
+    cells = [
+        (f"{words:,}", show(metric, groups[0].mean), interval(metric, groups[0]))
+        for words, groups in curve.items()
+    ]
+    print_table(f"{entry.name} along the run", cells, ("words", metric, "95 %"), figures=3)
+
+
+def write_curve(path: Path, curve: Curve) -> None:
+    """Write the score of each group by the number of words seen."""
+    rows = [(words, *vars(group).values()) for words, groups in curve.items() for group in groups]
+    write_text(path, spreadsheet_csv(("words", *_GROUP_COLUMNS), rows))

@@ -1,0 +1,166 @@
+"""Loss of a language model on a given text: the same text and masks for every model.
+
+The held-out loss of a pre-training is measured on its own sequences, so that models with other
+objectives, lengths or pairs cannot be compared by it. Here the text is cut in one way for all.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from itertools import pairwise
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bertlab.api.batch import IntArray, PackedSequences
+from bertlab.api.evaluation import EvaluatedModel, Evaluation, EvaluationResult, FloatArray
+from bertlab.api.examples import Column, Example, text_ids
+from bertlab.api.rng import CounterRNG
+from bertlab.errors import EvaluationError, check_at_least
+from bertlab.objectives.language_model import TokenPrediction
+from bertlab_evaluations.minimal_pairs import language_model
+from bertlab_evaluations.row_influence import ratio_scores
+
+_HEIGHT = 512  # rows of scores of the vocabulary that are in memory at a time
+
+
+class HeldOutLoss(Evaluation):
+    """Mean cross-entropy in nats of the tokens that a language model predicts in a text.
+
+    Each row is cut into windows of about equal length, ``[CLS] … [SEP]``, with as few windows as
+    there can be, so that every token of the text is read once. A masked language model predicts
+    15 % of the tokens of each window, 80/10/10, whatever it was trained with (BERT, sec. 3.1). The
+    masks follow from the tokens of the row, so that they are the same for all models with one
+    tokenizer. A left-to-right model predicts every token from those before it.
+
+    Losses of different tokenizers, and of the two kinds of models, cannot be compared.
+
+    Args:
+        max_seq_length: tokens of a window at most, ``[CLS]`` and ``[SEP]`` included.
+        batch_tokens: tokens that are encoded at a time.
+
+    Raises:
+        ConfigError: ``max_seq_length`` is below 3, or ``batch_tokens`` below 1.
+    """
+
+    columns = (Column("text", aliases=("sentence",)),)
+    monitor: ClassVar[tuple[str, Literal["min", "max"]]] = ("loss", "min")
+    better: ClassVar[Mapping[str, Literal["min", "max"]]] = {"accuracy": "max", "perplexity": "min"}
+
+    def __init__(self, max_seq_length: int = 64, batch_tokens: int = 8192) -> None:
+        check_at_least("settings.max_seq_length", max_seq_length, 3)
+        check_at_least("settings.batch_tokens", batch_tokens, 1)
+        self.max_seq_length = max_seq_length
+        self.batch_tokens = batch_tokens
+
+    def evaluate(self, model: EvaluatedModel, rows: Sequence[Example]) -> EvaluationResult:
+        """Score the tokens of each row.
+
+        The score of a row is its part in the mean over all predictions: the mean plus how far the
+        row moves it (:mod:`bertlab_evaluations.row_influence`).
+
+        Raises:
+            EvaluationError: the model has no language model, reads fewer than ``max_seq_length``
+                tokens, or its losses are not finite.
+            DataError: there is no word in a row.
+        """
+        objective = language_model(model)
+        if self.max_seq_length > model.max_seq_length:
+            raise EvaluationError(
+                f"settings.max_seq_length: found {self.max_seq_length}, expected at most "
+                f"{model.max_seq_length}, which is what {model.source} reads"
+            )
+        texts = [text_ids(row.values["text"], row, "text", model.tokenizer) for row in rows]
+        windows = [
+            (row, name + number, window)
+            for row, (name, ids) in enumerate(zip(map(_name, texts), texts, strict=True))
+            for number, window in enumerate(_windows(ids, self.max_seq_length - 2))
+        ]
+        sums = np.zeros((3, len(rows)))  # losses, predictions, right ones
+        starts = range(0, len(windows), max(1, self.batch_tokens // self.max_seq_length))
+        for first in model.track(starts):
+            chosen = windows[first : first + starts.step]
+            rows_of_windows, names, inputs = zip(*chosen, strict=True)
+            window, *scores = _predictions(model, objective, _sequences(model, inputs, names))
+            row = np.array(rows_of_windows)[window]
+            for total, values in zip(sums, (scores[0], np.ones(len(row)), scores[1]), strict=True):
+                np.add.at(total, row, values)
+        losses, counts, right = sums
+        loss = losses.sum() / max(counts.sum(), 1)
+        if not np.isfinite(loss):
+            raise EvaluationError(
+                f"{model.source}: gives NaN or infinite losses; its weights are damaged"
+            )
+        return EvaluationResult(
+            metrics={
+                "loss": float(loss),
+                "accuracy": float(right.sum() / max(counts.sum(), 1)),
+                "perplexity": float(np.exp(loss)),
+            },
+            scores=ratio_scores(losses, counts),
+            details={"predictions": counts.astype(int).tolist()},
+            notes=[f"{int(counts.sum()):,} predictions in {len(windows):,} windows"],
+        )
+
+
+def _windows(ids: Sequence[int], room: int) -> list[Sequence[int]]:
+    """Cut ids into as few windows of at most ``room`` as there can be, of about equal length."""
+    count = -(-len(ids) // room)
+    # 10 ids, room 4: 3 windows, cuts [0, 3, 6, 10]
+    cuts = [len(ids) * number // count for number in range(count + 1)]
+    return [ids[start:end] for start, end in pairwise(cuts)]
+
+
+def _name(ids: Sequence[int]) -> int:
+    """Return 56 bits that name a text, so that its masks do not depend on the rows around it."""
+    return int.from_bytes(blake2b(np.array(ids, dtype="<i8").tobytes(), digest_size=7).digest())
+
+
+def _sequences(
+    model: EvaluatedModel, windows: Sequence[Sequence[int]], names: Sequence[int]
+) -> PackedSequences:
+    """Return windows as sequences whose masks are drawn by their names."""
+    inputs = [model.tokenizer.build_inputs(ids)[0] for ids in windows]
+    lengths = np.array([len(ids) for ids in inputs])
+    flat = np.concatenate([np.asarray(ids, dtype=np.int64) for ids in inputs])
+    positions = np.concatenate([np.arange(length) for length in lengths])
+    # [CLS] a b [SEP] -> offsets [-1, 0, 0, -1]: of the text or not is all that is asked
+    ends = np.repeat(lengths, lengths) - 1
+    offsets = np.where((positions == 0) | (positions == ends), -1, 0)
+    return PackedSequences(
+        input_ids=flat,
+        token_type_ids=np.zeros_like(flat),
+        position_ids=positions,
+        cu_seqlens=np.concatenate([[0], np.cumsum(lengths)]),
+        corpus_offsets=offsets,
+        epochs=np.zeros(len(lengths), dtype=np.int64),
+        indices=np.array(names, dtype=np.int64),
+    )
+
+
+def _predictions(
+    model: EvaluatedModel, objective: TokenPrediction, sequences: PackedSequences
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Return window, loss, and 1 if it is right, of K predictions, each ``(K,)``."""
+    objective.prepare(sequences, CounterRNG(0, "held_out_loss"), training=False)
+    written = sequences.token_labels(objective.name)
+    batch = sequences.to_batch().to(model.device)
+    read = torch.from_numpy(written.positions).to(model.device)
+    labels = torch.from_numpy(written.labels).to(model.device)
+    with torch.no_grad():
+        states = model.encoder(replace(batch, tokens_read=read)).tokens[read]  # (K, H)
+        parts = [
+            _scored(objective.logits(rows), wanted)
+            for rows, wanted in zip(
+                torch.split(states, _HEIGHT), torch.split(labels, _HEIGHT), strict=True
+            )
+        ]
+    losses, right = (torch.cat(each).double().cpu().numpy() for each in zip(*parts, strict=True))
+    return sequences.sequence_of_token[written.positions], losses, right
+
+
+def _scored(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    return F.cross_entropy(logits, labels, reduction="none"), logits.argmax(-1) == labels

@@ -1,0 +1,1 @@
+"""Silent corruption for bertlab: audits of training steps."""

@@ -1,0 +1,85 @@
+"""``StepAuditing``: computes steps of a run again, where that is exact."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor
+from torch.optim import Optimizer
+
+from bertlab.api.batch import PackedBatch
+from bertlab.errors import check_at_least
+from bertlab.model.fsdp import FullyShardedStrategy
+from bertlab.model.module import BertModule
+from bertlab_guard.corruption import StepAudit, Steps
+
+
+def step_audit(every: int, given: Sequence[Callback]) -> list[Callback]:
+    """Return the callback for ``check_every``; none for 0, and beside callbacks of the user's.
+
+    Those may change weights between two steps.
+    """
+    check_at_least("check_every", every, 0)
+    return [StepAuditing(every)] if every and not given else []
+
+
+class StepAuditing(Callback):
+    """Audits the steps of one process on a CPU; on a GPU, and of several, nothing.
+
+    Args:
+        every: steps from one that is computed again to the next.
+    """
+
+    def __init__(self, every: int) -> None:
+        self.every = every
+        self.audit: StepAudit | None = None
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin, if steps are exact here."""
+        assert isinstance(pl_module, BertModule)
+        on_cpu = trainer.strategy.root_device.type == "cpu"
+        is_whole = not isinstance(trainer.strategy, FullyShardedStrategy)
+        alone = trainer.world_size == 1 and is_whole
+        if not alone or not on_cpu or len(trainer.optimizers) != 1:
+            return
+        data, optimizer = trainer.datamodule, trainer.optimizers[0]  # type: ignore[attr-defined]
+
+        def losses(step: int) -> Iterator[Tensor]:
+            for part, batch in enumerate(data.batches_of(step)):
+                pl_module.seed_draws(step, part)
+                with trainer.precision_plugin.train_step_context():
+                    total = pl_module.scaled_loss(pl_module.shares(batch))
+                yield total / trainer.accumulate_grad_batches
+
+        def clip() -> bool:
+            value, by = trainer.gradient_clip_val, trainer.gradient_clip_algorithm
+            return bool(pl_module.clip(optimizer, value, by).isfinite())
+
+        self.audit = StepAudit(Steps(pl_module, optimizer, losses, clip), self.every)
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: PackedBatch, batch_idx: int
+    ) -> None:
+        """Note where a step begins."""
+        if self.audit is not None and batch_idx % trainer.accumulate_grad_batches == 0:
+            self.audit.begin(trainer.global_step)
+
+    def on_before_optimizer_step(
+        self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
+    ) -> None:
+        """Look at what the last step left."""
+        if self.audit is not None:
+            self.audit.before_update(trainer.global_step)
+
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,  # noqa: ANN401  Lightning's signature
+        batch: PackedBatch,
+        batch_idx: int,
+    ) -> None:
+        """Compute the step again, if that is due."""
+        assert isinstance(pl_module, BertModule)
+        if self.audit is not None and (batch_idx + 1) % trainer.accumulate_grad_batches == 0:
+            self.audit.end(trainer.global_step - 1, pl_module.step_loss.total())

@@ -1,0 +1,206 @@
+"""A flipped bit is found where steps are computed again; looking changes nothing."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bertlab.model.module import BertModule
+from bertlab_guard import corruption
+from bertlab_guard.corruption import StepAudit, Steps, bit_sums
+from tests.conftest import Command
+
+DROPOUT = ("--model.encoder.hidden_dropout_prob", "0.1")
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return torch.load(run / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
+
+
+def flip(tensor: torch.Tensor, bit: int, place: int = 0) -> None:
+    tensor.view(-1).numpy().view(np.uint32)[place] ^= np.uint32(1 << bit)
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The steps that were computed again, from and to."""
+    seen = []
+    compare = StepAudit._compare
+
+    def spy(self, copy, step):
+        seen.append((copy.step, step))
+        compare(self, copy, step)
+
+    monkeypatch.setattr(StepAudit, "_compare", spy)
+    return seen
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        (),
+        ("--trainer.accumulate_grad_batches", "2", "--trainer.val_check_interval", "6"),
+        ("--trainer.gradient_clip_algorithm", "value"),
+        ("--trainer.gradient_clip_val", "null"),
+        ("--model.optimizer", "muon"),
+        ("--data.num_workers", "1"),
+        ("--trainer.precision", "bf16-mixed"),
+    ],
+    ids=["plain", "accumulated", "by value", "unclipped", "muon", "worker", "bf16"],
+)
+def test_looking_changes_nothing(
+    tiny_config: Path,
+    tmp_path: Path,
+    bertlab: Command,
+    compared: list[tuple[int, int]],
+    more: tuple[str, ...],
+) -> None:
+    ends = []
+    for every in (0, 2):
+        run = tmp_path / str(every)
+        arguments = ("--run_dir", run, "--check_every", every, *DROPOUT, *more)
+        code, _, error = bertlab("fit", "--config", tiny_config, *arguments)
+        assert code == 0, error
+        assert "not the same twice" not in error
+        ends.append(weights(run))
+    assert compared == [(2, 2), (4, 4)]
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+
+
+def test_resuming_with_it(
+    tiny_config: Path, tmp_path: Path, bertlab: Command, compared: list[tuple[int, int]]
+) -> None:
+    run, last = tmp_path / "run", "checkpoints/last.ckpt"
+    assert bertlab("fit", "--config", tiny_config, "--run_dir", run, *DROPOUT)[0] == 0
+    final = weights(run)
+    (run / last).write_bytes((run / "checkpoints/step-3.ckpt").read_bytes())
+    assert bertlab("fit", "--ckpt_path", run, "--check_every", 2)[0] == 0
+    assert compared == [(4, 4)]
+    assert all(torch.equal(final[name], value) for name, value in weights(run).items())
+
+
+@pytest.mark.parametrize("bit", [6, 12, 25, 31])  # lower ones may be lost in rounding
+def test_a_gradient(
+    tiny_config: Path, tmp_path: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch, bit: int
+) -> None:
+    """In the step that is looked at."""
+    configure, struck = BertModule.configure_gradient_clipping, []
+
+    def strike(self, *arguments, **named):
+        if self.trainer.global_step == 4 and not struck:
+            struck.append(True)
+            gradient = self.tasks["mlm"].dense.weight.grad
+            flip(gradient, bit, int(gradient.abs().argmax()))
+        configure(self, *arguments, **named)
+
+    monkeypatch.setattr(BertModule, "configure_gradient_clipping", strike)
+    arguments = ("--run_dir", tmp_path / "run", "--check_every", 2)
+    code, _, error = bertlab("fit", "--config", tiny_config, *arguments)
+    assert struck
+    assert code == 2
+    assert "error E603: step 5: computed again, other bits came out" in error
+    assert "tasks.mlm.dense.weight" in error
+
+
+def in_training(monkeypatch: pytest.MonkeyPatch, step: int, strike) -> None:
+    """Let ``strike`` change the module once, as a step begins."""
+    training_step, struck = BertModule.training_step, []
+
+    def disturbed(self, batch, batch_idx):
+        if self.trainer.global_step == step and not struck:
+            struck.append(True)
+            strike(self)
+        return training_step(self, batch, batch_idx)
+
+    monkeypatch.setattr(BertModule, "training_step", disturbed)
+
+
+@pytest.mark.parametrize("bit", [0, 12, 25, 31])
+@pytest.mark.parametrize("what", ["weight", "exp_avg", "exp_avg_sq"])
+def test_what_lies_in_memory(
+    tiny_config: Path,
+    tmp_path: Path,
+    bertlab: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    what: str,
+    bit: int,
+) -> None:
+    def strike(module: BertModule) -> None:
+        weight = module.tasks["mlm"].dense.weight
+        state = module.optimizers().optimizer.state[weight]
+        flip(weight.data if what == "weight" else state[what], bit, 7)
+
+    in_training(monkeypatch, 3, strike)
+    monkeypatch.setattr(corruption, "_WATCH_SHARE", 1e9)  # looks at each step
+    code, _, error = bertlab("fit", "--config", tiny_config, "--run_dir", tmp_path / "run")
+    assert code == 2
+    name = "tasks.mlm.dense.weight" + ("" if what == "weight" else f", {what}")
+    assert f"error E603: step 4: changed in memory since the step before: {name}" in error
+
+
+@pytest.mark.parametrize("share", [1e-12, 1e9], ids=["jump", "leap"])
+def test_what_was_not_looked_at(
+    tiny_config: Path,
+    tmp_path: Path,
+    bertlab: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    share: float,
+) -> None:
+    """All since the copy is computed again where the loss jumps, or a weight leaps."""
+
+    def strike(module: BertModule) -> None:
+        flip(module.encoder.embedding_norm.weight.data, 30)
+
+    in_training(monkeypatch, 15, strike)
+    monkeypatch.setattr(corruption, "_WATCH_SHARE", share)
+    monkeypatch.setattr(corruption, "bit_sums", lambda steps: {})
+    monkeypatch.setattr(corruption, "_NATS", 0.05)
+    arguments = ("--run_dir", tmp_path / "run", "--check_every", 12, "--trainer.max_steps", 20)
+    more = ("--trainer.gradient_clip_val", "1.0", "--on_nonfinite", "skip")
+    code, _, error = bertlab("fit", "--config", tiny_config, *arguments, *more)
+    assert code == 2
+    assert "error E603: steps 13-" in error
+
+
+def test_steps_that_are_never_the_same(
+    tiny_config: Path, tmp_path: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plugin may draw from a generator of its own: that is no corruption."""
+    losses = BertModule.losses
+
+    def noisy(self, batch):
+        scale = 1 + int.from_bytes(os.urandom(2), "little") / 2**18
+        found = losses(self, batch)
+        for each in found:
+            each.sum = each.sum * scale
+        return found
+
+    monkeypatch.setattr(BertModule, "losses", noisy)
+    arguments = ("--run_dir", tmp_path / "run", "--check_every", 2)
+    code, _, error = bertlab("fit", "--config", tiny_config, *arguments)
+    assert code == 0, error
+    assert error.count("steps are not the same twice over") == 1
+
+
+def test_callbacks_may_change_weights(
+    tiny_config: Path, tmp_path: Path, bertlab: Command, compared: list[tuple[int, int]]
+) -> None:
+    callback = "[{class_path: lightning.pytorch.callbacks.LambdaCallback}]"
+    arguments = ("--run_dir", tmp_path / "run", "--check_every", 2, "--trainer.callbacks", callback)
+    code, _, error = bertlab("fit", "--config", tiny_config, *arguments)
+    assert code == 0, error
+    assert compared == []
+
+
+def test_a_sum_sees_every_bit() -> None:
+    module = torch.nn.Linear(3, 5)  # 15 weights: not a whole number of 8 bytes
+    steps = Steps(module, torch.optim.SGD(module.parameters()), iter, bool)
+    before = bit_sums(steps)
+    for place in range(15):
+        for bit in range(32):
+            flip(module.weight.data, bit, place)
+            assert bit_sums(steps)["weight"] != before["weight"]
+            flip(module.weight.data, bit, place)
+    assert bit_sums(steps) == before

@@ -1,0 +1,146 @@
+"""ONNX files give bertlab's logits in onnxruntime, for batches and lengths of any size."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from bertlab.api.batch import PackedBatch
+from bertlab.api.examples import Labels
+from bertlab.checkpoints.export import export_huggingface
+from bertlab.encoders.bert import BertEncoder
+from bertlab.errors import CheckpointError
+from bertlab_interop import onnx_file
+from bertlab_interop.onnx_file import export_onnx
+from bertlab_modern.modern import ModernEncoder
+from tests.checkpoints.peers import (
+    SIZES,
+    TOKENIZER,
+    batch_of,
+    padded_inputs,
+    randomized,
+    tasks_for,
+    unpadded,
+)
+from tests.checkpoints.test_fine_tuned import POLARITY, TAGS, write_run
+from tests.conftest import Command
+
+onnxruntime = pytest.importorskip("onnxruntime")
+CLOSE = {"atol": 1e-4, "rtol": 0}
+
+
+def run_file(folder: Path, batch: PackedBatch) -> dict[str, Tensor]:
+    """What onnxruntime computes of the padded batch, by the names of the outputs."""
+    session = onnxruntime.InferenceSession(folder / "model.onnx")
+    inputs = {name: tensor.numpy() for name, tensor in padded_inputs(batch).items()}
+    taken = {each.name: inputs[each.name] for each in session.get_inputs()}
+    names = [each.name for each in session.get_outputs()]
+    found = session.run(names, taken)
+    return {name: torch.from_numpy(each) for name, each in zip(names, found, strict=True)}
+
+
+def packed_logits(encoder: Any, task: Any, batch: PackedBatch) -> Tensor:
+    with torch.no_grad():
+        output = encoder(batch)
+        if hasattr(task, "qa_outputs"):
+            return task.qa_outputs(output.tokens)
+        return task.classifier(output.pooled if task.uses_pooled else output.tokens)
+
+
+HEADS = [
+    ({"name": "single_sentence"}, POLARITY),
+    ({"name": "tagging"}, TAGS),
+    ({"name": "span"}, None),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoder_name", ["bert", "modern"])
+@pytest.mark.parametrize(("head_config", "labels"), HEADS, ids=["single", "tagging", "span"])
+def test_heads_have_equal_logits(
+    tmp_path: Path, encoder_name: str, head_config: dict[str, Any], labels: Labels | None
+) -> None:
+    sizes = {} if encoder_name == "bert" else {"local_window": 8}
+    run = tmp_path / "run.ckpt"
+    encoder, head = write_run(run, head_config, labels, encoder_name, **sizes)
+    report = export_onnx(str(run), tmp_path / "out")
+    for lengths in ([7, 48, 1], [5]):
+        batch = batch_of(lengths)
+        expected = packed_logits(encoder, head, batch)
+        found = run_file(report.output, batch)
+        if head_config["name"] == "span":
+            both = torch.stack([found["start_logits"], found["end_logits"]], -1)
+            torch.testing.assert_close(unpadded(batch, both), expected, **CLOSE)
+        elif head_config["name"] == "tagging":
+            torch.testing.assert_close(unpadded(batch, found["logits"]), expected, **CLOSE)
+        else:
+            torch.testing.assert_close(found["logits"], expected, **CLOSE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoder_name", ["bert", "modern"])
+def test_masked_lm_has_equal_logits(tmp_path: Path, encoder_name: str) -> None:
+    torch.manual_seed(0)
+    kind = {"bert": BertEncoder, "modern": ModernEncoder}[encoder_name]
+    encoder = randomized(kind(**SIZES, hidden_dropout_prob=0.1))
+    tasks = tasks_for(encoder)
+    if encoder_name == "modern":  # has no class of transformers for the pair's order
+        del tasks["nsp"]
+    states = {name: task.state_dict() for name, task in tasks.items()}
+    export_huggingface(encoder, states, TOKENIZER, tmp_path / "in")
+    export_onnx(str(tmp_path / "in"), tmp_path / "out")
+    batch = batch_of([20, 3])
+    found = run_file(tmp_path / "out", batch)
+    with torch.no_grad():
+        output = encoder(batch)
+        expected = tasks["mlm"].logits(output.tokens)
+    name = "logits" if encoder_name == "modern" else "prediction_logits"
+    torch.testing.assert_close(unpadded(batch, found[name]), expected, **CLOSE)
+    if encoder_name == "bert":
+        with torch.no_grad():
+            order = tasks["nsp"].classifier(output.pooled)
+        torch.testing.assert_close(found["seq_relationship_logits"], order, **CLOSE)
+
+
+@pytest.mark.slow
+def test_the_lines_of_the_card_run(
+    bertlab: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path / "run.ckpt", {"name": "single_sentence"}, POLARITY)
+    arguments = ("export", tmp_path / "run.ckpt", tmp_path / "out", "--format", "onnx")
+    code, printed, error = bertlab(*arguments)
+    assert (code, error) == (0, "")
+    assert printed == f"{tmp_path / 'out'}: logits\n"
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert list(config["id2label"].values()) == list(POLARITY.names)
+    assert {each.stat().st_mode & 0o777 for each in (tmp_path / "out").iterdir()} == {0o644}
+    card = (tmp_path / "out" / "README.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(card.split("```python")[1].split("```")[0], names)
+    assert names["outputs"][0].shape == (2, 3)
+    code, _, error = bertlab(*arguments)
+    assert code == 2
+    assert "--overwrite true" in error
+
+
+def test_what_has_no_padded_form_is_refused(tmp_path: Path) -> None:
+    run = tmp_path / "run.ckpt"
+    write_run(run, {"name": "tagging"}, TAGS, bilstm_layers=1)
+    with pytest.raises(CheckpointError, match="not written as ONNX: it has a BiLSTM"):
+        export_onnx(str(run), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_missing_package_is_one_line(
+    bertlab: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx_file, "find_spec", lambda name: None)
+    code, _, error = bertlab("export", tmp_path, tmp_path / "out", "--format", "onnx")
+    assert code == 2
+    assert error.endswith(
+        "onnx and onnxscript not installed; pip install 'bertlab-lightning[onnx]'\n"
+    )

@@ -1,0 +1,1 @@
+"""ModernBERT's layers, BPE and Unigram tokenizers, Muon, LAMB and Lion for bertlab."""

@@ -1,0 +1,201 @@
+"""Checking a ``tokenizer.json`` of BPE, Unigram or WordLevel; nothing in it is executed."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any
+
+from bertlab.api.tokenizer import PairLayout, SpecialTokens, model_ids
+from bertlab.errors import TokenizerError, nearest
+from bertlab.tokenizer.files import (
+    added_tokens,
+    check_ids,
+    checked_vocabulary,
+    special_token,
+)
+from bertlab_modern.word_starts import parts
+
+SUBWORD_MODELS = ("BPE", "Unigram", "WordLevel")
+# of each role, by what they are called in published tokenizers
+_KNOWN = {
+    "pad": ("[PAD]", "<pad>"),
+    "unk": ("[UNK]", "<unk>"),
+    "cls": ("[CLS]", "<s>", "<cls>"),
+    "sep": ("[SEP]", "</s>", "<sep>"),
+    "mask": ("[MASK]", "<mask>"),
+}
+
+
+def model_type(content: Mapping[str, Any], source: str) -> str:
+    """Return the type of the model of a ``tokenizer.json``.
+
+    Raises:
+        TokenizerError: it is none that can be read.
+    """
+    model = content.get("model")
+    # Files of tokenizers < 0.9 name no type.
+    found = model.get("type", "WordPiece") if isinstance(model, dict) else None
+    known = ("WordPiece", *SUBWORD_MODELS)
+    if found not in known:
+        hint = nearest(found, known) if isinstance(found, str) else ""
+        raise TokenizerError(
+            f"{source}: model.type: found {found!r}, expected {', '.join(known)}{hint}"
+        )
+    return str(found)
+
+
+def special_tokens(
+    named: Mapping[str, Any], content: Mapping[str, Any], source: str
+) -> SpecialTokens:
+    """Return the special tokens of a ``tokenizer.json`` by their role.
+
+    Args:
+        named: content of ``tokenizer_config.json``: ``cls_token`` and so on, text or objects with
+            ``content``. A role that it does not name is found by the names that are usual.
+        content: of the ``tokenizer.json``; its model is checked here.
+        source: what to name in errors.
+
+    Raises:
+        TokenizerError: a role other than the mask has no token, or the model is damaged.
+    """
+    model = _checked_model(content["model"], source)
+    vocabulary = model_ids(model)
+    every = added_tokens(content.get("added_tokens") or [], vocabulary, (), source)
+    ids = vocabulary.keys() | {token["content"] for token in every}
+    found: dict[str, str] = {}
+    for role, usual in _KNOWN.items():
+        given = named.get(f"{role}_token")
+        given = given.get("content") if isinstance(given, dict) else given
+        if given is not None and given not in ids:
+            raise TokenizerError(
+                f"{source}: {role}_token of tokenizer_config.json is {given!r}, which the "
+                "vocabulary lacks"
+            )
+        chosen = given or next((token for token in usual if token in ids), None)
+        if chosen is not None:
+            found[role] = str(chosen)
+        elif role != "mask":
+            raise TokenizerError(
+                f"{source}: the vocabulary has no token for the role {role}; expected "
+                f"{' or '.join(usual)}, or {role}_token in tokenizer_config.json"
+            )
+    return SpecialTokens(**found) if "mask" in found else SpecialTokens(**found, mask=None)
+
+
+def checked_subwords(
+    content: Mapping[str, Any], special: SpecialTokens, source: str
+) -> dict[str, Any]:
+    """Return the parts of a ``tokenizer.json`` that matter, in canonical form.
+
+    Truncation, padding and dropout of merges are left out.
+
+    Raises:
+        TokenizerError: ids have gaps, or a part is damaged.
+    """
+    model = _checked_model(content["model"], source)
+    vocabulary = model_ids(model)
+    names = special.names()
+    every = added_tokens(content.get("added_tokens") or [], vocabulary, names, source)
+    ids = vocabulary | {token["content"]: token["id"] for token in every}
+    check_ids(ids, source)
+    known = {token["content"] for token in every}
+    every += [special_token(token, ids[token]) for token in names if token not in known]
+    _check_character_map(content.get("normalizer"), source)
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": sorted(every, key=lambda token: int(token["id"])),
+        "normalizer": content.get("normalizer"),
+        "pre_tokenizer": content.get("pre_tokenizer"),
+        "post_processor": content.get("post_processor"),
+        "decoder": content.get("decoder"),
+        "model": model,
+    }
+
+
+def pair_layout(post_processor: Any, special: SpecialTokens, source: str) -> PairLayout:  # noqa: ANN401 (JSON)
+    """Return how a post-processor joins pairs; BERT's way if it adds no special tokens.
+
+    Raises:
+        TokenizerError: it adds something else than BERT's or RoBERTa's does.
+    """
+    types = {part.get("type"): part for part in parts(post_processor)}
+    if "RobertaProcessing" in types:
+        return PairLayout(separators=2, second_type=0)
+    template = types.get("TemplateProcessing")
+    if template is None:
+        return PairLayout()
+    single, pair = _pieces(template, "single"), _pieces(template, "pair")
+    cls, sep = special.cls, special.sep
+    names = [name for name, _ in pair]
+    layouts = {1: [cls, "A", sep, "B", sep], 2: [cls, "A", sep, sep, "B", sep]}
+    for separators, expected in layouts.items():
+        if names == expected and [name for name, _ in single] == [cls, "A", sep]:
+            return PairLayout(separators, pair[names.index("B")][1])
+    raise TokenizerError(
+        f"{source}: post_processor: found {' '.join(name for name, _ in single)} and "
+        f"{' '.join(names)}, expected {cls} A {sep} and {cls} A {sep} B {sep}"
+    )
+
+
+def _pieces(template: dict[str, Any], key: str) -> list[tuple[str, int]]:
+    # [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
+    values = [part for part in parts(template.get(key)) if "id" in part]
+    return [(str(part["id"]), 1 if part.get("type_id") == 1 else 0) for part in values]
+
+
+def _checked_model(model: dict[str, Any], source: str) -> dict[str, Any]:
+    if model["type"] == "Unigram":
+        return _checked_unigram(model, source)
+    vocabulary = checked_vocabulary(model, source)
+    unknown = model.get("unk_token")
+    if (unknown is not None or model["type"] == "WordLevel") and unknown not in vocabulary:
+        raise TokenizerError(
+            f"{source}: model.unk_token: found {unknown!r}, expected a token of its vocabulary"
+        )
+    # dropout of merges would give the same text other ids each time
+    no_dropout = {"dropout": None} if model["type"] == "BPE" else {}
+    ordered = dict(sorted(vocabulary.items(), key=lambda item: int(item[1])))
+    return model | no_dropout | {"vocab": ordered}
+
+
+def _checked_unigram(model: dict[str, Any], source: str) -> dict[str, Any]:
+    vocabulary = model.get("vocab")
+    if not isinstance(vocabulary, list) or not vocabulary:
+        raise TokenizerError(f"{source}: the vocabulary is empty; expected pieces with scores")
+    pieces = set()
+    for entry in vocabulary:
+        match entry:
+            case [str(piece), float() | int()] if piece not in pieces:
+                pieces.add(piece)
+            case _:
+                raise TokenizerError(
+                    f"{source}: model.vocab: found {str(entry)[:80]}, expected pieces with scores, "
+                    "each piece once"
+                )
+    unknown = model.get("unk_id")
+    if type(unknown) is not int or not 0 <= unknown < len(vocabulary):
+        raise TokenizerError(
+            f"{source}: model.unk_id: found {unknown!r}, expected the id of a piece, for "
+            "characters that no piece has"
+        )
+    return model
+
+
+def _check_character_map(normalizer: Any, source: str) -> None:  # noqa: ANN401 (JSON)
+    """Refuse a damaged map of SentencePiece's normalizer: the backend panics on it."""
+    for part in parts(normalizer):
+        if part.get("type") != "Precompiled":
+            continue
+        try:
+            data = base64.b64decode(str(part["precompiled_charsmap"]), validate=True)
+            size = int.from_bytes(data[:4], "little")  # of the trie behind it, in bytes
+            data[4 + size :].decode()
+            sound = 0 < size <= len(data) - 4 and size % 4 == 0
+        except (KeyError, binascii.Error, UnicodeDecodeError):
+            sound = False
+        if not sound:
+            raise TokenizerError(
+                f"{source}: normalizer: its precompiled_charsmap is damaged; copy the file anew"
+            )

@@ -1,0 +1,43 @@
+"""``bertlab demo``: a page on this machine to try a model, and to look inside it."""
+
+import sys
+from pathlib import Path
+
+from jsonargparse import ArgumentParser
+
+from bertlab.config.parse import parse_arguments
+from bertlab.errors import say, working
+
+
+def main(command: str, argv: list[str]) -> int:
+    """Run ``demo`` until Ctrl-C; return the exit code."""
+    given = parse_arguments(make_parser(command), argv)
+    from bertlab.checkpoints.pretrained_model import load  # noqa: PLC0415  torch, not for --help
+    from bertlab_pages.demo.model_view import ModelView  # noqa: PLC0415
+    from bertlab_pages.demo.server import HOST, new_server  # noqa: PLC0415
+
+    with working(f"reading {Path(given.model).name}"):
+        view = ModelView(load(given.model, given.head), given.model)
+    server = new_server(view, given.port)
+    say(f"http://{HOST}:{server.port}/ shows {given.model}; Ctrl-C ends it")
+    sys.stdout.flush()
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        say("")
+    finally:
+        server.server_close()
+    return 0
+
+
+def make_parser(command: str) -> ArgumentParser:
+    """Return the parser of the options."""
+    parser = ArgumentParser(prog=f"bertlab {command}", exit_on_error=False)
+    parser.add_argument(
+        "model", type=str, help="run directory, checkpoint, Hugging Face folder or hub name"
+    )
+    parser.add_argument(
+        "--head", type=str | None, default=None, help="the head to try, of a run with several"
+    )
+    parser.add_argument("--port", type=int, default=8000, help="on this machine; 0: a free one")
+    return parser

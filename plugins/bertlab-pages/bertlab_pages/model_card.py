@@ -1,0 +1,243 @@
+"""The model card of an export: what a reader has to know before the model is used.
+
+It is made of the run's manifest and results. These may come from anywhere, as names of runs and
+labels may: each value is plain text in the card, cut to a length, whatever markup it holds.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from bertlab.checkpoints.export import ExportReport
+from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.checkpoints.run_checkpoint import BEST
+from bertlab.checkpoints.run_directory import MANIFEST
+from bertlab.errors import printable
+from bertlab.files.reading import read_object
+from bertlab.training.loading_code import Address, ways_to_load
+from bertlab.training.results import Results, read_results, result_rows
+from bertlab_pages.escaping import markdown_templates
+
+_LONGEST = 200  # characters of a value
+_MOST_NAMES = 20
+_MOST_ROWS = 100  # of a table
+_TEMPLATES = "bertlab_pages"
+# what the hub calls the task of a class; BertModel and others have none
+_PIPELINES = {
+    "ForPreTraining": "fill-mask",
+    "ForMaskedLM": "fill-mask",
+    "LMHeadModel": "text-generation",
+    "ForSequenceClassification": "text-classification",
+    "ForTokenClassification": "token-classification",
+    "ForQuestionAnswering": "question-answering",
+    "ForMultipleChoice": "multiple-choice",
+}
+_SOURCE = re.compile(r"[a-z-]{2,}:")  # hf:nyu-mll/glue/mrpc
+_HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+_OTHER_PIPELINES = {"sentence-transformers": "sentence-similarity"}
+Pairs = list[tuple[str, str]]
+
+
+@dataclass
+class ModelCard:
+    """The content of a card; see the template ``model_card.md``.
+
+    Attributes:
+        name: of the model.
+        summary: one sentence.
+        source: where the weights were read.
+        library: that loads it first, as the hub calls it.
+        pipeline: task of the hub; None if there is none for it.
+        model: what it is, as keys and values.
+        ways: libraries that load it, with lines of Python.
+        training: how it was trained; empty if bertlab did not train it.
+        data: name, amount and hash of each text or split.
+        scores: task, measure, score and baseline.
+        step: optimiser step of the weights.
+        seed: of the run.
+        limits: sentences.
+    """
+
+    name: str
+    summary: str
+    source: str
+    library: str
+    pipeline: str | None
+    model: Pairs
+    ways: list[tuple[str, Markup]]
+    training: Pairs = field(default_factory=list)
+    data: list[tuple[str, str, str]] = field(default_factory=list)
+    scores: list[tuple[str, str, str, str]] = field(default_factory=list)
+    step: int = 0
+    seed: str = "not recorded"
+    limits: list[str] = field(default_factory=list)
+
+    def text(self) -> str:
+        """Return the card as GitHub's Markdown, each value escaped."""
+        template = markdown_templates(_TEMPLATES).get_template("model_card.md")
+        return template.render(card=self).rstrip("\n") + "\n"
+
+
+def model_card(start: Pretrained, report: ExportReport, address: Address) -> ModelCard:
+    """Return the card of what was exported.
+
+    Args:
+        start: the source; of a run's checkpoint, the manifest and the results beside it are read.
+        report: of the export.
+        address: by which it is loaded.
+
+    Raises:
+        DamagedRecordError: the run's manifest or results are damaged.
+    """
+    what = f"A {report.architecture} of transformers"
+    if report.form == "onnx":
+        what = f"An ONNX model with the outputs {report.architecture}"
+    if report.form == "sentence-transformers":
+        what = f"{what}, whose vector of a text is the mean over its tokens"
+    ending = next((each for each in _PIPELINES if report.architecture.endswith(each)), None)
+    card = ModelCard(
+        name=_shown(address.name),
+        summary=f"{what}, written by bertlab from {_last_part(start.source)}.",
+        source=_last_part(start.source),
+        library=report.form,
+        pipeline=_PIPELINES[ending] if ending else _OTHER_PIPELINES.get(report.form),
+        model=_model_rows(start),
+        limits=[f"{each[0].upper()}{each[1:]}." for each in map(_shown, report.notes) if each],
+        ways=ways_to_load(report, address),
+    )
+    run = None if start.path is None else start.path.parent.parent
+    if start.path is not None and run is not None and (run / MANIFEST).is_file():
+        manifest = read_object(run / MANIFEST)
+        card.summary = f"{what}, written by bertlab from its run {_shown(run.name)}."
+        card.seed = _shown(manifest.get("seed", card.seed))
+        card.training = _training_rows(start, manifest)
+        card.data = _data_rows(start, manifest)
+        results, card.step = _scores_of(run, start.path, start.global_step)
+        card.scores = [
+            (_shown(task), _shown(measure), value, baseline)
+            for task, measure, value, baseline in result_rows(results)[:_MOST_ROWS]
+        ]
+    card.limits += _limits(start, bool(card.scores))
+    return card
+
+
+def _shown(value: object) -> str:
+    text = printable(" ".join(str(value).split()))
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _last_part(place: object) -> str:
+    """Return what a place is called, without the folders above it: they are nobody's business.
+
+    ``/home/me/rows/train.csv`` becomes ``train.csv``; names of the hub stay whole.
+    """
+    match place:
+        case {**named}:  # several texts, by name
+            return _shown(", ".join(map(str, named)))
+        case [*several]:
+            return _shown(", ".join(map(_last_part, several)))
+    text = str(place)
+    is_name = _SOURCE.match(text) or (_HUB_NAME.fullmatch(text) and not Path(text).exists())
+    return _shown(text if is_name else Path(text).name)
+
+
+def _model_rows(start: Pretrained) -> Pairs:
+    encoder = start.encoder_config
+    rows = [
+        ("encoder", _shown(encoder["name"])),
+        ("parameters", f"{sum(each.numel() for each in start.state.values()):,}"),
+        ("vocabulary", f"{start.vocab_size:,} tokens"),
+    ]
+    if start.tokenizer is not None:
+        rows.append(("lower-cases text", "yes" if start.tokenizer.lowercase else "no"))
+    if start.labels is not None:
+        names = start.labels.names[:_MOST_NAMES]
+        more = len(start.labels) - len(names)
+        rows.append(("classes", _shown(", ".join(names)) + (f" and {more} more" if more else "")))
+    if start.trained_max_length is not None:
+        rows.append(("longest sequence in training", f"{start.trained_max_length:,} tokens"))
+    return rows
+
+
+def _training_rows(start: Pretrained, manifest: Mapping[str, Any]) -> Pairs:
+    assert start.config is not None
+    packages = manifest.get("packages")
+    versions = packages if isinstance(packages, dict) else {}
+    rows = [
+        ("tasks", ", ".join(start.task_states) or "none"),
+        ("started from", _last_part(start.config["model"].get("init_from") or "new weights")),
+        ("optimiser steps", f"{start.global_step:,}"),
+        ("seed", manifest.get("seed")),
+        ("tokens that the whole run reads", _rounded(manifest.get("training_tokens"))),
+        ("precision", manifest.get("precision")),
+        ("device", manifest.get("device")),
+        ("begun", manifest.get("started")),
+        ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
+        ("tokenizer, SHA-256", manifest.get("tokenizer")),
+    ]
+    return [(key, _shown(value)) for key, value in rows if value not in (None, "")]
+
+
+def _rounded(number: object) -> str | None:
+    return f"{number:,.0f}" if isinstance(number, int | float) else None
+
+
+def _data_rows(start: Pretrained, manifest: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return name, amount and hash of the corpus, or of each split of labelled rows."""
+    assert start.config is not None
+    settings, found = start.config["data"], manifest.get("data")
+    parts = found if isinstance(found, dict) else {}
+    if "corpus" in manifest and "corpus" in settings:  # beside heads, objectives have their own
+        report = parts.get("StoreReport")
+        counts = report if isinstance(report, dict) else {}
+        amounts = [
+            f"{_rounded(counts.get(key))} {key}"
+            for key in ("documents", "words", "tokens")
+            if _rounded(counts.get(key))
+        ]
+        name = _last_part(settings.get("corpus"))
+        return [(name, ", ".join(amounts), _shown(manifest["corpus"]))]
+    rows = []
+    for split, each in parts.items():
+        if isinstance(each, dict):
+            place = settings.get(split) or settings.get("source") or settings.get("train")
+            # those of several heads, mrpc/train, each have a place of their own
+            of = _last_part(place) if isinstance(place, str) and "/" not in str(split) else ""
+            named = f"{split}, of {of}" if of else str(split)
+            rows.append(
+                (_shown(named), f"{each.get('rows')} rows", _shown(each.get("fingerprint")))
+            )
+    return rows
+
+
+def _scores_of(run: Path, checkpoint: Path, step: int) -> tuple[Results, int]:
+    """Return the held-out scores of a run's checkpoint and their step; empty if there are none."""
+    if (run / BEST).is_file():
+        best = read_object(run / BEST)
+        if best.get("checkpoint") == checkpoint.name:
+            return read_results(run, best=True), step
+    return (read_results(run) if checkpoint.name == "last.ckpt" else {}), step
+
+
+def _limits(start: Pretrained, has_scores: bool) -> list[str]:
+    lines = []
+    if has_scores:
+        lines += [
+            "The scores are of one run. Runs with other seeds have other scores; on small data "
+            "they differ by points.",
+            "The scores are of held-out parts of the data above. Other texts may give other ones.",
+        ]
+    if start.trained_max_length is not None:
+        lines.append(
+            f"Training had no sequence of over {start.trained_max_length:,} tokens. What the model "
+            "does with longer ones was not measured."
+        )
+    lines.append(
+        "The model may repeat what its training texts say of people, rightly or not. It was not "
+        "examined for that."
+    )
+    return lines

@@ -1,0 +1,138 @@
+"""``run.html``: what a run came to, as one page that needs no other file and runs nothing.
+
+Results beside their baselines, curves, what the run predicted for sample rows as it went on, its
+data and its config. All of it is read from the run's directory.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from markupsafe import Markup
+
+from bertlab.checkpoints.run_directory import CONFIG, MANIFEST, STUDY
+from bertlab.files import write_text
+from bertlab.files.reading import read_bytes, read_object
+from bertlab.training.callbacks.samples import SAMPLES, read_samples
+from bertlab.training.history import draw, read_curves
+from bertlab.training.results import Results, result_rows, show
+from bertlab_pages.pictures import Picture, hover, inline_svg, svg_of
+from bertlab_pages.plot_axes import SETTINGS
+from bertlab_pages.tables import PAGES, Grid, plain_grid
+
+PAGE = "run.html"
+_MOST_POINTS = 200  # of a curve whose points say their value
+_LEAD = (
+    ("parameters", "{:,} parameters"),
+    ("seed", "seed {}"),
+    ("training_tokens", "{:,.0f} tokens of training"),
+)
+_MOST_COLUMNS = 6  # steps at which a sample is shown
+
+
+def write_run_page(
+    directory: Path, results: Results, tables: list[tuple[str, list[tuple[str, str]]]]
+) -> None:
+    """Write ``run.html``, unless the run is of a study, whose report shows its runs.
+
+    Args:
+        directory: of the run, with its config, manifest and logs.
+        results: metrics of the last step.
+        tables: about the data, with their titles.
+    """
+    if STUDY in os.environ:
+        return
+    manifest = read_object(directory / MANIFEST)
+    page = PAGES.get_template("run.html").render(
+        title=directory.name,
+        lead=_lead(manifest),
+        results=_results_grid(results),
+        curves=_curves(directory),
+        samples=_samples(directory),
+        data=[(title, plain_grid(("", ""), rows)) for title, rows in tables],
+        config=read_bytes(directory / CONFIG).decode(errors="replace"),
+        facts=plain_grid(("", ""), _facts(manifest)),
+    )
+    write_text(directory / PAGE, page)
+
+
+def _lead(manifest: Mapping[str, Any]) -> str:
+    """Return what the manifest says of the run; another program may have left some of it out."""
+    found = []
+    for key, form in _LEAD:
+        value = manifest.get(key)  # no training_tokens where a time ends the run
+        if isinstance(value, int | float):
+            found.append(form.format(value))
+    command = manifest.get("command")
+    words = " ".join(map(str, command)) if isinstance(command, list) else ""
+    return f"{', '.join(found) or 'No figures in the manifest'}. {words}"
+
+
+def _results_grid(results: Results) -> Grid:
+    return plain_grid(("task", "metric", "held out", "baseline"), result_rows(results), 2)
+
+
+def _curves(directory: Path) -> Markup | None:
+    curves = read_curves(directory)
+    if not curves:
+        return None
+    with mpl.rc_context(SETTINGS):
+        figure = draw(curves)
+        for axis in figure.axes:
+            for line in list(axis.lines):
+                name = str(line.get_label())
+                steps, values = curves[name]
+                hover(line, name)
+                if len(steps) > _MOST_POINTS:
+                    continue
+                for step, value in zip(steps, values, strict=True):
+                    (point,) = axis.plot(
+                        [step], [value], marker="o", markersize=8, alpha=0.0, label="_point"
+                    )
+                    hover(point, f"{name}, step {step}: {show(name, value)}")
+        picture = Picture("curves", "losses and scores against steps", svg_of(figure))
+    return inline_svg(picture)
+
+
+def _samples(directory: Path) -> list[tuple[str, str, Grid]]:
+    """Return a table for each task: a row a sample, a column a step."""
+    found = []
+    rows = read_samples(directory / SAMPLES)
+    for task in dict.fromkeys(row["task"] for row in rows):
+        own = [row for row in rows if row["task"] == task]
+        steps = _spread(sorted({row["step"] for row in own}))
+        predicted = {(row["sample"], row["step"]): row["prediction"] for row in own}
+        last = {row["sample"]: row for row in own}
+        grid = plain_grid(
+            ("sample", "text", "truth", *(f"step {step}" for step in steps)),
+            [
+                (name, row["text"], row["truth"], *(predicted.get((name, s), "") for s in steps))
+                for name, row in last.items()
+            ],
+        )
+        legend = "What the model predicted for a few held-out samples as training went on."
+        found.append((f"Samples: {task}", legend, grid))
+    return found
+
+
+def _spread(steps: list[int]) -> list[int]:
+    """Return at most a few of the steps, the first and the last among them."""
+    if len(steps) <= _MOST_COLUMNS:
+        return steps
+    # of 11: 0, 2, 4, 6, 8, 10
+    places = [round(n * (len(steps) - 1) / (_MOST_COLUMNS - 1)) for n in range(_MOST_COLUMNS)]
+    return [steps[place] for place in places]
+
+
+def _facts(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what the manifest says beside the data, one line a fact."""
+    rows = []
+    for key, value in manifest.items():
+        if isinstance(value, dict):
+            inner = {name: each for name, each in value.items() if not isinstance(each, dict)}
+            rows += [(f"{key}: {name}", str(each)) for name, each in inner.items()]
+        elif not isinstance(value, list):
+            rows.append((key, str(value)))
+    return rows

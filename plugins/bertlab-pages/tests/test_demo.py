@@ -1,0 +1,183 @@
+"""The demo: it says what the model says, answers this machine alone, and shows texts as texts."""
+
+import json
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from bertlab import load
+from bertlab.errors import CommandError, DataError
+from bertlab_pages.demo.model_view import ModelView
+from bertlab_pages.demo.server import HOST, new_server
+from tests.checkpoints.test_fine_tuned import POLARITY, TAGS, write_run
+from tests.conftest import Command
+
+TEXT = "Return the [MASK] of the [MASK]."
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def view(tiny_run: Path) -> ModelView:
+    return ModelView(load(tiny_run), "runs/tiny")
+
+
+class Asking:
+    """A client of a server, which runs in a thread."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def __call__(
+        self, method: str, path: str, content: object = None, headers: dict[str, str] | None = None
+    ) -> tuple[int, Any, dict[str, str]]:
+        connection = HTTPConnection(HOST, self.port, timeout=60)
+        body = content if isinstance(content, str | None) else json.dumps(content)
+        connection.request(method, path, body, JSON if headers is None else headers)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        kind = answer.headers.get_content_type()
+        found = json.loads(text) if kind == "application/json" else text
+        return answer.status, found, dict(answer.headers)
+
+
+@pytest.fixture(scope="module")
+def ask(view: ModelView) -> Iterator[Asking]:
+    server = new_server(view, 0)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield Asking(server.port)
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_language_model_says_what_predict_says(view: ModelView) -> None:
+    said = view.describe()
+    assert [field["name"] for field in said["fields"]] == ["text", "text_pair"]
+    assert (said["predicts"], said["has_layers"], said["has_attention"]) == (True, True, True)
+    assert view.predict({"text": TEXT, "text_pair": " "}) == view.model.predict(TEXT)[0]
+    pair = view.predict({"text": "Open it.", "text_pair": "Then read."})
+    assert pair == view.model.predict(("Open it.", "Then read."))[0]
+
+
+def test_the_last_layer_predicts_what_the_model_predicts(view: ModelView) -> None:
+    layers = view.layers({"text": TEXT})["layers"]
+    assert len(layers) == view.model.encoder.num_hidden_layers + 1
+    fillers = view.model.predict(TEXT)[0]["fillers"]
+    for found, expected in zip(layers[-1], fillers, strict=True):
+        assert [each["token"] for each in found] == [each["token"] for each in expected[:3]]
+        shares = [each["probability"] for each in expected[:3]]
+        assert [each["probability"] for each in found] == pytest.approx(shares, abs=1e-5)
+    assert view.layers({"text": "no mask"})["layers"][0] == []
+
+
+HEADS: list[tuple[dict[str, Any], Any, dict[str, str], Any]] = [
+    ({"name": "single_sentence"}, POLARITY, {"text": "w1 w2"}, "w1 w2"),
+    (
+        {"name": "sentence_pair"}, POLARITY,
+        {"text_a": "w1 w2", "text_b": "w3"}, ("w1 w2", "w3"),
+    ),
+    ({"name": "tagging"}, TAGS, {"words": "w1 w2, w3"}, {"words": ["w1", "w2", ",", "w3"]}),
+    (
+        {"name": "span"}, None,
+        {"question": "w1", "context": "w2 w3 w4"}, {"question": "w1", "context": "w2 w3 w4"},
+    ),
+    (
+        {"name": "multiple_choice"}, None,
+        {"context": "w1", "choices": "w2\n\nw3 w4\n"},
+        {"context": "w1", "choices": ["w2", "w3 w4"]},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("head", "labels", "typed", "given"), HEADS, ids=lambda each: str(each)[:30]
+)
+def test_a_head_has_a_field_for_each_column(
+    head: dict[str, Any], labels: Any, typed: dict[str, str], given: Any, tmp_path: Path
+) -> None:
+    write_run(tmp_path / "run.ckpt", head, labels)
+    view = ModelView(load(tmp_path / "run.ckpt"))
+    said = view.describe()
+    assert [field["name"] for field in said["fields"]] == list(typed)
+    assert not said["has_layers"]
+    assert view.predict(typed) == view.model.predict(given)[0]
+    with pytest.raises(DataError, match=f"{next(iter(typed))}: found nothing, expected a text"):
+        view.predict({})
+
+
+def test_the_page_and_what_it_asks(ask: Asking, view: ModelView) -> None:
+    status, page, headers = ask("GET", "/")
+    assert status == 200
+    assert '<script src="page.js">' in page
+    policy = headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self'")
+    assert ask("GET", "/page.js")[0] == ask("GET", "/page.css")[0] == 200
+    assert ask("GET", "/model")[1] == view.describe()
+    status, found, _ = ask("POST", "/predict", {"text": TEXT})
+    assert (status, found) == (200, view.predict({"text": TEXT}))
+    assert ask("POST", "/layers", {"text": TEXT})[1] == view.layers({"text": TEXT})
+    status, maps, _ = ask("GET", "/attention?" + urlencode({"text": "Open <b>it</b>."}))
+    assert status == 200
+    assert "<b>it" not in maps
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content", "headers", "status"),
+    [
+        ("GET", "/model", None, {"Host": "evil.example"}, 403),  # a name that leads here
+        ("POST", "/predict", {"text": TEXT}, {"Host": "evil.example", **JSON}, 403),
+        ("POST", "/predict", '{"text": "a"}', {"Content-Type": "text/plain"}, 404),  # a form
+        ("POST", "/predict", {"text": ""}, None, 400),
+        ("POST", "/predict", {"text": 3}, None, 400),
+        ("POST", "/predict", [], None, 400),
+        ("POST", "/predict", "{", None, 400),
+        ("POST", "/predict", {"text": "a" * (1 << 20)}, None, 413),
+        ("POST", "/model", {}, None, 404),
+        ("GET", "/../pyproject.toml", None, None, 404),
+        ("GET", "/attention?" + urlencode({"text": "w " * 100}), None, None, 400),
+    ],
+)  # fmt: skip
+def test_what_is_not_answered(
+    method: str,
+    path: str,
+    content: object,
+    headers: dict[str, str] | None,
+    status: int,
+    ask: Asking,
+) -> None:
+    found, answer, _ = ask(method, path, content, headers)
+    assert found == status
+    assert answer["error"]
+    assert ask("GET", "/model")[0] == 200  # it goes on
+
+
+def test_a_port_that_is_in_use(ask: Asking, view: ModelView) -> None:
+    with pytest.raises(CommandError, match=f"--port: {ask.port} is not to be had"):
+        new_server(view, ask.port)
+    with pytest.raises(CommandError, match="--port: found 99999999, expected 1 to 65535"):
+        new_server(view, 99_999_999)
+
+
+def test_a_model_that_is_not_there(tmp_path: Path, bertlab: Command) -> None:
+    code, _, error = bertlab("demo", tmp_path / "none")
+    assert code == 2
+    assert "none: no such" in error
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no headless Chromium here")
+def test_a_browser_shows_the_prediction(ask: Asking, view: ModelView) -> None:
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+    command += ["--virtual-time-budget=10000", f"http://{HOST}:{ask.port}/"]
+    page = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    tokens = view.model.predict("Return the [MASK] of the list.")[0]["fillers"][0]
+    assert all(f"<span>{each['token']}</span><meter" in page for each in tokens)
+    assert 'id="error" role="alert"></p>' in page

@@ -1,0 +1,108 @@
+"""``bertlab ablate``: a study in one line, without a study file."""
+
+from typing import Any
+
+from jsonargparse import ArgumentParser
+
+from bertlab.config.overrides import parse_settings, parse_value
+from bertlab.config.parse import parse_arguments
+from bertlab.config.shipped import find_config
+from bertlab.config.yaml_files import Config
+from bertlab.errors import CommandError
+from bertlab_studies.study_command import add_settings, run
+
+
+def main(command: str, argv: list[str]) -> int:
+    """Run the study that the arguments describe; return the exit code."""
+    parser = make_parser(command)
+    if not argv or "-h" in argv or "--help" in argv:
+        parser.print_help()
+        return 0
+    options = vars(parse_arguments(parser, argv))
+    study_dir = options.pop("study_dir")
+    content = _study_content(
+        **{name: options.pop(name) for name in ("config", "vary", "set", "evaluate_set")},
+        seeds=options.pop("seeds"),
+        evaluate=options.pop("evaluate"),
+    )
+    from bertlab.training.trainer import quiet_lightning  # noqa: PLC0415
+    from bertlab_studies.study import study  # noqa: PLC0415  imports torch, which help does without
+
+    quiet_lightning()
+    return run(study(content, study_dir), **options)
+
+
+def make_parser(command: str) -> ArgumentParser:
+    """Return the parser of the options."""
+    parser = ArgumentParser(
+        prog=f"bertlab {command}",
+        usage="bertlab ablate --config CONFIG --vary 'KEY=VALUE,VALUE,…' [options]",
+        description="Run a study that compares values of config keys, then report it.",
+        exit_on_error=False,
+    )
+    for option, metavar, text in (
+        ("--config", "CONFIG", "config of bertlab fit, a file or a name (required)"),
+        (
+            "--vary",
+            "KEY=VALUE,…",
+            "values of a config key, as in 'objectives=[mlm],[mlm,nsp]' (required); the first one "
+            "is the baseline; several --vary: all combinations",
+        ),
+        ("--evaluate", "CONFIG", "fine-tune each variant on this as well; may be repeated"),
+    ):
+        parser.add_argument(option, action="append", default=[], metavar=metavar, help=text)
+    add_settings(parser)
+    parser.add_argument(
+        "--seeds",
+        metavar="N",
+        help="a number of seeds, a list, or '{pretrain: 3, finetune: 5}'; 3 if not given",
+    )
+    parser.add_argument(
+        "--study_dir", metavar="DIR", help="runs/studies/ablate-CONFIG-KEY if not given"
+    )
+    parser.add_function_arguments(run, skip={"study"})
+    return parser
+
+
+def _study_content(
+    config: list[str],
+    vary: list[str],
+    set: list[str],
+    evaluate_set: list[str],
+    seeds: str | None,
+    evaluate: list[str],
+) -> Config:
+    """Return the content of the study file."""
+    if len(config) != 1 or not vary:
+        raise CommandError("ablate: expected one --config and --vary; see bertlab ablate --help")
+    # a study keeps its base by path and may go on from another directory
+    base = find_config(config[0]).resolve()
+    axes: dict[str, list[Any]] = {}
+    for name, values in map(_axis, vary):
+        if name in axes:
+            raise CommandError(f"--vary: {name} is there twice; give its values in one --vary")
+        axes[name] = values
+    content: Config = {
+        # ablate-quickstart-causal, of quickstart.yaml and encoder.causal
+        "name": "-".join(["ablate", base.stem, *(name.rpartition(".")[2] for name in axes)]),
+        "base": str(base),
+        "axes": axes,
+        "settings": parse_settings(set, "--set"),
+        "evaluate_settings": parse_settings(evaluate_set, "--evaluate_set"),
+        "evaluate": [str(find_config(path).resolve()) for path in evaluate],
+    }
+    if seeds is not None:
+        content["seeds"] = parse_value(seeds, "--seeds")
+    return content
+
+
+def _axis(given: str) -> tuple[str, list[Any]]:
+    """Return key and values of ``KEY=VALUE,VALUE``; each value is YAML."""
+    name, equals, text = given.partition("=")
+    # objectives=[mlm],[mlm,nsp] -> "[[mlm],[mlm,nsp]]" -> [["mlm"], ["mlm", "nsp"]]
+    values = parse_value(f"[{text}]", "--vary") if equals else []
+    if not name or len(values) < 2:
+        raise CommandError(
+            f"--vary: found {given!r}, expected KEY=VALUE,VALUE, as in 'objectives=[mlm],[mlm,nsp]'"
+        )
+    return name, values

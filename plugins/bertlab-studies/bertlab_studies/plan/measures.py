@@ -1,0 +1,203 @@
+"""Which measures decide a study, and which end of each is better; known before a run starts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torchmetrics import Metric
+
+from bertlab.api.examples import Labels
+from bertlab.api.head import Head
+from bertlab.api.task import Task
+from bertlab.config.run_config import last_config
+from bertlab.config.yaml_files import Config
+from bertlab.errors import StudyError, nearest
+from bertlab.model.build import build_metrics, build_tasks
+from bertlab.objectives.changing import largest_of
+from bertlab.training.results import is_share
+from bertlab_studies.plan.plan import FREE, Plan
+from bertlab_studies.plan.study_file import BASE, Evaluation, StudyConfig
+from bertlab_studies.plan.zero_shot import plugin_of
+
+Ends = dict[str, str]  # "min" or "max" by the name of a metric
+
+
+@dataclass(frozen=True)
+class PretrainingMeasures:
+    """Which held-out metrics of pre-training decide.
+
+    Attributes:
+        deciding: names of measures, such as ``mlm loss``.
+        ends: by objective, the better end of each metric that tells it.
+        reason: why none of them decides; empty if one does, or there are none.
+    """
+
+    deciding: tuple[str, ...] = ()
+    ends: dict[str, Ends] = field(default_factory=dict)
+    reason: str = ""
+
+
+def heads_of(config: Config) -> dict[str, Head]:
+    """Return the heads that a config fine-tunes, by name, without layers; {} of a pre-training."""
+    tasks = build_tasks(config["model"])
+    return {name: task for name, task in tasks.items() if isinstance(task, Head)}
+
+
+def head_of(config: Config) -> Head | None:
+    """Return the head that a config fine-tunes, of several the first; None of a pre-training."""
+    return next(iter(heads_of(config).values()), None)
+
+
+def deciding_metric(study: StudyConfig, plan: Plan, evaluation: Evaluation) -> tuple[str, str]:
+    """Return the metric that an evaluation compares variants by, and which end of it is better.
+
+    Raises:
+        StudyError: if the metric does not tell which end is better, and the study file neither, or
+            its margin is that of no share.
+    """
+    metric, end = _deciding_metric(study, plan, evaluation)
+    if is_share(metric) and (evaluation.margin or 0) >= 1:
+        raise StudyError(
+            f"study {study.name}: evaluate.{evaluation.name}.margin: found {evaluation.margin:g}, "
+            f"expected less than 1: {metric} is a share, one point of it is 0.01"
+        )
+    return metric, end
+
+
+def _deciding_metric(study: StudyConfig, plan: Plan, evaluation: Evaluation) -> tuple[str, str]:
+    if evaluation.zero_shot is not None:
+        plugin = plugin_of(evaluation.zero_shot)
+        own = plugin.monitor
+        ends: Ends = {**plugin.better, own[0]: own[1]}
+    else:
+        config = plan.configs[study.baseline, evaluation.name]
+        head = head_of(config)
+        assert head is not None, "make_plan() refuses an evaluation without a head"
+        own, ends = head.monitor, known_ends(head, build_metrics(config["model"]))
+    if evaluation.metric is None:
+        return own
+    end = evaluation.better or end_of(evaluation.metric, ends)
+    if end is None:
+        name = evaluation.metric
+        raise StudyError(
+            f"study {study.name}: evaluate.{evaluation.name}.metric: found {name!r}"
+            f"{nearest(name, ends)} (it is known which end is better of: {', '.join(ends)}); of "
+            f"another metric say it: metric: {{name: {name}, better: lower}}, or better: higher"
+        )
+    return evaluation.metric, end
+
+
+def known_ends(task: Task, further: Mapping[str, Metric]) -> Ends:
+    """Return the better end of each metric that tells it.
+
+    Args:
+        task: without layers.
+        further: metrics of the config.
+    """
+    if isinstance(task, Head) and task.labels is None:
+        task.labels = Labels.of(["0", "1"])  # two classes have every metric that more have
+    try:
+        own = task.metrics()
+    except Exception:  # a plugin's, which needs what only build() makes
+        own = {}
+    ends: Ends = {"loss": "min"}
+    for name, metric in {**further, **own}.items():
+        if metric.higher_is_better is not None:
+            ends[name] = "max" if metric.higher_is_better else "min"
+    name, end = task.monitor
+    return {**ends, **task.better, name: end}
+
+
+def end_of(metric: str, ends: Mapping[str, str]) -> str | None:
+    """Return the better end of a metric, whose name may have that of a set or type; else None."""
+    parts = metric.split("/")
+    # "dev/f1/PER": itself, then dev/f1, f1/PER, dev, f1, PER
+    for length in range(len(parts), 0, -1):
+        for start in range(len(parts) - length + 1):
+            name = "/".join(parts[start : start + length])
+            if name in ends:
+                return ends[name]
+    return None
+
+
+def pretraining_measures(study: StudyConfig, plan: Plan) -> PretrainingMeasures:
+    """Return which held-out metrics of pre-training decide.
+
+    They can where all variants have the same objectives and the same held-out text. Then those of
+    ``decide`` do; if the study has neither that nor evaluations, what each objective is judged by.
+
+    Raises:
+        StudyError: if ``decide`` names what is not there, or what cannot be compared.
+    """
+    where = f"study {study.name}: decide"
+    config = last_config(plan.configs[study.baseline, BASE])
+    if head_of(config) is not None:
+        if study.decide:
+            raise StudyError(f"{where}: found {study.decide[0]!r}, but base is no pre-training")
+        return PretrainingMeasures()
+    tasks, further = build_tasks(config["model"]), build_metrics(config["model"])
+    ends = {name: known_ends(task, further) for name, task in tasks.items()}
+    names = [f"{name} {metric}" for name, found in ends.items() for metric in found]
+    for name in study.decide:
+        if name not in names:
+            raise StudyError(
+                f"{where}: found {name!r}{nearest(name, names)} (there are: {', '.join(names)})"
+            )
+    different = held_out_differences(study, plan)
+    if different:
+        reason = f"variants differ in {', '.join(different)}"
+        if study.decide:
+            raise StudyError(
+                f"{where}: found {study.decide[0]!r}, but {reason}; expected the same in all of "
+                "them, or no decide"
+            )
+        return PretrainingMeasures((), ends, reason)
+    if study.decide or study.evaluations:
+        reason = "" if study.decide else "the evaluations decide"
+        return PretrainingMeasures(study.decide, ends, reason)
+    return PretrainingMeasures(
+        tuple(f"{name} {task.monitor[0]}" for name, task in tasks.items()), ends
+    )
+
+
+def held_out_differences(study: StudyConfig, plan: Plan) -> list[str]:
+    """Return the config keys in which variants differ, of those that a held-out loss depends on."""
+    configs = [plan.configs[variant.name, BASE] for variant in study.variants]
+    found = [_held_out(last_config(config)) for config in configs]
+    # a dict as a set that keeps its order
+    keys = dict.fromkeys(key for each in found for key in each)
+    return [key for key in keys if any(each.get(key) != found[0].get(key) for each in found)]
+
+
+def _held_out(config: Config) -> Config:
+    """Return what decides the predictions that are held out, and how they are scored."""
+    kept = {
+        f"data.{key}": value
+        for key, value in config["data"].items()
+        if key not in (*FREE, "batch_size", "batch_tokens")
+    }
+    if "data.max_seq_length" in kept:  # training may begin with shorter ones, evaluation does not
+        kept["data.max_seq_length"] = largest_of(config["data"]["max_seq_length"])
+    kept["objectives"] = config["model"]["objectives"]
+    if not config["data"].get("tokenizer"):  # that of an earlier model, if there is one
+        kept["init_from"] = config["model"].get("init_from")
+    limit = config["trainer"].get("limit_val_batches")
+    if limit not in (None, 1.0):  # a number of batches
+        kept["data.batch_size"] = config["data"].get("batch_size")
+        kept["data.batch_tokens"] = config["data"].get("batch_tokens")
+    return kept | {"trainer.limit_val_batches": limit}
+
+
+def uses_pretraining(plan: Plan, variant: str) -> bool:
+    """Return whether a variant is scored on the weights of its base runs.
+
+    It is not if all its evaluations start from new random weights: ``from_scratch`` takes only
+    sizes and tokenizer.
+    """
+    evaluations = [
+        config
+        for (name, stage), config in plan.configs.items()
+        if name == variant and stage != BASE
+    ]
+    return not evaluations or not all(
+        config.get("model", {}).get("from_scratch") for config in evaluations
+    )

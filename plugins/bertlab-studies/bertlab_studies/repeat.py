@@ -1,0 +1,316 @@
+"""``fit --seeds`` and ``fit --against_scratch``: a study of one or two variants, and its table.
+
+Its runs lie where those of ``fit`` do: ``RUN_DIR`` or ``RUN_DIR/seed-S``, and what starts from new
+random weights below ``RUN_DIR/from-scratch``. The same command, given again, goes on with it.
+"""
+
+import contextlib
+import json
+import shutil
+import statistics
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertlab.checkpoints.run_directory import MANIFEST, choose_run_directory
+from bertlab.config.overrides import parse_value
+from bertlab.config.request import Request
+from bertlab.config.run_config import resolve_arguments
+from bertlab.config.seeds import seed_list
+from bertlab.config.yaml_files import Config, differences, split_arguments
+from bertlab.errors import ConfigError, StudyChangedError, say
+from bertlab.files import write_json
+from bertlab.files.reading import read_object
+from bertlab.training.console import print_table
+from bertlab.training.results import Results, read_results, show
+from bertlab_studies.execute.execution import FIT
+from bertlab_studies.execute.live_table import event_line
+from bertlab_studies.execute.local import LocalWorkers
+from bertlab_studies.execute.run_state import PLAN, STATE_ENTRIES, State, read_attempts
+from bertlab_studies.execute.schedule import Change, OnChange, Schedule, run_all
+from bertlab_studies.execute.warm_parent import WarmParent
+from bertlab_studies.plan.checks import check_config, known_encoder
+from bertlab_studies.plan.plan import PlannedRun
+from bertlab_studies.plan.study_file import BASE
+
+FROM_SCRATCH = "from-scratch"
+PRE_TRAINED = "pre-trained"
+RESULT = "repeated.json"  # the table, written when all runs are done
+OPTIONS = ("--seeds", "--against_scratch", "--keep_predictions")
+_OFF = (None, "null", "false")
+_ECHO_INTERVAL = 0.2  # seconds between looks at the runs' logs
+Spread = dict[str, dict[str, float | None]]
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """Runs that differ in their seed, or in whether they start from pre-trained weights.
+
+    Attributes:
+        arguments: of ``fit`` for each run, without seed and directory.
+        study_dir: ``RUN_DIR``, which holds all of it.
+        seeds: one for each run; None for one run with the config's seed.
+        against_scratch: whether each is also run from new random weights.
+    """
+
+    arguments: tuple[str, ...]
+    study_dir: Path
+    seeds: tuple[int, ...] | None
+    against_scratch: bool
+
+    def runs(self) -> list[PlannedRun]:
+        """Return the runs: each seed's, and after it the same from scratch."""
+        return [
+            self.run(seed, scratch)
+            for seed in self.seeds or (None,)
+            for scratch in ((False, True) if self.against_scratch else (False,))
+        ]
+
+    def run(self, seed: int | None, scratch: bool) -> PlannedRun:
+        """Return one run."""
+        # a list times True or False: once or not at all
+        names = [FROM_SCRATCH] * scratch + ([] if seed is None else [f"seed-{seed}"])
+        more = [] if seed is None else [f"--seed_everything={seed}"]
+        more += ["--model.from_scratch=true"] * scratch
+        return PlannedRun(
+            id="-".join(names) or PRE_TRAINED,
+            stage=BASE,
+            variant=FROM_SCRATCH if scratch else PRE_TRAINED,
+            seed=seed or 0,
+            arguments=(*self.arguments, *more),
+            place="/".join(names) or ".",
+        )
+
+
+def find_repetition(argv: Sequence[str], request: Request) -> Repetition | None:
+    """Return what ``fit`` is to repeat by its arguments and config files; None if it is one run.
+
+    A run that goes on (``--ckpt_path``) is one run, whatever its config file says.
+
+    Raises:
+        ConfigError: if the seeds are none, stand beside a seed or a checkpoint, there is no
+            pre-trained model to compare with, or a run's config is wrong.
+        StudyChangedError: if ``--run_dir`` holds runs of another config.
+    """
+    values: dict[str, str | None] = {}
+    asked: Config = {path.name: content for path, content in request.files}
+    rest: list[str] = []
+    for key, value, tokens in split_arguments(argv):
+        if key in (*OPTIONS, "--run_dir", "--seed_everything", "--ckpt_path"):
+            values[key] = value
+        if key not in (*OPTIONS, "--run_dir"):
+            rest += tokens
+            asked |= {} if key in ("--config", "-c") else {key: value}
+    wanted = [key for key in OPTIONS[:2] if values.get(key) not in _OFF]  # those that ask for runs
+    if wanted and "--ckpt_path" in values:
+        raise ConfigError(f"{wanted[0]} and --ckpt_path: give one of them, not both")
+    if "--ckpt_path" in values or "-h" in argv or "--help" in argv:
+        return None
+    given = {key: values[key] if key in values else _in_files(request, key[2:]) for key in OPTIONS}
+    against_scratch = given["--against_scratch"] not in _OFF
+    if given["--seeds"] in _OFF and not against_scratch:
+        return None
+    seeds = None if given["--seeds"] in _OFF else _seeds(given["--seeds"])
+    if seeds is not None and "--seed_everything" in values:
+        raise ConfigError("--seeds and --seed_everything: give one of them, not both")
+    if against_scratch and request.init_from is None:
+        raise ConfigError(
+            "against_scratch: found no pre-trained model to compare with, expected "
+            "--model.init_from; or take against_scratch out"
+        )
+    keeps = given["--keep_predictions"] or "false"
+    rest += ["--seeds=null", "--against_scratch=false", f"--keep_predictions={keeps}"]
+    if request.init_from is None:  # which would bring sizes; then the first run tells
+        named, config = resolve_arguments(rest)
+        check_config(named, config, known_encoder(config))
+    asked = json.loads(json.dumps(asked, default=str))  # as it is read back, to be compared
+    study_dir = _choose_directory(values.get("--run_dir"), request.run_name, asked)
+    study_dir.mkdir(parents=True, exist_ok=True)
+    write_json(study_dir / PLAN, asked)
+    return Repetition(tuple(rest), study_dir, seeds, against_scratch)
+
+
+def fit_repeatedly(repetition: Repetition) -> int:
+    """Run what is not done yet, one run after the other, and print one table of all.
+
+    Returns:
+        0, the exit code of the first run that failed, or 128 and the number of the signal that
+        stopped it.
+    """
+    runs, study_dir = repetition.runs(), repetition.study_dir
+    environment: dict[str, str] = {}  # left as it is: threads and devices are the user's
+    with _echo(runs, study_dir) as on_change, WarmParent(FIT, [environment]) as parent:
+        workers = LocalWorkers(study_dir, [environment], on_change, FIT, parent)
+        for part in (runs[:1], runs):  # most mistakes show in the first run
+            summary = run_all(Schedule(part, study_dir, 0, on_change), workers)
+            if summary.exit_code:
+                break
+    if not summary.exit_code:
+        report(repetition)
+        return 0
+    for line in summary.lines(study_dir, "the same command"):
+        say(line)
+    code = summary.exit_code
+    if summary.stopped_by is None:
+        first = next(run for run in runs if run.id in summary.failed)
+        code = read_attempts(first, study_dir)[-1].exit_code or 1
+    if not any((run.directory(study_dir) / MANIFEST).exists() for run in runs):
+        _leave_nothing(study_dir)
+    return code if code > 0 else 128 - code  # negative: killed by a signal
+
+
+def _leave_nothing(study_dir: Path) -> None:
+    """Remove what was written for runs of which none has begun, as their config is wrong."""
+    for name in STATE_ENTRIES:
+        shutil.rmtree(study_dir / name, ignore_errors=True)
+    (study_dir / PLAN).unlink()
+    with contextlib.suppress(OSError):  # other files of the user's are in it
+        study_dir.rmdir()
+
+
+@contextmanager
+def _echo(runs: Sequence[PlannedRun], study_dir: Path) -> Iterator[OnChange]:
+    """Show what the runs print from now on; yields what is told of each change."""
+    logs = [run.log(study_dir) for run in runs]
+    shown = {log: log.stat().st_size if log.is_file() else 0 for log in logs}
+    one_at_a_time, over = threading.Lock(), threading.Event()
+
+    def show_new() -> None:
+        with one_at_a_time:  # two threads would print the same
+            for log in logs:
+                if log.is_file():
+                    with log.open("rb") as file:
+                        file.seek(shown[log])
+                        new = file.read()
+                    shown[log] += len(new)
+                    sys.stdout.write(new.decode("utf-8", errors="replace"))
+            sys.stdout.flush()
+
+    def follow() -> None:
+        while not over.wait(_ECHO_INTERVAL):
+            show_new()
+
+    def on_change(change: Change) -> None:
+        show_new()
+        if change.state is not State.FAILED:  # the summary says so
+            say(event_line(change, study_dir))
+
+    follower = threading.Thread(target=follow, daemon=True)  # cannot keep the process alive
+    follower.start()
+    try:
+        yield on_change
+    finally:
+        over.set()
+        follower.join()
+        show_new()  # what came after its last look
+
+
+def _choose_directory(requested: str | None, name: str, asked: Config) -> Path:
+    """Return the directory of a repetition: what is asked again goes on.
+
+    Without ``--run_dir`` that is the first of ``runs/NAME``, ``runs/NAME-2``, … in which the
+    same is asked and not finished; a new one if there is none.
+
+    Raises:
+        StudyChangedError: if ``--run_dir`` holds runs of another config.
+    """
+    if requested is not None:
+        before = _asked_in(Path(requested))
+        if before is None:
+            for place in ("seed-*", FROM_SCRATCH, f"{FROM_SCRATCH}/seed-*"):
+                for other in Path(requested).glob(f"{place}/{MANIFEST}"):
+                    choose_run_directory(str(other.parent), name)  # which refuses it
+            return choose_run_directory(requested, name)
+        changes = differences(asked, before)
+        if changes:
+            raise StudyChangedError(
+                f"run_dir: {requested} holds runs of another config (here: as asked now, there: "
+                "as begun):\n  " + "\n  ".join(changes) + "\nchoose another --run_dir"
+            )
+        return Path(requested)
+    new = choose_run_directory(None, name)
+    begun = [new.with_name(name), *(new.with_name(f"{name}-{number}") for number in range(2, 100))]
+    for directory in begun:
+        if not directory.exists():
+            break
+        if not (directory / RESULT).is_file() and _asked_in(directory) == asked:
+            return directory
+    return new
+
+
+def _asked_in(study_dir: Path) -> Config | None:
+    """Return what the runs in a directory were asked to be; None if there are none."""
+    try:
+        return read_object(study_dir / PLAN)
+    except (OSError, ValueError):
+        return None
+
+
+def report(repetition: Repetition) -> None:
+    """Write ``repeated.json``, print mean and deviation of the metrics, and what pre-training buys.
+
+    Where there are runs from scratch, figures are those of each run's best step, if it has one.
+    """
+    starts = {PRE_TRAINED: False, FROM_SCRATCH: True} if repetition.against_scratch else {"": False}
+    spreads = {start: _spreads(repetition, scratch) for start, scratch in starts.items()}
+    seeds = repetition.seeds
+    content = {"seeds": seeds, **(spreads if repetition.against_scratch else spreads[""])}
+    write_json(repetition.study_dir / RESULT, content)
+    title = str(repetition.study_dir)
+    if seeds is not None:
+        title += f": {len(seeds)} seed{'s' * (len(seeds) > 1)}"
+    if not repetition.against_scratch:
+        columns = {"last step": spreads[""]["last"], "best step": spreads[""]["best"]}
+    else:
+        step = "best" if spreads[PRE_TRAINED]["best"] else "last"
+        title += f", {step} step of each run"
+        columns = {start: each[step] for start, each in spreads.items()}
+    names = next(iter(columns.values()))
+    rows = [
+        (name, *(_show(name, column.get(name)) for column in columns.values())) for name in names
+    ]
+    print_table(title, rows, ("metric", *columns), figures=len(columns))
+
+
+def _spreads(repetition: Repetition, scratch: bool) -> dict[str, Spread]:
+    places = [
+        repetition.run(seed, scratch).directory(repetition.study_dir)
+        for seed in repetition.seeds or (None,)
+    ]
+    return {
+        "last": spread([read_results(place) for place in places]),
+        "best": spread([read_results(place, best=True) for place in places]),
+    }
+
+
+def spread(results: Sequence[Results]) -> Spread:
+    """Return mean and sample standard deviation of each metric that all runs have."""
+    names = [name for name in results[0] if all(name in each for each in results)]
+    values = {name: [each[name] for each in results] for name in names}
+    return {
+        name: {
+            "mean": statistics.fmean(each),
+            "deviation": statistics.stdev(each) if len(each) > 1 else None,  # divides by n - 1
+        }
+        for name, each in values.items()
+    }
+
+
+def _show(name: str, found: Mapping[str, float | None] | None) -> str:
+    mean, deviation = (None, None) if found is None else (found["mean"], found["deviation"])
+    if mean is None:
+        return ""
+    return show(name, mean) + ("" if deviation is None else f" ± {show(name, deviation)}")
+
+
+def _seeds(given: str | None) -> tuple[int, ...]:
+    return tuple(seed_list(parse_value(given or "", "--seeds")))
+
+
+def _in_files(request: Request, key: str) -> str | None:
+    """Return the last value of a key in the config files, as YAML."""
+    found = [content[key] for _, content in request.files if key in content]
+    return None if not found else json.dumps(found[-1])

@@ -1,0 +1,231 @@
+"""The analysis of a study, written down before there are data, and how often it was looked at.
+
+``STUDY/analysis.json`` holds what is tested and how, with its SHA-256; ``STUDY/looks.json`` the
+sets of seeds that a report was written of. A report says what changed and which look it is: tests
+that are chosen, or repeated, after the data were seen do not keep their 5 %.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bertlab.api.study_scores import StudyScores
+from bertlab.checkpoints.run_directory import RESULTS
+from bertlab.config.yaml_files import differences
+from bertlab.errors import StudyError
+from bertlab.files import explain_failed_write, write_json
+from bertlab.files.reading import read_json
+from bertlab_studies.execute.run_state import is_done
+from bertlab_studies.plan.plan import Plan
+from bertlab_studies.plan.study_file import StudyConfig
+from bertlab_studies.plan.trials import TRIALS, check_rows
+from bertlab_studies.report.collect import measures_of
+from bertlab_studies.report.comparison import LEVEL, Comparison
+
+VERSION = 1  # of the tests: raised when the same values would give other decisions
+ANALYSIS, LOOKS = "analysis.json", "looks.json"  # in the directory of a study
+# chance in percent that one of so many tests at 5 % finds what is not there: Armitage, McPherson
+# and Rowe (1969), Repeated significance tests on accumulating data, table 2
+_FALSE_ALARMS = {2: "8", 3: "11", 4: "13", 5: "14"}
+_SEEDS = ("seeds", "finetune_seeds")
+_SHOWN = 12  # hexadecimal digits
+
+Analysis = dict[str, Any]
+Kind = TypeVar("Kind", dict[str, Any], list[object])
+Comparisons = Mapping[tuple[str, str], Comparison]
+
+
+def planned_analysis(study: StudyConfig, plan: Plan, looks: object) -> Analysis:
+    """Return what is tested and how, which does not depend on what runs have left.
+
+    Args:
+        study: what is asked.
+        plan: its runs.
+        looks: planned number, as the study file has it; None if it says nothing.
+
+    Raises:
+        StudyError: if that is no number above 0, or a metric cannot decide.
+    """
+    # type(): to isinstance(), True is an int
+    if looks is not None and (type(looks) is not int or looks < 1):
+        raise StudyError(
+            f"study {study.name}: looks: found {looks!r}, expected a whole number above 0"
+        )
+    nothing = Path(os.devnull)  # no folder: the same before the first run and after the last
+    measures = [each for each in measures_of(study, plan, nothing) if each.is_primary]
+    if study.is_crossed:
+        measures = []  # runs that share seeds test nothing
+    factors = {each.name: list(each.seeds) for each in study.factors}
+    check_rows(study, [each.name for each in measures])
+    return {
+        "version": VERSION,
+        "variants": [variant.name for variant in study.variants],
+        "baseline": study.baseline,
+        "measures": {
+            each.name: {
+                "better": "higher" if each.higher_is_better else "lower",
+                "margin": each.margin,
+            }
+            for each in measures
+        },
+        "seeds": list(study.seeds),
+        "finetune_seeds": list(study.finetune_seeds or ()),
+        **({"factors": factors} if factors else {}),
+        "level": LEVEL,
+        "correction": "Holm",
+        "looks": looks,
+        **({} if study.tune is None else {"tune": study.tune.plain()}),
+    }
+
+
+def freeze(study_dir: Path, analysis: Analysis) -> None:
+    """Write an analysis down, unless there is one and runs are done already.
+
+    Raises:
+        OutputError: if the file cannot be written.
+    """
+    path, done = study_dir / ANALYSIS, _count_done(study_dir)
+    if path.is_file() and done:
+        return
+    content = {"analysis": analysis, "sha256": digest(analysis), "runs_done": done}
+    with explain_failed_write(f"{path}: cannot be written"):
+        write_json(path, content)
+
+
+def digest(analysis: Analysis) -> str:
+    """Return the SHA-256 of an analysis, in hexadecimal digits."""
+    text = json.dumps(analysis, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def add_analysis(scores: StudyScores, study_dir: Path, now: Analysis) -> None:
+    """Add to what was found: the hash of the frozen analysis, what changed, and which look it is.
+
+    Args:
+        scores: that get it: ``manifest``, ``analysis_sha256``, ``remarks`` and ``looks``.
+        study_dir: directory of the study.
+        now: the present analysis.
+
+    Raises:
+        StudyError: if a file in the directory is damaged.
+    """
+    scores.looks = now["looks"] or 1
+    scores.remarks += _look_remarks(_look(study_dir, now), now["looks"])
+    frozen = _read(study_dir / ANALYSIS, {})
+    if not frozen:
+        return
+    then, stamp, done = (frozen.get(key) for key in ("analysis", "sha256", "runs_done"))
+    if not (isinstance(then, dict) and isinstance(stamp, str)):
+        raise _damaged(study_dir / ANALYSIS)
+    when = f"after {done} runs were done" if done else "before a run was done"
+    scores.analysis_sha256 = stamp
+    scores.manifest["analysis"] = f"{stamp[:_SHOWN]}, written down {when}"
+    if digest(then) != stamp:
+        scores.remarks.append(f"{ANALYSIS} was edited: its SHA-256 is of another content")
+    planned = bool(now["looks"]) and then.get("looks") == now["looks"]
+    left_out = _SEEDS if planned else ()  # more of them were planned
+    changes = differences(_without(now, left_out), _without(then, left_out))
+    if changes:
+        scores.remarks.append(
+            "the analysis was changed after data had been seen "
+            f"({_count_done(study_dir)} runs are done; here: now, there: as written down): "
+            + "; ".join(changes)
+        )
+
+
+def _without(analysis: Analysis, keys: Collection[str]) -> Analysis:
+    return {key: value for key, value in analysis.items() if key not in keys}
+
+
+def record_look(study_dir: Path, plan: Plan, analysis: Analysis) -> None:
+    """Note that a report was written of a study, if all runs are done and none was before.
+
+    Raises:
+        OutputError: if the file cannot be written.
+    """
+    before, seen = _looks(study_dir), _seeds(analysis)
+    if seen not in before and all(is_done(run.directory(study_dir)) for run in plan.in_order()):
+        with explain_failed_write(f"{study_dir / LOOKS}: cannot be written"):
+            write_json(study_dir / LOOKS, [*before, seen])
+
+
+def with_looks(comparisons: Comparisons, looks: int) -> dict[tuple[str, str], Comparison]:
+    """Return comparisons that are tested at 5 % / looks: p-values times the looks (Bonferroni)."""
+    return {key: _times(one, looks) for key, one in comparisons.items()}
+
+
+def _times(one: Comparison, looks: int) -> Comparison:
+    def times(p: float | None) -> float | None:
+        return None if p is None else min(1.0, p * looks)
+
+    rest = one.without_failed
+    return replace(
+        one,
+        p_adjusted=times(one.p_adjusted),
+        p_equivalent=times(one.p_equivalent),
+        family=one.family * looks,  # what could be shown is that of the same level
+        without_failed=None if rest is None else _times(rest, looks),
+    )
+
+
+def _look_remarks(look: int, planned: int | None) -> list[str]:
+    if planned is not None and planned > 1 and look <= planned:
+        return [
+            f"look {look} of {planned} that were planned: p-values are multiplied by {planned}, "
+            "which keeps 5 % over all looks"
+        ]
+    if look < 2 or (planned is not None and look <= planned):
+        return []
+    few = planned or 1
+    chance = f"about {_FALSE_ALARMS[look]} %" if look in _FALSE_ALARMS else "more than 14 %"
+    said = f" where {few} were planned" if planned is not None and planned > 1 else ""
+    return [
+        f"look {look}{said}: seeds were added after a report had been written, which does not "
+        f"keep the 5 %; tests at 5 % at each of {look} looks find in {chance} of studies what is "
+        "not there (looks: 2 in the study file, before the first run, plans two)"
+    ]
+
+
+def _look(study_dir: Path, analysis: Analysis) -> int:
+    """Return the number of a look at these seeds, from 1."""
+    before, seen = _looks(study_dir), _seeds(analysis)
+    return before.index(seen) + 1 if seen in before else len(before) + 1
+
+
+def _looks(study_dir: Path) -> list[object]:
+    nothing: list[object] = []
+    return _read(study_dir / LOOKS, nothing)
+
+
+def _seeds(analysis: Analysis) -> dict[str, list[int]]:
+    return {key: sorted(analysis[key]) for key in _SEEDS}
+
+
+def _count_done(study_dir: Path) -> int:
+    """Return the number of runs that are done: trials, and those not asked any more, as well."""
+    folders = (study_dir / "runs", study_dir / TRIALS / "runs")
+    return sum(1 for folder in folders for _ in folder.glob(f"*/{RESULTS}"))
+
+
+def _read(path: Path, nothing: Kind) -> Kind:
+    """Return the content of a JSON file of the same kind; ``nothing`` if it is not there."""
+    try:
+        content = read_json(path)
+    except FileNotFoundError:
+        return nothing
+    except ValueError:
+        raise _damaged(path) from None
+    if not isinstance(content, type(nothing)):
+        raise _damaged(path)
+    return content
+
+
+def _damaged(path: Path) -> StudyError:
+    return StudyError(
+        f"{path}: damaged; expected what bertlab wrote; remove the file, and what was there "
+        "before is not known any more"
+    )

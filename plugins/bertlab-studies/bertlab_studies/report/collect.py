@@ -1,0 +1,338 @@
+"""Collects what the runs of a study have found from their directories."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+
+from bertlab.api.head import Head
+from bertlab.api.study_scores import Cell, Curve, Measure, StudyScores, VariantScores
+from bertlab.checkpoints.run_directory import DEGENERATE, PREDICTIONS
+from bertlab.config.heads import fine_tunes
+from bertlab.errors import StudyError, nearest
+from bertlab.files.reading import explain_damage, read_json
+from bertlab.model.evaluation import heads_direction
+from bertlab.training.results import is_share, read_results
+from bertlab_studies.execute.run_state import State, is_done, read_states, read_status
+from bertlab_studies.plan.measures import (
+    PretrainingMeasures,
+    deciding_metric,
+    end_of,
+    head_of,
+    heads_of,
+    pretraining_measures,
+    uses_pretraining,
+)
+from bertlab_studies.plan.plan import Plan, PlannedRun, variant_settings
+from bertlab_studies.plan.seed_parts import seed_table
+from bertlab_studies.plan.study_file import BASE, Evaluation, StudyConfig
+from bertlab_studies.plan.tuning import Rows
+from bertlab_studies.plan.variants import Variant
+from bertlab_studies.plan.zero_shot import is_zero_shot
+from bertlab_studies.report.groups import collect_groups
+from bertlab_studies.report.repeats import RunResult, add_results
+from bertlab_studies.report.row_scores import evaluated_rows, keep_common_rows, row_scores
+from bertlab_studies.report.run_costs import add_costs
+from bertlab_studies.report.run_curves import (
+    finetune_curves,
+    objective_curves,
+    pretraining_curves,
+)
+
+
+def collect(
+    study: StudyConfig, plan: Plan, folder: Path, rows: Mapping[str, Rows] | None = None
+) -> StudyScores:
+    """Read what the runs that are done have left.
+
+    Args:
+        study: what was asked.
+        plan: its runs.
+        folder: of the study.
+        rows: by task, of which rows its measure is; of all if it says nothing.
+
+    Raises:
+        StudyError: if a run lacks a metric, or it is of a half of the rows, which have no scores.
+    """
+    pretraining = pretraining_measures(study, plan)
+    measures = measures_of(study, plan, folder)
+    settings = variant_settings(plan, study)
+    states = read_states(plan.in_order(), folder)
+    variants = {}
+    for variant in study.variants:
+        found = VariantScores(
+            settings=settings[variant.name], levels=variant.levels, builds_on=variant.builds_on
+        )
+        for measure in measures:
+            of = (rows or {}).get(measure.task, Rows.ALL)
+            found.cells[measure.name] = _cell(study, plan, folder, variant, measure, of)
+        add_costs(found, study, plan, folder, variant)
+        if uses_pretraining(plan, variant.name):
+            found.curves = pretraining_curves(study, plan, folder, variant.name)
+        found.finetune_curves = finetune_curves(study, plan, folder, variant.name, measures)
+        found.failures = _failures(study, plan, folder, variant.name, states)
+        variants[variant.name] = found
+    untrained = [each.name for each in study.evaluations if each.zero_shot is not None]
+    for measure in [each for each in measures if each.task in untrained]:
+        keep_common_rows([each.cells[measure.name].examples for each in variants.values()])
+    groups, group_curves = collect_groups(study, plan, folder)
+    return StudyScores(
+        name=study.name,
+        baseline=study.baseline,
+        seeds=list(study.seeds),
+        # runs that share seeds test nothing
+        measures=[replace(each, is_primary=False) for each in measures]
+        if study.is_crossed
+        else measures,
+        variants=variants,
+        groups=groups,
+        group_curves=group_curves,
+        finetune_seeds=list(study.finetune_seeds or ()),
+        checkpoints=_checkpoints(plan),
+        why_described="" if study.is_crossed else pretraining.reason,
+        factors=seed_table(study.factors) if study.factors else {},
+    )
+
+
+def measures_of(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
+    """Return the columns of a study's table.
+
+    Args:
+        study: what was asked.
+        plan: its runs.
+        folder: of the study, in which runs that are done add what describes only.
+
+    Raises:
+        StudyError: if a metric does not tell which end of it is better, or cannot decide.
+    """
+    of_pretraining = _of_pretraining(study, plan, folder, pretraining_measures(study, plan))
+    return [*_primary(study, plan, folder), *of_pretraining]
+
+
+def _checkpoints(plan: Plan) -> list[str]:
+    """Return what the base runs start from, each once, if they are fine-tunings."""
+    configs = [config for (_, stage), config in plan.configs.items() if stage == BASE]
+    models = [config["model"] for config in configs if fine_tunes(config)]
+    found = [
+        str(model["init_from"])
+        for model in models
+        if model.get("init_from") and not model.get("from_scratch")
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _primary(study: StudyConfig, plan: Plan, folder: Path) -> list[Measure]:
+    """Return the measure of each evaluation, or of the base if that is a fine-tuning."""
+    heads = heads_of(plan.configs[study.baseline, BASE]) if not study.evaluations else {}
+    if len(heads) > 1:
+        return _of_heads(study.name, heads)
+    if not study.evaluations:
+        metric = _own_metric(study, plan, folder, BASE)
+        return [] if metric is None else [_measure(study.name, metric)]
+    measures = []
+    for evaluation in study.evaluations:
+        metric = deciding_metric(study, plan, evaluation)
+        if evaluation.metric is None and evaluation.zero_shot is None:
+            metric = _own_metric(study, plan, folder, evaluation.name) or metric
+        measures.append(_measure(evaluation.name, metric, evaluation.margin))
+    return measures
+
+
+def _of_heads(study: str, heads: Mapping[str, Head]) -> list[Measure]:
+    """Return what each of several heads is judged by, and their mean, which describes only."""
+    measures = [_measure(name, head.monitor) for name, head in heads.items()]
+    end = heads_direction(heads)
+    # its task is the study, as that of a single head: trials of a tuned study are chosen by it
+    mean = [] if end is None else [replace(_measure(study, ("mean", end)), is_primary=False)]
+    return measures + mean
+
+
+def _own_metric(study: StudyConfig, plan: Plan, folder: Path, stage: str) -> tuple[str, str] | None:
+    """Return the metric that a stage's head is judged by, and its better end; None of objectives.
+
+    A head that is built may know better: tags that are no entities have an accuracy only.
+    """
+    head = head_of(plan.configs[study.baseline, stage])
+    if head is None:
+        return None
+    metric, mode = head.monitor
+    for run in _runs(study, plan, stage):
+        directory = run.directory(folder)
+        if is_done(directory):
+            ends = {name.rpartition("/")[2] for name in read_results(directory)}
+            return (
+                ("accuracy", "max") if metric not in ends and "accuracy" in ends else (metric, mode)
+            )
+    return metric, mode
+
+
+def _runs(study: StudyConfig, plan: Plan, stage: str) -> Iterator[PlannedRun]:
+    """Yield the runs of a stage, some twice."""
+    for variant in study.variants:
+        for seed in study.seeds:
+            yield from plan.runs_of(variant.name, stage, seed).values()
+
+
+def _measure(task: str, monitor: tuple[str, str], margin: float | None = None) -> Measure:
+    metric, mode = monitor
+    return Measure(task, metric, mode == "max", is_share(metric), margin=margin)
+
+
+def _of_pretraining(
+    study: StudyConfig, plan: Plan, folder: Path, known: PretrainingMeasures
+) -> list[Measure]:
+    """Return the held-out metrics of pre-training, those that decide first."""
+    if not known.ends:  # the base is a fine-tuning
+        return []
+    # a set that keeps its order
+    names = dict.fromkeys(name.replace(" ", "/", 1) for name in known.deciding)
+    for variant in study.variants:
+        for results in _base_results(study, plan, folder, variant.name).values():
+            names |= dict.fromkeys(results)
+    evaluations = [evaluation.name for evaluation in study.evaluations]
+    measures = []
+    for name in names:
+        task, _, metric = name.rpartition("/")
+        decides = f"{task} {metric}" in known.deciding
+        if task and task not in evaluations and (decides or metric in ("accuracy", "loss")):
+            higher = end_of(metric, known.ends.get(task, {"loss": "min"})) != "min"
+            margin = study.margins.get(f"{task} {metric}")
+            measures.append(Measure(task, metric, higher, is_share(metric), decides, margin))
+    return measures
+
+
+def _cell(
+    study: StudyConfig, plan: Plan, folder: Path, variant: Variant, measure: Measure, rows: Rows
+) -> Cell:
+    cell = Cell()
+    evaluation = next((each for each in study.evaluations if each.name == measure.task), None)
+    stage = BASE if evaluation is None else evaluation.name
+    of_rows = evaluation is not None or head_of(plan.configs[variant.name, BASE]) is not None
+    if stage == BASE and not uses_pretraining(plan, variant.name):
+        return cell
+    config = plan.configs[variant.name, stage]
+    heads = {} if is_zero_shot(config) else heads_of(config)
+    if evaluation is None and _lacks(measure, study, heads):
+        return cell
+    for seed in study.seeds:
+        found = {}
+        for finetune, run in plan.runs_of(variant.name, stage, seed).items():
+            directory = run.directory(folder)
+            if not is_done(directory):
+                continue
+            results = _results(directory, evaluation)
+            if of_rows:
+                value = _value(results, measure, of_rows)
+                if value is None:
+                    _refuse_metric(measure, results, study)
+                found[finetune] = _result_of_rows(directory, evaluation, measure, value, rows)
+                if len(heads) > 1:
+                    own = _degenerate(directory, measure, f"{measure.task}: ")
+                    found[finetune] = replace(found[finetune], degenerate=own)
+            elif (value := _of_objective(directory, results, variant, measure)) is not None:
+                found[finetune] = RunResult(value, _degenerate(directory, measure))
+        add_results(cell, seed, found, f"{variant.name}, {measure.name}")
+    return cell
+
+
+def _lacks(measure: Measure, study: StudyConfig, heads: Mapping[str, Head]) -> bool:
+    """Whether a measure is of one of several heads that a variant has not, or of their mean."""
+    if not heads or measure.task == study.name:
+        return len(heads) == 1 and measure.metric == "mean"
+    return measure.task not in heads
+
+
+def _of_objective(
+    directory: Path, results: Mapping[str, float], variant: Variant, measure: Measure
+) -> float | None:
+    """Return what a pre-training reached at the step that its evaluations start from."""
+    if variant.from_step is None:
+        return _value(results, measure, of_rows=False)
+    curve = objective_curves(directory).get(measure.name, Curve([], []))
+    return dict(zip(curve.steps, curve.values, strict=True)).get(variant.from_step)
+
+
+def _result_of_rows(
+    directory: Path, evaluation: Evaluation | None, measure: Measure, value: float, rows: Rows
+) -> RunResult:
+    """Return a run's value with what is wrong with it and its rows' scores, if it has them."""
+    scores = None
+    if evaluation is not None and evaluation.zero_shot is not None:
+        scores = evaluated_rows(directory / f"{evaluation.name}.rows.jsonl", value, rows)
+    elif evaluation is None or evaluation.step == "last":  # predictions are those of the last step
+        scores = row_scores(directory / PREDICTIONS, measure.metric, value, rows)
+    if rows is not Rows.ALL and math.isfinite(value):
+        if scores is None:
+            raise StudyError(
+                f"{directory}: keeps no scores of rows of {measure.name}, so that it is not known "
+                "of half of the rows; choose by another measure (tune.by), or say tune.same_rows: "
+                "true (finished runs are kept)"
+            )
+        value = float(np.nanmean(scores))
+    return RunResult(value, _degenerate(directory, measure), scores)
+
+
+def _degenerate(directory: Path, measure: Measure, of: str = "") -> str | None:
+    if not measure.is_primary or not (directory / DEGENERATE).is_file():
+        return None
+    with explain_damage(directory / DEGENERATE):
+        lines = [str(line) for line in read_json(directory / DEGENERATE)]
+        own = [line.removeprefix(of) for line in lines if line.startswith(of)]
+        return "; ".join(own) or None
+
+
+def _refuse_metric(measure: Measure, results: Mapping[str, float], study: StudyConfig) -> NoReturn:
+    known = [name.partition("/")[2] for name in results if "/" in name]
+    raise StudyError(
+        f"study {study.name}: evaluate.{measure.task}.metric: found {measure.metric!r}"
+        f"{nearest(measure.metric, known)} (its runs have: {', '.join(known)}); runs that are done "
+        "can be kept"
+    )
+
+
+def _failures(
+    study: StudyConfig, plan: Plan, folder: Path, variant: str, states: Mapping[str, State]
+) -> list[str]:
+    """Return a line for each failed run that a variant needs."""
+    lines = []
+    for stage in study.stages:
+        for seed in study.seeds:
+            for run in plan.runs_of(variant, stage, seed).values():
+                if states[run.id] is State.FAILED:
+                    line = read_status(run, folder, State.FAILED).last_line
+                    lines.append(f"{run.id}: {line}")
+    return lines
+
+
+def _base_results(
+    study: StudyConfig, plan: Plan, folder: Path, variant: str
+) -> dict[int, dict[str, float]]:
+    runs = {seed: plan.run_of(variant, BASE, seed) for seed in study.seeds}
+    return {
+        seed: _results(run.directory(folder), None)
+        for seed, run in runs.items()
+        if is_done(run.directory(folder))
+    }
+
+
+def _results(directory: Path, evaluation: Evaluation | None) -> dict[str, float]:
+    """Return the metrics of the step that counts."""
+    wants_best = evaluation is not None and evaluation.step == "best"
+    # a run that kept no best step has its last one
+    return (wants_best and read_results(directory, best=True)) or read_results(directory)
+
+
+def _value(results: Mapping[str, float], measure: Measure, of_rows: bool) -> float | None:
+    """Return a metric by its name below the objective's or, of labelled rows, below the head's."""
+    if not of_rows:
+        return results.get(f"{measure.task}/{measure.metric}")
+    if f"{measure.task}/{measure.metric}" in results:  # of one of several heads
+        return results[f"{measure.task}/{measure.metric}"]
+    own = {name: value for name, value in results.items() if name.startswith(f"{measure.task}/")}
+    for name, value in (own or results).items():  # the first set of several decides
+        if name.endswith(f"/{measure.metric}"):
+            return value
+    return None

@@ -1,0 +1,198 @@
+"""What a study of so many seeds, fine-tunings and rows can show: power before there are data.
+
+Power is that of the report's own test: see :mod:`~bertlab_studies.report.contrast_noise`.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bertlab.api.study_scores import Measure, StudyScores
+from bertlab_studies.report.comparison import LEVEL
+from bertlab_studies.report.contrast_noise import POWER, PRIOR, ContrastNoise, DrawnTest, draw_test
+from bertlab_studies.report.statistics import compare_study, summarize
+from bertlab_studies.report.variance_shares import variance_shares
+
+MOST_SEEDS, MOST_ROWS = 1000, 10_000_000  # that are looked for
+
+
+@dataclass(frozen=True)
+class Deviations:
+    """How noisy a measure is, in its own units.
+
+    Attributes:
+        pretraining: standard deviation over seeds of pre-training. Where ``finetuning`` is given,
+            of what is left when fine-tunings are averaged away; else of single results.
+        finetuning: over fine-tunings of one pre-training; None if it is not known.
+        row: over rows, of the difference of two variants' mean scores of a row; None: not known.
+        rows: of the test set; None if ``row`` is.
+        freedom: degrees of freedom of the first two, from a pilot; None if they are given.
+    """
+
+    pretraining: float
+    finetuning: float | None = None
+    row: float | None = None
+    rows: int | None = None
+    freedom: tuple[int, int] | None = None
+
+    def over_seeds(self, finetunings: int = 1) -> float:
+        """Return the variance of a pre-training's value, the mean over its fine-tunings."""
+        return self.pretraining**2 + (self.finetuning or 0.0) ** 2 / finetunings
+
+    def with_rows(self, rows: int) -> "Deviations":
+        """Return the same for another number of rows."""
+        return replace(self, rows=rows)
+
+    def over_rows(self) -> float:
+        """Return what rows add to the variance of a difference."""
+        return self.row**2 / self.rows if self.row and self.rows else 0.0
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a study is asked.
+
+    Attributes:
+        effect: the true difference that matters, in the measure's units.
+        variants: of the study, the baseline among them.
+        comparisons: that Holm's correction is over.
+        looks: planned number of looks at the data.
+    """
+
+    effect: float
+    variants: int
+    comparisons: int
+    looks: int = 1
+
+    @property
+    def level(self) -> float:
+        """Of the test that the smallest p-value has to pass."""
+        return LEVEL / (self.comparisons * self.looks)
+
+
+@dataclass(frozen=True)
+class Design:
+    """What so many seeds show.
+
+    Attributes:
+        seeds: pre-trainings of each variant.
+        finetunings: of each pre-training.
+        shows: smallest true difference that is shown four times in five.
+        power: chance to show the effect that was asked for.
+    """
+
+    seeds: int
+    finetunings: int
+    shows: float
+    power: float
+
+
+def evaluate_design(
+    deviations: Deviations, question: Question, seeds: int, finetunings: int = 1
+) -> Design:
+    """Return what a design shows.
+
+    Args:
+        deviations: of the measure.
+        question: that the study is asked.
+        seeds: pre-trainings of each variant, two or more.
+        finetunings: of each pre-training.
+    """
+    test = _test(deviations, question, seeds, finetunings)
+    return Design(seeds, finetunings, test.detectable, test.power(question.effect))
+
+
+def _test(deviations: Deviations, question: Question, seeds: int, finetunings: int) -> DrawnTest:
+    """Return the test of one comparison, for variants that are equally noisy and not paired."""
+    known, variants, over_rows = seeds - 1, question.variants, deviations.over_rows()
+    noise = ContrastNoise(
+        variances=(deviations.over_seeds(finetunings),) * variants,
+        known=(known,) * variants,
+        shares=(1 / seeds,) * 2,
+        prior=max(0.0, min(PRIOR, (variants - 2) * known)),
+        rows=((over_rows, deviations.rows - 1),) if over_rows and deviations.rows else (),
+    )
+    return draw_test(noise, question.level)
+
+
+def limit_of_rows(deviations: Deviations, question: Question) -> float:
+    """Return the smallest difference that the rows at hand could show with any number of seeds."""
+    if not deviations.over_rows() or deviations.rows is None:
+        return 0.0
+    return _test(replace(deviations, pretraining=0.0, finetuning=None), question, 2, 1).detectable
+
+
+def seeds_needed(deviations: Deviations, question: Question, finetunings: int = 1) -> int | None:
+    """Return the fewest seeds that reach the power; None if not even ``MOST_SEEDS`` do."""
+    return _fewest(
+        lambda seeds: (
+            _test(deviations, question, seeds, finetunings).power(question.effect) >= POWER
+        ),
+        MOST_SEEDS,
+    )
+
+
+def rows_needed(
+    deviations: Deviations, question: Question, seeds: int, finetunings: int = 1
+) -> int | None:
+    """Return the fewest rows that reach the power with so many seeds; None if no number does."""
+
+    def reach(rows: int) -> bool:
+        wider = deviations.with_rows(rows)
+        return _test(wider, question, seeds, finetunings).power(question.effect) >= POWER
+
+    return _fewest(reach, MOST_ROWS)
+
+
+def _fewest(is_enough: Callable[[int], bool], most: int) -> int | None:
+    """Return the smallest number from 2 to ``most`` that is enough, by bisection."""
+    low, high = 1, most
+    if not is_enough(high):
+        return None
+    while high - low > 1:  # low is too few, high is enough
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
+
+
+def pilot_deviations(pilot: StudyScores, measure: Measure) -> Deviations | None:
+    """Return the deviations that a study has found.
+
+    Over seeds: pooled over variants, or by the variance shares where seeds are nested. Over rows:
+    the mean over comparisons with the baseline of what rows add to the difference.
+
+    Args:
+        pilot: what it found.
+        measure: of it.
+
+    Returns:
+        None if no variant has two seeds with finite values, or all of them are the same.
+    """
+    cells = [pilot.cell(variant, measure) for variant in pilot.variants]
+    row, rows = _over_rows(pilot, measure)
+    shares = variance_shares(cells)
+    if shares is not None:
+        if not shares.total:
+            return None
+        parts = math.sqrt(shares.pretraining), math.sqrt(shares.finetuning)
+        return Deviations(*parts, row, rows, shares.freedom)
+    found = [summarize(cell.values.values()) for cell in cells]
+    known = [(each.n - 1, each.deviation) for each in found if each.deviation is not None]
+    freedom = sum(n for n, _ in known)
+    pooled = sum(n * deviation**2 for n, deviation in known) / max(freedom, 1)
+    return Deviations(math.sqrt(pooled), None, row, rows, (freedom, 0)) if pooled else None
+
+
+def _over_rows(pilot: StudyScores, measure: Measure) -> tuple[float | None, int | None]:
+    """Return the deviation over single rows, and the rows; None where rows have no scores."""
+    only = replace(pilot, measures=[measure])
+    found = [
+        (one.row_share * one.error**2 * one.rows, one.rows)
+        for one in compare_study(only, draws=0).values()
+        if one.rows and one.row_share is not None and one.error
+    ]
+    if not found:
+        return None, None
+    return math.sqrt(float(np.mean([variance for variance, _ in found]))), found[0][1]

@@ -1,0 +1,86 @@
+"""Scores of single evaluation rows, read from what runs leave.
+
+The mean of a run's row scores is its metric: a row's own score, such as right or wrong, where the
+metric is a mean over rows, and its influence (:mod:`bertlab_evaluations.row_influence`) where it
+is not.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertlab.files.reading import explain_damage, open_to_read, parse_json
+from bertlab_studies.plan.tuning import Rows
+from bertlab_studies.report.prediction_scores import candidate_scores
+
+_TOLERANCE = 1e-5  # metrics are computed in float32
+
+
+def row_scores(
+    path: Path, metric: str, value: float, rows: Rows = Rows.ALL
+) -> NDArray[np.float64] | None:
+    """Return ``(rows,)`` float64 scores whose mean is the metric; None where there are none.
+
+    There are scores of accuracy, F1, macro F1 and Matthews' coefficient of classes, of Pearson's
+    and Spearman's correlation, of the accuracy of tags and of precision, recall and F1 of entities,
+    and of SQuAD's metrics.
+
+    Args:
+        path: predictions as JSON lines, each with its ``gold``.
+        metric: that the rows are scored by.
+        value: that the run reported; if the rows' mean is another, they are not what it is made of.
+        rows: that are scored; of a half, the scores' mean is the metric of that half.
+    """
+    if not path.is_file():
+        return None
+    with explain_damage(path), open_to_read(path) as file:
+        lines = [parse_json(line.decode()) for line in file]
+    if not lines:
+        return None
+    ways = list(candidate_scores(lines, metric))
+    for place, scores in enumerate(ways):
+        if scores is not None and abs(scores.mean() - value) < _TOLERANCE:
+            if rows is Rows.ALL:
+                return scores
+            kept = [line for line, keep in zip(lines, rows.of(len(lines)), strict=True) if keep]
+            # from the end: a half all of whose questions have an answer has SQuAD 1.1's way first,
+            # which the whole may lack: ways [2.0] of all, [1.1, 2.0] of the half -> -1
+            return list(candidate_scores(kept, metric))[place - len(ways)] if kept else None
+    return None
+
+
+def evaluated_rows(path: Path, value: float, rows: Rows = Rows.ALL) -> NDArray[np.float64] | None:
+    """Return the ``(rows,)`` scores that ``bertlab evaluate`` wrote, NaN of rows without one.
+
+    Args:
+        path: ``NAME.rows.jsonl``.
+        value: that the run reported; None is returned if the rows' mean is another metric.
+        rows: whose scores are returned.
+    """
+    if not path.is_file():
+        return None
+    with explain_damage(path), open_to_read(path) as file:
+        found = [parse_json(line.decode())["score"] for line in file]
+        scores = np.array([np.nan if each is None else each for each in found], np.float64)
+    fits = len(scores) > 0 and abs(np.nanmean(scores) - value) < _TOLERANCE
+    kept = scores[rows.of(len(scores))]
+    return kept if fits and not np.isnan(kept).all() else None
+
+
+def keep_common_rows(cells: Sequence[dict[int, NDArray[np.float64]]]) -> None:
+    """Leave out rows that some run of an evaluation could not score, such as long texts.
+
+    Args:
+        cells: of one measure: scores of the rows by seed, of each variant. Changed in place.
+    """
+    scores = [each for cell in cells for each in cell.values()]
+    if not scores or len({len(each) for each in scores}) > 1:
+        return
+    missing = np.isnan(scores)  # (runs, rows)
+    if not missing.any() or missing.all(1).any():
+        return
+    kept = ~missing.any(0)
+    for cell in cells:
+        cell.update({seed: each[kept] for seed, each in cell.items()})

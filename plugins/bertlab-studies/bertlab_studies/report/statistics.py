@@ -1,0 +1,319 @@
+"""Whether variants differ: a test over seeds and rows together, corrected for many comparisons.
+
+A study has two sources of chance. Another seed would train another model, and another test set
+would hold other rows; a difference to build on survives both. Its variance is the sum of the two
+(:mod:`~bertlab_studies.report.seed_noise`, :mod:`~bertlab_studies.report.row_noise`), and Student's
+t with the degrees of freedom of Satterthwaite decides.
+
+Reference: Holm (1979), A simple sequentially rejective multiple test procedure.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special, stats
+
+from bertlab.api.study_scores import Cell, Measure, StudyScores
+from bertlab.errors import DataError
+from bertlab_studies.report.comparison import (
+    LEVEL,
+    Comparison,
+    effect_size,
+    with_margin,
+)
+from bertlab_studies.report.failures import compare_failures, failed_runs, without
+from bertlab_studies.report.multibootstrap import MultiBootstrap, multibootstrap
+from bertlab_studies.report.row_noise import row_variance
+from bertlab_studies.report.seed_noise import ROUNDING, SeedNoise, Weights, seed_noise
+
+DRAWS = 1000  # of the Multi-Bootstrap
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Values of one measure over seeds.
+
+    Attributes:
+        n: finite values.
+        mean: of them; None if there are none.
+        deviation: sample deviation (n − 1); None with fewer than two values.
+        low: lower end of the mean's t interval; None with fewer than two values or no spread.
+        high: upper end of it.
+        unusable: values that were NaN or infinite and are left out.
+    """
+
+    n: int
+    mean: float | None
+    deviation: float | None
+    low: float | None
+    high: float | None
+    unusable: int = 0
+
+
+def summarize(values: Iterable[float], confidence: float = 1 - LEVEL) -> Summary:
+    """Return mean, sample deviation and t interval of one measure over seeds.
+
+    Args:
+        values: one for each seed; NaN and infinite ones are counted and left out.
+        confidence: of the interval.
+    """
+    given = np.array(list(values), dtype=np.float64)
+    finite = given[np.isfinite(given)]
+    n, unusable = len(finite), len(given) - len(finite)
+    mean = float(finite.mean()) if n else None
+    deviation = _deviation(finite, scale=np.abs(finite).max()) if n > 1 else None
+    low = high = None
+    if deviation:
+        # Student's t with n - 1 degrees of freedom; scale is the standard error of the mean
+        low, high = stats.t.interval(confidence, n - 1, loc=mean, scale=deviation / n**0.5)
+        low, high = float(low), float(high)
+    return Summary(n, mean, deviation, low, high, unusable)
+
+
+def compare(
+    noise: SeedNoise, cells: Mapping[str, Cell], one: str, other: str, draws: int = DRAWS
+) -> Comparison:
+    """Compare two variants in one measure: ``other`` − ``one``; see :func:`contrast`."""
+    return contrast(noise, {one: -1, other: 1}, cells, draws=draws)
+
+
+def contrast(
+    noise: SeedNoise, weights: Weights, *tasks: Mapping[str, Cell], draws: int = 0
+) -> Comparison:
+    """Test whether a weighted sum of the means of variants is 0.
+
+    Args:
+        noise: of the measure, from all variants.
+        weights: by variant; they add up to 0. ``{"a": -1, "b": 1}`` is the difference b − a.
+        *tasks: cells of the measure by variant; of a mean over tasks, those of each task. The
+            scores of rows are read where all variants of the sum have them.
+        draws: of the Multi-Bootstrap beside it, for two variants in one task.
+
+    Returns:
+        Not corrected for many comparisons. ``runs`` are of the variants with a weight below 0, and
+        of those with one above 0.
+
+    Raises:
+        DataError: predictions of the variants are of different rows.
+    """
+    found = noise.contrast(weights)
+    comparison = Comparison(
+        found.runs, found.value, paired=noise.paired, correlation=noise.correlation
+    )
+    if found.value is None or found.variance is None or found.noise is None:
+        return comparison
+    parts = tuple(_row_parts(weights, tasks, noise.paired))
+    over_all = replace(found.noise, rows=parts)
+    variance, freedom = over_all.estimate
+    if variance == 0:
+        p, family = found.p_constant, 0 if found.p_constant is None else 1
+        return replace(comparison, error=0.0, p=p, p_adjusted=p, family=family)
+    error = math.sqrt(variance)
+    half = error * float(-special.stdtrit(freedom, LEVEL / 2))  # Student's t, as stats.t.isf
+    p = 2 * float(special.stdtr(freedom, -abs(found.value) / error))
+    p = max(p, found.p_constant or 0.0)  # few runs that are the same show little
+    comparison = replace(
+        comparison,
+        error=error,
+        freedom=freedom,
+        low=found.value - half,
+        high=found.value + half,
+        p=p,
+        p_adjusted=p,
+        family=1,
+        rows=sum(known + 1 for _, known in parts) or None,
+        row_share=sum(part for part, _ in parts) / variance if parts else None,
+        noise=over_all,
+    )
+    if len(weights) > 2:
+        return comparison
+    sides = [tasks[0][variant].examples for variant in weights]
+    return replace(
+        comparison,
+        effect_size=effect_size(found.value, found.variance, found.runs, found.freedom),
+        bootstrap=_bootstrap(sides, noise.paired, draws) if parts and draws else None,
+    )
+
+
+def _row_parts(
+    weights: Weights, tasks: Sequence[Mapping[str, Cell]], paired: bool
+) -> Iterator[tuple[float, int]]:
+    """Yield what rows of each task add to the variance of the mean over tasks, and its freedom."""
+    for cells in tasks:
+        sides = [cells[variant].examples for variant in weights]
+        found = row_variance(sides, list(weights.values()), paired) if all(sides) else None
+        if found is not None:
+            yield found[0] / len(tasks) ** 2, found[1] - 1
+
+
+def compare_study(scores: StudyScores, draws: int = DRAWS) -> dict[tuple[str, str], Comparison]:
+    """Compare every variant but the baseline with it, in every measure.
+
+    Holm's correction is over all comparisons of primary measures that can be tested; it holds
+    whatever the dependence between them, and all share the baseline's runs.
+
+    Args:
+        scores: what was found.
+        draws: of the Multi-Bootstrap beside each comparison over rows; 0: none.
+
+    Returns:
+        By (variant, name of the measure), in the order of the study.
+
+    Raises:
+        DataError: predictions of a variant and of the baseline are of different rows.
+    """
+    others = [variant for variant in scores.variants if variant != scores.baseline]
+    by_measure = {
+        measure.name: _compare_measure(scores, measure, draws, others)
+        for measure in scores.measures
+    }
+    found = {
+        (variant, measure.name): by_measure[measure.name][variant]
+        for variant in others
+        for measure in scores.measures
+    }
+    if scores.is_crossed:  # an interval would take runs that share seeds for independent ones
+        return {key: Comparison(one.runs, one.difference) for key, one in found.items()}
+    primary = {measure.name for measure in scores.measures if measure.is_primary}
+    described = {
+        key: replace(one, p_adjusted=None, family=0, margin=None, p_equivalent=None)
+        for key, one in found.items()
+        if key[1] not in primary or one.p is None
+    }
+    tested = [key for key in found if key not in described]
+    found |= described | after_holm({key: found[key] for key in tested})
+    margins = [key for key in tested if found[key].p_equivalent is not None]
+    equivalent = holm([found[key].p_equivalent or 0.0 for key in margins])
+    for key, p in zip(margins, equivalent, strict=True):
+        found[key] = replace(found[key], p_equivalent=p)
+    return found
+
+
+def compare_pair(scores: StudyScores, one: str, other: str) -> dict[str, Comparison]:
+    """Compare any two variants in each primary measure: ``other`` − ``one``, each test on its own.
+
+    Args:
+        scores: what was found; the noise is estimated from all variants.
+        one: a variant, in the place of the baseline.
+        other: another.
+
+    Returns:
+        By name of the measure, not corrected for many comparisons.
+
+    Raises:
+        DataError: predictions of the two are of different rows.
+    """
+    seen_from_one = replace(scores, baseline=one)
+    return {
+        measure.name: _compare_measure(seen_from_one, measure, DRAWS, [other])[other]
+        for measure in scores.measures
+        if measure.is_primary
+    }
+
+
+def _compare_measure(
+    scores: StudyScores, measure: Measure, draws: int, others: Iterable[str]
+) -> dict[str, Comparison]:
+    """Return the comparisons of one measure by variant, none corrected for many."""
+    wanted = {variant: {scores.baseline: -1, variant: 1} for variant in others}
+    failed = failed_runs(scores, measure)
+    return {
+        variant: replace(one, failures=compare_failures(failed, scores, measure, variant))
+        for variant, one in compare_contrasts(scores, measure, wanted, draws).items()
+    }
+
+
+def compare_contrasts(
+    scores: StudyScores, measure: Measure, wanted: Mapping[str, Weights], draws: int = 0
+) -> dict[str, Comparison]:
+    """Test weighted sums of variants' means in one measure, with and without failed runs.
+
+    Args:
+        scores: what was found.
+        measure: of the study.
+        wanted: weights by variant, as :func:`contrast` takes them, by name of the sum.
+        draws: of the Multi-Bootstrap.
+
+    Returns:
+        By name of the sum, none corrected for many comparisons.
+
+    Raises:
+        DataError: predictions of variants are of different rows.
+    """
+    cells = {variant: scores.cell(variant, measure) for variant in scores.variants}
+    failed = failed_runs(scores, measure)
+    found = _contrasts(cells, wanted, measure, draws)
+    hurt = {key: each for key, each in wanted.items() if any(failed[variant] for variant in each)}
+    learned = {variant: without(cell, failed[variant]) for variant, cell in cells.items()}
+    for key, rest in _contrasts(learned, hurt, measure, draws=0).items():
+        found[key] = replace(found[key], without_failed=rest)
+    return found
+
+
+def _contrasts(
+    cells: Mapping[str, Cell], wanted: Mapping[str, Weights], measure: Measure, draws: int
+) -> dict[str, Comparison]:
+    noise = seed_noise({variant: cell.values for variant, cell in cells.items()})
+    found = {}
+    for key, weights in wanted.items():
+        try:
+            comparison = contrast(noise, weights, cells, draws=draws)
+        except DataError as error:
+            raise DataError(f"{key}, {measure.name}: {error}") from error
+        found[key] = with_margin(comparison, measure.margin)
+    return found
+
+
+def after_holm(
+    tested: Mapping[tuple[str, str], Comparison],
+) -> dict[tuple[str, str], Comparison]:
+    """Return comparisons with Holm's p-values over all of them; of runs that did not fail too."""
+    family = len(tested)
+    adjusted = holm([one.p or 0.0 for one in tested.values()])
+    rest = {key: one.without_failed or one for key, one in tested.items()}
+    rest_adjusted = holm([1.0 if one.p is None else one.p for one in rest.values()])
+    found = {}
+    for (key, one), p, p_rest in zip(tested.items(), adjusted, rest_adjusted, strict=True):
+        found[key] = replace(one, p_adjusted=p, family=family)
+        if one.without_failed is not None:
+            left = one.without_failed
+            p_left = None if left.p is None else p_rest
+            found[key] = replace(
+                found[key], without_failed=replace(left, p_adjusted=p_left, family=family)
+            )
+    return found
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return Holm's adjusted p-values, in the order given (Holm 1979)."""
+    p = np.array(p_values, dtype=np.float64)
+    order = np.argsort(p)
+    # p [0.04, 0.01, 0.03] -> sorted × (3, 2, 1): [0.03, 0.06, 0.04] -> rising: [0.03, 0.06, 0.06]
+    # -> in the order given: [0.06, 0.03, 0.06]
+    stepwise = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(stepwise, 1)
+    return [float(value) for value in adjusted]
+
+
+def _bootstrap(
+    sides: Sequence[Mapping[int, NDArray[np.float64]]], paired: bool, draws: int
+) -> MultiBootstrap | None:
+    before, after = sides
+    if paired:
+        seeds = sorted(before.keys() & after.keys())
+        chosen = [[side[seed] for seed in seeds] for side in (before, after)]
+    else:
+        chosen = [[side[seed] for seed in sorted(side)] for side in (before, after)]
+    if min(map(len, chosen)) < 2:
+        return None
+    return multibootstrap(np.array(chosen[0]), np.array(chosen[1]), paired, draws)
+
+
+def _deviation(values: NDArray[np.float64], scale: float) -> float:
+    """Return the sample deviation; exactly 0 if the spread is rounding of numbers of this scale."""
+    # ddof=1: n - 1 degrees of freedom
+    return 0.0 if np.ptp(values) <= ROUNDING * scale else float(values.std(ddof=1))

@@ -1,0 +1,324 @@
+"""``bertlab study``: plan, run, watch and report an ablation."""
+
+import contextlib
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from jsonargparse import ArgumentParser
+
+from bertlab.config.overrides import parse_settings
+from bertlab.config.parse import parse_arguments
+from bertlab.errors import CommandError, nearest, say
+
+if TYPE_CHECKING:
+    from bertlab_studies.report.report import Report
+    from bertlab_studies.study import Study
+else:
+    Study = Any  # jsonargparse evaluates the annotations below, and the class would bring torch
+
+_TRUSTING = ("run", "run-one", "add-seeds")  # actions for those whose study it is
+_EPILOG = """
+STUDY is a study file, the name of one (studies/quickstart), or the directory of a study.
+Options of an action:  bertlab study ACTION --help
+"""
+
+
+def main(command: str, argv: list[str]) -> int:
+    """Run ``study``; return the exit code."""
+    del command
+    if not argv or argv[0] in ("-h", "--help"):
+        say(_usage())
+        return 0
+    action, rest = argv[0], argv[1:]
+    if action not in ACTIONS:
+        raise CommandError(
+            f"study: no action is called {action!r}{nearest(action, ACTIONS)} "
+            f"(there are: {', '.join(ACTIONS)})"
+        )
+    parser = make_parser(action)
+    if "-h" in rest or "--help" in rest:
+        parser.print_help()
+        return 0
+    options = vars(parse_arguments(parser, rest))
+    names = options.pop("study")
+    if not names:
+        raise CommandError(f"study {action}: found no study, expected its file or directory")
+    if len(names) > 1 and action != "compare":
+        hint = f"; did you mean --seeds {names[1]}?" if names[1].isdigit() else ""
+        raise CommandError(f"study {action}: found {' '.join(names)}, expected one study{hint}")
+    study_dir = options.pop("study_dir")
+    settings = parse_settings(options.pop("set"), "--set")
+    evaluate_settings = parse_settings(options.pop("evaluate_set"), "--evaluate_set")
+    from bertlab.training.trainer import quiet_lightning  # noqa: PLC0415
+    from bertlab_studies.study import study  # noqa: PLC0415  imports torch, which help does without
+
+    quiet_lightning()
+    reads = contextlib.nullcontext() if action in _TRUSTING else _reading_only(names)
+    with reads:
+        opened = [
+            study(name, study_dir, settings=settings, evaluate_settings=evaluate_settings)
+            for name in names
+        ]
+        code: int = ACTIONS[action](opened if action == "compare" else opened[0], **options)
+    return code
+
+
+def _reading_only(names: list[str]) -> contextlib.AbstractContextManager[None]:
+    """Import no class that the directory of a study names, which may come from anywhere."""
+    from bertlab.config.named_classes import importing_no_classes  # noqa: PLC0415  for its parsers
+
+    folders = [Path(name) for name in names if Path(name).is_dir()]
+    if not folders:  # a study file is the user's own
+        return contextlib.nullcontext()
+    file = shlex.quote(str(folders[0] / "study.yaml"))
+    return importing_no_classes(
+        "it is not imported for the directory of a study, which may come from anywhere; if you "
+        f"trust it, give its file: {file} --study_dir {shlex.quote(str(folders[0]))}"
+    )
+
+
+def _usage() -> str:
+    lines = [f"  {name:<10} {_first_line(act)}" for name, act in ACTIONS.items()]
+    head = "usage: bertlab study ACTION STUDY … [options]\n\n"
+    return head + "\n".join(lines) + "\n" + _EPILOG
+
+
+def _first_line(act: Callable[..., int]) -> str:
+    # "Print how far each run is." -> "print how far each run is"
+    text = (act.__doc__ or "").partition("\n")[0].rstrip(".")
+    return text[0].lower() + text[1:]
+
+
+def make_parser(action: str) -> ArgumentParser:
+    """Return the parser of an action's options."""
+    parser = ArgumentParser(
+        prog=f"bertlab study {action}",
+        description=f"{(ACTIONS[action].__doc__ or '').partition(chr(10))[0]}",
+        exit_on_error=False,
+    )
+    parser.add_argument("study", nargs="*", metavar="STUDY", help="study file, or its directory")
+    parser.add_argument(
+        "--study_dir", metavar="DIR", help="where it is kept; runs/studies/NAME if not given"
+    )
+    add_settings(parser)
+    # an action's signature and docstring are its options and their help
+    parser.add_function_arguments(ACTIONS[action], skip={"study", "studies"})
+    return parser
+
+
+def add_settings(parser: ArgumentParser) -> None:
+    """Add ``--set`` and ``--evaluate_set``, which may be repeated."""
+    for option, of in (
+        ("--set", "all variants"),
+        ("--evaluate_set", "all evaluations, or NAME.KEY=VALUE for one"),
+    ):
+        parser.add_argument(
+            option,
+            action="append",
+            default=[],
+            metavar="KEY=VALUE",
+            help=f"a config key for {of}; may be repeated",
+        )
+
+
+def run(
+    study: Study,
+    workers: int = 1,
+    threads: int | None = None,
+    devices: int | None = None,
+    retries: int = 1,
+    executor: Literal["local", "ray", "slurm"] = "local",
+    address: str | None = None,
+    cpus: float = 1,
+    gpus: float = 0,
+    slurm: dict[str, Any] | None = None,
+    reuse: str | list[str] | None = None,
+    accept_changes: bool = False,
+    accept_mixture: bool = False,
+) -> int:
+    """Run what is not done yet, then print and write the report.
+
+    Args:
+        study: that is run.
+        workers: runs at a time on this machine.
+        threads: CPU threads of each; by default all cores shared among the workers.
+        devices: CUDA devices of each; by default those that are there shared among the workers.
+        retries: how often a run that fails is tried again, from its last checkpoint.
+        executor: ``ray`` spreads the runs over a Ray cluster, ``slurm`` makes each run a job.
+        address: of the cluster; one is started on this machine if not given.
+        cpus: of each run, for Ray.
+        gpus: of each run, for Ray.
+        slurm: what a job of SLURM asks for, such as '{partition: gpu, time: 240, gpus_per_node:
+            1}'; kept in slurm/options.yaml of the study's directory.
+        reuse: directory of a study, or a list, whose finished pre-trainings are taken over if they
+            are the same.
+        accept_changes: go on though the study changed; runs that are not asked any more are left
+            out of the report.
+        accept_mixture: go on though runs are not of the same data; every table is marked.
+    """
+    from bertlab_studies.execute.executor import go_on_with  # noqa: PLC0415
+    from bertlab_studies.execute.schedule import StudyStopped  # noqa: PLC0415
+
+    runs_in = study.study_dir
+    try:
+        summary = study.run(
+            workers=workers,
+            threads=threads,
+            devices=devices,
+            retries=retries,
+            executor=executor,
+            address=address,
+            cpus=cpus,
+            gpus=gpus,
+            slurm=slurm,
+            reuse=reuse or (),
+            accept_changes=accept_changes,
+            accept_mixture=accept_mixture,
+        )
+    except StudyStopped as stopped:
+        summary, runs_in = stopped.summary, stopped.study_dir
+    for line in summary.lines(runs_in, go_on_with(study.study_dir, executor)):
+        say(line)
+    if summary.done:
+        _print(study.report(accept_mixture=accept_mixture))
+    return summary.exit_code
+
+
+def plan(study: Study, reuse: str | list[str] | None = None) -> int:
+    """Print the runs and what they cost; run nothing.
+
+    Args:
+        study: that is planned.
+        reuse: directory of a study, or a list, whose finished pre-trainings could be taken over.
+    """
+    study.plan(reuse or ()).print()
+    return 0
+
+
+def design(
+    study: Study,
+    pilot: str | None = None,
+    deviation: float | None = None,
+    finetune_deviation: float | None = None,
+    row_deviation: float | None = None,
+    rows: int | None = None,
+    effect: float = 1.0,
+    measure: str | None = None,
+) -> int:
+    """Print how many seeds, fine-tunings and rows an effect needs; run nothing.
+
+    Numbers are in percentage points where a share decides, such as accuracy, else in its own units.
+
+    Args:
+        study: that is designed.
+        pilot: directory of an earlier study, or of this one: its deviations are taken.
+        deviation: over seeds of pre-training, without --pilot; 0.3 to 1.5 points are usual, and
+            more on few rows. With --finetune_deviation it is what is left when fine-tunings are
+            averaged away, else that of single results.
+        finetune_deviation: over fine-tunings of one pre-training; 0.3 to 3 points are usual.
+        row_deviation: over rows, of the difference of two variants' scores of one row, each the
+            mean over seeds; 15 to 30 points are usual of accuracy. Needs --rows.
+        rows: of the test set; with --pilot, if it will not be as many as there.
+        effect: the true difference that matters.
+        measure: the only one that is looked at, such as 'mrpc f1'.
+    """
+    from bertlab_studies.design_table import GivenDeviations, design_tables  # noqa: PLC0415
+    from bertlab_studies.study import study as open_study  # noqa: PLC0415
+
+    with _reading_only([] if pilot is None else [pilot]):
+        earlier = None if pilot is None else open_study(pilot)
+    given = GivenDeviations(deviation, finetune_deviation, row_deviation, rows)
+    for table in design_tables(study, earlier, given, effect, measure):
+        table.print()
+    return 0
+
+
+def status(study: Study) -> int:
+    """Print how far each run is."""
+    study.status().print()
+    return 0
+
+
+def report(study: Study, accept_mixture: bool = False) -> int:
+    """Print and write the table, findings and plots of what is done.
+
+    Args:
+        study: that was run.
+        accept_mixture: mark every table where runs are not of the same data.
+    """
+    _print(study.report(accept_mixture=accept_mixture))
+    return 0
+
+
+def compare(
+    studies: list[Study], output: str = "runs/studies/comparison", accept_mixture: bool = False
+) -> int:
+    """Print and write one table of several studies.
+
+    Args:
+        studies: two or more.
+        output: folder of the report.
+        accept_mixture: mark the tables where runs of a study are not of the same data.
+    """
+    from bertlab_studies.study import compare as compare_studies  # noqa: PLC0415
+
+    _print(compare_studies(studies, Path(output), accept_mixture))
+    return 0
+
+
+def add_seeds(
+    study: Study,
+    seeds: int | list[int] | None = None,
+    finetune_seeds: int | list[int] | None = None,
+) -> int:
+    """Ask for more seeds; ``bertlab study run`` then runs what is new.
+
+    Args:
+        study: which was run.
+        seeds: how many in all, or a list of them.
+        finetune_seeds: how many fine-tunings of each pre-training in all, or a list of seeds.
+    """
+    from bertlab_studies.execute.executor import go_on_with  # noqa: PLC0415
+
+    wanted = study.add_seeds(seeds, finetune_seeds).config
+    nested = wanted.finetune_seeds
+    each = "" if nested is None else f", {len(nested)} fine-tunings of each"
+    found = f"{len(wanted.seeds)} seeds{each}"
+    say(f"{found}; go on with: {go_on_with(study.study_dir, 'local')}")
+    return 0
+
+
+def run_one(study: Study, run: str, threads: int | None = None) -> int:
+    """Make one attempt at one run, as a job of your own scheduler may do; nothing if it is done.
+
+    Args:
+        study: that has the run.
+        run: its id, as `plan` shows it.
+        threads: CPU threads.
+    """
+    return study.run_one(run, threads)
+
+
+def _print(found: "Report") -> None:
+    """Print a report and where its files are."""
+    from bertlab_studies.report.render import print_report  # noqa: PLC0415
+
+    print_report(found)
+    page, *others = found.files
+    names = [path.name for path in others if path.suffix not in (".svg", ".pdf")]
+    figures = " and figures as SVG and PDF" if len(names) < len(others) else ""
+    say(f"report: {page} ({', '.join(names)}{figures})")
+
+
+ACTIONS: dict[str, Callable[..., Any]] = {
+    "run": run,
+    "plan": plan,
+    "design": design,
+    "status": status,
+    "report": report,
+    "compare": compare,
+    "add-seeds": add_seeds,
+    "run-one": run_one,
+}

@@ -1,0 +1,142 @@
+"""Which measures decide, and which end of each is better: said by the metric, or by the study."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torchmetrics
+from torch import Tensor
+
+from bertlab.errors import StudyError
+from bertlab.heads.single_sentence import SingleSentence
+from bertlab.heads.span import Span
+from bertlab.heads.tagging import Tagging
+from bertlab.objectives.masked_lm import MaskedLM
+from bertlab_studies.plan import measures
+from bertlab_studies.plan.measures import (
+    deciding_metric,
+    end_of,
+    known_ends,
+    pretraining_measures,
+)
+from bertlab_studies.plan.plan import make_plan
+from small_study import opened, read_study
+
+
+class Unsaid(torchmetrics.Metric):
+    def update(self, preds: Tensor, target: Tensor) -> None: ...
+
+    def compute(self) -> Tensor: ...
+
+
+FURTHER = {"mae": torchmetrics.MeanAbsoluteError(), "r2": torchmetrics.R2Score(), "odd": Unsaid()}
+
+
+def chosen(folder: Path, **entry: Any) -> tuple[str, str]:
+    config = read_study(folder, evaluate={"x": {"config": "task.yaml", **entry}})
+    return deciding_metric(config, make_plan(config), config.evaluations[0])
+
+
+def test_the_metric_itself_tells_which_end_is_better() -> None:
+    ends = known_ends(SingleSentence(regression=True), FURTHER)
+    assert ends == {"loss": "min", "pearson": "max", "spearman": "max", "mae": "min", "r2": "max"}
+    assert known_ends(MaskedLM(), {}) == {"loss": "min", "accuracy": "max", "perplexity": "min"}
+    assert known_ends(Tagging(), {})["recall"] == "max"
+    assert known_ends(Span(), {})["exact_match"] == "max"
+    assert "best_f1_threshold" not in known_ends(Span(), {})
+
+
+@pytest.mark.parametrize(
+    ("name", "end"), [("f1/PER", "max"), ("dev/f1/PER", "max"), ("dev/loss", "min"), ("PER", None)]
+)
+def test_names_of_sets_and_types_are_looked_through(name: str, end: str | None) -> None:
+    assert end_of(name, {"loss": "min", "f1": "max"}) == end
+
+
+def test_an_evaluation_by_an_error_is_better_where_it_is_lower(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measures, "build_metrics", lambda model: FURTHER)
+    assert chosen(tmp_path) == ("accuracy", "max")
+    assert chosen(tmp_path, metric="mae") == ("mae", "min")
+    assert chosen(tmp_path, metric="loss") == ("loss", "min")
+    assert chosen(tmp_path, metric={"name": "odd", "better": "lower"}) == ("odd", "min")
+    assert chosen(tmp_path, metric={"name": "mae", "better": "higher"}) == ("mae", "max")
+    with pytest.raises(StudyError, match=r"found 'odd' .*mae.*\{name: odd, better: lower\}"):
+        chosen(tmp_path, metric="odd")
+
+
+def test_a_metric_without_a_known_end_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(
+        StudyError, match=r"evaluate\.x\.metric: found 'acuracy'; did you mean 'acc"
+    ):
+        opened(tmp_path, evaluate={"x": {"config": "task.yaml", "metric": "acuracy"}})
+    pairs: dict[str, Any] = {"evaluation": "minimal_pairs", "data": "blimp"}
+    with pytest.raises(StudyError, match=r"evaluate\.b\.metric: found 'ties' "):
+        opened(tmp_path, evaluate={"b": {**pairs, "metric": "ties"}})
+    opened(tmp_path, evaluate={"b": {**pairs, "metric": "phenomenon_accuracy"}})
+    opened(tmp_path, evaluate={"b": {**pairs, "metric": {"name": "ties", "better": "lower"}}})
+
+
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        ({"name": "mae"}, r"metric: found .*expected the name of a metric, or \{name"),
+        (
+            {"name": "mae", "better": "min"},
+            r"metric\.better: found 'min', expected higher or lower",
+        ),
+        ({"name": "", "better": "lower"}, r"metric\.name: found ''"),
+        (3, r"metric: found 3"),
+    ],
+)
+def test_a_metric_that_is_none(metric: object, message: str, tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match=message):
+        chosen(tmp_path, metric=metric)
+
+
+SAME = {
+    "rate": {"optimizer.learning_rate": 0.1},
+    "encoder": {"encoder.num_hidden_layers": 1},
+    "batch": {"data.batch_size": 4},
+}
+OTHER = {
+    "data.corpus": {"data.corpus": "elsewhere.txt"},
+    "data.vocab_size": {"data.vocab_size": 200},
+    "data.max_seq_length": {"data.max_seq_length": 16},
+    "objectives": {"objectives.mlm.rate": 0.4},
+    "init_from": {"init_from": "other"},
+}
+
+
+@pytest.mark.parametrize("variant", SAME)
+def test_losses_decide_where_what_is_held_out_is_the_same(variant: str, tmp_path: Path) -> None:
+    config = read_study(tmp_path, variants={"as is": {}, variant: SAME[variant]})
+    found = pretraining_measures(config, make_plan(config))
+    assert (found.deciding, found.reason) == (("mlm loss", "nsp loss"), "")
+
+
+@pytest.mark.parametrize("key", [key for key in OTHER if key != "init_from"])
+def test_losses_of_other_text_or_tasks_describe(key: str, tmp_path: Path) -> None:
+    config = read_study(tmp_path, variants={"as is": {}, "other": OTHER[key]})
+    found = pretraining_measures(config, make_plan(config))
+    assert (found.deciding, found.reason) == ((), f"variants differ in {key}")
+    with pytest.raises(StudyError, match=f"decide: found 'mlm loss', but variants differ in {key}"):
+        opened(tmp_path, variants={"as is": {}, "other": OTHER[key]}, decide=["mlm loss"])
+
+
+def test_decide_names_measures_of_pre_training(tmp_path: Path) -> None:
+    variants = {"as is": {}, "other": SAME["rate"]}
+    with pytest.raises(StudyError, match="found 'mlm los'; did you mean 'mlm loss'"):
+        opened(tmp_path, variants=variants, decide=["mlm los"])
+    with pytest.raises(StudyError, match=r"decide: found 'mlm loss', expected a list"):
+        opened(tmp_path, variants=variants, decide="mlm loss")
+    with pytest.raises(StudyError, match="decide: found 'mlm loss', but base is no pre-training"):
+        opened(
+            tmp_path,
+            base="task.yaml",
+            variants={"a": {}, "b": {"from_scratch": True}},
+            decide=["mlm loss"],
+        )
+    config = read_study(tmp_path, variants=variants, decide=["mlm perplexity"])
+    assert pretraining_measures(config, make_plan(config)).deciding == ("mlm perplexity",)

@@ -1,0 +1,1 @@
+"""Named tasks (GLUE, SQuAD, SWAG, CoNLL), their submissions and further heads for bertlab."""
