@@ -19,8 +19,8 @@ from bertlab.api import CONTRACT
 from bertlab.errors import CommandError, PluginError, nearest, say, told
 from bertlab.plugins import hooks
 from bertlab.plugins.contract_1 import until
+from bertlab.plugins.first_party import FIRST_PARTY
 from bertlab.plugins.index import (
-    FIRST_PARTY,
     GROUPS,
     KEYS,
     Kind,

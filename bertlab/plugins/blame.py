@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.errors import PluginCodeError, told
-from bertlab.plugins.index import FIRST_PARTY, GROUPS, listed
+from bertlab.plugins.first_party import FIRST_PARTY
+from bertlab.plugins.index import GROUPS, listed
 from bertlab.plugins.origin import homes, targets
 
 _OWN_MODULES = ("bertlab", *(package.replace("-", "_") for package in FIRST_PARTY))

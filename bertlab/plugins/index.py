@@ -28,6 +28,7 @@ from packaging.utils import canonicalize_name
 from bertlab.api import CONTRACT, OLDEST_CONTRACT
 from bertlab.errors import PluginError, UnknownPluginError, nearest, told_with_place, warn
 from bertlab.plugins.contract_1 import offer_old_names, rename_methods
+from bertlab.plugins.first_party import FIRST_PARTY, METAPACKAGE, OWN_PACKAGE, where_to_get
 
 Kind = Literal[
     "encoder",
@@ -39,6 +40,12 @@ Kind = Literal[
     "optimizer",
     "schedule",
     "tokenizer",
+    "command",
+    "exporter",
+    "reader",
+    "executor",
+    "format",
+    "data_module",
 ]
 GROUPS: dict[Kind, str] = {
     "encoder": "bertlab.encoders",
@@ -50,6 +57,12 @@ GROUPS: dict[Kind, str] = {
     "optimizer": "bertlab.optimizers",
     "schedule": "bertlab.schedules",
     "tokenizer": "bertlab.tokenizers",
+    "command": "bertlab.commands",
+    "exporter": "bertlab.exporters",
+    "reader": "bertlab.readers",
+    "executor": "bertlab.executors",
+    "format": "bertlab.formats",
+    "data_module": "bertlab.data_modules",
 }
 KEYS: dict[Kind, str] = {
     "encoder": "model.encoder",
@@ -61,12 +74,13 @@ KEYS: dict[Kind, str] = {
     "optimizer": "model.optimizer.name",
     "schedule": "model.optimizer.schedule, schedule",
     "tokenizer": "data.tokenizer_kind",
+    "command": "bertlab",
+    "exporter": "--format",
+    "reader": "model.init_from",
+    "executor": "--executor",
+    "format": "data.format, --output_format",
+    "data_module": "data",
 }
-OWN_PACKAGE = "bertlab-core"
-_PACKAGES = "core cluster conformance evaluations guard interop modern pages studies tasks"
-# released with the core, at its version
-FIRST_PARTY = frozenset(f"bertlab-{name}" for name in _PACKAGES.split())
-METAPACKAGE = "bertlab-lightning"  # all of them; on PyPI, bertlab is somebody else's
 RECORDED_AS = "bertlab"  # in manifests, as before its distribution had a name of its own
 PATIENCE = 20.0  # seconds of an import, until the user is told who is imported
 
@@ -233,6 +247,7 @@ def load_class(kind: Kind, name: str, base: type) -> type:
         raise UnknownPluginError(
             f"{KEYS[kind]}: no {kind} is called {name!r}{nearest(name, plugins)} "
             f"(installed: {', '.join(plugins) or 'none'}){told_origin(kind, name)}"
+            f"{where_to_get(kind, name)}"
         )
     plugin = plugins[name]
     if (reason := why_unusable(plugin)) is not None:

@@ -12,7 +12,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from bertlab.plugins.index import FIRST_PARTY, GROUPS, entry_package, entry_points_of, listed
+from bertlab.plugins.first_party import FIRST_PARTY
+from bertlab.plugins.index import GROUPS, entry_package, entry_points_of, listed
 
 HOOKS = "bertlab.hooks"
 _PASSED_BY = ("__pycache__", ".git")

@@ -12,7 +12,8 @@ import yaml
 
 from bertlab.api import CONTRACT
 from bertlab.cli.main import main
-from bertlab.plugins.index import GROUPS, OWN_PACKAGE
+from bertlab.plugins.first_party import OWN_PACKAGE
+from bertlab.plugins.index import GROUPS
 from bertlab.plugins.new import package_files
 from tests.conftest import Command
 from tests.plugins.plugin_environment import PluginEnvironment

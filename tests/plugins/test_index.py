@@ -79,7 +79,7 @@ def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     ],
 )
 def test_our_own_come_through_the_same_index(kind: Kind, names: set[str]) -> None:
-    own = {each.name for each in plugins.listed(kind) if each.package == plugins.OWN_PACKAGE}
+    own = {each.name for each in plugins.listed(kind) if each.package in plugins.FIRST_PARTY}
     assert names <= own
     bases = {"encoder": Encoder, "objective": Objective, "head": Head, "metric": Metric}
     for name in own if kind in bases else ():

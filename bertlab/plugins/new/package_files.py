@@ -12,7 +12,7 @@ from bertlab import __version__
 from bertlab.api import CONTRACT
 from bertlab.errors import CommandError, OutputError
 from bertlab.files import new_folder
-from bertlab.plugins.index import OWN_PACKAGE
+from bertlab.plugins.first_party import OWN_PACKAGE
 from bertlab.plugins.new.names import GROUP_OF_KIND, PluginNames
 
 ARTICLES = {
