@@ -26,6 +26,7 @@ from bertlab.config.request import Request
 from bertlab.config.seeds import SECTION, GivenSeeds
 from bertlab.config.yaml_files import Config
 from bertlab.model.optimizer_config import PLUGGED, OptimizerConfig, load_recipe
+from bertlab.plugins.hooks import add_fit_arguments
 from bertlab.plugins.index import installed, load_class
 
 TRAINER_DEFAULTS = {
@@ -112,6 +113,7 @@ def build_parser(
     if command == "fit":
         _add_fit(parser)
         _add_evaluations(parser)
+        add_fit_arguments(parser)
     parser.add_argument(
         "--ckpt_path",
         type=str | None,
@@ -201,7 +203,7 @@ def _add_optimizer(parser: LightningArgumentParser, request: Request) -> None:
 
 
 def _add_fit(parser: LightningArgumentParser) -> None:
-    """Add where a run is kept, how long it is, and how it is repeated."""
+    """Add where a run is kept, and how long it is."""
     parser.add_class_arguments(
         ModelCheckpoint, "checkpoint", fail_untyped=False, instantiate=False, sub_configs=True
     )
@@ -264,18 +266,6 @@ def _add_fit(parser: LightningArgumentParser) -> None:
         default=False,
         help="compile the encoder's layers with torch.compile, and on one GPU in bf16 replay steps "
         "as CUDA graphs; needs a C++ compiler or a GPU",
-    )
-    parser.add_argument(
-        "--seeds",
-        type=int | list[int] | None,
-        default=None,
-        help="repeat with seeds 1 … N, or those listed; print mean and deviation",
-    )
-    parser.add_argument(
-        "--against_scratch",
-        type=bool,
-        default=False,
-        help="also run from new random weights; print both beside each other",
     )
     parser.add_argument(
         "--keep_predictions",

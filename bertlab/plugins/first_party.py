@@ -9,7 +9,10 @@ METAPACKAGE = "bertlab-lightning"  # all of them; on PyPI, bertlab is somebody e
 # package: what it brings, as "kind name" of the index
 _BRINGS = {
     "bertlab-cluster": "executor ray, executor slurm",
-    "bertlab-conformance": "name conformance",
+    "bertlab-conformance": (
+        "name testing.ConformanceFailure, name testing.batch_of, name testing.conformance, "
+        "name testing.list_checks"
+    ),
     "bertlab-evaluations": (
         "command evaluate, command embed, evaluation attention, evaluation held_out_loss, "
         "evaluation minimal_pairs, evaluation probing, evaluation sentence_similarity"
@@ -21,7 +24,10 @@ _BRINGS = {
         "optimizer muon, name ModernEncoder"
     ),
     "bertlab-pages": "command demo",
-    "bertlab-studies": "command study, command ablate, name Study, name study",
+    "bertlab-studies": (
+        "command study, command ablate, key seeds, key against_scratch, name Study, "
+        "name StudyScores, name study"
+    ),
     "bertlab-tasks": (
         "head feature_tagging, head multi_label, head multiple_choice, data_module several_heads"
     ),

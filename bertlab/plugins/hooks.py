@@ -9,7 +9,7 @@ warning that names it. Only a :class:`bertlab.errors.BertlabError` that it raise
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint
@@ -29,28 +29,13 @@ from bertlab.plugins.index import (
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
+    from lightning.pytorch.cli import LightningArgumentParser
 
     from bertlab.api.batch import PackedBatch
-    from bertlab.api.study_scores import StudyScores
 
 GROUP = "bertlab.hooks"
 hookspec = pluggy.HookspecMarker("bertlab")
 hookimpl = pluggy.HookimplMarker("bertlab")
-
-
-@dataclass(frozen=True)
-class Subcommand:
-    """A subcommand of ``bertlab`` that a package adds.
-
-    Attributes:
-        name: what is typed after ``bertlab``; one of bertlab's own cannot be replaced.
-        help: one line.
-        main: takes the arguments after the name, returns the exit code.
-    """
-
-    name: str
-    help: str
-    main: Callable[[list[str]], int]
 
 
 @dataclass(frozen=True)
@@ -76,13 +61,26 @@ def bertlab_callbacks(run_dir: Path) -> "list[Callback]":  # type: ignore[empty-
 
 
 @hookspec
-def bertlab_subcommands() -> list[Subcommand]:  # type: ignore[empty-body]
-    """Return subcommands; called for ``bertlab --help`` and for a command that bertlab lacks."""
+def bertlab_fit_arguments(parser: "LightningArgumentParser") -> None:
+    """Add keys to ``fit``: ``parser.add_argument("--KEY", type=…, default=…, help=…)``."""
+
+
+@hookspec(firstresult=True)
+def bertlab_runs_fit(arguments: list[str], keys: frozenset[str]) -> int | None:
+    """Run what ``bertlab fit`` was asked for instead of bertlab, and return the exit code.
+
+    Called before torch is imported; None leaves it to the next package and to bertlab. What it
+    raises ends the command. ``arguments`` are those of ``fit``, ``keys`` the first parts of all
+    keys that they and the config files give: ``seeds``, and ``model`` for ``model.init_from``.
+    """
 
 
 @hookspec
-def bertlab_report_sections(scores: "StudyScores") -> list[ReportSection]:  # type: ignore[empty-body]
-    """Return sections to add to the report of a study, of which ``scores`` has all figures."""
+def bertlab_report_sections(scores: Any) -> list[ReportSection]:  # type: ignore[empty-body]  # noqa: ANN401
+    """Return sections to add to the report of a study.
+
+    bertlab-studies calls it; ``scores`` is a ``bertlab.StudyScores``, which has all figures.
+    """
 
 
 @hookspec
@@ -148,15 +146,20 @@ def run_callbacks(run_dir: Path) -> "list[Callback]":
     return _joined("bertlab_callbacks", run_dir=run_dir)
 
 
-def subcommands() -> dict[str, Subcommand]:
-    """Return the subcommands of all plugins by name; the first of a name counts."""
-    found: dict[str, Subcommand] = {}
-    for command in _joined("bertlab_subcommands"):
-        found.setdefault(command.name, command)
-    return found
+def add_fit_arguments(parser: "LightningArgumentParser") -> None:
+    """Add the keys of all packages to the parser of ``fit``."""
+    for _ in _results("bertlab_fit_arguments", parser=parser):
+        pass
 
 
-def report_sections(scores: "StudyScores") -> list[ReportSection]:
+def run_elsewhere(arguments: list[str], keys: frozenset[str]) -> int | None:
+    """Return the exit code of the package that runs a ``fit`` itself; None if none does."""
+    hook = hook_modules().manager.hook.bertlab_runs_fit
+    code: int | None = hook(arguments=arguments, keys=keys)
+    return code
+
+
+def report_sections(scores: Any) -> list[ReportSection]:  # noqa: ANN401  of bertlab-studies
     """Return the sections that plugins add to a study's report."""
     return _joined("bertlab_report_sections", scores=scores)
 
