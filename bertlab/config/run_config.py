@@ -205,11 +205,8 @@ def _parse(parser: LightningArgumentParser, request: Request, command: str = "fi
     values = None
     for path, content in request.files:
         # one file after the other over the values so far: the later one wins, key by key
-        known = {
-            key: value
-            for key, value in content.items()
-            if command == "fit" or _belongs(key, parser)
-        }
+        keys = [key for key in content if command == "fit" or _belongs(key, parser)]
+        known = {key: content[key] for key in keys}
         if path == request.checkpoint:
             known = leave_out_unknown(known, parser, str(path), command)
             check_no_classes(parser, known, str(path))
