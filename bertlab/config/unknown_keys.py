@@ -4,6 +4,8 @@ from difflib import get_close_matches
 
 from jsonargparse import ArgumentParser
 
+from bertlab.plugins.first_party import package_of
+
 _MAX_LISTED = 10
 # what keys are called in the Trainer and the scripts of transformers, and in papers
 OTHER_NAMES = {
@@ -85,6 +87,8 @@ def explain_unknown_key(key: str, parser: ArgumentParser) -> str:
     places = [each.dest for each in parser._actions if not each.option_strings]
     if key in places:
         return f"{key}: is given without --{key}, in this order: {' '.join(places)}"
+    if (package := package_of("key", key.partition(".")[0])) is not None:
+        return f"{key}: comes with {package}: pip install {package}"
     section, _, name = key.rpartition(".")
     if section == "data" and name in _OF_ROWS and "data.corpus" in known:
         return (
