@@ -132,12 +132,11 @@ def _read_stage(given: object) -> Stage:
         if (section == "trainer" and rest not in _TRAINER) or section in ("checkpoint", "compile"):
             raise ConfigError(f"{KEY}.{name}: {key}: cannot be set here; {_WHOLE}")
         if section not in sections:
-            package = package_of("key", section)
+            package = None if section in added else package_of("key", section)
+            known = f"{nearest(key, sections)}, expected share, or keys of {', '.join(sections)}"
+            reason = f"comes with {package}: pip install {package}"
             raise ConfigError(
-                f"{KEY}.{name}: {key}: comes with {package}: pip install {package}"
-                if package is not None and section not in added
-                else f"{KEY}.{name}: {key}: no such key{nearest(key, sections)}, expected share, or "
-                f"keys of {', '.join(sections)}"
+                f"{KEY}.{name}: {key}: {f'no such key{known}' if package is None else reason}"
             )
     return Stage(name, _read_share(given.get("share"), f"{KEY}.{name}.share"), overrides)
 

@@ -1,7 +1,7 @@
 """The learning rate over a run, and how long the run is: in steps, time, tokens or words."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -281,9 +281,7 @@ def _steps(key: str, amount: float, mean_step: Callable[[float], float]) -> int:
     return steps
 
 
-def training_size(
-    trainer: Trainer, data: TaskData, words_for: str | None = None
-) -> dict[str, Any]:
+def training_size(trainer: Trainer, data: TaskData, words_for: str | None = None) -> dict[str, Any]:
     """Return mean sequence length and, unless a time limit ends the run, training tokens.
 
     Args:

@@ -68,10 +68,10 @@ class FitKeys:
             are never taken from a checkpoint; a key that names a place to write to belongs here.
         not_in_stages: keys that do not go with ``stages``, and why:
             ``{"checkpoint_words": "a stage counts its own words only"}``.
-        check_stored: is called with the config of a checkpoint or of a run in stages, which may come
-            from anywhere, and its file, before the values are used. It raises ``CheckpointError``
-            if a value names a class or a function. Needed only for a key whose values the package
-            parses further; types of the parser are checked without it.
+        check_stored: is called with the config of a checkpoint, which may come from anywhere, and
+            its file, before the values are used. It raises ``CheckpointError`` if a value names a
+            class or a function. Needed only for a key whose values the package parses further:
+            types of the parser are checked without it.
     """
 
     not_recorded: tuple[str, ...] = ()
@@ -102,8 +102,8 @@ def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys | None:
 
     They are typed, checked, shown in ``--help all`` and ``--print_config``, and recorded, as the
     core's own. A default has to compute what was computed before there was the key. The name before
-    the first dot must not be one of the core's or of another package's. The hook is called more than
-    once, each time with a new parser; what it returns says more of its keys, if need be.
+    the first dot must not be one of the core's or of another package's. The hook is called more
+    than once, each time with a new parser; what it returns says more of its keys, if need be.
     """
 
 

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertlab import hookimpl
-from bertlab.plugins.hooks import FitKeys
+from bertlab import FitKeys, hookimpl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

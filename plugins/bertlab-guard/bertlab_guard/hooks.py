@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from bertlab import hookimpl
-from bertlab.plugins.hooks import FitKeys
+from bertlab import FitKeys, hookimpl
 
 if TYPE_CHECKING:
     from jsonargparse import Namespace
