@@ -31,7 +31,7 @@ _MODULES = {
         "BertlabError CheckpointError ConfigError CorpusError DataError EvaluationError "
         "PluginError TokenizerError check_at_least check_share nearest"
     ),
-    "bertlab.plugins.hooks": "ReportSection hookimpl",
+    "bertlab.plugins.hooks": "FitKeys ReportSection hookimpl",
     "bertlab.tokenizer.loading": "load_tokenizer",
     "bertlab.tokenizer.wordpiece": "WordPieceTokenizer",
     "torchmetrics": "Metric",
@@ -153,6 +153,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.objectives.masking import evaluation_draws as evaluation_draws
     from bertlab.objectives.masking import mask_tokens as mask_tokens
     from bertlab.objectives.next_sentence import NextSentencePrediction as NextSentencePrediction
+    from bertlab.plugins.hooks import FitKeys as FitKeys
     from bertlab.plugins.hooks import ReportSection as ReportSection
     from bertlab.plugins.hooks import hookimpl as hookimpl
     from bertlab.tokenizer.loading import load_tokenizer as load_tokenizer

@@ -15,9 +15,10 @@ _BRINGS = {
     ),
     "bertlab-evaluations": (
         "command evaluate, command embed, evaluation attention, evaluation held_out_loss, "
-        "evaluation minimal_pairs, evaluation probing, evaluation sentence_similarity"
+        "evaluation minimal_pairs, evaluation probing, evaluation sentence_similarity, "
+        "key evaluations, key evaluate_every, key checkpoint_words"
     ),
-    "bertlab-guard": "",
+    "bertlab-guard": "key check_every",
     "bertlab-interop": "exporter onnx, exporter sentence-transformers, reader tensorflow",
     "bertlab-modern": (
         "encoder modern, tokenizer bpe, tokenizer unigram, optimizer lamb, optimizer lion, "

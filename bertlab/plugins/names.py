@@ -32,7 +32,7 @@ def added_name(module: str, name: str) -> object:
     found = [entry for entry in entries if _split(entry.name) == (module, name)]
     own = [entry for entry in found if entry_package(entry)[0] in FIRST_PARTY]
     if len(found) > 1 and not own:
-        packages = " and ".join(brought_by(*entry_package(entry)) for entry in found)
+        packages = " and ".join(sorted(brought_by(*entry_package(each)) for each in found))
         raise ImportError(f"{packages} both bring {module}.{name}; uninstall one of them")
     if not found:
         key = f"{module}.{name}".removeprefix("bertlab.")
