@@ -45,6 +45,8 @@ _BASES: dict[Kind, str] = {
     "optimizer": "bertlab.api.optimizer:OptimizerRecipe",
     "schedule": "bertlab.api.schedule:Schedule",
     "tokenizer": "bertlab.api.tokenizer:TokenizerKind",
+    "exporter": "bertlab.api.exporter:Exporter",
+    "reader": "bertlab.api.reader:CheckpointReader",
 }
 # what a class says of itself, beside its arguments
 _DECLARED = (
@@ -64,6 +66,7 @@ _DECLARED = (
     "huggingface",
     "has_weight_decay",
     "needs_end",
+    "has_heads",
 )
 
 LIMIT = 30.0  # seconds for the import of a plugin of others

@@ -20,12 +20,14 @@ _BRINGS = {
         "encoder modern, tokenizer bpe, tokenizer unigram, optimizer lamb, optimizer lion, "
         "optimizer muon, name ModernEncoder"
     ),
-    "bertlab-pages": "command demo",
+    "bertlab-pages": "command demo, key push",
     "bertlab-studies": "command study, command ablate, name Study, name study",
     "bertlab-tasks": (
         "head feature_tagging, head multi_label, head multiple_choice, data_module several_heads"
     ),
 }
+# what files of a reader end in, by which its package is missed
+FILES_OF_READERS = {"tensorflow": ".index"}
 # released with the core, at its version
 FIRST_PARTY = frozenset({OWN_PACKAGE, *_BRINGS})
 

@@ -34,7 +34,7 @@ from bertlab.model.schedule import asked_steps, check_end, steps_at_words, train
 from bertlab.model.step_graphs import use_own_stream
 from bertlab.objectives.changing import in_words
 from bertlab.objectives.language_model import TokenPrediction
-from bertlab.plugins.hooks import run_callbacks
+from bertlab.plugins.hooks import run_callbacks, run_ended
 from bertlab.training.callbacks.best_checkpoint import (
     BestCheckpoint,
     check_early_stopping,
@@ -55,7 +55,6 @@ from bertlab.training.trainer import can_replay, make_trainer
 from bertlab_evaluations.along_training import along_training
 from bertlab_evaluations.word_checkpoints import WordCheckpoints
 from bertlab_guard.step_audit import step_audit
-from bertlab_pages.run_page import write_run_page
 
 
 class Session:
@@ -281,7 +280,7 @@ class Session:
             warn(warning)
         if model.warnings:
             write_json(self.directory / DEGENERATE, model.warnings)
-        write_run_page(self.directory, results, self.data.report_tables())
+        run_ended(self.directory, results, self.data.report_tables())
         write_json(self.directory / RESULTS, results)  # the last: the run is whole
 
     def _score(self) -> None:

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bertlab.api.evaluation import EvaluatedModel
+from bertlab.api.evaluation import EvaluatedModel, FloatArray
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.encoders.attention import keys_seen
 from bertlab.encoders.bert import SelfAttention
 from bertlab.encoders.states import layer_states
@@ -16,6 +18,8 @@ from bertlab.errors import EvaluationError
 from bertlab_modern.modern_layer import RotaryAttention
 from bertlab_modern.rotary import Rotation, rotate
 
+TARGETS = ("cls", "sep", "next", "previous", "self", "same_token")
+FIGURES = ("entropy", *TARGETS)
 AttentionLayer = SelfAttention | RotaryAttention
 
 
@@ -118,3 +122,38 @@ def softmax(scores: Tensor, causal: bool, window: int | None = None) -> Tensor:
     """
     places = torch.arange(scores.shape[-1], device=scores.device)
     return scores.masked_fill(~keys_seen(places, causal, window), -torch.inf).softmax(-1)
+
+
+def target_masks(ids: Tensor, tokenizer: Tokenizer) -> Tensor:
+    """Return ``(6, S, S)`` bool: is token j what is asked of token i, for each of ``TARGETS``?
+
+    Args:
+        ids: ``(S,)`` int64 ids, special tokens included.
+        tokenizer: knows which of them are special.
+    """
+    size = (len(ids), len(ids))
+    itself = torch.eye(len(ids), dtype=torch.bool, device=ids.device)
+    special = torch.from_numpy(tokenizer.special_mask).to(ids.device)[ids]
+    found = {
+        "cls": (ids == tokenizer.cls_id).expand(size),
+        "sep": (ids == tokenizer.sep_id).expand(size),
+        # row i of itself is 1 at i; row i of next is 1 at i + 1, and the last row is empty
+        "next": itself.roll(-1, 0).triu(),
+        "previous": itself.roll(1, 0).tril(),
+        "self": itself,
+        "same_token": (ids[:, None] == ids) & ~itself & ~special,
+    }
+    return torch.stack([found[name] for name in TARGETS])
+
+
+def head_figures(maps: Tensor, targets: Tensor) -> FloatArray:
+    """Return ``(7, layers, heads)`` float64 of one row, in the order of ``FIGURES``.
+
+    Args:
+        maps: ``(layers, heads, S, S)`` float32 probabilities.
+        targets: ``(6, S, S)`` bool as of :func:`target_masks`.
+    """
+    entropy = torch.special.entr(maps).sum(-1).mean(-1)
+    shares = torch.einsum("lhij,tij->tlh", maps, targets.to(maps.dtype)) / maps.shape[-1]
+    figures: FloatArray = torch.cat([entropy[None], shares]).cpu().numpy().astype(np.float64)
+    return figures
