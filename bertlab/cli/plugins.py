@@ -45,6 +45,7 @@ _BASES: dict[Kind, str] = {
     "optimizer": "bertlab.api.optimizer:OptimizerRecipe",
     "schedule": "bertlab.api.schedule:Schedule",
     "tokenizer": "bertlab.api.tokenizer:TokenizerKind",
+    "tokenizer_model": "bertlab.api.tokenizer:Tokenizer",
 }
 # what a class says of itself, beside its arguments
 _DECLARED = (
