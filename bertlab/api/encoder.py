@@ -14,6 +14,9 @@ from bertlab.api.huggingface import HuggingFaceForm
 class Encoder(nn.Module, ABC):
     """Maps a packed batch to hidden states.
 
+    Its attention can be shown and measured if its layers of attention are
+    :class:`bertlab.encoders.bert.SelfAttention`, or subclasses that leave ``forward`` as it is.
+
     Attributes:
         vocab_size: rows of ``token_embedding``.
         hidden_size: width H of the hidden states.

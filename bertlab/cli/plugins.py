@@ -45,6 +45,7 @@ _BASES: dict[Kind, str] = {
     "optimizer": "bertlab.api.optimizer:OptimizerRecipe",
     "schedule": "bertlab.api.schedule:Schedule",
     "tokenizer": "bertlab.api.tokenizer:TokenizerKind",
+    "tokenizer_model": "bertlab.api.tokenizer:Tokenizer",
     "exporter": "bertlab.api.exporter:Exporter",
     "reader": "bertlab.api.reader:CheckpointReader",
 }

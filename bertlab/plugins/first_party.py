@@ -18,7 +18,8 @@ _BRINGS = {
     "bertlab-interop": "exporter onnx, exporter sentence-transformers, reader tensorflow",
     "bertlab-modern": (
         "encoder modern, tokenizer bpe, tokenizer unigram, optimizer lamb, optimizer lion, "
-        "optimizer muon, name ModernEncoder"
+        "optimizer muon, name ModernEncoder, tokenizer_model BPE, tokenizer_model Unigram, "
+        "tokenizer_model WordLevel"
     ),
     "bertlab-pages": "command demo, key push",
     "bertlab-studies": "command study, command ablate, name Study, name study",
