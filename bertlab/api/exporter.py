@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Address:
+class ModelAddress:
     """By what an exported model is loaded.
 
     Attributes:
@@ -87,7 +87,7 @@ class Exporter(ABC):
                 ``source`` and says why.
         """
 
-    def loading_code(self, report: ExportReport, address: Address) -> list[tuple[str, str]]:
+    def loading_code(self, report: ExportReport, address: ModelAddress) -> list[tuple[str, str]]:
         """Return libraries that load the export, each with lines of Python that do it.
 
         The model card shows them. Names of others get into the code by ``address.arguments`` only.

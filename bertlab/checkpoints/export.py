@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from bertlab.api.encoder import Encoder
-from bertlab.api.exporter import Address, Exporter, ExportReport
+from bertlab.api.exporter import Exporter, ExportReport, ModelAddress
 from bertlab.api.head import Head
 from bertlab.api.huggingface import HuggingFaceForm
 from bertlab.api.task import TaskContext
@@ -39,7 +39,7 @@ def export_model(
     form: str = TRANSFORMERS,
     head: str | None = None,
     settings: Mapping[str, Any] | None = None,
-    address: Address | None = None,
+    address: ModelAddress | None = None,
 ) -> ExportReport:
     """Write a model as a folder that others load; it appears whole or not at all.
 
@@ -63,7 +63,7 @@ def export_model(
     start = read_pretrained(source)
     if exporter.has_heads or head is not None:
         start = one_head(start, head)
-    place = address or Address(output.absolute().name)
+    place = address or ModelAddress(output.absolute().name)
     with export_folder(output, overwrite) as folder:
         report = exporter.write(start, folder)
         report.output, report.form = output, form
@@ -94,7 +94,7 @@ def export_words(
     """
     for file in words_checkpoints(run).values():
         revision = file.stem.replace("words-", "chck_")  # words-1M.ckpt -> chck_1M
-        address = None if repository is None else Address(repository, revision, on_hub=True)
+        address = None if repository is None else ModelAddress(repository, revision, on_hub=True)
         yield export_model(str(file), output / revision, overwrite, form, None, settings, address)
 
 
@@ -136,7 +136,7 @@ class TransformersExporter(Exporter):
             report.notes.append(f"new random weights: {', '.join(loaded.newly_initialized)}")
         return report
 
-    def loading_code(self, report: ExportReport, address: Address) -> list[tuple[str, str]]:
+    def loading_code(self, report: ExportReport, address: ModelAddress) -> list[tuple[str, str]]:
         """Return the lines of ``transformers`` and of bertlab."""
         name, architecture = address.arguments, report.architecture
         theirs = (

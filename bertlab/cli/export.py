@@ -37,7 +37,7 @@ def main(command: str, argv: list[str]) -> int:
 
 def _exports(given: Namespace) -> "Iterator[ExportReport]":
     """Yield what was exported, one model at a time."""
-    from bertlab.api.exporter import Address  # noqa: PLC0415  torch, not for --help
+    from bertlab.api.exporter import ModelAddress  # noqa: PLC0415  torch, not for --help
     from bertlab.checkpoints.export import export_model, export_words  # noqa: PLC0415
 
     output, name, form = Path(given.output), given.push, given.format
@@ -45,7 +45,7 @@ def _exports(given: Namespace) -> "Iterator[ExportReport]":
     if given.words_checkpoints:
         yield from export_words(given.source, output, given.overwrite, form, settings, name)
     else:
-        address = None if name is None else Address(name, on_hub=True)
+        address = None if name is None else ModelAddress(name, on_hub=True)
         arguments = form, given.head, settings, address
         yield export_model(given.source, output, given.overwrite, *arguments)
 

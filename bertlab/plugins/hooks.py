@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from lightning.pytorch.cli import LightningArgumentParser
 
     from bertlab.api.batch import PackedBatch
-    from bertlab.api.exporter import Address, ExportReport
+    from bertlab.api.exporter import ExportReport, ModelAddress
     from bertlab.checkpoints.pretrained import Pretrained
 
 GROUP = "bertlab.hooks"
@@ -168,7 +168,7 @@ def bertlab_export_files(
     model: "Pretrained",
     report: "ExportReport",
     loading_code: "list[tuple[str, str]]",
-    address: "Address",
+    address: "ModelAddress",
 ) -> None:
     """Write further files into the folder of an export, such as a model card.
 
@@ -310,7 +310,7 @@ def add_export_files(
     model: "Pretrained",
     report: "ExportReport",
     loading_code: list[tuple[str, str]],
-    address: "Address",
+    address: "ModelAddress",
 ) -> None:
     """Let all plugins add files to an export."""
     given = {"model": model, "report": report, "loading_code": loading_code, "address": address}

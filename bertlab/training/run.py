@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertlab.api.exporter import Address, ExportReport
+from bertlab.api.exporter import ExportReport, ModelAddress
 from bertlab.checkpoints.export import TRANSFORMERS, export_model
 from bertlab.checkpoints.pretrained_model import PretrainedModel, load
 from bertlab.checkpoints.run_directory import MANIFEST, RESULTS, STAGES
@@ -185,7 +185,7 @@ class Run:
         """
         with as_mistakes():
             push = None if repository is None else push_to(repository, private=False)
-            address = None if repository is None else Address(repository, on_hub=True)
+            address = None if repository is None else ModelAddress(repository, on_hub=True)
             arguments = form, head, settings, address
             report = export_model(str(self.directory), Path(output), overwrite, *arguments)
             if push is not None:

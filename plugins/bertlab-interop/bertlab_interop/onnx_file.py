@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bertlab.api.exporter import Address, Exporter, ExportReport
+from bertlab.api.exporter import Exporter, ExportReport, ModelAddress
 from bertlab.api.head import Head
 from bertlab.api.task import Task
 from bertlab.checkpoints.export_folder import save_tokenizer
@@ -142,7 +142,7 @@ class OnnxExporter(Exporter):
         save_tokenizer(loaded.tokenizer, folder, encoder, model.model_max_length, has_segments)
         return report
 
-    def loading_code(self, report: ExportReport, address: Address) -> list[tuple[str, str]]:
+    def loading_code(self, report: ExportReport, address: ModelAddress) -> list[tuple[str, str]]:
         """Return the lines of onnxruntime."""
         del report
         imports = ["import onnxruntime", "from transformers import AutoTokenizer"]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bertlab.api.exporter import Address, ExportReport
+from bertlab.api.exporter import ExportReport, ModelAddress
 from bertlab.checkpoints.export import TransformersExporter
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.files import write_json
@@ -52,7 +52,7 @@ class SentenceTransformersExporter(TransformersExporter):
         report.pipeline = "sentence-similarity"
         return report
 
-    def loading_code(self, report: ExportReport, address: Address) -> list[tuple[str, str]]:
+    def loading_code(self, report: ExportReport, address: ModelAddress) -> list[tuple[str, str]]:
         """Return the lines of ``sentence_transformers``, then those of a plain export."""
         code = (
             "from sentence_transformers import SentenceTransformer\n\n"

@@ -12,7 +12,7 @@ from bertlab import hookimpl
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
 
-    from bertlab.api.exporter import Address, ExportReport
+    from bertlab.api.exporter import ExportReport, ModelAddress
     from bertlab.checkpoints.pretrained import Pretrained
 
 
@@ -40,7 +40,7 @@ def bertlab_export_files(
     model: "Pretrained",
     report: "ExportReport",
     loading_code: list[tuple[str, str]],
-    address: "Address",
+    address: "ModelAddress",
 ) -> None:
     """Write the model card."""
     from bertlab_pages.model_card import write_card  # noqa: PLC0415

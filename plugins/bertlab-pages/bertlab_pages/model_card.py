@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from bertlab.api.exporter import Address, ExportReport
+from bertlab.api.exporter import ExportReport, ModelAddress
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_checkpoint import BEST
 from bertlab.checkpoints.run_directory import MANIFEST
@@ -87,7 +87,7 @@ def write_card(
     start: Pretrained,
     report: ExportReport,
     loading_code: list[tuple[str, str]],
-    address: Address,
+    address: ModelAddress,
 ) -> None:
     """Write ``README.md``; arguments and errors as those of :func:`model_card`."""
     with as_mistakes():
@@ -99,7 +99,7 @@ def model_card(
     start: Pretrained,
     report: ExportReport,
     loading_code: list[tuple[str, str]],
-    address: Address,
+    address: ModelAddress,
 ) -> ModelCard:
     """Return the card of what was exported.
 
