@@ -46,6 +46,9 @@ _BASES: dict[Kind, str] = {
     "optimizer": "bertlab.api.optimizer:OptimizerRecipe",
     "schedule": "bertlab.api.schedule:Schedule",
     "tokenizer": "bertlab.api.tokenizer:TokenizerKind",
+    "tokenizer_model": "bertlab.api.tokenizer:Tokenizer",
+    "exporter": "bertlab.api.exporter:Exporter",
+    "reader": "bertlab.api.reader:CheckpointReader",
     "command": "bertlab.api.command:Command",
 }
 # what a class says of itself, beside its arguments
@@ -66,6 +69,7 @@ _DECLARED = (
     "huggingface",
     "has_weight_decay",
     "needs_end",
+    "has_heads",
 )
 
 LIMIT = 30.0  # seconds for the import of a plugin of others

@@ -30,7 +30,7 @@ from bertlab.api.batch import PackedBatch
 from bertlab.api.encoder import Encoder
 from bertlab.api.task import TaskContext
 from bertlab.checkpoints import huggingface
-from bertlab.checkpoints.export import export_huggingface, export_model
+from bertlab.checkpoints.export import export_model
 from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.loading import load_matching
 from bertlab.checkpoints.pretrained import Pretrained
@@ -41,7 +41,7 @@ from bertlab.model import build
 from bertlab.model.build import build_encoder
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab_modern.modern import ModernEncoder
-from tests.checkpoints.peers import TOKENIZER, randomized
+from tests.checkpoints.peers import TOKENIZER, export_huggingface, randomized
 from tests.conftest import Command
 from tests.encoders.test_bert import pad, random_batch
 from tests.tokenizer.samples import TEXT, as_transformers, tokenizer_called

@@ -10,8 +10,9 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from bertlab.api.tokenizer import SpecialTokens, Tokenizer
-from bertlab.tokenizer.kinds import ByteLevelBPE, Unigram, train_tokenizer
+from bertlab.tokenizer.kinds import train_tokenizer
 from bertlab.tokenizer.loading import tokenizer_of
+from bertlab_modern.subword_kinds import ByteLevelBPE, Unigram
 
 LICENSE = Path(__file__).parents[2] / "LICENSE"
 TEXT = [

@@ -18,9 +18,10 @@ from bertlab.errors import BertlabError, ConfigError, TokenizerError
 from bertlab.heads.span_windows import answer_tokens, context_tokens
 from bertlab.heads.tag_windows import word_windows
 from bertlab.objectives.masked_lm import MaskedLM
-from bertlab.tokenizer.kinds import ByteLevelBPE, Unigram, WordPiece, train_tokenizer
+from bertlab.tokenizer.kinds import WordPiece, train_tokenizer
 from bertlab.tokenizer.loading import load_tokenizer, tokenizer_from_json
 from bertlab.tokenizer.training import train_wordpiece
+from bertlab_modern.subword_kinds import ByteLevelBPE, Unigram
 from tests.tokenizer.samples import TEXT, tokenizer_called
 
 CHARACTER_MAP = {"type": "Precompiled", "precompiled_charsmap": "QUJD"}
@@ -33,7 +34,8 @@ def test_wordpiece_is_what_it_was() -> None:
 
 
 _TRAIN = """
-from bertlab.tokenizer.kinds import *
+from bertlab.tokenizer.kinds import train_tokenizer
+from bertlab_modern.subword_kinds import ByteLevelBPE, Unigram
 from tests.tokenizer.samples import TEXT
 for kind in (ByteLevelBPE(), Unigram()):
     print(train_tokenizer(kind, TEXT * 8, 700).fingerprint)
