@@ -45,7 +45,6 @@ _MODULES = {
     "bertlab.data.examples.encoded": "encode_examples",
     "bertlab.data.loader": "prepare_sequences",
     "bertlab.encoders.bert": "BertEncoder sinusoidal_positions",
-    "bertlab_modern.modern": "ModernEncoder",
     "bertlab.encoders.layers": "final_states initialize packed_lstm",
     "bertlab.heads.classification": "ClassifierHead",
     "bertlab.model.parameter_groups": "parameter_depths",
@@ -156,6 +155,5 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.tokenizer.wordpiece import WordPieceTokenizer as WordPieceTokenizer
     from bertlab.training.run import Run as Run
     from bertlab.training.run import fit as fit
-    from bertlab_modern.modern import ModernEncoder as ModernEncoder
     from bertlab_studies.study import Study as Study
     from bertlab_studies.study import study as study

@@ -46,6 +46,7 @@ _BASES: dict[Kind, str] = {
     "schedule": "bertlab.api.schedule:Schedule",
     "tokenizer": "bertlab.api.tokenizer:TokenizerKind",
     "tokenizer_model": "bertlab.api.tokenizer:Tokenizer",
+    "huggingface_form": "bertlab.api.huggingface:HuggingFaceForm",
 }
 # what a class says of itself, beside its arguments
 _DECLARED = (
