@@ -30,7 +30,7 @@ class Encoder(nn.Module, ABC):
         token_embedding: ``(vocab_size, H)`` table, which the masked-LM head shares.
         pooler: layers that make the pooled output; frozen where no task reads it.
         huggingface: forms in which ``transformers`` keeps such an encoder; it is read from any, and
-            written in the first. Empty if there is none.
+            written in the first. Empty if there is none. Packages may add others.
         layer_lists: names of its attributes, each an ``nn.ModuleList``, that hold its layers from
             below; those of equal number in several lists are of equal depth. For layer-wise decay
             and frozen layers.

@@ -16,7 +16,7 @@ from bertlab.api.huggingface import HuggingFaceForm
 from bertlab.api.task import TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.export_folder import export_folder, make_readable, save_tokenizer
-from bertlab.checkpoints.huggingface import TRAINED_MAX_LENGTH
+from bertlab.checkpoints.huggingface import TRAINED_MAX_LENGTH, forms_of
 from bertlab.checkpoints.huggingface_head import HuggingFaceHead, head_config
 from bertlab.checkpoints.loading import load_matching
 from bertlab.checkpoints.one_head import one_head
@@ -303,7 +303,7 @@ def _check_computes_the_same(
 
 
 def _form_of(encoder: Encoder, tokenizer: Tokenizer) -> HuggingFaceForm:
-    first, *others = encoder.huggingface
+    first, *others = forms_of(encoder)
     return next((form for form in others if form.suits(encoder, tokenizer)), first)
 
 

@@ -19,7 +19,7 @@ from bertlab.checkpoints.tensor_files import read_tensors
 from bertlab.errors import CheckpointError, ConfigError, PluginError, nearest
 from bertlab.files.reading import names_in, read_object
 from bertlab.model.build import build_encoder
-from bertlab.plugins.first_party import FILES_OF_READERS, where_to_get
+from bertlab.plugins.first_party import FILES_OF_READERS, FIRST_PARTY, where_to_get
 from bertlab.plugins.index import installed, load_class
 from bertlab.tokenizer.loading import load_tokenizer
 
@@ -173,22 +173,45 @@ def form_of(content: Mapping[str, Any], path: Path) -> tuple[str, HuggingFaceFor
 
     Raises:
         CheckpointError: if no installed encoder has a form of that ``model_type``.
+        PluginError: if the form that a package adds cannot be used.
     """
     model_type = content.get("model_type", "bert")  # checkpoints of before 2020 have none
+    added = installed("huggingface_form")
+    form: HuggingFaceForm | None = None
+    if isinstance(model_type, str) and model_type in added:
+        form = load_class("huggingface_form", model_type, HuggingFaceForm)()
+    wanted = model_type if form is None else form.extends
     known: list[str] = []
-    for name in sorted(installed("encoder"), key=lambda each: each not in ("bert", "modern")):
+    encoders = installed("encoder")
+    for name in sorted(encoders, key=lambda each: encoders[each].package not in FIRST_PARTY):
         try:
             forms = load_class("encoder", name, Encoder).huggingface  # type: ignore[attr-defined]
         except PluginError:  # of a model that another encoder may know
             continue
-        for form in forms:
-            if form.model_type == model_type:
-                return name, form
-            known.append(form.model_type)
+        for own in forms:
+            if own.model_type == wanted:
+                return name, form or own
+            known.append(own.model_type)
+    known += added
+    get = where_to_get("model_type", str(model_type))
     raise CheckpointError(
         f"{path}: found model_type {str(model_type)[:80]!r}, expected "
-        f"{' or '.join(repr(each) for each in known)}{nearest(str(model_type), known)}"
+        f"{' or '.join(repr(each) for each in known)}{get or nearest(str(model_type), known)}"
     )
+
+
+def forms_of(encoder: Encoder) -> list[HuggingFaceForm]:
+    """Return the forms of an encoder: its own, and those that packages add to one of them."""
+    forms = list(encoder.huggingface)
+    own = {form.model_type for form in forms}
+    for name in installed("huggingface_form") if forms else ():
+        try:
+            added: HuggingFaceForm = load_class("huggingface_form", name, HuggingFaceForm)()
+        except PluginError:  # maybe of another encoder
+            continue
+        if added.extends in own:
+            forms.append(added)
+    return forms
 
 
 def read_config(path: Path) -> dict[str, Any]:

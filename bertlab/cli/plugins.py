@@ -50,6 +50,7 @@ _BASES: dict[Kind, str] = {
     "exporter": "bertlab.api.exporter:Exporter",
     "reader": "bertlab.api.reader:CheckpointReader",
     "command": "bertlab.api.command:Command",
+    "huggingface_form": "bertlab.api.huggingface:HuggingFaceForm",
 }
 # what a class says of itself, beside its arguments
 _DECLARED = (

@@ -20,7 +20,7 @@ from bertlab.api.batch import (
 )
 from bertlab.api.encoder import Encoder
 from bertlab.encoders.attention import dtype_of_products, packed_attention
-from bertlab.encoders.bert_form import BertForm, RobertaForm
+from bertlab.encoders.bert_form import BertForm
 from bertlab.encoders.layers import (
     Dropout,
     final_states,
@@ -202,7 +202,7 @@ class BertEncoder(Encoder):
             hidden size cannot be halved for the two directions of a BiLSTM.
     """
 
-    huggingface = (BertForm(), RobertaForm())
+    huggingface = (BertForm(),)
     sinusoidal_table: Tensor
 
     def __init__(

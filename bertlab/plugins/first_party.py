@@ -23,7 +23,8 @@ _BRINGS = {
     "bertlab-modern": (
         "encoder modern, tokenizer bpe, tokenizer unigram, optimizer lamb, optimizer lion, "
         "optimizer muon, name ModernEncoder, tokenizer_model BPE, tokenizer_model Unigram, "
-        "tokenizer_model WordLevel"
+        "tokenizer_model WordLevel, huggingface_form roberta, model_type roberta, "
+        "model_type modernbert"
     ),
     "bertlab-pages": "command demo, key push",
     "bertlab-studies": (
