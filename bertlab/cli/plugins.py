@@ -45,6 +45,8 @@ _BASES: dict[Kind, str] = {
     "optimizer": "bertlab.api.optimizer:OptimizerRecipe",
     "schedule": "bertlab.api.schedule:Schedule",
     "tokenizer": "bertlab.api.tokenizer:TokenizerKind",
+    "format": "bertlab.api.format:NamedFormat",
+    "data_module": "bertlab.data.module:TaskData",
 }
 # what a class says of itself, beside its arguments
 _DECLARED = (
@@ -56,6 +58,8 @@ _DECLARED = (
     "requires",
     "compares_sequences",
     "columns",
+    "label_names",
+    "files",
     "monitor",
     "keeps_examples_together",
     "trains_encoder",

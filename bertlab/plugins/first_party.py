@@ -23,7 +23,10 @@ _BRINGS = {
     "bertlab-pages": "command demo",
     "bertlab-studies": "command study, command ablate, name Study, name study",
     "bertlab-tasks": (
-        "head feature_tagging, head multi_label, head multiple_choice, data_module several_heads"
+        "head feature_tagging, head multi_label, head multiple_choice, data_module several_heads, "
+        "format ax, format codah, format cola, format mnli, format mnli_mismatched, format mrpc, "
+        "format qnli, format qqp, format rte, format sick, format sick_relatedness, format snli, "
+        "format sst2, format stsb, format swag, format wnli"
     ),
 }
 # released with the core, at its version

@@ -7,7 +7,7 @@ import datasets
 import pytest
 
 from bertlab.api.examples import Column
-from bertlab.data.examples.source import FORMATS, stream_rows
+from bertlab.data.examples.source import stream_rows
 from bertlab.errors import ConfigError
 
 from .labelled_files import (
@@ -75,13 +75,6 @@ def test_what_is_no_table_of_rows(tmp_path):
     fails(read, words, TAGGING, matches="its lines have one column alone")
     no_header = write(tmp_path / "rows.csv", "A fine day.,good\nRain.,bad\n")
     fails(read, no_header, matches="(its number, from 0, where there is no header)")
-
-
-def test_formats_are_described():
-    assert {"auto", "tsv", "csv", "jsonl", "json", "parquet", "txt", "conll", "squad"} < set(
-        FORMATS
-    )
-    assert all(FORMATS.values())
 
 
 def test_says_what_a_name_was_taken_for(tmp_path, caplog):
