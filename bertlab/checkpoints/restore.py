@@ -125,25 +125,6 @@ def inference_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def load_encoder(start: Pretrained) -> tuple[Encoder, Tokenizer, str]:
-    """Make the encoder of an earlier model, in evaluation mode, on the GPU if there is one.
-
-    Args:
-        start: the model; its tensors are released.
-
-    Returns:
-        The encoder, its tokenizer, and where they come from.
-
-    Raises:
-        CheckpointError: as :func:`known_tokenizer`.
-    """
-    tokenizer = known_tokenizer(start)
-    encoder = build_encoder(start.encoder_config, start.vocab_size)
-    load_matching(encoder, start.encoder_state, start.source, ("pooler.",))
-    start.release_weights()
-    return encoder.to(inference_device()).eval(), tokenizer, start.source
-
-
 def read_checkpoint(request: Request, command: str) -> Pretrained | None:
     """Read what ``--ckpt_path`` names: to go on with (``fit``, from the last one) or to use.
 

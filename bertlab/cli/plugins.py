@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from bertlab.api import CONTRACT
+from bertlab.cli.main import COMMANDS
 from bertlab.errors import CommandError, PluginError, nearest, say, told
 from bertlab.plugins import hooks
 from bertlab.plugins.contract_1 import until
@@ -47,6 +48,7 @@ _BASES: dict[Kind, str] = {
     "tokenizer": "bertlab.api.tokenizer:TokenizerKind",
     "format": "bertlab.api.format:NamedFormat",
     "data_module": "bertlab.data.module:TaskData",
+    "command": "bertlab.api.command:Command",
 }
 # what a class says of itself, beside its arguments
 _DECLARED = (
@@ -122,7 +124,7 @@ def list_plugins() -> int:
     rows = [
         [
             *(plugin.kind, plugin.name),
-            *(brought_by(plugin.package, plugin.version), why_unusable(plugin) or ""),
+            *(brought_by(plugin.package, plugin.version), _why_unusable(plugin) or ""),
         ]
         for plugin in _all()
     ]
@@ -152,9 +154,9 @@ def show_plugins(names: list[str]) -> int:
                 f"plugins show: no plugin is called {name!r}{nearest(name, known)} "
                 f"(bertlab plugins list has all)"
             )
-        usable = [plugin for plugin in found if why_unusable(plugin) is None]
+        usable = [plugin for plugin in found if _why_unusable(plugin) is None]
         if not usable:
-            raise PluginError(f"{found[0]} cannot be used: {why_unusable(found[0])}")
+            raise PluginError(f"{found[0]} cannot be used: {_why_unusable(found[0])}")
         for plugin in usable:
             _show(plugin)
     return 0
@@ -200,6 +202,12 @@ def _all() -> list[Plugin]:
     return [plugin for kind in GROUPS for plugin in listed(kind)]
 
 
+def _why_unusable(plugin: Plugin) -> str | None:
+    if plugin.kind == "command" and plugin.name in COMMANDS:
+        return "bertlab has a command of that name, which is used; rename the entry point"
+    return why_unusable(plugin)
+
+
 def _base(kind: Kind) -> type:
     # names and not classes, since `list` should not wait for torch
     module, _, name = _BASES[kind].partition(":")
@@ -208,7 +216,7 @@ def _base(kind: Kind) -> type:
 
 
 def _check(plugin: Plugin) -> Finding:
-    reason = why_unusable(plugin)
+    reason = _why_unusable(plugin)
     if reason is not None:
         return Finding(str(plugin), reason, is_broken=True)
     try:

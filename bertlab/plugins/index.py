@@ -28,7 +28,13 @@ from packaging.utils import canonicalize_name
 from bertlab.api import CONTRACT, OLDEST_CONTRACT
 from bertlab.errors import PluginError, UnknownPluginError, nearest, told_with_place, warn
 from bertlab.plugins.contract_1 import offer_old_names, rename_methods
-from bertlab.plugins.first_party import FIRST_PARTY, METAPACKAGE, OWN_PACKAGE, where_to_get
+from bertlab.plugins.first_party import (
+    FIRST_PARTY,
+    METAPACKAGE,
+    OWN_PACKAGE,
+    package_of,
+    where_to_get,
+)
 
 Kind = Literal[
     "encoder",
@@ -314,6 +320,13 @@ def tell_of_a_wait(name: str, package: str) -> Iterator[None]:
     finally:
         timer.cancel()
         timer.join()
+
+
+def missing_package(key: str) -> str | None:
+    """Return the first-party package that adds a key to ``fit``, if it is not installed."""
+    package = package_of("key", key)
+    adding = [entry_package(entry)[0] for entry in entry_points_of("bertlab.hooks")]
+    return None if package in adding else package
 
 
 def entry_package(entry: EntryPoint) -> tuple[str, str]:

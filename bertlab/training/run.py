@@ -49,7 +49,7 @@ def fit(
     with as_mistakes():
         session = open_fit(_request(config, overrides or {}))
         values = session.config.values
-        if values.seeds is not None or values.against_scratch:
+        if values.get("seeds") is not None or values.get("against_scratch"):
             raise ConfigError(
                 "seeds, against_scratch: found in the config, expected one run; use bertlab.study, "
                 "or `bertlab fit` on the command line"
