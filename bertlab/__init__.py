@@ -20,6 +20,7 @@ _MODULES = {
     "bertlab.api.evaluation": "EvaluatedModel Evaluation EvaluationResult ScoreGrid",
     "bertlab.api.examples": "Column Features Labels Example text_ids",
     "bertlab.api.exporter": "Exporter ExportReport ModelAddress",
+    "bertlab.api.format": "NamedFormat Submission",
     "bertlab.api.head": "Head",
     "bertlab.api.optimizer": "OptimizerRecipe ParameterGroup",
     "bertlab.api.schedule": "Progress Schedule",
@@ -29,6 +30,7 @@ _MODULES = {
     "bertlab.api.source": "DataSource RawDocument RawExamples",
     "bertlab.api.task": "Objective Task TaskContext TaskLoss",
     "bertlab.api.tokenizer": "SpecialTokens Tokenizer TokenizerKind",
+    "bertlab.data.module": "TaskData",
     "bertlab.errors": (
         "BertlabError CheckpointError ConfigError CorpusError DataError EvaluationError "
         "PluginError TokenizerError check_at_least check_share nearest"
@@ -105,6 +107,8 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.api.exporter import Exporter as Exporter
     from bertlab.api.exporter import ExportReport as ExportReport
     from bertlab.api.exporter import ModelAddress as ModelAddress
+    from bertlab.api.format import NamedFormat as NamedFormat
+    from bertlab.api.format import Submission as Submission
     from bertlab.api.head import Head as Head
     from bertlab.api.optimizer import OptimizerRecipe as OptimizerRecipe
     from bertlab.api.optimizer import ParameterGroup as ParameterGroup
@@ -129,6 +133,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.data.corpus.store import TokenStore as TokenStore
     from bertlab.data.examples.encoded import encode_examples as encode_examples
     from bertlab.data.loader import prepare_sequences as prepare_sequences
+    from bertlab.data.module import TaskData as TaskData
     from bertlab.encoders.bert import BertEncoder as BertEncoder
     from bertlab.encoders.bert import sinusoidal_positions as sinusoidal_positions
     from bertlab.encoders.layers import final_states as final_states

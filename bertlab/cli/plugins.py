@@ -49,6 +49,8 @@ _BASES: dict[Kind, str] = {
     "tokenizer_model": "bertlab.api.tokenizer:Tokenizer",
     "exporter": "bertlab.api.exporter:Exporter",
     "reader": "bertlab.api.reader:CheckpointReader",
+    "format": "bertlab.api.format:NamedFormat",
+    "data_module": "bertlab.data.module:TaskData",
     "command": "bertlab.api.command:Command",
     "huggingface_form": "bertlab.api.huggingface:HuggingFaceForm",
 }
@@ -62,6 +64,8 @@ _DECLARED = (
     "requires",
     "compares_sequences",
     "columns",
+    "label_names",
+    "files",
     "monitor",
     "keeps_examples_together",
     "trains_encoder",

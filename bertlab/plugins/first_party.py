@@ -32,7 +32,10 @@ _BRINGS = {
         "name StudyScores, name study"
     ),
     "bertlab-tasks": (
-        "head feature_tagging, head multi_label, head multiple_choice, data_module several_heads"
+        "head feature_tagging, head multi_label, head multiple_choice, data_module several_heads, "
+        "format ax, format codah, format cola, format mnli, format mnli_mismatched, format mrpc, "
+        "format qnli, format qqp, format rte, format sick, format sick_relatedness, format snli, "
+        "format sst2, format stsb, format swag, format wnli"
     ),
 }
 # what files of a reader end in, by which its package is missed

@@ -91,7 +91,7 @@ KEYS: dict[Kind, str] = {
     "reader": "model.init_from",
     "executor": "--executor",
     "format": "data.format, --output_format",
-    "data_module": "data",
+    "data_module": "model.heads",
 }
 RECORDED_AS = "bertlab"  # in manifests, as before its distribution had a name of its own
 PATIENCE = 20.0  # seconds of an import, until the user is told who is imported

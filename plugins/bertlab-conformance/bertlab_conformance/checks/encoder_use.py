@@ -8,6 +8,7 @@ from torch import Tensor
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.heads.single_sentence import SingleSentence
+from bertlab.heads.tagging import Tagging
 from bertlab.objectives.next_sentence import NextSentencePrediction
 from bertlab_conformance.check import TASK_KINDS, ConformanceFailure, NotApplicable, check
 from bertlab_conformance.checks import building as saving_checks
@@ -23,7 +24,6 @@ from bertlab_conformance.comparisons import (
 from bertlab_conformance.device_watch import DeviceWatch
 from bertlab_conformance.stack import Stack
 from bertlab_conformance.task_cases import EncoderCase, TaskCase
-from bertlab_tasks.feature_tagging import FeatureTagging
 
 _AFTER = ("shapes_are_right", "evaluation_repeats")
 
@@ -36,20 +36,14 @@ def learns(case: EncoderCase) -> None:
 
 @check("encoder", after=_AFTER)
 def tasks_can_read_it(case: EncoderCase) -> None:
-    """``nsp``, ``single_sentence`` and ``feature_tagging`` have a loss and predictions on it."""
-    layers = list(range(case.encoder().num_hidden_layers + 1))
-    cases = [
-        case.below(NextSentencePrediction),
-        case.below(SingleSentence),
-        case.below(FeatureTagging, layers=layers, hidden_size=8),
-    ]
-    for each in cases:
+    """``nsp``, ``single_sentence`` and ``tagging`` have a loss and predictions on it."""
+    for each in map(case.below, (NextSentencePrediction, SingleSentence, Tagging)):
         stack = each.stack()
         batch = each.all(stack)
         loss = stack.loss(batch).sum.item()
         if loss != loss or len(stack.decode(batch)) != len(batch):  # noqa: PLR0124  NaN
             raise ConformanceFailure(
-                f"the loss of {each.plugin.__name__} is {loss}", "look at cls, pooled, all_layers"
+                f"the loss of {each.plugin.__name__} is {loss}", "look at cls, pooled, tokens"
             )
 
 
