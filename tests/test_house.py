@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "bertlab"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-ENTRIES, SHORTEST, LONGEST = 20, 60, 350
+ENTRIES, SHORTEST, LONGEST = 21, 60, 450
 
 
 def test_the_package_root_is_small():
@@ -33,7 +33,7 @@ def test_no_module_is_too_long():
 def test_what_is_printed_goes_through_say():
     """Names and texts of others come without a terminal's commands then."""
     found = {_name(path) for path in MODULES if "sys.stdout.write(" in path.read_text("utf-8")}
-    assert found == {"studies/repeat.py"}  # the words of a run that is followed: said by that one
+    assert found == set()
 
 
 def test_nothing_writes_into_lightnings_trainer():
@@ -140,7 +140,7 @@ def _may_be_short(path: Path) -> bool:
     top = ast.parse(path.read_text("utf-8")).body
     if path.parent == PACKAGE / "cli":
         return any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in top)
-    if path.name == "pytest_plugin.py":
+    if path.name in ("testing.py", "first_party.py"):  # a name for others, a table
         return True
     entry_points = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
         "entry-points"

@@ -131,10 +131,10 @@ def test_help_names_every_kind(bertlab: Command, tmp_path: Path, arguments: list
         (["objective", "bertlab-class"], "class cannot be a name in Python"),
         (["objective", "bertlab-2d"], "2d cannot be a name in Python"),
         (["objective", "null"], "null is no name in a YAML config"),
-        (["objective", "mlm"], "bertlab .* has a plugin 'mlm' of the kind objective"),
+        (["objective", "mlm"], "bertlab-core .* has a plugin 'mlm' of the kind objective"),
         (
             ["objective", "bertlab-nsp"],
-            "bertlab .* has a plugin 'nsp' of the kind objective",
+            "bertlab-core .* has a plugin 'nsp' of the kind objective",
         ),
         (["head", "single-sentence"], "has a plugin 'single_sentence' of the kind head"),
         (["source", "python-english"], "has a plugin 'python-english' of the kind source"),

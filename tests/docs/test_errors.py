@@ -11,7 +11,7 @@ from bertlab.errors import BertlabError, DataError
 from tests.conftest import Command
 
 DOCS = Path(__file__).parents[2] / "docs"
-SOURCES = Path(errors.__file__).parents[1]
+ROOT = Path(errors.__file__).parents[2]
 
 
 def test_every_class_has_a_code_of_its_own() -> None:
@@ -30,7 +30,11 @@ def test_every_class_has_a_code_of_its_own() -> None:
 
 def test_every_class_is_raised() -> None:
     """A code that no command can print would be a promise of nothing."""
-    text = "\n".join(path.read_text("utf-8") for path in SOURCES.rglob("*.py"))
+    text = "\n".join(
+        path.read_text("utf-8")
+        for folder in ("bertlab", "plugins")
+        for path in (ROOT / folder).rglob("*.py")
+    )
     for each in catalogue().values():
         if each is not BertlabError:  # for plugins
             assert re.search(rf"(?:raise|return) {each.__name__}\(", text), each
