@@ -6,9 +6,9 @@ its building blocks, may change in any minor version.
 
 from typing import TYPE_CHECKING
 
-CONTRACT = 2
+CONTRACT = 3
 """Version of what plugins can rely on; raised when what keeps it could break (docs/plugins.md)."""
-OLDEST_CONTRACT = 1
+OLDEST_CONTRACT = 2
 """Oldest version that plugins may be written for."""
 
 __all__ = [

@@ -19,7 +19,6 @@ from bertlab.api import CONTRACT
 from bertlab.cli.main import COMMANDS
 from bertlab.errors import CommandError, PluginError, nearest, say, told
 from bertlab.plugins import hooks
-from bertlab.plugins.contract_1 import until
 from bertlab.plugins.first_party import FIRST_PARTY
 from bertlab.plugins.index import (
     GROUPS,
@@ -234,10 +233,7 @@ def _check(plugin: Plugin) -> Finding:
         return Finding(str(plugin), f"its arguments cannot be config keys: {error}", True)
     if (asked := version_mismatch(plugin.package)) is not None:
         return Finding(str(plugin), asked, is_broken=True)
-    remarks = ["prints when it is imported"] if printed else []
-    if plugin.contract < CONTRACT:
-        remarks.append(f"its package {until()}")
-    return Finding(str(plugin), "; ".join(remarks))
+    return Finding(str(plugin), "prints when it is imported" if printed else "")
 
 
 def _check_hooks(entry: EntryPoint) -> Finding:

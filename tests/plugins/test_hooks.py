@@ -284,9 +284,9 @@ def test_what_a_plugin_means_for_the_user_ends_the_command(stranger: Path) -> No
 def test_hooks_of_another_contract_are_left_out(
     stranger: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    add_hooks(stranger, "old", "raise RuntimeError", contract="v0")
+    add_hooks(stranger, "old", "raise RuntimeError", contract="v1")
     hooks.hook_modules()
-    assert "version 0 of the plugin contract" in capsys.readouterr().err
+    assert "version 1 of the plugin contract" in capsys.readouterr().err
 
 
 def test_what_hooks_print_on_import_is_kept_from_the_results(
