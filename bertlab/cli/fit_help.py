@@ -75,11 +75,7 @@ def short_help(command: str, request: Request) -> str:
         "",
         _PURPOSE[command],
         "",
-        *(
-            f"  --{key:<32}{text}"
-            for key, text in COMMON[command].items()
-            if missing_package(key) is None
-        ),
+        *(f"  --{key:<32}{text}" for key, text in keys.items()),
     ]
     for path, content in request.files:
         lines += ["", f"{path} sets:", *(f"  --{key} {text}" for key, text in _leaves(content))]

@@ -3,8 +3,8 @@ import json
 import pytest
 
 from bertlab.api.examples import Example
-from bertlab.errors import OutputError
 from bertlab.api.format import NamedFormat
+from bertlab.errors import OutputError
 from bertlab.plugins.index import installed, load_class
 from bertlab.training.predictions import PredictionWriter, open_sink
 from tests.data.examples.labelled_files import TAGGING, fails, read, write

@@ -15,7 +15,6 @@ from bertlab.training.predictions import open_sink
 from tests.plugins.strange_packages import without
 
 from .labelled_files import (
-    CHOICE,
     PAIR,
     SINGLE,
     SPAN,
@@ -149,7 +148,9 @@ def no_tasks(monkeypatch):
 def test_says_which_package_brings_a_format(tmp_path, no_tasks):
     path = write(tmp_path / "a.tsv", ROWS)
     fails(read, path, form="mnli", matches="it comes with bertlab-tasks: pip install bertlab-tasks")
-    with pytest.raises(ConfigError, match=r"data\.format: found 'mnli'; it comes with bertlab-tasks"):
+    with pytest.raises(
+        ConfigError, match=r"data\.format: found 'mnli'; it comes with bertlab-tasks"
+    ):
         LabelledData(source=path, format="mnli")
     fails(open_sink, str(tmp_path / "a"), "mnli", None, matches="it comes with bertlab-tasks")
     assert len(values(path)) == 2
