@@ -19,11 +19,13 @@ _MODULES = {
     "bertlab.api.encoder": "Encoder",
     "bertlab.api.evaluation": "EvaluatedModel Evaluation EvaluationResult ScoreGrid",
     "bertlab.api.examples": "Column Features Labels Example text_ids",
+    "bertlab.api.exporter": "Exporter ExportReport ModelAddress",
     "bertlab.api.format": "NamedFormat Submission",
     "bertlab.api.head": "Head",
     "bertlab.api.optimizer": "OptimizerRecipe ParameterGroup",
     "bertlab.api.schedule": "Progress Schedule",
     "bertlab.model.optimizers.stepping": "JoinedOptimizer",
+    "bertlab.api.reader": "CheckpointReader ForeignCheckpoint",
     "bertlab.api.rng": "CounterRNG",
     "bertlab.api.source": "DataSource RawDocument RawExamples",
     "bertlab.api.task": "Objective Task TaskContext TaskLoss",
@@ -102,11 +104,16 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.api.examples import Features as Features
     from bertlab.api.examples import Labels as Labels
     from bertlab.api.examples import text_ids as text_ids
+    from bertlab.api.exporter import Exporter as Exporter
+    from bertlab.api.exporter import ExportReport as ExportReport
+    from bertlab.api.exporter import ModelAddress as ModelAddress
     from bertlab.api.format import NamedFormat as NamedFormat
     from bertlab.api.format import Submission as Submission
     from bertlab.api.head import Head as Head
     from bertlab.api.optimizer import OptimizerRecipe as OptimizerRecipe
     from bertlab.api.optimizer import ParameterGroup as ParameterGroup
+    from bertlab.api.reader import CheckpointReader as CheckpointReader
+    from bertlab.api.reader import ForeignCheckpoint as ForeignCheckpoint
     from bertlab.api.rng import CounterRNG as CounterRNG
     from bertlab.api.schedule import Progress as Progress
     from bertlab.api.schedule import Schedule as Schedule

@@ -6,14 +6,15 @@ its building blocks, may change in any minor version.
 
 from typing import TYPE_CHECKING
 
-CONTRACT = 2
+CONTRACT = 3
 """Version of what plugins can rely on; raised when what keeps it could break (docs/plugins.md)."""
-OLDEST_CONTRACT = 1
+OLDEST_CONTRACT = 2
 """Oldest version that plugins may be written for."""
 
 __all__ = [
     "CONTRACT",
     "BertlabError",
+    "CheckpointReader",
     "Column",
     "Command",
     "ConfigError",
@@ -28,10 +29,14 @@ __all__ = [
     "EvaluationError",
     "EvaluationResult",
     "Example",
+    "ExportReport",
+    "Exporter",
     "Features",
+    "ForeignCheckpoint",
     "Head",
     "Labels",
     "Metric",
+    "ModelAddress",
     "NamedFormat",
     "Objective",
     "OptimizerRecipe",
@@ -79,6 +84,7 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from bertlab import (
         BertlabError,
+        CheckpointReader,
         Column,
         Command,
         ConfigError,
@@ -93,10 +99,14 @@ if TYPE_CHECKING:
         EvaluationError,
         EvaluationResult,
         Example,
+        Exporter,
+        ExportReport,
         Features,
+        ForeignCheckpoint,
         Head,
         Labels,
         Metric,
+        ModelAddress,
         NamedFormat,
         Objective,
         OptimizerRecipe,

@@ -100,6 +100,8 @@ def _parsers(command: str) -> dict[str, ArgumentParser]:
         made: ArgumentParser = importlib.import_module(COMMANDS[command][0]).make_parser(command)
         if command == "tokenizer":
             made._option_string_actions["--kind"].choices = list(installed("tokenizer"))
+        if command == "export":
+            made._option_string_actions["--format"].choices = list(installed("exporter"))
         return {"": made}
     # the command reads its arguments by hand
     parser = ArgumentParser(prog=f"bertlab {command}", exit_on_error=False)

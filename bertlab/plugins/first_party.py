@@ -22,9 +22,11 @@ _BRINGS = {
     "bertlab-interop": "exporter onnx, exporter sentence-transformers, reader tensorflow",
     "bertlab-modern": (
         "encoder modern, tokenizer bpe, tokenizer unigram, optimizer lamb, optimizer lion, "
-        "optimizer muon, name ModernEncoder"
+        "optimizer muon, name ModernEncoder, tokenizer_model BPE, tokenizer_model Unigram, "
+        "tokenizer_model WordLevel, huggingface_form roberta, model_type roberta, "
+        "model_type modernbert"
     ),
-    "bertlab-pages": "command demo",
+    "bertlab-pages": "command demo, key push",
     "bertlab-studies": (
         "command study, command ablate, key seeds, key against_scratch, name Study, "
         "name StudyScores, name study"
@@ -36,6 +38,8 @@ _BRINGS = {
         "format sst2, format stsb, format swag, format wnli"
     ),
 }
+# what files of a reader end in, by which its package is missed
+FILES_OF_READERS = {"tensorflow": ".index"}
 # released with the core, at its version
 FIRST_PARTY = frozenset({OWN_PACKAGE, *_BRINGS})
 

@@ -18,8 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from bertlab.errors import BertlabError, PluginError, nearest, told_with_place, warn
-from bertlab.plugins.first_party import OWN_PACKAGE
+from bertlab.errors import (
+    BertlabError,
+    CommandError,
+    PluginError,
+    nearest,
+    told_with_place,
+    warn,
+)
+from bertlab.plugins.first_party import OWN_PACKAGE, where_to_get
 from bertlab.plugins.index import (
     brought_by,
     check_contract,
@@ -34,6 +41,8 @@ if TYPE_CHECKING:
     from lightning.pytorch.cli import LightningArgumentParser
 
     from bertlab.api.batch import PackedBatch
+    from bertlab.api.exporter import ExportReport, ModelAddress
+    from bertlab.checkpoints.pretrained import Pretrained
 
 GROUP = "bertlab.hooks"
 hookspec = pluggy.HookspecMarker("bertlab")
@@ -131,6 +140,50 @@ def bertlab_inspect_batch(batch: "PackedBatch", stage: str, step: int) -> None:
 
     Called during ``fit``; ``stage`` is ``train`` or ``validate``, ``step`` the optimiser steps done
     so far. Input that an objective rewrites on the device is seen as it was before that.
+    """
+
+
+Table = tuple[str, list[tuple[str, str]]]
+"""A title, and rows of a name and what it is."""
+Push = Callable[[Path, str | None], str]
+"""Uploads a folder to a branch, the main one if None; returns the address of the commit."""
+
+
+@hookspec
+def bertlab_run_ended(run_dir: Path, results: "dict[str, float]", tables: "list[Table]") -> None:
+    """Write what belongs to a run that has come to its end, such as a page.
+
+    Called once, in the main process, before ``results.json`` says that the run is whole. The
+    directory has config, manifest, logs and checkpoints. Whatever it raises is a warning: a run
+    that was trained does not fail for it.
+
+    ``results`` are the held-out metrics of the last step by ``task/metric``, ``tables`` what was
+    printed of the data.
+    """
+
+
+@hookspec
+def bertlab_export_files(
+    folder: Path,
+    model: "Pretrained",
+    report: "ExportReport",
+    loading_code: "list[tuple[str, str]]",
+    address: "ModelAddress",
+) -> None:
+    """Write further files into the folder of an export, such as a model card.
+
+    Called when all files of the form are there, and before the folder takes its place. ``model`` is
+    what was exported, ``report`` what was written; ``loading_code`` has libraries and the lines of
+    Python by which they load it from ``address``.
+    """
+
+
+@hookspec
+def bertlab_push(repository: str, private: bool) -> Push:  # type: ignore[empty-body]
+    """Return what uploads the folder of an export: ``bertlab export --push REPOSITORY``.
+
+    Called before anything is read; the first package that has the hook is taken. A
+    ``CommandError`` refuses the name. ``private``: a repository that is made is the user's alone.
     """
 
 
@@ -241,6 +294,40 @@ def inspect_batch(batch: "PackedBatch", stage: str, step: int) -> None:
     # a generator calls nobody until it is asked
     for _ in _results("bertlab_inspect_batch", batch=batch, stage=stage, step=step):
         pass
+
+
+def run_ended(run_dir: Path, results: dict[str, float], tables: list[Table]) -> None:
+    """Tell all plugins that a run has come to its end; what they raise is a warning."""
+    try:
+        for _ in _results("bertlab_run_ended", run_dir=run_dir, results=results, tables=tables):
+            pass
+    except BertlabError as error:
+        warn(f"{run_dir}: {error}")
+
+
+def add_export_files(
+    folder: Path,
+    model: "Pretrained",
+    report: "ExportReport",
+    loading_code: list[tuple[str, str]],
+    address: "ModelAddress",
+) -> None:
+    """Let all plugins add files to an export."""
+    given = {"model": model, "report": report, "loading_code": loading_code, "address": address}
+    for _ in _results("bertlab_export_files", folder=folder, **given):
+        pass
+
+
+def push_to(repository: str, private: bool) -> Push:
+    """Return what uploads a folder to a repository.
+
+    Raises:
+        CommandError: no package does, or the name is none of a repository.
+    """
+    for push in _results("bertlab_push", repository=repository, private=private):
+        found: Push = push
+        return found
+    raise CommandError(f"--push: nothing uploads a model{where_to_get('key', 'push')}")
 
 
 def _joined(hook: str, **arguments: Any) -> list[Any]:  # noqa: ANN401  a hook's own

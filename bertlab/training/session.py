@@ -34,7 +34,7 @@ from bertlab.model.schedule import asked_steps, check_end, training_size
 from bertlab.model.step_graphs import use_own_stream
 from bertlab.objectives.changing import in_words
 from bertlab.objectives.language_model import TokenPrediction
-from bertlab.plugins.hooks import run_callbacks
+from bertlab.plugins.hooks import run_callbacks, run_ended
 from bertlab.training.callbacks.best_checkpoint import (
     BestCheckpoint,
     check_early_stopping,
@@ -52,7 +52,6 @@ from bertlab.training.results import held_out_results, print_results
 from bertlab.training.resumption import Resumption
 from bertlab.training.step_memory import AUTO, StepMemory, choose_parts
 from bertlab.training.trainer import can_replay, make_trainer
-from bertlab_pages.run_page import write_run_page
 
 
 class Session:
@@ -276,7 +275,7 @@ class Session:
             warn(warning)
         if model.warnings:
             write_json(self.directory / DEGENERATE, model.warnings)
-        write_run_page(self.directory, results, self.data.report_tables())
+        run_ended(self.directory, results, self.data.report_tables())
         write_json(self.directory / RESULTS, results)  # the last: the run is whole
 
     def _score(self) -> None:

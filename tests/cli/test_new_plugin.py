@@ -15,11 +15,12 @@ from bertlab.cli.main import main
 from bertlab.plugins.first_party import OWN_PACKAGE
 from bertlab.plugins.index import GROUPS
 from bertlab.plugins.new import package_files
+from bertlab.plugins.new.names import GROUP_OF_KIND
 from tests.conftest import Command
 from tests.plugins.plugin_environment import PluginEnvironment
 from tests.plugins.strange_packages import install
 
-KINDS = [*GROUPS, "hooks"]
+KINDS = list(GROUP_OF_KIND)
 OUR_RULES = Path(__file__).parents[2] / "pyproject.toml"
 LONG = "abcdefghij-klmnopqrst-uvwxyzabcd-efghijk"
 
@@ -55,6 +56,7 @@ def test_a_package_is_complete(bertlab: Command, tmp_path: Path, kind: str) -> N
     target = "my_thing.hooks" if kind == "hooks" else "my_thing.my_thing:MyThing"
     assert project["name"] == "my-thing"
     assert project["dependencies"] == [f"{OWN_PACKAGE}>=0.1,<1"]
+    assert project["optional-dependencies"]["test"][0] == "bertlab-conformance>=0.1,<1"
     assert project["license"] == "MIT"
     workflow = yaml.safe_load((folder / ".github/workflows/tests.yml").read_text())
     assert "bertlab plugins check" in [

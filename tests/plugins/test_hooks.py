@@ -284,9 +284,9 @@ def test_what_a_plugin_means_for_the_user_ends_the_command(stranger: Path) -> No
 def test_hooks_of_another_contract_are_left_out(
     stranger: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    add_hooks(stranger, "old", "raise RuntimeError", contract="v0")
+    add_hooks(stranger, "old", "raise RuntimeError", contract="v1")
     hooks.hook_modules()
-    assert "version 0 of the plugin contract" in capsys.readouterr().err
+    assert "version 1 of the plugin contract" in capsys.readouterr().err
 
 
 def test_what_hooks_print_on_import_is_kept_from_the_results(
@@ -312,6 +312,55 @@ def test_bertlab_report_sections_are_in_every_form_of_a_report(
     assert "## Energy\n\nkWh of small\n\n| v | used |" in markdown(report)
     assert "<h2>Energy</h2>\n<p>kWh of small</p>" in html(report)
     assert r"7 \& 8" in latex(report)
+
+
+RAISES = "from bertlab.errors import DataError\n" + HEAD + "@hookimpl\ndef {}: raise {}\n"
+
+
+@pytest.mark.parametrize("error", ["ValueError('sorry')", "DataError('sorry')"])
+def test_bertlab_run_ended_never_fails_a_run(
+    stranger: Path, error: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = HEAD + "SEEN = []\n@hookimpl\ndef bertlab_run_ended(run_dir, results, tables):\n"
+    add_hooks(stranger, "writer", code + "    SEEN.append((run_dir, results, tables))\n")
+    without(monkeypatch := pytest.MonkeyPatch(), "bertlab-pages")
+    try:
+        hooks.run_ended(stranger, {"mlm/loss": 1.0}, [("data", [("rows", "2")])])
+    finally:
+        monkeypatch.undo()
+    seen = sys.modules["writer_of_a_stranger"].SEEN
+    assert seen == [(stranger, {"mlm/loss": 1.0}, [("data", [("rows", "2")])])]
+    add_hooks(stranger, "rude", RAISES.format("bertlab_run_ended(run_dir)", error))
+    hooks.hook_modules.cache_clear()
+    plugins.forget_installed()
+    hooks.run_ended(stranger, {}, [])
+    assert "sorry" in capsys.readouterr().err
+
+
+def test_bertlab_export_files_adds_files(
+    stranger: Path, tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = HEAD + "@hookimpl\ndef bertlab_export_files(folder, report, address):\n"
+    code += "    (folder / 'note').write_text(f'{report.form} {address.name}')\n"
+    add_hooks(stranger, "noting", code)
+    assert main(["export", str(tiny_run), str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out/note").read_text() == "transformers out"
+    add_hooks(stranger, "strict", RAISES.format("bertlab_export_files(folder)", "DataError('no')"))
+    hooks.hook_modules.cache_clear()
+    plugins.forget_installed()
+    assert main(["export", str(tiny_run), str(tmp_path / "two")]) == 2
+    assert "no" in capsys.readouterr().err
+    assert not (tmp_path / "two").exists()
+
+
+def test_bertlab_push_is_the_first_packages(
+    stranger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = HEAD + "@hookimpl\ndef bertlab_push(repository, private):\n"
+    code += "    return lambda folder, branch: f'{repository} {private} {folder.name} {branch}'\n"
+    add_hooks(stranger, "shelf", code)
+    without(monkeypatch, "bertlab-pages")
+    assert hooks.push_to("me/x", private=True)(stranger, "b") == f"me/x True {stranger.name} b"
 
 
 def all_hooks() -> list[str]:
