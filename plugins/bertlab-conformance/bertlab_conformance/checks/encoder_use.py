@@ -27,7 +27,6 @@ from bertlab_conformance.stack import Stack
 from bertlab_conformance.task_cases import EncoderCase, TaskCase
 
 
-
 class AllLayers(SingleSentence):
     """Classify a text by the mean of what all layers give; the encoder is not trained."""
 
