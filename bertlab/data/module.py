@@ -1,10 +1,10 @@
-"""What a run asks of a DataModule, be it of pre-training or of fine-tuning."""
+"""The contract of a DataModule: what a run asks of its data, text or labelled rows."""
 
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -27,6 +27,9 @@ from bertlab.data.loader import (
 from bertlab.data.step_sizes import StepSizes
 from bertlab.errors import ConfigError, check_processes
 from bertlab.objectives.changing import WholeNumber, whole_ends
+
+if TYPE_CHECKING:
+    from lightning.pytorch.cli import LightningArgumentParser
 
 # what is held out, and its masks, are the same for every seed, so that runs can be compared
 EVALUATION_SEED = 15
@@ -71,6 +74,23 @@ class TaskData(LightningDataModule):
     training_steps: TrainingSteps | None = None
     share_of_steps: float = 1.0
     filling: Filling | None = None
+
+    @classmethod
+    def add_arguments(
+        cls, parser: "LightningArgumentParser", heads: Sequence[str], objectives: Sequence[str]
+    ) -> None:
+        """Add the keys of ``data`` to the parser of a command: the arguments of ``__init__``.
+
+        Seeds are none of them: those of ``seed`` are handed over as ``seed`` and ``mask_seed``.
+
+        Args:
+            parser: of the command.
+            heads: names of several heads; none where there is a single one.
+            objectives: names of the objectives, beside heads or alone.
+        """
+        del heads, objectives
+        own = {"seed", "mask_seed", "tokenizer_kind"}
+        parser.add_class_arguments(cls, "data", instantiate=False, skip=own)
 
     def _check_workers(self) -> None:
         """Raise ConfigError if there are too few processes, or more than a machine can have."""

@@ -1,6 +1,6 @@
-"""What each of several heads, and objectives beside them, have of their own in a config's ``data``.
+"""Which keys of ``data`` each of several heads has of its own, and how errors name them.
 
-Their parts are made as if each were alone, and speak of ``data.train``. Where it stands is added
+The parts are made as if each were alone, and speak of ``data.train``. Where it stands is added
 here: ``data.heads.mrpc.train``.
 """
 
@@ -9,19 +9,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from bertlab.errors import BertlabError
-from bertlab_tasks.mixing import OBJECTIVES
 
 # keys of data that each head has of its own
 OWN_DATA = (
     *("source", "train", "validation", "test"),
     *("columns", "format", "delimiter", "quote"),
     *("empty", "label_names", "validation_fraction"),
-)
-# keys of data that the objectives beside heads have of their own
-OWN_TEXT = (
-    *("corpus", "corpus_format", "text_column", "errors", "language"),
-    *("input_format", "short_sequence_probability", "random_pair_share"),
-    *("validation_fraction", "validation_sequences", "prepare_workers", "cache_dir"),
 )
 
 
@@ -31,19 +24,11 @@ def naming_head(name: str) -> contextlib.AbstractContextManager[None]:
     Args:
         name: of the head; it stands before an error that names no key of its own.
     """
-    return _naming(f"heads.{name}", OWN_DATA, f"head {name}")
-
-
-def naming_objectives() -> contextlib.AbstractContextManager[None]:
-    """Say ``data.objectives.corpus`` for ``data.corpus`` in what a block says of an error.
-
-    What all parts share, such as ``data.batch_size``, keeps its name.
-    """
-    return _naming(OBJECTIVES, OWN_TEXT, OBJECTIVES)
+    return naming(f"heads.{name}", OWN_DATA, f"head {name}")
 
 
 @contextlib.contextmanager
-def _naming(place: str, names: Sequence[str], called: str) -> Iterator[None]:
+def naming(place: str, names: Sequence[str], called: str) -> Iterator[None]:
     """Put ``place`` into the keys of an error; else say whose it is.
 
     Args:

@@ -27,7 +27,13 @@ from packaging.utils import canonicalize_name
 
 from bertlab.api import CONTRACT, OLDEST_CONTRACT
 from bertlab.errors import PluginError, UnknownPluginError, nearest, told_with_place, warn
-from bertlab.plugins.first_party import FIRST_PARTY, METAPACKAGE, OWN_PACKAGE, where_to_get
+from bertlab.plugins.first_party import (
+    FIRST_PARTY,
+    METAPACKAGE,
+    OWN_PACKAGE,
+    package_of,
+    where_to_get,
+)
 
 Kind = Literal[
     "encoder",
@@ -39,6 +45,8 @@ Kind = Literal[
     "optimizer",
     "schedule",
     "tokenizer",
+    "tokenizer_model",
+    "huggingface_form",
     "command",
     "exporter",
     "reader",
@@ -56,6 +64,8 @@ GROUPS: dict[Kind, str] = {
     "optimizer": "bertlab.optimizers",
     "schedule": "bertlab.schedules",
     "tokenizer": "bertlab.tokenizers",
+    "tokenizer_model": "bertlab.tokenizer_models",
+    "huggingface_form": "bertlab.huggingface_forms",
     "command": "bertlab.commands",
     "exporter": "bertlab.exporters",
     "reader": "bertlab.readers",
@@ -73,12 +83,14 @@ KEYS: dict[Kind, str] = {
     "optimizer": "model.optimizer.name",
     "schedule": "model.optimizer.schedule, schedule",
     "tokenizer": "data.tokenizer_kind",
+    "tokenizer_model": "model.type of tokenizer.json",
+    "huggingface_form": "model_type of config.json",
     "command": "bertlab",
     "exporter": "--format",
     "reader": "model.init_from",
     "executor": "--executor",
     "format": "data.format, --output_format",
-    "data_module": "data",
+    "data_module": "model.heads",
 }
 RECORDED_AS = "bertlab"  # in manifests, as before its distribution had a name of its own
 PATIENCE = 20.0  # seconds of an import, until the user is told who is imported
@@ -303,6 +315,13 @@ def tell_of_a_wait(name: str, package: str) -> Iterator[None]:
     finally:
         timer.cancel()
         timer.join()
+
+
+def missing_package(key: str) -> str | None:
+    """Return the first-party package that adds a key to ``fit``, if it is not installed."""
+    package = package_of("key", key)
+    adding = [entry_package(entry)[0] for entry in entry_points_of("bertlab.hooks")]
+    return None if package in adding else package
 
 
 def entry_package(entry: EntryPoint) -> tuple[str, str]:

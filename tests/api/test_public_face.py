@@ -72,7 +72,7 @@ def imported(code: str) -> Iterator[str]:
             yield node.module
             if node.module == "bertlab":
                 names = {alias.name for alias in node.names}
-                yield from (f"bertlab:{name}" for name in names - set(bertlab.__all__))
+                yield from (f"bertlab:{name}" for name in names - set(dir(bertlab)))
 
 
 def pieces_of_code() -> Iterator[tuple[str, str]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import bertlab
 import bertlab.api
-from bertlab.cli.main import COMMANDS
+from bertlab.cli.main import command_names
 from bertlab.errors import BertlabError
 from bertlab.plugins import hooks
 from bertlab.plugins.first_party import FIRST_PARTY
@@ -60,4 +60,4 @@ def test_the_built_in_plugins_are_those_of_the_packages() -> None:
 
 def test_the_help_of_every_command_is_shown() -> None:
     page = (REFERENCE / "commands.md").read_text("utf-8")
-    assert sorted(re.findall(r"^!bertlab (\S+) --help", page, re.M)) == sorted(COMMANDS)
+    assert sorted(re.findall(r"^!bertlab (\S+) --help", page, re.M)) == sorted(command_names())

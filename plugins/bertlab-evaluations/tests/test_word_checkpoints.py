@@ -16,7 +16,9 @@ from bertlab.data.pretraining import PretrainingData
 from bertlab.data.sampling.formats import InputFormat
 from bertlab.errors import CheckpointError, ConfigError
 from bertlab.model.build import build_tasks
-from bertlab.model.schedule import steps_at_words, steps_for_words
+from bertlab.model.schedule import steps_for_words
+from bertlab.objectives.changing import Change
+from bertlab_evaluations.word_checkpoints import steps_at_words
 from tests.conftest import Command
 
 SETTINGS = ("--trainer.max_steps", 6, "--trainer.accumulate_grad_batches", 2,
@@ -28,7 +30,10 @@ def prepared(corpus: Path, cache: Path, input_format: InputFormat = "segment_pai
 
 
 def data(
-    corpus: Path, cache: Path, input_format: InputFormat = "segment_pairs"
+    corpus: Path,
+    cache: Path,
+    input_format: InputFormat = "segment_pairs",
+    batch_size: int | Change = 8,
 ) -> tuple[PretrainingData, TokenStore]:
     """Return the data of the tiny config, and its store."""
     found = PretrainingData(
@@ -36,7 +41,7 @@ def data(
         corpus_format="sentences",
         vocab_size=300,
         max_seq_length=32,
-        batch_size=8,
+        batch_size=batch_size,
         validation_fraction=0.2,
         input_format=input_format,
         cache_dir=str(cache),
@@ -244,6 +249,15 @@ def test_several_numbers_may_fall_on_one_step(corpus_file: Path, cache_dir: Path
     a_step = own.words_per_step("k")
     found = steps_at_words([2.1 * a_step, 1.9 * a_step, 0.2 * a_step], own, math.inf)
     assert found == {2: [2.1 * a_step, 1.9 * a_step], 1: [0.2 * a_step]}
+
+
+def test_words_of_steps_that_grow(corpus_file: Path, cache_dir: Path) -> None:
+    own, _ = data(corpus_file, cache_dir, batch_size={"from": 4, "to": 12})
+    words = 100 * own.words_per_step("k", 100)
+    # steps grow from 4 to 12: half of the words are read after 0.62 of the steps
+    ((half, _), (end, _)) = steps_at_words([words / 2, words], own, 100).items()
+    assert half == pytest.approx(62, abs=1)
+    assert end == 100
 
 
 @pytest.mark.parametrize(

@@ -25,9 +25,8 @@ Options of an action:  bertlab study ACTION --help
 """
 
 
-def main(command: str, argv: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Run ``study``; return the exit code."""
-    del command
     if not argv or argv[0] in ("-h", "--help"):
         say(_usage())
         return 0

@@ -224,9 +224,9 @@ def test_importing_the_commands_and_their_help_takes_no_torch() -> None:
     code = """
 import sys
 from bertlab_studies import ablate_command, study_command
-study_command.main("study", ["run", "--help"])
-study_command.main("study", [])
-ablate_command.main("ablate", ["--help"])
+study_command.main(["run", "--help"])
+study_command.main([])
+ablate_command.main(["--help"])
 assert not {"torch", "lightning", "matplotlib"} & set(sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

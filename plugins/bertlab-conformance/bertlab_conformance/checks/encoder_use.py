@@ -32,7 +32,7 @@ class AllLayers(SingleSentence):
 
     trains_encoder = False
     reads_all_layers = True
-    huggingface = None
+    huggingface = None  # type: ignore[assignment]  # it has no form
 
     def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
         """Return cross-entropy, summed over B sequences."""
@@ -66,7 +66,7 @@ def tasks_can_read_it(case: EncoderCase) -> None:
         loss = stack.loss(batch).sum.item()
         if loss != loss or len(stack.decode(batch)) != len(batch):  # noqa: PLR0124  NaN
             raise ConformanceFailure(
-                f"the loss of {each.plugin.__name__} is {loss}", "look at cls, pooled, all_layers"
+                f"the loss of {each.plugin.__name__} is {loss}", "look at cls, pooled, tokens"
             )
 
 
