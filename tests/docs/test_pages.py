@@ -41,8 +41,8 @@ def test_files(page: Path) -> None:
 
 
 def test_modules_in_the_text_of_the_architecture() -> None:
-    text, _, tables = (ROOT / "docs" / "architecture.md").read_text("utf-8").partition("## Modules")
-    assert tables
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    assert len(text.split()) <= 2500
     named = re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.py|[a-z_]+(?:/[a-z_]+)+)`", text)
     assert len(named) > 15
     for file in named:
