@@ -9,10 +9,14 @@ import numpy as np
 import torch
 from torchmetrics import Metric
 
+from bertlab.api.command import Command
 from bertlab.api.encoder import Encoder
 from bertlab.api.evaluation import Evaluation
+from bertlab.api.exporter import Exporter
+from bertlab.api.format import NamedFormat
 from bertlab.api.head import Head
 from bertlab.api.optimizer import OptimizerRecipe
+from bertlab.api.reader import CheckpointReader
 from bertlab.api.schedule import Schedule
 from bertlab.api.source import DataSource
 from bertlab.api.task import Objective
@@ -32,6 +36,10 @@ BASES: dict[Kind, type[Any]] = {
     "optimizer": OptimizerRecipe,
     "schedule": Schedule,
     "tokenizer": TokenizerKind,
+    "command": Command,
+    "exporter": Exporter,
+    "reader": CheckpointReader,
+    "format": NamedFormat,
 }
 
 

@@ -1,5 +1,7 @@
 """Everything that bertlab brings keeps its own contract; one line each, as in a plugin's tests."""
 
+import pytest
+
 from bertlab.encoders.bert import BertEncoder
 from bertlab.objectives.classification import Accuracy, MajorityAccuracy
 from bertlab.testing import conformance
@@ -56,3 +58,15 @@ test_majority_accuracy = conformance(MajorityAccuracy)
 test_wordpiece = conformance("wordpiece")
 test_bpe = conformance("bpe")
 test_unigram = conformance("unigram")
+test_transformers = conformance("transformers")
+test_sentence_transformers = conformance("sentence-transformers")
+test_onnx = pytest.mark.slow(conformance("onnx"))
+test_tensorflow = conformance("tensorflow")
+test_study = conformance("study")
+test_ablate = conformance("ablate")
+test_evaluate = conformance("evaluate")
+test_embed = conformance("embed")
+test_demo = conformance("demo")
+test_conll = conformance("conll")
+test_squad = conformance("squad")
+test_mnli = conformance("mnli")
