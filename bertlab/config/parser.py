@@ -24,7 +24,6 @@ from bertlab.config.data_arguments import add_data
 from bertlab.config.named_classes import check_no_classes
 from bertlab.config.request import Request
 from bertlab.config.seeds import SECTION, GivenSeeds
-from bertlab.config.yaml_files import Config
 from bertlab.model.optimizer_config import PLUGGED, OptimizerConfig, load_recipe
 from bertlab.plugins.index import installed, load_class
 
@@ -52,16 +51,12 @@ CHECKPOINT_DEFAULTS = {
 HEAD_DEFAULTS = {"learning_rate": 3e-5, "warmup_steps": 0.1}
 
 
-def build_parser(
-    command: str, request: Request, encoder_config: Config | None = None
-) -> LightningArgumentParser:
+def build_parser(command: str, request: Request) -> LightningArgumentParser:
     """Return a parser of all keys that a command takes with the plugins of a request.
 
     Args:
         command: ``fit``, ``validate``, ``test`` or ``predict``.
         request: names the plugins, which are imported here.
-        encoder_config: ``name`` and arguments of the encoder that given weights are of: these
-            become the defaults.
 
     Raises:
         PluginError: if a plugin cannot be used.
@@ -107,7 +102,7 @@ def build_parser(
         "a list of these; false for no logs at all",
     )
     parser.set_defaults({f"trainer.{key}": value for key, value in TRAINER_DEFAULTS.items()})
-    _add_model(parser, request, encoder_config)
+    _add_model(parser, request)
     add_data(parser, request)
     if command == "fit":
         _add_fit(parser)
@@ -130,7 +125,7 @@ def build_parser(
     return parser
 
 
-def _add_model(parser: LightningArgumentParser, request: Request, given: Config | None) -> None:
+def _add_model(parser: LightningArgumentParser, request: Request) -> None:
     """Add the named encoder, its objectives or head, and the optimiser."""
     encoder = load_class("encoder", request.encoder, Encoder)
     parser.add_argument(
@@ -139,14 +134,14 @@ def _add_model(parser: LightningArgumentParser, request: Request, given: Config 
         help=f"encoder: {', '.join(installed('encoder'))}",
     )
     parser.add_class_arguments(encoder, "model.encoder", instantiate=False, skip={"vocab_size"})
+    given = request.sizes
     if given is not None and given["name"] == request.encoder:
         check_no_classes(parser, {"model": {"encoder": given}}, "the given weights")
         parser.set_defaults({f"model.encoder.{key}": value for key, value in given.items()})
     for name in request.objectives:
         objective = load_class("objective", name, Objective)
         parser.add_class_arguments(objective, f"model.objectives.{name}", instantiate=False)
-    single = {} if request.head is None else {"model.head": request.head}
-    for key, name in (single | {f"model.heads.{n}": p for n, p in request.heads.items()}).items():
+    for key, name in request.head_sections.items():
         parser.add_argument(
             f"--{key}.name", default=name, help=f"head: {', '.join(installed('head'))}"
         )

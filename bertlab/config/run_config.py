@@ -17,18 +17,14 @@ from lightning.pytorch import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
 from bertlab.config.class_imports import why_not_made
-from bertlab.config.named_classes import (
-    check_importable,
-    check_importable_arguments,
-    check_no_classes,
-)
-from bertlab.config.parse import parse_arguments, parse_config
+from bertlab.config.named_classes import check_importable, check_no_classes
+from bertlab.config.parse import parse_config
 from bertlab.config.parser import build_parser
 from bertlab.config.request import Request, read_request
 from bertlab.config.seeds import SECTION, Seeds, check_seeds, choose_seed
 from bertlab.config.stages import KEY as STAGES
 from bertlab.config.stages import naming_stage, read_stages, stage_requests
-from bertlab.config.versions import leave_out_unknown
+from bertlab.config.versions import leave_out_unknown, without
 from bertlab.config.yaml_files import Config
 from bertlab.errors import ConfigError, told
 from bertlab_evaluations.entries import check_entries
@@ -120,25 +116,21 @@ class RunConfig:
 
 
 def parse_request(
-    request: Request,
-    command: str,
-    encoder_config: Config | None = None,
-    resumed_seed: int | bool | None = None,
+    request: Request, command: str, resumed_seed: int | bool | None = None
 ) -> RunConfig:
     """Return the config of a command.
 
     Args:
         request: config files and arguments.
         command: ``fit``, ``validate``, ``test`` or ``predict``.
-        encoder_config: of given weights, see :func:`bertlab.config.parser.build_parser`.
         resumed_seed: seed of the run that goes on, if there is one.
 
     Raises:
         ConfigError: one line that names the file and key, or the argument.
         SystemExit: with 0, after printing the help that the arguments ask for.
     """
-    parser = build_parser(command, request, encoder_config)
-    if "-h" in request.arguments or "--help" in request.arguments:
+    parser = build_parser(command, request)
+    if request.helps:
         parser.print_help()
         raise SystemExit(0)
     values = _parse(parser, request, command)
@@ -201,19 +193,24 @@ def last_config(config: Config) -> Config:
 
 
 def _parse(parser: LightningArgumentParser, request: Request, command: str = "fit") -> Namespace:
-    """Parse each config file over the one before, then the arguments that override them."""
-    values = None
-    for path, content in request.files:
-        # one file after the other over the values so far: the later one wins, key by key
-        known = {key: value for key, value in content.items() if _belongs(key, parser)}
-        if path == request.checkpoint:
-            known = leave_out_unknown(known, parser, str(path), command)
-            check_no_classes(parser, known, str(path))
-            check_entries(known.get("evaluations"), str(path))
-        check_importable(parser, known, str(path))
-        values = parse_config(parser, known, str(path), values)
-    check_importable_arguments(parser, request.arguments)
-    return parse_arguments(parser, request.arguments, values)
+    """Parse all that was asked for, once."""
+    known = {action.dest.split(".")[0] for action in parser._actions}
+    # a config of fit also serves validate
+    values = {
+        key: value
+        for key, value in request.values.items()
+        if key in known or key not in _FIT_ONLY or request.is_argument(key)
+    }
+    if request.checkpoint is not None:
+        source = str(request.checkpoint)
+        stored = {key: each for key, each in request.part_of(source).items() if key in values}
+        for key in leave_out_unknown(stored, parser, source, command):
+            values, stored = without(values, key), without(stored, key)
+        check_no_classes(parser, stored, source)
+        check_entries(stored.get("evaluations"), source)
+    for source in dict.fromkeys(request.source.values()):
+        check_importable(parser, request.part_of(source), source)
+    return parse_config(parser, values, request.where)
 
 
 def _plain(parser: LightningArgumentParser, values: Namespace, request: Request) -> Config:
@@ -285,10 +282,3 @@ def _plain_optimizer(section: Config, request: Request) -> Config:
 def _named(given: Config | None, names: Sequence[str]) -> Config:
     """Return the arguments of each named plugin, in the order of the names."""
     return {name: (given or {}).get(name) or {} for name in names}
-
-
-def _belongs(key: str, parser: LightningArgumentParser) -> bool:
-    """Whether a config's section is for this command: a fit config also serves validate."""
-    if key in _FIT_ONLY:
-        return any(action.dest.split(".")[0] == key for action in parser._actions)
-    return True
