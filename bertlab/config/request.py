@@ -55,6 +55,10 @@ _EXAMPLES = {
     "stages": "{NAME: {share: 0.9}, …}",
 }
 _HEADS = "{NAME: {…}, …}"
+_EXPECTED = {
+    "data.objectives": "their text: {corpus: PATH}",
+    "data.heads": "data of heads by name",
+}
 _ARGUMENT = "--"  # how the source of a value begins that an argument gives
 # keys of model.optimizer that stay where another optimiser is chosen
 OF_EVERY_OPTIMIZER = (
@@ -412,7 +416,7 @@ class _Merge:
             if kept := {name: given[name] for name in names if given.get(name)}:
                 model[key] = kept
         for name in data.get("heads") or () if isinstance(data.get("heads"), dict) else ():
-            if name not in self.heads and name not in self.taken_out:
+            if layer.where and name not in self.heads and name not in self.taken_out:
                 there = f"it has: {', '.join(self.heads)}" if self.heads else "there is none"
                 raise ConfigError(
                     f"{layer.where}data.heads.{name}: model.heads has no {name}"
@@ -497,12 +501,14 @@ class _Merge:
                     f"{request.where('data.corpus')}data.corpus: beside heads the text of "
                     "objectives is data.objectives.corpus"
                 )
-        elif text and not request.objectives_named:
+        elif not text or request.is_argument("data.objectives"):
+            pass  # with --ckpt_path the run's config may have the heads
+        elif not request.objectives_named:
             raise ConfigError(
                 f"{request.where('data.objectives')}data.objectives: found text of objectives, but "
                 "no objectives beside heads; expected model.objectives, as in [mlm]"
             )
-        elif text and not request.heads:
+        elif not request.heads:
             raise ConfigError(
                 f"{request.where('data.objectives')}data.objectives: without model.heads the text "
                 "is data.corpus"
@@ -558,7 +564,8 @@ _GROUPS = ("data", "trainer", "checkpoint", "seed")
 
 
 def _no_section(where: str, key: str, value: object) -> ConfigError:
-    return ConfigError(f"{where}{key}: found {value!r}, expected a mapping of keys to values")
+    expected = _EXPECTED.get(key, "a mapping of keys to values")
+    return ConfigError(f"{where}{key}: found {value!r}, expected {expected}")
 
 
 def _of_one_class(before: object, value: object) -> object:
