@@ -37,9 +37,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from bertlab.api.study_scores import Cell, Measure, StudyScores, VariantScores
 from bertlab_studies.report.comparison import LEVEL
 from bertlab_studies.report.statistics import compare_study, holm
+from bertlab_studies.study_scores import Cell, Measure, StudyScores, VariantScores
 
 Array = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ contracts among these names are in :mod:`bertlab.api` as well, with the version 
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
@@ -15,29 +15,32 @@ _MODULES = {
     "bertlab.api.batch": (
         "EncoderOutput IntArray PackedBatch PackedSequences TokenLabels first_token last_token pack"
     ),
+    "bertlab.api.command": "Command",
     "bertlab.api.encoder": "Encoder",
     "bertlab.api.evaluation": "EvaluatedModel Evaluation EvaluationResult ScoreGrid",
     "bertlab.api.examples": "Column Features Labels Example text_ids",
+    "bertlab.api.exporter": "Exporter ExportReport ModelAddress",
+    "bertlab.api.format": "NamedFormat Submission",
     "bertlab.api.head": "Head",
     "bertlab.api.optimizer": "OptimizerRecipe ParameterGroup",
     "bertlab.api.schedule": "Progress Schedule",
     "bertlab.model.optimizers.stepping": "JoinedOptimizer",
+    "bertlab.api.reader": "CheckpointReader ForeignCheckpoint",
     "bertlab.api.rng": "CounterRNG",
     "bertlab.api.source": "DataSource RawDocument RawExamples",
-    "bertlab.api.study_scores": "StudyScores",
     "bertlab.api.task": "Objective Task TaskContext TaskLoss",
     "bertlab.api.tokenizer": "SpecialTokens Tokenizer TokenizerKind",
+    "bertlab.data.module": "TaskData",
     "bertlab.errors": (
         "BertlabError CheckpointError ConfigError CorpusError DataError EvaluationError "
         "PluginError TokenizerError check_at_least check_share nearest"
     ),
-    "bertlab.plugins.hooks": "ReportSection Subcommand hookimpl",
+    "bertlab.plugins.hooks": "FitKeys ReportSection hookimpl",
     "bertlab.tokenizer.loading": "load_tokenizer",
     "bertlab.tokenizer.wordpiece": "WordPieceTokenizer",
     "torchmetrics": "Metric",
-    # runs, models and studies from Python
+    # runs and models from Python; bertlab-studies adds Study and study
     "bertlab.checkpoints.pretrained_model": "PretrainedModel load",
-    "bertlab_studies.study": "Study study",
     "bertlab.training.run": "Run fit",
     # building blocks
     "bertlab.cli.main": "main",
@@ -45,7 +48,6 @@ _MODULES = {
     "bertlab.data.examples.encoded": "encode_examples",
     "bertlab.data.loader": "prepare_sequences",
     "bertlab.encoders.bert": "BertEncoder sinusoidal_positions",
-    "bertlab_modern.modern": "ModernEncoder",
     "bertlab.encoders.layers": "final_states initialize packed_lstm",
     "bertlab.heads.classification": "ClassifierHead",
     "bertlab.model.parameter_groups": "parameter_depths",
@@ -62,16 +64,22 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names.sp
 __all__ = ["__version__", *_HOME]  # noqa: PLE0604  strings, all of them
 
 
-def __getattr__(name: str) -> object:
-    """Import a public name when it is first asked for (PEP 562)."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'bertlab' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_HOME[name]), name)
+def __getattr__(name: str) -> Any:  # noqa: ANN401  a public name of any kind
+    """Import a public name when it is first asked for (PEP 562); packages add names."""
+    if name in _HOME:
+        found = getattr(import_module(_HOME[name]), name)
+    else:
+        from bertlab.plugins.names import added_name  # noqa: PLC0415  reads the entry points
+
+        found = added_name(__name__, name)
+    globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    from bertlab.plugins.names import added_names  # noqa: PLC0415
+
+    return sorted({*globals(), *__all__, *added_names(__name__)})
 
 
 if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compares the two
@@ -85,6 +93,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.api.batch import first_token as first_token
     from bertlab.api.batch import last_token as last_token
     from bertlab.api.batch import pack as pack
+    from bertlab.api.command import Command as Command
     from bertlab.api.encoder import Encoder as Encoder
     from bertlab.api.evaluation import EvaluatedModel as EvaluatedModel
     from bertlab.api.evaluation import Evaluation as Evaluation
@@ -95,16 +104,22 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.api.examples import Features as Features
     from bertlab.api.examples import Labels as Labels
     from bertlab.api.examples import text_ids as text_ids
+    from bertlab.api.exporter import Exporter as Exporter
+    from bertlab.api.exporter import ExportReport as ExportReport
+    from bertlab.api.exporter import ModelAddress as ModelAddress
+    from bertlab.api.format import NamedFormat as NamedFormat
+    from bertlab.api.format import Submission as Submission
     from bertlab.api.head import Head as Head
     from bertlab.api.optimizer import OptimizerRecipe as OptimizerRecipe
     from bertlab.api.optimizer import ParameterGroup as ParameterGroup
+    from bertlab.api.reader import CheckpointReader as CheckpointReader
+    from bertlab.api.reader import ForeignCheckpoint as ForeignCheckpoint
     from bertlab.api.rng import CounterRNG as CounterRNG
     from bertlab.api.schedule import Progress as Progress
     from bertlab.api.schedule import Schedule as Schedule
     from bertlab.api.source import DataSource as DataSource
     from bertlab.api.source import RawDocument as RawDocument
     from bertlab.api.source import RawExamples as RawExamples
-    from bertlab.api.study_scores import StudyScores as StudyScores
     from bertlab.api.task import Objective as Objective
     from bertlab.api.task import Task as Task
     from bertlab.api.task import TaskContext as TaskContext
@@ -118,6 +133,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.data.corpus.store import TokenStore as TokenStore
     from bertlab.data.examples.encoded import encode_examples as encode_examples
     from bertlab.data.loader import prepare_sequences as prepare_sequences
+    from bertlab.data.module import TaskData as TaskData
     from bertlab.encoders.bert import BertEncoder as BertEncoder
     from bertlab.encoders.bert import sinusoidal_positions as sinusoidal_positions
     from bertlab.encoders.layers import final_states as final_states
@@ -149,13 +165,10 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.objectives.masking import evaluation_draws as evaluation_draws
     from bertlab.objectives.masking import mask_tokens as mask_tokens
     from bertlab.objectives.next_sentence import NextSentencePrediction as NextSentencePrediction
+    from bertlab.plugins.hooks import FitKeys as FitKeys
     from bertlab.plugins.hooks import ReportSection as ReportSection
-    from bertlab.plugins.hooks import Subcommand as Subcommand
     from bertlab.plugins.hooks import hookimpl as hookimpl
     from bertlab.tokenizer.loading import load_tokenizer as load_tokenizer
     from bertlab.tokenizer.wordpiece import WordPieceTokenizer as WordPieceTokenizer
     from bertlab.training.run import Run as Run
     from bertlab.training.run import fit as fit
-    from bertlab_modern.modern import ModernEncoder as ModernEncoder
-    from bertlab_studies.study import Study as Study
-    from bertlab_studies.study import study as study

@@ -1,5 +1,16 @@
-"""The conformance kit: one line in a plugin's tests checks its class against the contract."""
+"""The conformance kit: one line in a plugin's tests checks its class against the contract.
 
-from bertlab_conformance import ConformanceFailure, batch_of, conformance, list_checks
+Its names, such as ``conformance``, come from bertlab-conformance.
+"""
 
-__all__ = ["ConformanceFailure", "batch_of", "conformance", "list_checks"]
+from typing import Any
+
+from bertlab.plugins.names import added_name, added_names
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  a name of any kind
+    return added_name(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *added_names(__name__)})

@@ -6,15 +6,17 @@ its building blocks, may change in any minor version.
 
 from typing import TYPE_CHECKING
 
-CONTRACT = 2
+CONTRACT = 3
 """Version of what plugins can rely on; raised when what keeps it could break (docs/plugins.md)."""
-OLDEST_CONTRACT = 1
+OLDEST_CONTRACT = 2
 """Oldest version that plugins may be written for."""
 
 __all__ = [
     "CONTRACT",
     "BertlabError",
+    "CheckpointReader",
     "Column",
+    "Command",
     "ConfigError",
     "CorpusError",
     "CounterRNG",
@@ -27,10 +29,15 @@ __all__ = [
     "EvaluationError",
     "EvaluationResult",
     "Example",
+    "ExportReport",
+    "Exporter",
     "Features",
+    "ForeignCheckpoint",
     "Head",
     "Labels",
     "Metric",
+    "ModelAddress",
+    "NamedFormat",
     "Objective",
     "OptimizerRecipe",
     "PackedBatch",
@@ -44,10 +51,10 @@ __all__ = [
     "Schedule",
     "ScoreGrid",
     "SpecialTokens",
-    "StudyScores",
-    "Subcommand",
+    "Submission",
     "Task",
     "TaskContext",
+    "TaskData",
     "TaskLoss",
     "TokenLabels",
     "Tokenizer",
@@ -77,7 +84,9 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from bertlab import (
         BertlabError,
+        CheckpointReader,
         Column,
+        Command,
         ConfigError,
         CorpusError,
         CounterRNG,
@@ -90,10 +99,15 @@ if TYPE_CHECKING:
         EvaluationError,
         EvaluationResult,
         Example,
+        Exporter,
+        ExportReport,
         Features,
+        ForeignCheckpoint,
         Head,
         Labels,
         Metric,
+        ModelAddress,
+        NamedFormat,
         Objective,
         OptimizerRecipe,
         PackedBatch,
@@ -107,10 +121,10 @@ if TYPE_CHECKING:
         Schedule,
         ScoreGrid,
         SpecialTokens,
-        StudyScores,
-        Subcommand,
+        Submission,
         Task,
         TaskContext,
+        TaskData,
         TaskLoss,
         Tokenizer,
         TokenizerError,

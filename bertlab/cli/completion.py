@@ -11,7 +11,7 @@ import shtab
 from jsonargparse import ArgumentParser
 
 from bertlab.cli.errors import catalogue
-from bertlab.cli.main import COMMANDS
+from bertlab.cli.main import COMMANDS, command_names, find_command, line_of
 from bertlab.cli.plugins import arguments_of
 from bertlab.config.parser import build_parser
 from bertlab.config.request import Request
@@ -19,8 +19,6 @@ from bertlab.config.shipped import offered_names, templates
 from bertlab.errors import CommandError, PluginError, nearest, say
 from bertlab.plugins.index import GROUPS, Kind, installed, load_class
 from bertlab.plugins.new.names import GROUP_OF_KIND
-from bertlab_evaluations.evaluate_command import OPTIONS
-from bertlab_studies import study_command as study
 
 _USAGE = """usage: bertlab completion SHELL
 
@@ -72,14 +70,14 @@ def completion_script(shell: str) -> str:
     """Return the script for one of ``shtab.SUPPORTED_SHELLS``."""
     root = ArgumentParser(prog="bertlab", exit_on_error=False)
     commands = root.add_subcommands(required=False)
-    for command, (module, line) in COMMANDS.items():
-        parser = _parser(command, module)
+    for command in command_names():
+        parsers = _parsers(command)
+        parser = parsers.pop("", None) or ArgumentParser(prog=f"bertlab {command}")
         _complete_files(parser)
-        commands.add_subcommand(command, parser, help=line)
-        if command == "study":
+        commands.add_subcommand(command, parser, help=line_of(command))
+        if parsers:
             actions = parser.add_subcommands(required=False)
-            for action in study.ACTIONS:
-                of_action = study.make_parser(action)
+            for action, of_action in parsers.items():
                 _complete_files(of_action)
                 actions.add_subcommand(action, of_action)
     names = " ".join(offered_names())
@@ -88,31 +86,35 @@ def completion_script(shell: str) -> str:
     return script
 
 
-def _parser(command: str, module: str) -> ArgumentParser:
+def _parsers(command: str) -> dict[str, ArgumentParser]:
+    """Return the parser of a command, or one for each of its actions."""
+    if command not in COMMANDS:
+        try:
+            return dict(find_command(command).parsers())
+        except PluginError:  # `bertlab plugins check` says why
+            return {}
     if command in _LIKE_FIT:
-        return _parser_of_configs(command)
-    if command == "study":
-        return ArgumentParser(prog="bertlab study", exit_on_error=False)
+        return {"": _parser_of_configs(command)}
     words = _words()
     if command not in words:
-        made: ArgumentParser = importlib.import_module(module).make_parser(command)
+        made: ArgumentParser = importlib.import_module(COMMANDS[command][0]).make_parser(command)
         if command == "tokenizer":
             made._option_string_actions["--kind"].choices = list(installed("tokenizer"))
-        return made
+        if command == "export":
+            made._option_string_actions["--format"].choices = list(installed("exporter"))
+        return {"": made}
     # the command reads its arguments by hand
     parser = ArgumentParser(prog=f"bertlab {command}", exit_on_error=False)
     for option, choices in words[command].items():
         added = parser.add_argument(option, nargs=None if option.startswith("-") else "*")
         added.choices = choices
-    return parser
+    return {"": parser}
 
 
 def _words() -> dict[str, dict[str, list[str] | None]]:
     """Return options and arguments, with what each may be, of commands without a parser."""
-    options: dict[str, list[str] | None] = dict.fromkeys(OPTIONS)
     return {
         "init": {"KIND": list(templates())},
-        "evaluate": options | {"--evaluation": list(installed("evaluation"))},
         "plugins": {
             "ACTION": ["list", "show", "check", *(n for k in GROUPS for n in installed(k))]
         },

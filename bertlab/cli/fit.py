@@ -4,6 +4,7 @@ from bertlab.cli.fit_help import asks_for_help, short_help, without_all
 from bertlab.config.request import Request, read_request
 from bertlab.config.shipped import with_config_options
 from bertlab.errors import CommandError, say
+from bertlab.plugins.hooks import run_elsewhere
 
 # of keys below data, for predict
 _SHORT = ("--text", "--text_pair", "--input", "--input_format")
@@ -21,12 +22,8 @@ def main(command: str, argv: list[str]) -> int:
     if any(each.partition("=")[0] == "--print_config" for each in argv):
         return print_config(command, argv)
     request = read_request(argv)
-    if command == "fit" and _may_repeat(request):
-        from bertlab_studies.repeat import find_repetition, fit_repeatedly  # noqa: PLC0415  rare
-
-        repetition = find_repetition(argv, request)
-        if repetition is not None:
-            return fit_repeatedly(repetition)
+    if command == "fit" and (code := run_elsewhere(argv, _keys(request))) is not None:
+        return code
     # torch, not for --help
     from bertlab.training.opening import open_session  # noqa: PLC0415
     from bertlab.training.stages import open_fit  # noqa: PLC0415
@@ -66,10 +63,9 @@ def _long_name(argument: str) -> str:
     return f"--data.{key[2:]}{equals}{value}" if key in _SHORT else argument
 
 
-def _may_repeat(request: Request) -> bool:
-    """Whether an argument or a config file says something of repetitions."""
-    # a cheap look, so that a plain fit does not import bertlab_studies
+def _keys(request: Request) -> frozenset[str]:
+    """Return the first parts of the keys that arguments and config files give."""
     given = {key for _, content in request.files for key in content}
-    # --seeds=3 -> seeds
-    given |= {argument.removeprefix("--").partition("=")[0] for argument in request.argv}
-    return not given.isdisjoint(("seeds", "against_scratch"))
+    # --model.init_from=x -> model
+    names = [argument.removeprefix("--").partition("=")[0] for argument in request.argv]
+    return frozenset(given | {name.partition(".")[0] for name in names})

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from bertlab.config.request import Request
 from bertlab.config.shipped import offered_names
 from bertlab.config.yaml_files import yaml_inline
+from bertlab.plugins.index import missing_package
 
 _PURPOSE = {
     "fit": "Train from a config. Any key of it can be given on the command line, where it wins.",
@@ -68,12 +69,13 @@ _ALL = {("-h", "all"), ("--help", "all")}
 def short_help(command: str, request: Request) -> str:
     """Return the common keys of a command, and what the named configs set."""
     takes_config = command == "fit"
+    keys = {key: text for key, text in COMMON[command].items() if missing_package(key) is None}
     lines = [
         f"usage: bertlab {command} {'[CONFIG …] ' if takes_config else ''}[--KEY VALUE …]",
         "",
         _PURPOSE[command],
         "",
-        *(f"  --{key:<32}{text}" for key, text in COMMON[command].items()),
+        *(f"  --{key:<32}{text}" for key, text in keys.items()),
     ]
     for path, content in request.files:
         lines += ["", f"{path} sets:", *(f"  --{key} {text}" for key, text in _leaves(content))]

@@ -6,12 +6,14 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from bertlab import __version__
 from bertlab.errors import (
     REFUSALS,
     BertlabError,
     CommandError,
+    PluginError,
     mistake_in,
     nearest,
     printable,
@@ -19,27 +21,16 @@ from bertlab.errors import (
     show_logs_visibly,
 )
 
-# subcommand: (module with a function ``main(command, argv)``, one line of help)
+if TYPE_CHECKING:
+    from bertlab.api.command import Command
+
+# the core's own; subcommand: (module with a function ``main(command, argv)``, one line of help)
 COMMANDS = {
     "fit": ("bertlab.cli.fit", "train from a config"),
     "init": ("bertlab.cli.init", "write a config for data of your own"),
     "validate": ("bertlab.cli.fit", "score a checkpoint on held-out text or rows"),
     "test": ("bertlab.cli.fit", "score a fine-tuned checkpoint on test rows"),
     "predict": ("bertlab.cli.fit", "predict on new text or rows, as JSON lines"),
-    "evaluate": (
-        "bertlab_evaluations.evaluate_command",
-        "score a model without training it, as on BLiMP",
-    ),
-    "demo": (
-        "bertlab_pages.demo_command",
-        "a page on this machine to try a model and look inside it",
-    ),
-    "embed": (
-        "bertlab_evaluations.embed_command",
-        "write the hidden states of texts (feature-based use)",
-    ),
-    "study": ("bertlab_studies.study_command", "run an ablation: variants × seeds × evaluations"),
-    "ablate": ("bertlab_studies.ablate_command", "an ablation in one line"),
     "tokenizer": ("bertlab.cli.data", "train a tokenizer: WordPiece, BPE, Unigram"),
     "prepare": ("bertlab.cli.data", "tokenise a corpus once and print its data report"),
     "take-words": ("bertlab.cli.data", "the first N words of a corpus, as a corpus of its own"),
@@ -49,6 +40,8 @@ COMMANDS = {
     "completion": ("bertlab.cli.completion", "what makes the shell complete commands and options"),
     "explain": ("bertlab.cli.errors", "what the code of an error means, and what to do"),
 }
+# commands of first-party packages, which may be missing, in the order of their lines in the help
+_OF_PACKAGES = ("evaluate", "demo", "embed", "study", "ablate")
 # what others call a command
 _CALLED_ELSEWHERE = {
     **dict.fromkeys(("train", "pretrain", "finetune", "fine-tune", "run"), "fit"),
@@ -129,7 +122,7 @@ def run(arguments: list[str]) -> int:
         say(f"bertlab {__version__}")
         return 0
     if command not in COMMANDS:
-        return run_added(command, rest)
+        return find_command(command).main(rest)
     module = importlib.import_module(COMMANDS[command][0])
     exit_code: int = module.main(command, rest)
     return exit_code
@@ -143,37 +136,49 @@ def _can_be_given(argument: str) -> bool:
         return False
 
 
-def run_added(command: str, arguments: list[str]) -> int:
-    """Run a subcommand that a plugin adds.
+def command_names() -> list[str]:
+    """Return what can be typed after ``bertlab``, in the order of its help."""
+    from bertlab.plugins.index import installed  # noqa: PLC0415  reads the entry points
+
+    names, added = list(COMMANDS), installed("command")
+    place = names.index("tokenizer")
+    first = [name for name in _OF_PACKAGES if name in added]
+    others = [name for name in added if name not in COMMANDS and name not in first]
+    return [*names[:place], *first, *names[place:], *others]
+
+
+def find_command(name: str) -> "Command":
+    """Return a command that a package adds.
 
     Raises:
-        CommandError: if there is no such subcommand.
+        CommandError: if there is no such command here.
+        PluginError: if it cannot be used.
     """
-    from bertlab.plugins.hooks import subcommands  # noqa: PLC0415  imports the plugins' modules
+    from bertlab.api.command import Command  # noqa: PLC0415  not for the core's own commands
+    from bertlab.plugins.first_party import package_of  # noqa: PLC0415
+    from bertlab.plugins.index import load_class  # noqa: PLC0415
 
-    added = subcommands()
-    if command not in added:
-        known = [*COMMANDS, *added]
-        meant = _CALLED_ELSEWHERE.get(command, command)
+    known = command_names()
+    if name not in known:
+        meant = _CALLED_ELSEWHERE.get(name, name)
+        if meant not in known and (package := package_of("command", meant)) is not None:
+            raise CommandError(f"`bertlab {meant}` comes with {package}: pip install {package}")
         raise CommandError(
-            f"no subcommand is called {command!r}{nearest(meant, known)} "
+            f"no subcommand is called {name!r}{nearest(meant, known)} "
             f"(there are: {', '.join(known)})"
         )
-    return added[command].main(arguments)
+    found: Command = load_class("command", name, Command)()
+    return found
 
 
 def usage() -> str:
     """Return the text of ``bertlab --help``."""
-    from bertlab.plugins.hooks import subcommands  # noqa: PLC0415  imports the plugins' modules
-
-    added = [each for name, each in subcommands().items() if name not in COMMANDS]
     lines = [
         "usage: bertlab [--version] [--help] COMMAND …",
         "",
         "Pre-train, fine-tune and ablate BERT from config files.",
         "",
-        *(f"  {name:<11}{line}" for name, (_, line) in COMMANDS.items()),
-        *(f"  {each.name:<11}{each.help}" for each in added),
+        *(f"  {name:<11}{line_of(name)}" for name in command_names()),
         "",
         "Start with:  bertlab fit quickstart",
         "With texts of your own:  bertlab init classification my.yaml",
@@ -181,3 +186,15 @@ def usage() -> str:
         "A traceback for an error:  BERTLAB_DEBUG=1 bertlab COMMAND …",
     ]
     return "\n".join(lines) + "\n"
+
+
+def line_of(command: str) -> str:
+    """Return the help of a command in one line."""
+    if command in COMMANDS:
+        return COMMANDS[command][1]
+    try:
+        line = (find_command(command).__doc__ or "").strip().partition("\n")[0].rstrip(".")
+    except PluginError:
+        return "cannot be used; bertlab plugins check says why"
+    # "Run an ablation." -> "run an ablation", but "ONNX …" stays
+    return line if line[1:2].isupper() else line[:1].lower() + line[1:]

@@ -16,9 +16,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from bertlab.api import CONTRACT
+from bertlab.cli.main import COMMANDS
 from bertlab.errors import CommandError, PluginError, nearest, say, told
 from bertlab.plugins import hooks
-from bertlab.plugins.contract_1 import until
 from bertlab.plugins.first_party import FIRST_PARTY
 from bertlab.plugins.index import (
     GROUPS,
@@ -45,6 +45,13 @@ _BASES: dict[Kind, str] = {
     "optimizer": "bertlab.api.optimizer:OptimizerRecipe",
     "schedule": "bertlab.api.schedule:Schedule",
     "tokenizer": "bertlab.api.tokenizer:TokenizerKind",
+    "tokenizer_model": "bertlab.api.tokenizer:Tokenizer",
+    "exporter": "bertlab.api.exporter:Exporter",
+    "reader": "bertlab.api.reader:CheckpointReader",
+    "format": "bertlab.api.format:NamedFormat",
+    "data_module": "bertlab.data.module:TaskData",
+    "command": "bertlab.api.command:Command",
+    "huggingface_form": "bertlab.api.huggingface:HuggingFaceForm",
 }
 # what a class says of itself, beside its arguments
 _DECLARED = (
@@ -56,6 +63,8 @@ _DECLARED = (
     "requires",
     "compares_sequences",
     "columns",
+    "label_names",
+    "files",
     "monitor",
     "keeps_examples_together",
     "trains_encoder",
@@ -64,6 +73,7 @@ _DECLARED = (
     "huggingface",
     "has_weight_decay",
     "needs_end",
+    "has_heads",
 )
 
 LIMIT = 30.0  # seconds for the import of a plugin of others
@@ -118,7 +128,7 @@ def list_plugins() -> int:
     rows = [
         [
             *(plugin.kind, plugin.name),
-            *(brought_by(plugin.package, plugin.version), why_unusable(plugin) or ""),
+            *(brought_by(plugin.package, plugin.version), _why_unusable(plugin) or ""),
         ]
         for plugin in _all()
     ]
@@ -148,9 +158,9 @@ def show_plugins(names: list[str]) -> int:
                 f"plugins show: no plugin is called {name!r}{nearest(name, known)} "
                 f"(bertlab plugins list has all)"
             )
-        usable = [plugin for plugin in found if why_unusable(plugin) is None]
+        usable = [plugin for plugin in found if _why_unusable(plugin) is None]
         if not usable:
-            raise PluginError(f"{found[0]} cannot be used: {why_unusable(found[0])}")
+            raise PluginError(f"{found[0]} cannot be used: {_why_unusable(found[0])}")
         for plugin in usable:
             _show(plugin)
     return 0
@@ -196,6 +206,12 @@ def _all() -> list[Plugin]:
     return [plugin for kind in GROUPS for plugin in listed(kind)]
 
 
+def _why_unusable(plugin: Plugin) -> str | None:
+    if plugin.kind == "command" and plugin.name in COMMANDS:
+        return "bertlab has a command of that name, which is used; rename the entry point"
+    return why_unusable(plugin)
+
+
 def _base(kind: Kind) -> type:
     # names and not classes, since `list` should not wait for torch
     module, _, name = _BASES[kind].partition(":")
@@ -204,7 +220,7 @@ def _base(kind: Kind) -> type:
 
 
 def _check(plugin: Plugin) -> Finding:
-    reason = why_unusable(plugin)
+    reason = _why_unusable(plugin)
     if reason is not None:
         return Finding(str(plugin), reason, is_broken=True)
     try:
@@ -217,10 +233,7 @@ def _check(plugin: Plugin) -> Finding:
         return Finding(str(plugin), f"its arguments cannot be config keys: {error}", True)
     if (asked := version_mismatch(plugin.package)) is not None:
         return Finding(str(plugin), asked, is_broken=True)
-    remarks = ["prints when it is imported"] if printed else []
-    if plugin.contract < CONTRACT:
-        remarks.append(f"its package {until()}")
-    return Finding(str(plugin), "; ".join(remarks))
+    return Finding(str(plugin), "prints when it is imported" if printed else "")
 
 
 def _check_hooks(entry: EntryPoint) -> Finding:

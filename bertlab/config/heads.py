@@ -10,6 +10,7 @@ from bertlab.errors import ConfigError
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 # of what is logged beside the figures of heads: val/loss, val/heads/mean, train/objectives
 _TAKEN = ("loss", "heads", "objectives", "auto")
+OBJECTIVES_SHARE = 0.5  # of all steps are of objectives beside heads, if data.mixing does not say
 
 
 def check_head_name(name: object, key: str) -> None:

@@ -19,23 +19,21 @@ from lightning.pytorch.cli import LightningArgumentParser
 from bertlab.config.class_imports import why_not_made
 from bertlab.config.named_classes import check_importable, check_no_classes
 from bertlab.config.parse import parse_config
-from bertlab.config.parser import build_parser
+from bertlab.config.parser import build_parser, package_keys
 from bertlab.config.request import Request, read_request
 from bertlab.config.seeds import SECTION, Seeds, check_seeds, choose_seed
 from bertlab.config.stages import KEY as STAGES
 from bertlab.config.stages import naming_stage, read_stages, stage_requests
+from bertlab.config.unknown_keys import keys_of, names_below
 from bertlab.config.versions import leave_out_unknown, without
 from bertlab.config.yaml_files import Config
 from bertlab.errors import ConfigError, told
-from bertlab_evaluations.entries import check_entries
+from bertlab.plugins.first_party import package_of
 
 # keys that do not change what a run computes
 _RUN_KEYS = (
     "run_dir",
-    "seeds",
-    "against_scratch",
     "keep_predictions",
-    "check_every",
     "background_checkpoints",
 )
 _NOT_RECORDED = (*_RUN_KEYS, "ckpt_path", "config", "output", "output_format", "top_k", "head")
@@ -44,13 +42,10 @@ _LATER_DATA = ("text", "text_pair", "delimiter", "quote", "empty", "objectives")
 _LATER_TEXT = ("input",)
 _FIT_ONLY = (
     "checkpoint",
-    "checkpoint_words",
     "max_tokens",
     "max_words",
     "on_nonfinite",
     "compile",
-    "evaluations",
-    "evaluate_every",
     "stages",
     *_RUN_KEYS,
 )
@@ -194,20 +189,24 @@ def last_config(config: Config) -> Config:
 
 def _parse(parser: LightningArgumentParser, request: Request, command: str = "fit") -> Namespace:
     """Parse all that was asked for, once."""
-    known = {action.dest.split(".")[0] for action in parser._actions}
-    # a config of fit also serves validate
+    known = names_below("", keys_of(parser))
     values = {
         key: value
         for key, value in request.values.items()
-        if key in known or key not in _FIT_ONLY or request.is_argument(key)
+        if key in known or request.is_argument(key) or not _is_of_fit(key, value, command)
     }
     if request.checkpoint is not None:
         source = str(request.checkpoint)
+        # what is never recorded is nothing that a checkpoint brings
+        from_there = [key for key in values if request.source.get(key) == source]
+        for key in from_there:
+            if not _is_recorded(key):
+                del values[key]
         stored = {key: each for key, each in request.part_of(source).items() if key in values}
         for key in leave_out_unknown(stored, parser, source, command):
             values, stored = without(values, key), without(stored, key)
         check_no_classes(parser, stored, source)
-        check_entries(stored.get("evaluations"), source)
+        check_stored(stored, source)
     for source in dict.fromkeys(request.source.values()):
         check_importable(parser, request.part_of(source), source)
     return parse_config(parser, values, request.where)
@@ -216,7 +215,23 @@ def _parse(parser: LightningArgumentParser, request: Request, command: str = "fi
 def _plain(parser: LightningArgumentParser, values: Namespace, request: Request) -> Config:
     """Return typed values as plain data, without what does not change the computation."""
     content = _whole(parser, values, request)
-    return {key: value for key, value in content.items() if key not in _NOT_RECORDED}
+    return {key: value for key, value in content.items() if _is_recorded(key)}
+
+
+def _is_recorded(key: str) -> bool:
+    said = package_keys().get(key)
+    return key not in _NOT_RECORDED and (said is None or key not in said.not_recorded)
+
+
+def check_stored(content: Config, source: str) -> None:
+    """Let packages check the values of their keys in a config that may come from anywhere.
+
+    Raises:
+        CheckpointError: one names a class or a function.
+    """
+    for check in {said.check_stored: None for said in package_keys().values()}:
+        if check is not None:
+            check(content, source)
 
 
 def _whole(parser: LightningArgumentParser, values: Namespace, request: Request) -> Config:
@@ -226,6 +241,11 @@ def _whole(parser: LightningArgumentParser, values: Namespace, request: Request)
     except Exception as error:  # of arguments of a class that are none, such as a Timer's
         raise ConfigError(f"trainer: the arguments of a class are wrong: {told(error)}") from error
     content: Config = yaml.safe_load(text)
+    if "checkpoint_words" in content:  # where configs of before have it, behind max_words
+        words = content.pop("checkpoint_words")
+        pairs = list(content.items())
+        place = list(content).index("max_words") + 1
+        content = dict([*pairs[:place], ("checkpoint_words", words), *pairs[place:]])
     model = content["model"]
     model["encoder"]["name"] = request.encoder
     model["optimizer"] = _plain_optimizer(model["optimizer"], request)
@@ -282,3 +302,10 @@ def _plain_optimizer(section: Config, request: Request) -> Config:
 def _named(given: Config | None, names: Sequence[str]) -> Config:
     """Return the arguments of each named plugin, in the order of the names."""
     return {name: (given or {}).get(name) or {} for name in names}
+
+
+def _is_of_fit(key: str, value: object, command: str) -> bool:
+    """Whether an unknown key asks nothing of a command: a config of ``fit`` also serves others."""
+    asks = command == "fit" and value is not None
+    of_package = package_of("key", key) is not None and not asks
+    return key in _FIT_ONLY or key in package_keys() or of_package

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from bertlab.api.evaluation import EvaluationResult, ScoreGrid
-from bertlab.api.study_scores import Measure, StudyScores
 from bertlab.config.yaml_files import read_config
 from bertlab.errors import say
 from bertlab.files import utf8, why_no_file_name
@@ -29,6 +28,7 @@ from bertlab_studies.execute.executor import go_on_with
 from bertlab_studies.folder import keep_content
 from bertlab_studies.report.render import latex, print_report, write_report
 from bertlab_studies.report.report import report_of
+from bertlab_studies.study_scores import Measure, StudyScores
 from bertlab_studies.tables import Table
 from made_up_scores import add_groups, made_up_study
 from small_study import plan_of

@@ -4,17 +4,17 @@ from typing import Any
 
 from jsonargparse import ArgumentParser
 
-from bertlab.config.overrides import parse_settings, parse_value
 from bertlab.config.parse import parse_arguments
 from bertlab.config.shipped import find_config
 from bertlab.config.yaml_files import Config
 from bertlab.errors import CommandError
+from bertlab_studies.settings import parse_settings, parse_value
 from bertlab_studies.study_command import add_settings, run
 
 
-def main(command: str, argv: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Run the study that the arguments describe; return the exit code."""
-    parser = make_parser(command)
+    parser = make_parser()
     if not argv or "-h" in argv or "--help" in argv:
         parser.print_help()
         return 0
@@ -32,10 +32,10 @@ def main(command: str, argv: list[str]) -> int:
     return run(study(content, study_dir), **options)
 
 
-def make_parser(command: str) -> ArgumentParser:
+def make_parser() -> ArgumentParser:
     """Return the parser of the options."""
     parser = ArgumentParser(
-        prog=f"bertlab {command}",
+        prog="bertlab ablate",
         usage="bertlab ablate --config CONFIG --vary 'KEY=VALUE,VALUE,…' [options]",
         description="Run a study that compares values of config keys, then report it.",
         exit_on_error=False,

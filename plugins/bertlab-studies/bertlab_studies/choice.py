@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from bertlab.api.study_scores import Measure, StudyScores, Trial, TuningScores
 from bertlab.config.overrides import Overrides
 from bertlab.errors import StudyError
 from bertlab.files import explain_failed_write, write_json
@@ -28,6 +27,7 @@ from bertlab_studies.plan.trials import (
 )
 from bertlab_studies.plan.tuning import Rows
 from bertlab_studies.report.collect import collect
+from bertlab_studies.study_scores import Measure, StudyScores, Trial, TuningScores
 
 TUNED = "tuned.json"  # in the directory of a study
 _OVER = (State.DONE, State.FAILED, State.BLOCKED)

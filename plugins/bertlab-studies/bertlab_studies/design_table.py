@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bertlab.api.study_scores import Measure, StudyScores
 from bertlab.errors import BertlabError, CommandError, StudyError, nearest
 from bertlab_studies.design_costs import SeedCosts, seed_costs
 from bertlab_studies.execute.run_state import is_done
@@ -21,6 +20,7 @@ from bertlab_studies.report.design import (
     rows_needed,
     seeds_needed,
 )
+from bertlab_studies.study_scores import Measure, StudyScores
 from bertlab_studies.tables import Table
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bertlab.api.study_scores import StudyScores
 from bertlab.checkpoints.run_directory import manifest
 from bertlab.config.overrides import Overrides
 from bertlab.config.yaml_files import Config
@@ -41,6 +40,7 @@ from bertlab_studies.report.render import write_report
 from bertlab_studies.report.report import Report, report_of
 from bertlab_studies.reuse import find_reusable
 from bertlab_studies.run_study import run_study
+from bertlab_studies.study_scores import StudyScores
 from bertlab_studies.tables import Table, left_out_lines, plan_table, status_table, variants_table
 from bertlab_studies.trial_stage import TrialStage, trial_stage
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jsonargparse import ArgumentParser
 
-from bertlab.config.overrides import parse_settings
 from bertlab.config.parse import parse_arguments
 from bertlab.errors import CommandError, nearest, say
+from bertlab_studies.settings import parse_settings
 
 if TYPE_CHECKING:
     from bertlab_studies.report.report import Report
@@ -25,9 +25,8 @@ Options of an action:  bertlab study ACTION --help
 """
 
 
-def main(command: str, argv: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Run ``study``; return the exit code."""
-    del command
     if not argv or argv[0] in ("-h", "--help"):
         say(_usage())
         return 0

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertlab.api.study_scores import StudyScores
 from bertlab.config.yaml_files import Config, yaml_inline
 from bertlab.errors import CommandError, StudyError, say
 from bertlab_studies.choice import Trials, choose, read_choice
@@ -24,6 +23,7 @@ from bertlab_studies.plan.trials import (
     with_chosen,
 )
 from bertlab_studies.run_study import run_study
+from bertlab_studies.study_scores import StudyScores
 from bertlab_studies.tables import Table
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bertlab.api.study_scores import (
+from bertlab_studies.study_scores import (
     Cell,
     Curve,
     GroupCurves,

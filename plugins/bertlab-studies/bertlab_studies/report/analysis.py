@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bertlab.api.study_scores import StudyScores
 from bertlab.checkpoints.run_directory import RESULTS
 from bertlab.config.yaml_files import differences
 from bertlab.errors import StudyError
@@ -25,6 +24,7 @@ from bertlab_studies.plan.study_file import StudyConfig
 from bertlab_studies.plan.trials import TRIALS, check_rows
 from bertlab_studies.report.collect import measures_of
 from bertlab_studies.report.comparison import LEVEL, Comparison
+from bertlab_studies.study_scores import StudyScores
 
 VERSION = 1  # of the tests: raised when the same values would give other decisions
 ANALYSIS, LOOKS = "analysis.json", "looks.json"  # in the directory of a study

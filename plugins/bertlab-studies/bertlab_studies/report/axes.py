@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from bertlab.api.study_scores import StudyScores
 from bertlab_pages.tables import Grid, TitledGrid
 from bertlab_studies.report.columns import MIXED, SHOWN
 from bertlab_studies.report.comparison import Comparison
 from bertlab_studies.report.difference_table import DIFFERENCE, figures
 from bertlab_studies.report.seed_noise import Weights
 from bertlab_studies.report.statistics import after_holm, compare_contrasts
+from bertlab_studies.study_scores import StudyScores
 
 _LEGEND = (
     "Effect of a level: the mean of all variants that have it − the mean of all that have the "

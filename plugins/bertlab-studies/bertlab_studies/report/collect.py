@@ -9,7 +9,6 @@ from typing import NoReturn
 import numpy as np
 
 from bertlab.api.head import Head
-from bertlab.api.study_scores import Cell, Curve, Measure, StudyScores, VariantScores
 from bertlab.checkpoints.run_directory import DEGENERATE, PREDICTIONS
 from bertlab.config.heads import fine_tunes
 from bertlab.errors import StudyError, nearest
@@ -41,6 +40,7 @@ from bertlab_studies.report.run_curves import (
     objective_curves,
     pretraining_curves,
 )
+from bertlab_studies.study_scores import Cell, Curve, Measure, StudyScores, VariantScores
 
 
 def collect(

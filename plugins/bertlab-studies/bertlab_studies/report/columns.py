@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bertlab.api.study_scores import Measure, StudyScores
 from bertlab_studies.report.statistics import Summary, summarize
+from bertlab_studies.study_scores import Measure, StudyScores
 
 NOTHING = "–"
 SHOWN = "*"

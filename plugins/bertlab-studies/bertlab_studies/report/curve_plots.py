@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from bertlab.api.study_scores import Curve, StudyScores
 from bertlab.training.results import is_share, show
 from bertlab_pages.pictures import hover
 from bertlab_pages.plot_axes import (
@@ -24,6 +23,7 @@ from bertlab_pages.plot_axes import (
     style_of,
     thin_line,
 )
+from bertlab_studies.study_scores import Curve, StudyScores
 
 # by variant, then by name of the metric, then by what the run is called: "seed 3"
 CurvesOfRuns = Mapping[str, Mapping[str, Mapping[str, Curve]]]

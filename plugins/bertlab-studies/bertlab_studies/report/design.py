@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bertlab.api.study_scores import Measure, StudyScores
 from bertlab_studies.report.comparison import LEVEL
 from bertlab_studies.report.contrast_noise import POWER, PRIOR, ContrastNoise, DrawnTest, draw_test
 from bertlab_studies.report.statistics import compare_study, summarize
 from bertlab_studies.report.variance_shares import variance_shares
+from bertlab_studies.study_scores import Measure, StudyScores
 
 MOST_SEEDS, MOST_ROWS = 1000, 10_000_000  # that are looked for
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
-from bertlab.api.study_scores import Measure, StudyScores
 from bertlab_studies.report import findings
 from bertlab_studies.report.columns import NOTHING, SHOWN, label_of
 from bertlab_studies.report.comparison import Comparison
+from bertlab_studies.study_scores import Measure, StudyScores
 
 LEGEND = (
     "Differences are variant − baseline; those of shares in percentage points. p: t-test over "

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from bertlab.api.study_scores import Cell, Measure, StudyScores
 from bertlab_studies.report.seed_noise import ROUNDING
+from bertlab_studies.study_scores import Cell, Measure, StudyScores
 
 OUTLYING = 6.0  # robust deviations below a variant's other runs
 _RUNS = 8  # below which a spread is not known well enough

@@ -7,9 +7,9 @@ the measure. Signs are those of the measure; words say which is the better end w
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from bertlab.api.study_scores import Measure, StudyScores
 from bertlab_studies.report.comparison import LEVEL, Comparison
 from bertlab_studies.report.multibootstrap import MultiBootstrap
+from bertlab_studies.study_scores import Measure, StudyScores
 
 FEW_SEEDS = 3  # up to here the deviation itself is hardly known
 

@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from bertlab.api.study_scores import Curve, GroupCurves, GroupScores, Measure, StudyScores
 from bertlab.files.inert import spreadsheet_csv
 from bertlab.training.history import WordCurve
 from bertlab_pages.charts import (
@@ -22,6 +21,7 @@ from bertlab_pages.pictures import file_names
 from bertlab_pages.tables import Grid, TitledGrid
 from bertlab_studies.report.columns import Column, label_of
 from bertlab_studies.report.findings import signed
+from bertlab_studies.study_scores import Curve, GroupCurves, GroupScores, Measure, StudyScores
 
 FloatArray = NDArray[np.float64]
 

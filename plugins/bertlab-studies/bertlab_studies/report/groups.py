@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bertlab.api.study_scores import Curve, GroupCurves, GroupScores, Measure
 from bertlab.config.yaml_files import Config
 from bertlab.files.inert import spreadsheet_rows
 from bertlab.files.reading import explain_damage, open_to_read, parse_json
@@ -16,6 +15,7 @@ from bertlab_studies.execute.run_state import is_done
 from bertlab_studies.plan.plan import Plan
 from bertlab_studies.plan.study_file import StudyConfig
 from bertlab_studies.plan.zero_shot import plugin_of
+from bertlab_studies.study_scores import Curve, GroupCurves, GroupScores, Measure
 
 FloatArray = NDArray[np.float64]
 Runs = Mapping[tuple[str, int], Path]

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from bertlab.api.study_scores import Cell, Measure, StudyScores
 from bertlab_pages.tables import Grid, TitledGrid
 from bertlab_studies.report.columns import NOTHING, Column, digits_of, label_of
 from bertlab_studies.report.comparison import Comparison
 from bertlab_studies.report.difference_table import DIFFERENCE, figures
 from bertlab_studies.report.seed_noise import seed_noise
 from bertlab_studies.report.statistics import Summary, contrast, summarize
+from bertlab_studies.study_scores import Cell, Measure, StudyScores
 
 FloatArray = NDArray[np.float64]
 

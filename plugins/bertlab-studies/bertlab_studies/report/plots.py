@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import offset_copy
 
-from bertlab.api.study_scores import Measure, StudyScores
 from bertlab.training.results import show
 from bertlab_pages.pictures import Picture, file_names, hover, pdf_of, svg_of
 from bertlab_pages.plot_axes import (
@@ -36,6 +35,7 @@ from bertlab_studies.report.findings import signed
 from bertlab_studies.report.group_report import group_figures
 from bertlab_studies.report.statistics import summarize
 from bertlab_studies.report.tuning_report import CAPTION, tuning_figure
+from bertlab_studies.study_scores import Measure, StudyScores
 
 Comparisons = Mapping[tuple[str, str], Comparison]
 

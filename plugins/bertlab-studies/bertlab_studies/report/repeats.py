@@ -12,10 +12,10 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from bertlab.api.study_scores import Cell, StudyScores
 from bertlab.config.seeds import PARTS
 from bertlab.errors import DataError
 from bertlab_studies.report.columns import Column
+from bertlab_studies.study_scores import Cell, StudyScores
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertlab.api.study_scores import Measure, StudyScores
 from bertlab.errors import StudyError, nearest
 from bertlab.plugins.hooks import ReportSection, report_sections
 from bertlab_pages.escaping import html_templates
@@ -38,6 +37,7 @@ from bertlab_studies.report.steps import step_tables
 from bertlab_studies.report.tuning_report import tuning_tables
 from bertlab_studies.report.variance_shares import variance_tables
 from bertlab_studies.report.variant_tables import mean_rows, runs_of, settings_of
+from bertlab_studies.study_scores import Measure, StudyScores
 
 if TYPE_CHECKING:
     import pandas

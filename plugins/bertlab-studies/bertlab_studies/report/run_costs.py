@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bertlab.api.study_scores import VariantScores
 from bertlab.checkpoints.run_directory import MANIFEST
 from bertlab.config.yaml_files import Config, read_config
 from bertlab.files.reading import read_object
@@ -15,6 +14,7 @@ from bertlab_studies.plan.plan import Plan
 from bertlab_studies.plan.study_file import BASE, StudyConfig
 from bertlab_studies.plan.variants import Variant
 from bertlab_studies.plan.zero_shot import is_zero_shot
+from bertlab_studies.study_scores import VariantScores
 
 
 def add_costs(

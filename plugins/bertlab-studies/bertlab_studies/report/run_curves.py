@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertlab.api.study_scores import Curve, Measure
 from bertlab.training.history import read_curves
 from bertlab_studies.plan.measures import head_of
 from bertlab_studies.plan.plan import Plan
 from bertlab_studies.plan.study_file import BASE, StudyConfig
 from bertlab_studies.plan.zero_shot import is_zero_shot
+from bertlab_studies.study_scores import Curve, Measure
 
 
 def pretraining_curves(

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from bertlab.api.study_scores import Cell, Measure, StudyScores
 from bertlab.errors import DataError
 from bertlab_studies.report.comparison import (
     LEVEL,
@@ -28,6 +27,7 @@ from bertlab_studies.report.failures import compare_failures, failed_runs, witho
 from bertlab_studies.report.multibootstrap import MultiBootstrap, multibootstrap
 from bertlab_studies.report.row_noise import row_variance
 from bertlab_studies.report.seed_noise import ROUNDING, SeedNoise, Weights, seed_noise
+from bertlab_studies.study_scores import Cell, Measure, StudyScores
 
 DRAWS = 1000  # of the Multi-Bootstrap
 

@@ -8,12 +8,12 @@ question: what all changes so far are worth together.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bertlab.api.study_scores import Measure, StudyScores
 from bertlab_pages.tables import Grid, TitledGrid
 from bertlab_studies.report.columns import MIXED, SHOWN
 from bertlab_studies.report.comparison import Comparison
 from bertlab_studies.report.difference_table import DIFFERENCE, figures
 from bertlab_studies.report.statistics import after_holm, compare_contrasts
+from bertlab_studies.study_scores import Measure, StudyScores
 
 _LEGEND = (
     "Each variant − the one that it builds on: what its own change is worth with the changes "

@@ -11,7 +11,6 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from scipy.special import comb
 
-from bertlab.api.study_scores import StudyScores, TuningScores
 from bertlab.config.yaml_files import yaml_inline
 from bertlab.files.inert import spreadsheet_csv
 from bertlab_pages.plot_axes import (
@@ -26,6 +25,7 @@ from bertlab_pages.tables import TitledGrid, plain_grid
 from bertlab_studies.plan.tuning import RANDOM, Rows
 from bertlab_studies.report.columns import NOTHING, Column, digits_of
 from bertlab_studies.report.statistics import summarize
+from bertlab_studies.study_scores import StudyScores, TuningScores
 
 FloatArray = NDArray[np.float64]
 CAPTION = (

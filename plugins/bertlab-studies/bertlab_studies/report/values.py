@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from typing import Any
 
-from bertlab.api.study_scores import Measure, StudyScores
 from bertlab.files.inert import spreadsheet_csv
 from bertlab_studies.report.comparison import Comparison
 from bertlab_studies.report.failures import failed_runs
 from bertlab_studies.report.report import Report
+from bertlab_studies.study_scores import Measure, StudyScores
 
 SCHEMA = 1  # raised when a key goes or gets another meaning; new keys do not raise it
 # of a comparison, in the order of report.json

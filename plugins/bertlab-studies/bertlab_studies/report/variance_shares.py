@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bertlab.api.study_scores import Cell, StudyScores
 from bertlab_pages.tables import Grid, TitledGrid
 from bertlab_studies.report.columns import NOTHING, Column, columns_of
 from bertlab_studies.report.seed_noise import ROUNDING
+from bertlab_studies.study_scores import Cell, StudyScores
 
 NEGATIVE = "§"
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from bertlab.api.study_scores import Cell, StudyScores
 from bertlab.config.yaml_files import yaml_inline
 from bertlab_pages.tables import Grid
 from bertlab_studies.report.columns import DEGENERATE, NOTHING, SHOWN, Column, columns_of, label_of
 from bertlab_studies.report.comparison import Comparison
 from bertlab_studies.report.repeats import repeat_rows
 from bertlab_studies.report.statistics import summarize
+from bertlab_studies.study_scores import Cell, StudyScores
 
 
 def mean_rows(

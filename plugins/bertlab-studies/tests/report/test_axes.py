@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from bertlab.api.study_scores import Cell, Measure, StudyScores, VariantScores
 from bertlab.errors import StudyError
 from bertlab_studies.report.axes import effects_of_axes
 from bertlab_studies.report.render import html, latex, markdown
@@ -17,6 +16,7 @@ from bertlab_studies.report.report import report_of
 from bertlab_studies.report.row_noise import row_variance
 from bertlab_studies.report.seed_noise import seed_noise
 from bertlab_studies.report.statistics import compare_study, contrast, holm
+from bertlab_studies.study_scores import Cell, Measure, StudyScores, VariantScores
 from made_up_scores import made_up_study
 
 ACCURACY = Measure("qnli", "accuracy")

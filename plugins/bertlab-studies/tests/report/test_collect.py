@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from bertlab.api.study_scores import StudyScores
 from bertlab.errors import ConfigError
 from bertlab_studies.execute.run_state import Attempt, Outcome, write_attempts
 from bertlab_studies.plan.budget import pretraining_cost
@@ -14,6 +13,7 @@ from bertlab_studies.plan.study_file import BASE
 from bertlab_studies.report.collect import collect
 from bertlab_studies.report.report import report_of
 from bertlab_studies.study import Study
+from bertlab_studies.study_scores import StudyScores
 from small_study import TASK, finish, opened, write_yaml
 
 PRETRAINED = {"mlm/loss": 5.0, "mlm/accuracy": 0.25, "nsp/accuracy": 0.5, "loss": 5.7}

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import optimize
 
-from bertlab.api.study_scores import Cell, Measure, StudyScores, VariantScores
 from bertlab_studies.report.crossed_seeds import CrossedShares, crossed_shares, crossed_tables
 from bertlab_studies.report.render import html, latex, markdown
 from bertlab_studies.report.report import report_of, runs_of
+from bertlab_studies.study_scores import Cell, Measure, StudyScores, VariantScores
 
 Values = NDArray[np.float64]
 NAMES = ("weights", "order", "masks")

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from bertlab.api.study_scores import Cell, Measure, StudyScores, VariantScores
 from bertlab_studies.report.comparison import LEVEL, Comparison
 from bertlab_studies.report.design import (
     Deviations,
@@ -22,6 +21,7 @@ from bertlab_studies.report.design import (
 )
 from bertlab_studies.report.seed_noise import seed_noise
 from bertlab_studies.report.statistics import compare, compare_study
+from bertlab_studies.study_scores import Cell, Measure, StudyScores, VariantScores
 from made_up_scores import SPREADS, add_repeats, made_up_study
 
 DRAWN = 2000

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from bertlab.api.study_scores import Cell, Measure, StudyScores, VariantScores
 from bertlab_studies.report.failures import (
     FailureComparison,
     compare_failures,
@@ -17,6 +16,7 @@ from bertlab_studies.report.failures import (
     without,
 )
 from bertlab_studies.report.statistics import compare_study
+from bertlab_studies.study_scores import Cell, Measure, StudyScores, VariantScores
 
 MEASURE = Measure("rte", "accuracy")
 LOSS = Measure("mlm", "loss", higher_is_better=False, is_share=False)

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertlab.api.study_scores import Cell, Measure, StudyScores, VariantScores
 from bertlab_studies.report.comparison import Comparison
 from bertlab_studies.report.contrast_noise import ContrastNoise
 from bertlab_studies.report.failures import FailureComparison
@@ -23,6 +22,7 @@ from bertlab_studies.report.findings import (
 from bertlab_studies.report.multibootstrap import MultiBootstrap
 from bertlab_studies.report.seed_noise import seed_noise
 from bertlab_studies.report.statistics import compare, compare_study
+from bertlab_studies.study_scores import Cell, Measure, StudyScores, VariantScores
 
 ACCURACY = Measure("mrpc", "accuracy")
 LOSS = Measure("mlm", "loss", higher_is_better=False, is_share=False)

@@ -9,7 +9,6 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from bertlab.api.study_scores import GroupScores, Measure, StudyScores
 from bertlab_pages.plot_axes import SETTINGS
 from bertlab_studies.plan.study_file import BASE
 from bertlab_studies.report.collect import collect
@@ -24,6 +23,7 @@ from bertlab_studies.report.plots import pictures
 from bertlab_studies.report.render import html, latex, markdown, write_report
 from bertlab_studies.report.report import report_of
 from bertlab_studies.study import Study
+from bertlab_studies.study_scores import GroupScores, Measure, StudyScores
 from made_up_scores import PHENOMENA, add_groups, made_up_study
 from small_study import finish, opened
 from tests.html_page import Page, assert_alone, squeeze

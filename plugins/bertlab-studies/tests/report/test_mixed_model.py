@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from statsmodels.regression.mixed_linear_model import MixedLM
 
-from bertlab.api.study_scores import Cell, Measure, StudyScores, VariantScores
 from bertlab_studies.report.comparison import Comparison
 from bertlab_studies.report.statistics import compare_study
 from bertlab_studies.report.variance_shares import variance_shares
+from bertlab_studies.study_scores import Cell, Measure, StudyScores, VariantScores
 
 MEASURE = Measure("task", "accuracy")
 

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from bertlab.api.study_scores import Cell, Measure, StudyScores, VariantScores
 from bertlab_studies.report.over_tasks import (
     draw_runs,
     interquartile_mean,
@@ -18,6 +17,7 @@ from bertlab_studies.report.report import report_of
 from bertlab_studies.report.row_noise import row_variance
 from bertlab_studies.report.seed_noise import seed_noise
 from bertlab_studies.report.statistics import compare, contrast
+from bertlab_studies.study_scores import Cell, Measure, StudyScores, VariantScores
 
 X = np.array(
     [

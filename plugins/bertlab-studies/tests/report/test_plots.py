@@ -14,12 +14,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from bertlab.api.study_scores import Curve, StudyScores
 from bertlab_pages.pictures import Picture, hover, inline_svg, on_white, pdf_of, svg_of
 from bertlab_pages.plot_axes import SETTINGS, printable
 from bertlab_studies.report.curve_plots import finetuning_curves, learning_curves
 from bertlab_studies.report.plots import differences, pictures, score_against_compute
 from bertlab_studies.report.report import report_of
+from bertlab_studies.study_scores import Curve, StudyScores
 from made_up_scores import add_groups, made_up_study
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bertlab.api.study_scores import Cell
 from bertlab.errors import DataError
 from bertlab_studies.execute.run_state import Attempt, Outcome, write_attempts
 from bertlab_studies.plan.study_file import BASE
@@ -15,6 +14,7 @@ from bertlab_studies.report.failures import without
 from bertlab_studies.report.repeats import RunResult, add_results, seed_warnings
 from bertlab_studies.report.report import report_of
 from bertlab_studies.study import Study
+from bertlab_studies.study_scores import Cell
 from made_up_scores import add_repeats, made_up_study
 from small_study import finish, opened
 

@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from bertlab.api.study_scores import Cell, Measure, StudyScores
 from bertlab.errors import OutputError
 from bertlab_pages.escaping import latex_text
 from bertlab_pages.pictures import Picture
@@ -30,6 +29,7 @@ from bertlab_studies.report.render import (
     write_report,
 )
 from bertlab_studies.report.report import Report, report_of, runs_of, settings_of
+from bertlab_studies.study_scores import Cell, Measure, StudyScores
 from made_up_scores import MEASURES, made_up_study
 from tests.html_page import Page, assert_alone, assert_only_script, squeeze
 

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy import special, stats
 
-from bertlab.api.study_scores import Cell, Measure, StudyScores, VariantScores
 from bertlab.errors import DataError
 from bertlab_studies.report import row_noise
 from bertlab_studies.report.seed_noise import seed_noise
 from bertlab_studies.report.statistics import compare, compare_study
+from bertlab_studies.study_scores import Cell, Measure, StudyScores, VariantScores
 
 score = st.sampled_from([-1.0, 0.0, 0.25, 1.0])
 

@@ -8,7 +8,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from bertlab.api.study_scores import Cell, Measure, StudyScores, VariantScores
 from bertlab.errors import DataError
 from bertlab_studies.report.comparison import Comparison
 from bertlab_studies.report.contrast_noise import ContrastNoise, draw_test
@@ -16,6 +15,7 @@ from bertlab_studies.report.multibootstrap import multibootstrap
 from bertlab_studies.report.row_noise import row_variance
 from bertlab_studies.report.seed_noise import seed_noise
 from bertlab_studies.report.statistics import compare, compare_study, holm, summarize
+from bertlab_studies.study_scores import Cell, Measure, StudyScores, VariantScores
 
 # Student (1908): hours of sleep gained by ten patients with two drugs
 DRUG_1 = dict(enumerate([0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]))

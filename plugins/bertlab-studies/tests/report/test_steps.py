@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from statsmodels.stats.multitest import multipletests
 
-from bertlab.api.study_scores import Cell, Measure, StudyScores, VariantScores
 from bertlab_studies.report.render import html, latex, markdown
 from bertlab_studies.report.report import report_of
 from bertlab_studies.report.statistics import compare_pair
 from bertlab_studies.report.steps import steps_of
+from bertlab_studies.study_scores import Cell, Measure, StudyScores, VariantScores
 
 LOSS = Measure("mlm", "loss", is_share=False, higher_is_better=False)
 MEANS = {"bert": 4.6, "muon": 4.4, "rotary": 4.0, "rms": 4.01, "alone": 4.3}

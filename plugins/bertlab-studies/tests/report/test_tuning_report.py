@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertlab.api.study_scores import StudyScores, Trial, TuningScores
 from bertlab_studies.plan.tuning import Rows
 from bertlab_studies.report.plots import pictures
 from bertlab_studies.report.render import html, latex, markdown
@@ -21,6 +20,7 @@ from bertlab_studies.report.tuning_report import (
     tuning_csv_files,
     tuning_tables,
 )
+from bertlab_studies.study_scores import StudyScores, Trial, TuningScores
 from made_up_scores import MEASURES, made_up_study
 
 VALUES = st.lists(st.floats(-100, 100).map(lambda value: round(value, 1)), min_size=1, max_size=5)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertlab.api.study_scores import StudyScores
 from bertlab.files.inert import spreadsheet_csv
 from bertlab_studies.report.report import report_of
 from bertlab_studies.report.values import report_json, run_values, values_csv
+from bertlab_studies.study_scores import StudyScores
 from made_up_scores import add_repeats, made_up_study
 
 NUMBER = "mlm loss"

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from bertlab.api.study_scores import Cell, StudyScores
 from bertlab_studies.report.render import html, latex, markdown
 from bertlab_studies.report.report import report_of, runs_of
 from bertlab_studies.report.variance_shares import (
@@ -15,6 +14,7 @@ from bertlab_studies.report.variance_shares import (
     variance_shares,
     variance_tables,
 )
+from bertlab_studies.study_scores import Cell, StudyScores
 from made_up_scores import add_repeats, made_up_study
 
 # calcium in turnip leaves, % of dry weight, four determinations of each of four leaves (Snedecor

@@ -1,0 +1,22 @@
+"""The command that this package adds to ``bertlab``; what it does is imported when it runs."""
+
+from typing import TYPE_CHECKING
+
+from bertlab import Command
+
+if TYPE_CHECKING:
+    from jsonargparse import ArgumentParser
+
+
+class Demo(Command):
+    """A page on this machine to try a model and look inside it."""
+
+    def main(self, arguments: list[str]) -> int:  # noqa: D102  the contract's
+        from bertlab_pages.demo_command import main  # noqa: PLC0415
+
+        return main("demo", arguments)
+
+    def parsers(self) -> "dict[str, ArgumentParser]":  # noqa: D102
+        from bertlab_pages.demo_command import make_parser  # noqa: PLC0415
+
+        return {"": make_parser("demo")}
