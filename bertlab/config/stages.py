@@ -16,7 +16,7 @@ import numpy as np
 
 from bertlab.config.checkpoint_config import TRAINER_KEYS
 from bertlab.config.heads import fine_tunes
-from bertlab.config.overrides import Overrides, as_overrides, to_arguments
+from bertlab.config.overrides import Overrides, as_overrides
 from bertlab.config.parser import package_keys
 from bertlab.config.request import Request, read_request
 from bertlab.config.seeds import SECTION, Seeds
@@ -207,7 +207,7 @@ def stage_requests(
                 before = stage_directory(directory, stages, number - 1)
                 content["model"]["init_from"] = str(before)
         with naming_stage(stage):
-            request = read_request(to_arguments({**stage.settings, **budget}), content)
+            request = read_request((), content, settings={**stage.settings, **budget})
             name = config["model"]["encoder"]["name"]
             if request.encoder != name:
                 raise ConfigError(
@@ -221,7 +221,7 @@ def stage_requests(
 def with_last_stage(request: Request) -> Request:
     """Return a request for the model that the last stage of its config ends with."""
     *_, last = read_stages(request.stages)
-    return read_request([*to_arguments(last.settings), *request.argv])
+    return read_request(request.argv, settings=last.settings)
 
 
 def _content_of_stage(config: Config, number: int) -> Config:

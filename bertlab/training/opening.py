@@ -30,8 +30,7 @@ def open_session(command: str, request: Request, whole: Path | None = None) -> S
     """
     quiet_lightning()
     keep_freed_memory()
-    helping = "-h" in request.arguments or "--help" in request.arguments
-    if command != "fit" and not (request.ckpt_path or request.init_from or helping):
+    if command != "fit" and not (request.ckpt_path or request.init_from or request.helps):
         raise CommandError(
             f"{command}: no weights; expected --ckpt_path with a run or checkpoint, or "
             "--model.init_from with a Hugging Face model"
@@ -50,13 +49,11 @@ def open_session(command: str, request: Request, whole: Path | None = None) -> S
         name = str(checkpoint.path)
         request = read_request(request.argv, checkpoint.config, name, checkpoint.path)
     start = warm if checkpoint is None else checkpoint
-    sizes = None
-    if start is not None and request.init_from is not None:  # a config need not repeat the sizes
-        sizes = start.encoder_config
-        request.encoder = request.encoder if request.encoder_named else sizes["name"]
+    if start is not None and request.init_from is not None:
+        request.take_sizes(start.encoder_config)
     resumed = None if checkpoint is None else checkpoint.config
     seed = None if resumed is None else resumed["seed_everything"]
-    config = parse_request(request, command, sizes, seed)
+    config = parse_request(request, command, seed)
     return Session(config, checkpoint, warm, whole)
 
 

@@ -57,8 +57,7 @@ def open_fit(request: Request) -> "Session | StagedRun":
     for line in request.left_out:
         warn(line)
     begun = _begun(request)
-    helps = "-h" in request.arguments or "--help" in request.arguments
-    if helps or (begun is None and request.stages is None):
+    if request.helps or (begun is None and request.stages is None):
         return open_session("fit", request)
     if begun is None and request.ckpt_path not in (None, LAST):
         raise CheckpointError(
@@ -69,12 +68,12 @@ def open_fit(request: Request) -> "Session | StagedRun":
 
 
 def _new_run(request: Request) -> "StagedRun":
-    warm = sizes = None
+    warm = None
     if request.init_from is not None:
         warm = read_warm_start(request)
         assert warm is not None
-        sizes = _take_sizes(request, warm.encoder_config)
-    config = parse_request(request, "fit", sizes)
+        request.take_sizes(warm.encoder_config)
+    config = parse_request(request, "fit")
     directory = choose_run_directory(config.values.run_dir, request.run_name)
     return StagedRun.make(config, directory, warm, goes_on=False)
 
@@ -87,18 +86,11 @@ def _begun_run(request: Request, run: Path) -> "StagedRun":
     if not request.files:
         check_nothing_lacks("fit", source, left_out, source)
         request = read_request(request.argv, recorded, str(source), source)
-    sizes = None
     if request.init_from is not None:
-        sizes = _take_sizes(request, recorded["model"]["encoder"])
-    config = parse_request(request, "fit", sizes, recorded["seed_everything"])
+        request.take_sizes(recorded["model"]["encoder"])
+    config = parse_request(request, "fit", recorded["seed_everything"])
     check_same_computation(config, recorded)
     return StagedRun.make(config, run, None, goes_on=True)
-
-
-def _take_sizes(request: Request, sizes: Config) -> Config:
-    """Name the encoder of given weights, whose sizes a config need not repeat; return these."""
-    request.encoder = request.encoder if request.encoder_named else sizes["name"]
-    return sizes
 
 
 def _begun(request: Request) -> Path | None:
