@@ -19,6 +19,7 @@ _MODULES = {
     "bertlab.api.encoder": "Encoder",
     "bertlab.api.evaluation": "EvaluatedModel Evaluation EvaluationResult ScoreGrid",
     "bertlab.api.examples": "Column Features Labels Example text_ids",
+    "bertlab.api.executor": "Executor OrderedMap",
     "bertlab.api.head": "Head",
     "bertlab.api.optimizer": "OptimizerRecipe ParameterGroup",
     "bertlab.api.schedule": "Progress Schedule",
@@ -100,6 +101,8 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.api.examples import Features as Features
     from bertlab.api.examples import Labels as Labels
     from bertlab.api.examples import text_ids as text_ids
+    from bertlab.api.executor import Executor as Executor
+    from bertlab.api.executor import OrderedMap as OrderedMap
     from bertlab.api.head import Head as Head
     from bertlab.api.optimizer import OptimizerRecipe as OptimizerRecipe
     from bertlab.api.optimizer import ParameterGroup as ParameterGroup

@@ -47,6 +47,7 @@ _BASES: dict[Kind, str] = {
     "schedule": "bertlab.api.schedule:Schedule",
     "tokenizer": "bertlab.api.tokenizer:TokenizerKind",
     "command": "bertlab.api.command:Command",
+    "executor": "bertlab.api.executor:Executor",
 }
 # what a class says of itself, beside its arguments
 _DECLARED = (
