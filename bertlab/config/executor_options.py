@@ -73,9 +73,8 @@ def add_executor_options(
     unknown = [key for key, *_ in given if key not in parser._option_string_actions]
     for key, owner in _all_options(base) if unknown else ():
         if key in unknown:
-            raise CommandError(
-                f"{key}: is an option of the executor {owner}; give --executor {owner} as well"
-            )
+            how = f"not of {name}" if named else f"give --executor {owner} as well"
+            raise CommandError(f"{key}: is an option of the executor {owner}; {how}")
     return names
 
 
