@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The wheel as its user meets it: built, installed into a new environment in an empty folder, and used there.
+# The wheels as their user meets them: built, installed into a new environment in an empty folder, and used there.
 #
 #   bash benchmarks/wheel.sh > benchmarks/figures/wheel.txt
 #
@@ -21,13 +21,13 @@ say() {
     echo
 }
 
-pip wheel -q --no-deps --wheel-dir . "$clone"
+(cd "$clone" && pip wheel -q --no-deps -w "$folder" -r plugins/requirements.txt ./plugins/bertlab-lightning)
 say ls
 python3 -m venv .venv
 PATH="$folder/.venv/bin:$PATH"
 pip install -q -c "$clone/constraints.txt" ./*.whl
-echo "\$ pip install bertlab_lightning-*.whl"
-pip list 2>/dev/null | grep -E "^(bertlab-lightning|lightning|torch) "
+echo "\$ pip install *.whl"
+pip list 2>/dev/null | grep -E "^(bertlab-.*|lightning|torch) "
 echo
 say bertlab --version
 say bertlab fit quickstart --trainer.max_steps 20 --trainer.val_check_interval 10 --data.validation_sequences 100

@@ -20,19 +20,23 @@ _MODULES = {
     "bertlab.api.evaluation": "EvaluatedModel Evaluation EvaluationResult ScoreGrid",
     "bertlab.api.examples": "Column Features Labels Example text_ids",
     "bertlab.api.executor": "Executor OrderedMap",
+    "bertlab.api.exporter": "Exporter ExportReport ModelAddress",
+    "bertlab.api.format": "NamedFormat Submission",
     "bertlab.api.head": "Head",
     "bertlab.api.optimizer": "OptimizerRecipe ParameterGroup",
     "bertlab.api.schedule": "Progress Schedule",
     "bertlab.model.optimizers.stepping": "JoinedOptimizer",
+    "bertlab.api.reader": "CheckpointReader ForeignCheckpoint",
     "bertlab.api.rng": "CounterRNG",
     "bertlab.api.source": "DataSource RawDocument RawExamples",
     "bertlab.api.task": "Objective Task TaskContext TaskLoss",
     "bertlab.api.tokenizer": "SpecialTokens Tokenizer TokenizerKind",
+    "bertlab.data.module": "TaskData",
     "bertlab.errors": (
         "BertlabError CheckpointError ConfigError CorpusError DataError EvaluationError "
         "PluginError TokenizerError check_at_least check_share nearest"
     ),
-    "bertlab.plugins.hooks": "ReportSection hookimpl",
+    "bertlab.plugins.hooks": "FitKeys ReportSection hookimpl",
     "bertlab.tokenizer.loading": "load_tokenizer",
     "bertlab.tokenizer.wordpiece": "WordPieceTokenizer",
     "torchmetrics": "Metric",
@@ -103,9 +107,16 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.api.examples import text_ids as text_ids
     from bertlab.api.executor import Executor as Executor
     from bertlab.api.executor import OrderedMap as OrderedMap
+    from bertlab.api.exporter import Exporter as Exporter
+    from bertlab.api.exporter import ExportReport as ExportReport
+    from bertlab.api.exporter import ModelAddress as ModelAddress
+    from bertlab.api.format import NamedFormat as NamedFormat
+    from bertlab.api.format import Submission as Submission
     from bertlab.api.head import Head as Head
     from bertlab.api.optimizer import OptimizerRecipe as OptimizerRecipe
     from bertlab.api.optimizer import ParameterGroup as ParameterGroup
+    from bertlab.api.reader import CheckpointReader as CheckpointReader
+    from bertlab.api.reader import ForeignCheckpoint as ForeignCheckpoint
     from bertlab.api.rng import CounterRNG as CounterRNG
     from bertlab.api.schedule import Progress as Progress
     from bertlab.api.schedule import Schedule as Schedule
@@ -125,6 +136,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.data.corpus.store import TokenStore as TokenStore
     from bertlab.data.examples.encoded import encode_examples as encode_examples
     from bertlab.data.loader import prepare_sequences as prepare_sequences
+    from bertlab.data.module import TaskData as TaskData
     from bertlab.encoders.bert import BertEncoder as BertEncoder
     from bertlab.encoders.bert import sinusoidal_positions as sinusoidal_positions
     from bertlab.encoders.layers import final_states as final_states
@@ -156,6 +168,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.objectives.masking import evaluation_draws as evaluation_draws
     from bertlab.objectives.masking import mask_tokens as mask_tokens
     from bertlab.objectives.next_sentence import NextSentencePrediction as NextSentencePrediction
+    from bertlab.plugins.hooks import FitKeys as FitKeys
     from bertlab.plugins.hooks import ReportSection as ReportSection
     from bertlab.plugins.hooks import hookimpl as hookimpl
     from bertlab.tokenizer.loading import load_tokenizer as load_tokenizer

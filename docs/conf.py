@@ -2,7 +2,7 @@
 
 Usage::
 
-    pip install -c constraints.txt -e '.[docs]'
+    pip install -c constraints.txt -r plugins/requirements.txt -e '.[docs]'
     sphinx-build -W --keep-going -n docs docs/_build/html
 """
 

@@ -6,14 +6,15 @@ its building blocks, may change in any minor version.
 
 from typing import TYPE_CHECKING
 
-CONTRACT = 2
+CONTRACT = 3
 """Version of what plugins can rely on; raised when what keeps it could break (docs/plugins.md)."""
-OLDEST_CONTRACT = 1
+OLDEST_CONTRACT = 2
 """Oldest version that plugins may be written for."""
 
 __all__ = [
     "CONTRACT",
     "BertlabError",
+    "CheckpointReader",
     "Column",
     "Command",
     "ConfigError",
@@ -29,10 +30,15 @@ __all__ = [
     "EvaluationResult",
     "Example",
     "Executor",
+    "ExportReport",
+    "Exporter",
     "Features",
+    "ForeignCheckpoint",
     "Head",
     "Labels",
     "Metric",
+    "ModelAddress",
+    "NamedFormat",
     "Objective",
     "OptimizerRecipe",
     "OrderedMap",
@@ -47,8 +53,10 @@ __all__ = [
     "Schedule",
     "ScoreGrid",
     "SpecialTokens",
+    "Submission",
     "Task",
     "TaskContext",
+    "TaskData",
     "TaskLoss",
     "TokenLabels",
     "Tokenizer",
@@ -78,6 +86,7 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from bertlab import (
         BertlabError,
+        CheckpointReader,
         Column,
         Command,
         ConfigError,
@@ -93,10 +102,15 @@ if TYPE_CHECKING:
         EvaluationResult,
         Example,
         Executor,
+        Exporter,
+        ExportReport,
         Features,
+        ForeignCheckpoint,
         Head,
         Labels,
         Metric,
+        ModelAddress,
+        NamedFormat,
         Objective,
         OptimizerRecipe,
         OrderedMap,
@@ -111,8 +125,10 @@ if TYPE_CHECKING:
         Schedule,
         ScoreGrid,
         SpecialTokens,
+        Submission,
         Task,
         TaskContext,
+        TaskData,
         TaskLoss,
         Tokenizer,
         TokenizerError,

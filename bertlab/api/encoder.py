@@ -14,6 +14,9 @@ from bertlab.api.huggingface import HuggingFaceForm
 class Encoder(nn.Module, ABC):
     """Maps a packed batch to hidden states.
 
+    Its attention can be shown and measured if its layers of attention are
+    :class:`bertlab.encoders.bert.SelfAttention`, or subclasses that leave ``forward`` as it is.
+
     Attributes:
         vocab_size: rows of ``token_embedding``.
         hidden_size: width H of the hidden states.
@@ -27,7 +30,7 @@ class Encoder(nn.Module, ABC):
         token_embedding: ``(vocab_size, H)`` table, which the masked-LM head shares.
         pooler: layers that make the pooled output; frozen where no task reads it.
         huggingface: forms in which ``transformers`` keeps such an encoder; it is read from any, and
-            written in the first. Empty if there is none.
+            written in the first. Empty if there is none. Packages may add others.
         layer_lists: names of its attributes, each an ``nn.ModuleList``, that hold its layers from
             below; those of equal number in several lists are of equal depth. For layer-wise decay
             and frozen layers.
@@ -58,6 +61,23 @@ class Encoder(nn.Module, ABC):
             batch: T tokens of B sequences, laid end to end; no sequence sees another.
             all_layers: also return the hidden states of every layer.
         """
+
+    def padded_form(self) -> nn.Module:
+        """Return a module that computes the same on padded batches; optional.
+
+        Exporters such as ONNX call it, as no data decides its shapes. The layers are shared, and it
+        is used in evaluation mode. B sequences, the longest of S tokens::
+
+            forward(input_ids, attention_mask, token_type_ids=None) -> (states, pooled)
+
+        ``input_ids``, ``attention_mask`` (1 for tokens, 0 for the padding behind each sequence) and
+        ``token_type_ids`` (None: all 0) are ``(B, S)`` int64, ``states`` are ``(B, S, H)`` with any
+        finite values in the padding, ``pooled`` is ``(B, H)``.
+
+        Raises:
+            NotImplementedError: there is no such form; the message says why.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no form for padded batches")
 
     def tokens_attended(self, sequence_length: float) -> float:
         """Return how many tokens a token attends to in all layers, for counts of operations.

@@ -53,8 +53,13 @@ class HeadLayout:
 class HuggingFaceForm(ABC):
     """How ``transformers`` keeps an encoder. Names of its tensors have no prefix here.
 
+    An encoder names its own forms as ``huggingface``. A package adds a form to an encoder of
+    another one by an entry point of the group ``bertlab.huggingface_forms``, which is called as its
+    ``model_type``: RoBERTa's is such a form of BERT's encoder.
+
     Attributes:
         model_type: of ``config.json``.
+        extends: of a form that is added: the ``model_type`` of the encoder's own form.
         prefix: before the encoder's tensors in a class that has a head, for example ``bert.``.
         word_embedding: the token embedding's name.
         layers: what stands before the number of a layer.
@@ -67,6 +72,7 @@ class HuggingFaceForm(ABC):
     """
 
     model_type: ClassVar[str]
+    extends: ClassVar[str | None] = None
     prefix: ClassVar[str]
     word_embedding: ClassVar[str]
     layers: ClassVar[str]

@@ -59,11 +59,46 @@ class PairLayout:
     second_type: int = 1
 
 
+@dataclass(frozen=True)
+class TokenizerFiles:
+    """What a tokenizer is read from.
+
+    Attributes:
+        path: the ``tokenizer.json`` or the ``vocab.txt``; of a tokenizer that no file holds, where
+            it comes from.
+        content: of the ``tokenizer.json``; None if it is a ``vocab.txt``.
+        config: content of the ``tokenizer_config.json`` beside it, or the special tokens by their
+            role, ``{"cls_token": "[CLS]", …}``; empty if neither is known.
+    """
+
+    path: Path
+    content: dict[str, Any] | None
+    config: dict[str, Any]
+
+    def set_in_config(self, key: str) -> bool | None:
+        """Return a switch of ``tokenizer_config.json``; None if it is not there.
+
+        Raises:
+            TokenizerError: it is something else than true or false.
+        """
+        value = self.config.get(key)
+        if not isinstance(value, bool | None):
+            raise TokenizerError(
+                f"{self.path.parent / 'tokenizer_config.json'}: {key} is {value!r}, expected "
+                "true or false"
+            )
+        return value
+
+
 class Tokenizer(ABC):
     """Text to ids and back: all that encoders, tasks, data and checkpoints need of a tokenizer.
 
     It is the content of a ``tokenizer.json`` and the roles of its special tokens. It is cheap to
     pickle: the ``tokenizers`` backend is made again on first use.
+
+    The type of the model in the ``tokenizer.json`` says which class reads it: ``WordPiece``,
+    ``BPE``, … are entry points of the group ``bertlab.tokenizer_models``. Only the class that is
+    needed is imported, and nothing in the files is imported or executed.
 
     Args:
         state: checked content of a ``tokenizer.json``; :func:`bertlab.load_tokenizer` reads one.
@@ -122,6 +157,15 @@ class Tokenizer(ABC):
         self.continuation_mask = continuing & ~self.special_mask
         self.closing_mask = None if closing is None else closing | self.special_mask
         self.lowercase = self._is_uncased(state)
+
+    @classmethod
+    @abstractmethod
+    def from_files(cls, files: TokenizerFiles) -> "Tokenizer":
+        """Return the tokenizer of files, of a checkpoint, or of a kind that was just trained.
+
+        Raises:
+            TokenizerError: it is damaged, or a role has no special token.
+        """
 
     @abstractmethod
     def _word_marks(
@@ -272,7 +316,7 @@ class Tokenizer(ABC):
 
 
 class TokenizerKind(ABC):
-    """A way to make a tokenizer from text: WordPiece, byte-level BPE, Unigram.
+    """A way to make a tokenizer from text, such as WordPiece.
 
     The arguments of ``__init__`` are the user's settings and become config keys below
     ``data.tokenizer_kind``. They are kept as plain attributes of the same names: settings and
@@ -294,10 +338,11 @@ class TokenizerKind(ABC):
         """Train on text; the same text gives the same tokenizer in every run.
 
         What it returns is all that is kept: files, checkpoints and token stores hold its
-        ``tokenizer.json``, which needs no plugin to be read again. So it is made of the parts of
-        the ``tokenizers`` library: a WordPiece, BPE, Unigram or WordLevel model, of which the
-        tokens show what starts a word: a byte-level or metaspace pre-tokenizer, or a prefix of
-        pieces that continue one.
+        ``tokenizer.json``, which does not need the kind to be read again, but the class of its
+        model's type: see :class:`Tokenizer`. So it is made of the parts of the ``tokenizers``
+        library, and its tokens show what starts a word. A WordPiece model is read by the core; BPE,
+        Unigram and WordLevel models by bertlab-modern, with a byte-level or metaspace
+        pre-tokenizer, or a prefix of pieces that continue a word.
 
         Args:
             texts: pieces of any size; read once. A piece does not end within a word.

@@ -1,122 +1,156 @@
-"""Writing a folder that Hugging Face's ``transformers`` loads."""
+"""Exports: the transaction of every form, and the core's own, which ``transformers`` loads."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
 from bertlab.api.encoder import Encoder
+from bertlab.api.exporter import Exporter, ExportReport, ModelAddress
 from bertlab.api.head import Head
 from bertlab.api.huggingface import HuggingFaceForm
 from bertlab.api.task import TaskContext
 from bertlab.api.tokenizer import Tokenizer
-from bertlab.checkpoints.export_folder import (
-    add_sentence_transformers,
-    export_folder,
-    make_readable,
-    save_tokenizer,
-)
-from bertlab.checkpoints.huggingface import TRAINED_MAX_LENGTH
+from bertlab.checkpoints.export_folder import export_folder, make_readable, save_tokenizer
+from bertlab.checkpoints.huggingface import TRAINED_MAX_LENGTH, forms_of
 from bertlab.checkpoints.huggingface_head import HuggingFaceHead, head_config
 from bertlab.checkpoints.loading import load_matching
 from bertlab.checkpoints.one_head import one_head
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import read_pretrained
+from bertlab.checkpoints.run_checkpoint import words_checkpoints
 from bertlab.errors import CheckpointError
 from bertlab.heads.classification import ClassifierHead
 from bertlab.model.build import build_encoder, build_tasks
+from bertlab.plugins.hooks import add_export_files
+from bertlab.plugins.index import load_class
 
-ExportForm = Literal["transformers", "onnx", "sentence-transformers"]
-
-
-@dataclass
-class ExportReport:
-    """What was written.
-
-    Attributes:
-        output: the folder.
-        architecture: the ``transformers`` class that loads it; of ONNX, the names of its outputs.
-        notes: sentences for the user about what changed or stayed behind.
-        form: what was written.
-    """
-
-    output: Path
-    architecture: str
-    notes: list[str] = field(default_factory=list)
-    form: ExportForm = "transformers"
-
-
-AddFiles = Callable[[Path, Pretrained, ExportReport], None]
-"""Writes further files into the new folder: given the folder, what was exported, and as what."""
+TRANSFORMERS = "transformers"
 
 
 def export_model(
     source: str,
     output: Path,
     overwrite: bool = False,
-    more: Sequence[AddFiles] = (),
-    form: Literal["transformers", "sentence-transformers"] = "transformers",
+    form: str = TRANSFORMERS,
     head: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    address: ModelAddress | None = None,
 ) -> ExportReport:
-    """Write the encoder, its heads and its tokenizer as a Hugging Face folder.
-
-    A fine-tuned model becomes the class of ``transformers`` with the same layers; where there is
-    none, the encoder is written alone and a note says so.
+    """Write a model as a folder that others load; it appears whole or not at all.
 
     Args:
         source: a run directory, a bertlab checkpoint, a Hugging Face folder or a hub name.
         output: folder to write.
         overwrite: replace what is there.
-        more: write what belongs into the folder besides, such as a model card.
-        form: ``sentence-transformers`` has the encoder alone, and the mean over its tokens.
-        head: the one of several heads that is written; ``sentence-transformers`` needs none.
+        form: name of the exporter.
+        head: the one of several heads that is written.
+        settings: of the exporter.
+        address: by which the model is loaded, for its card; the folder's name if not given.
 
     Raises:
-        CommandError: if there is no such head, or several and none is named.
-        CheckpointError: if the source cannot be read, the encoder has no Hugging Face form,
-            or the output is in use.
+        PluginError: there is no such exporter; the nearest is named.
+        CommandError: a package that the form needs is not installed, there is no such head, or
+            several and none is named.
+        CheckpointError: the source cannot be read, has no such form, or the output is in use.
+        OutputError: the output cannot be written.
     """
+    exporter: Exporter = load_class("exporter", form, Exporter)(**(settings or {}))
     start = read_pretrained(source)
-    if form == "transformers" or head is not None:
+    if exporter.has_heads or head is not None:
         start = one_head(start, head)
-    encoder = build_encoder(start.encoder_config, start.vocab_size)
-    if not encoder.huggingface:
-        raise CheckpointError(
-            f"{source}: the encoder {start.encoder_config['name']!r} has no Hugging Face form; "
-            "transformers has no class for it"
+    place = address or ModelAddress(output.absolute().name)
+    with export_folder(output, overwrite) as folder:
+        report = exporter.write(start, folder)
+        report.output, report.form = output, form
+        add_export_files(folder, start, report, exporter.loading_code(report, place), place)
+    return report
+
+
+def export_words(
+    run: str,
+    output: Path,
+    overwrite: bool = False,
+    form: str = TRANSFORMERS,
+    settings: Mapping[str, Any] | None = None,
+    repository: str | None = None,
+) -> Iterator[ExportReport]:
+    """Write each ``words-….ckpt`` of a run into a folder below ``output``, called as BabyLM does.
+
+    Args:
+        run: run directory, or the folder of its checkpoints.
+        output: folder of the folders ``chck_1M``, ``chck_2M``, …
+        overwrite: as of :func:`export_model`, as are ``form`` and ``settings``.
+        form: see there.
+        settings: see there.
+        repository: of the hub, whose revisions have the names of the folders; for the cards.
+
+    Yields:
+        What was written, one model at a time.
+    """
+    for file in words_checkpoints(run).values():
+        revision = file.stem.replace("words-", "chck_")  # words-1M.ckpt -> chck_1M
+        address = None if repository is None else ModelAddress(repository, revision, on_hub=True)
+        yield export_model(str(file), output / revision, overwrite, form, None, settings, address)
+
+
+class TransformersExporter(Exporter):
+    """A folder that Hugging Face's ``transformers`` loads.
+
+    A fine-tuned model becomes the class of ``transformers`` with the same layers; where there is
+    none, the encoder is written alone and a note says so.
+    """
+
+    def write(self, model: Pretrained, folder: Path) -> ExportReport:
+        """Write config, weights and tokenizer."""
+        encoder = build_encoder(model.encoder_config, model.vocab_size)
+        if not encoder.huggingface:
+            raise CheckpointError(
+                f"{model.source}: the encoder {model.encoder_config['name']!r} has no Hugging Face "
+                "form; transformers has no class for it"
+            )
+        if model.tokenizer is None:
+            raise CheckpointError(
+                f"{model.source}: has no tokenizer (vocab.txt or tokenizer.json) to export"
+            )
+        loaded = load_matching(encoder, model.encoder_state, model.source, ("pooler.",))
+        head: HuggingFaceHead | None = None
+        tasks: dict[str, dict[str, Tensor]] = {}
+        left: list[str] = []
+        if self.has_heads:
+            head, tasks, left = _heads_of(model, encoder, model.tokenizer)
+        lengths = model.model_max_length, model.trained_max_length
+        report = write_huggingface(
+            folder, model.source, encoder, tasks, model.tokenizer, head, *lengths
         )
-    if start.tokenizer is None:
-        raise CheckpointError(f"{source}: has no tokenizer (vocab.txt or tokenizer.json) to export")
-    loaded = load_matching(encoder, start.encoder_state, start.source, ("pooler.",))
-    written: HuggingFaceHead | None = None
-    tasks: dict[str, dict[str, Tensor]] = {}
-    left: list[str] = []
-    if form == "transformers":
-        written, tasks, left = _heads_of(start, encoder, start.tokenizer)
-    notes = []
-    if left:
-        notes.append(f"left behind, as transformers has no place for it: {', '.join(left)}")
-    has_pooler = form == "transformers" if written is None else written.layout.has_pooler
-    if loaded.newly_initialized and has_pooler:
-        notes.append(f"new random weights: {', '.join(loaded.newly_initialized)}")
+        if left:
+            report.notes.append(
+                f"left behind, as transformers has no place for it: {', '.join(left)}"
+            )
+        has_pooler = self.has_heads if head is None else head.layout.has_pooler
+        if loaded.newly_initialized and has_pooler:
+            report.notes.append(f"new random weights: {', '.join(loaded.newly_initialized)}")
+        return report
 
-    def add_files(folder: Path, report: ExportReport) -> None:
-        report.notes += notes
-        report.form = form
-        if form == "sentence-transformers":
-            add_sentence_transformers(folder, encoder, start.model_max_length)
-        for add in more:
-            add(folder, start, report)
-
-    lengths = start.model_max_length, start.trained_max_length
-    return export_huggingface(
-        encoder, tasks, start.tokenizer, output, overwrite, written, *lengths, add_files
-    )
+    def loading_code(self, report: ExportReport, address: ModelAddress) -> list[tuple[str, str]]:
+        """Return the lines of ``transformers`` and of bertlab."""
+        name, architecture = address.arguments, report.architecture
+        theirs = (
+            f"from transformers import AutoTokenizer, {architecture}\n\n"
+            f"tokenizer = AutoTokenizer.from_pretrained({name})\n"
+            f"model = {architecture}.from_pretrained({name})"
+        )
+        ours = f"import bertlab\n\nmodel = bertlab.load({name})"
+        if address.revision is not None:
+            ours = (
+                "import bertlab\nfrom huggingface_hub import snapshot_download\n\n"
+                f"model = bertlab.load(snapshot_download({name}))"
+            )
+        return [("transformers", theirs), ("bertlab", ours)]
 
 
 def _heads_of(
@@ -168,50 +202,48 @@ def _head_of_run(
     return HuggingFaceHead(architecture, layout, state, start.labels, dropout, head.problem_type)
 
 
-def export_huggingface(
+def write_huggingface(
+    folder: Path,
+    source: str,
     encoder: Encoder,
     task_states: Mapping[str, Mapping[str, Tensor]],
     tokenizer: Tokenizer,
-    output: Path,
-    overwrite: bool = False,
     head: HuggingFaceHead | None = None,
     model_max_length: int | None = None,
     trained_max_length: int | None = None,
-    add_files: Callable[[Path, ExportReport], None] | None = None,
 ) -> ExportReport:
-    """Write config, weights and tokenizer; the folder appears whole or not at all.
+    """Write config, weights and tokenizer into a folder.
 
     Args:
+        folder: new and empty.
+        source: of the model, for messages.
         encoder: written with its dtype. Sinusoidal positions become a table of the same values.
         task_states: states of the heads by task; those but ``mlm`` and ``nsp``, of a causal encoder
             those but ``clm``, have no place in ``transformers`` and are noted in the report.
         tokenizer: saved into the same folder.
-        output: folder to make; may exist if it is empty.
-        overwrite: replace an older export, that is a folder with ``config.json``.
         head: of a fine-tuned model, written in place of pre-training's heads.
         model_max_length: tokens to which ``transformers`` cuts a text; the encoder's longest
             sequence if not given or more than that.
         trained_max_length: longest sequence in training, recorded under this name.
-        add_files: writes further files into the folder, before it takes its place.
 
     Raises:
-        OutputError: if ``output`` cannot be written.
-        CheckpointError: if ``output`` is in the way, a head's tensors are not all there, the
-            tokenizer has ids that the encoder lacks, or ``transformers`` would compute something
-            else from these weights: a BiLSTM, or the pooled output of a causal encoder under a
-            head.
+        CheckpointError: if a head's tensors are not all there, the tokenizer has ids that the
+            encoder lacks, or ``transformers`` would compute something else from these weights: a
+            BiLSTM, or the pooled output of a causal encoder under a head.
     """
     form = _form_of(encoder, tokenizer)
-    _check_computes_the_same(form, encoder, head, output)
+    _check_computes_the_same(form, encoder, head, source)
     if tokenizer.vocab_size > encoder.vocab_size:
         raise CheckpointError(
-            f"{output}: not written: the tokenizer has {tokenizer.vocab_size} ids, but the encoder "
-            f"only {encoder.vocab_size}; give the tokenizer that the encoder was trained with"
+            f"{source}: not written: the tokenizer has {tokenizer.vocab_size} ids, but the "
+            f"encoder only {encoder.vocab_size}; give the tokenizer that the encoder was trained "
+            "with"
         )
     heads = form.head_names(encoder.causal)
     exported = [task for task in heads if task in task_states and head is None]
     architecture = form.architectures[frozenset(exported)] if head is None else head.architecture
-    report = ExportReport(output, architecture, form.notes(encoder))
+    described = f"A {architecture} of transformers"
+    report = ExportReport(architecture, described, form.notes(encoder))
     if encoder.causal and head is None:
         report.notes.append(
             "pooler_output differs: transformers pools the first token, bertlab the last one, as "
@@ -244,30 +276,26 @@ def export_huggingface(
     form.before_writing(config, tensors)
     segments = getattr(encoder, "type_vocab_size", 2) > 1 and not form.drops_segments(encoder)
     text = json.dumps(config, indent=2, sort_keys=True)
-    # last, so that an export that cannot be made leaves the old one as it is
-    with export_folder(output, overwrite) as folder:
-        (folder / "config.json").write_text(text + "\n", encoding="utf-8")
-        # transformers asks for "format" and refuses a file without it
-        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-        make_readable(folder / "model.safetensors")
-        save_tokenizer(tokenizer, folder, encoder, model_max_length, segments)
-        if add_files is not None:
-            add_files(folder, report)
+    (folder / "config.json").write_text(text + "\n", encoding="utf-8")
+    # transformers asks for "format" and refuses a file without it
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    make_readable(folder / "model.safetensors")
+    save_tokenizer(tokenizer, folder, encoder, model_max_length, segments)
     return report
 
 
 def _check_computes_the_same(
-    form: HuggingFaceForm, encoder: Encoder, head: HuggingFaceHead | None, output: Path
+    form: HuggingFaceForm, encoder: Encoder, head: HuggingFaceHead | None, source: str
 ) -> None:
     refusal = form.refusal(encoder)
     if refusal is not None:
         raise CheckpointError(
-            f"{output}: not written: {refusal}; use the model in bertlab, or export the run that "
+            f"{source}: not written: {refusal}; use the model in bertlab, or export the run that "
             "it was started from"
         )
     if encoder.causal and head is not None and head.layout.has_pooler:
         raise CheckpointError(
-            f"{output}: not written: transformers' {head.architecture} pools the first token, "
+            f"{source}: not written: transformers' {head.architecture} pools the first token, "
             "which in a left-to-right encoder (model.encoder.causal true) sees nothing of the "
             "text; bertlab pools the last one, so the logits would differ. Use the model in "
             "bertlab, or export the run that it was started from"
@@ -275,7 +303,7 @@ def _check_computes_the_same(
 
 
 def _form_of(encoder: Encoder, tokenizer: Tokenizer) -> HuggingFaceForm:
-    first, *others = encoder.huggingface
+    first, *others = forms_of(encoder)
     return next((form for form in others if form.suits(encoder, tokenizer)), first)
 
 

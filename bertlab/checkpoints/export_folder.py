@@ -74,46 +74,8 @@ def save_tokenizer(
     """
     tokenizer.save(folder)
     path = folder / "tokenizer_config.json"
-    more: dict[str, object] = {"model_max_length": _longest_text(encoder, longest)}
+    most = encoder.max_position_embeddings
+    more: dict[str, object] = {"model_max_length": min(longest or most, most)}
     if not has_segments:
         more["model_input_names"] = ["input_ids", "attention_mask"]
     write_json(path, read_object(path) | more)
-
-
-def add_sentence_transformers(folder: Path, encoder: Encoder, longest: int | None) -> None:
-    """Write what makes ``sentence_transformers`` load a folder of ``transformers``.
-
-    A text's vector is the mean of the last layer's states over all its tokens, ``[CLS]`` and
-    ``[SEP]`` too, as of ``bertlab embed --layers [-1] --pool mean``. Names are those that all
-    versions read.
-
-    Args:
-        folder: of the export.
-        encoder: that is in it.
-        longest: as of :func:`save_tokenizer`.
-    """
-    kinds = ("Transformer", "Pooling")
-    places = ("", "1_Pooling")
-    modules = [
-        {"idx": n, "name": str(n), "path": place, "type": f"sentence_transformers.models.{kind}"}
-        for n, (kind, place) in enumerate(zip(kinds, places, strict=True))
-    ]
-    pooling = {
-        "word_embedding_dimension": encoder.hidden_size,
-        "pooling_mode_cls_token": False,
-        "pooling_mode_mean_tokens": True,
-        "pooling_mode_max_tokens": False,
-        "pooling_mode_mean_sqrt_len_tokens": False,
-    }
-    length = _longest_text(encoder, longest)
-    write_json(folder / "modules.json", modules)
-    write_json(
-        folder / "sentence_bert_config.json", {"max_seq_length": length, "do_lower_case": False}
-    )
-    (folder / places[1]).mkdir()
-    write_json(folder / places[1] / "config.json", pooling)
-
-
-def _longest_text(encoder: Encoder, asked: int | None) -> int:
-    most = encoder.max_position_embeddings
-    return min(asked or most, most)

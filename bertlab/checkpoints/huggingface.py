@@ -1,4 +1,4 @@
-"""Reading Hugging Face's checkpoints of encoders that have such a form, from a folder or hub."""
+"""Reading encoders that have a Hugging Face form: from its folders and hub, or by a reader."""
 
 import re
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bertlab.api.encoder import Encoder
 from bertlab.api.huggingface import HuggingFaceForm
+from bertlab.api.reader import CheckpointReader, ForeignCheckpoint
 from bertlab.checkpoints.huggingface_head import read_head
 from bertlab.checkpoints.loading import list_limited
 from bertlab.checkpoints.pretrained import Pretrained
@@ -18,9 +19,9 @@ from bertlab.checkpoints.tensor_files import read_tensors
 from bertlab.errors import CheckpointError, ConfigError, PluginError, nearest
 from bertlab.files.reading import names_in, read_object
 from bertlab.model.build import build_encoder
+from bertlab.plugins.first_party import FILES_OF_READERS, FIRST_PARTY, where_to_get
 from bertlab.plugins.index import installed, load_class
 from bertlab.tokenizer.loading import load_tokenizer
-from bertlab_interop.tensor_bundle import INDEX, find_index, read_tensorflow
 
 WEIGHT_FILES = (  # best first
     "model.safetensors",
@@ -51,15 +52,55 @@ class _Parts:
     root: str
 
 
+def find_foreign(path: Path) -> tuple[CheckpointReader, Path] | None:
+    """Return the first installed reader, by name, that knows a path, and the file that it reads.
+
+    Raises:
+        CheckpointError: a first-party package that is not installed has the reader, or the path
+            names several checkpoints.
+    """
+    for name in installed("reader"):
+        try:
+            reader: CheckpointReader = load_class("reader", name, CheckpointReader)()
+        except PluginError:  # it may not be the one that is needed
+            continue
+        if (file := reader.find(path)) is not None:
+            return reader, file
+    for name, ending in FILES_OF_READERS.items():
+        there = path.with_name(path.name.removesuffix(ending) + ending) if path.name else path
+        if name not in installed("reader") and (there.is_file() or any(path.glob(f"*{ending}"))):
+            raise CheckpointError(
+                f"{path}: a checkpoint that the reader {name!r} reads, which is not installed"
+                f"{where_to_get('reader', name)}"
+            )
+    return None
+
+
+def read_foreign(source: str | Path) -> Pretrained:
+    """Read what is no run of bertlab's: in Hugging Face's form, or in one that a reader knows.
+
+    Args:
+        source: a folder, a file, what files begin with, or a name on the hub.
+
+    Raises:
+        CheckpointError: as of :func:`read_huggingface`, or of the reader.
+    """
+    path = Path(source).expanduser()
+    has_weights = all(_first_file(path, names) for names in (CONFIG_FILES, WEIGHT_FILES))
+    found = None if has_weights else find_foreign(path)
+    if found is None:
+        return read_huggingface(source)
+    reader, file = found
+    return _pretrained(reader.read(file), source)
+
+
 def read_huggingface(folder_or_hub_name: str | Path) -> Pretrained:
     """Read an encoder that Hugging Face's ``transformers`` saved, such as a BERT or a ModernBERT.
 
     Every class that holds one of it is read (``BertModel``, ``BertForPreTraining``,
     ``BertForMaskedLM``, ``BertForSequenceClassification``, …), with the old names ``gamma`` and
-    ``beta`` of LayerNorms too, and so are BERT's own checkpoints of TensorFlow 1
-    (``bert_config.json``, ``bert_model.ckpt.index``). ``is_decoder`` becomes ``causal``;
-    ``seq_relationship`` of such a model is left out, as ``transformers`` pools the first token and
-    bertlab the last.
+    ``beta`` of LayerNorms too. ``is_decoder`` becomes ``causal``; ``seq_relationship`` of such a
+    model is left out, as ``transformers`` pools the first token and bertlab the last.
 
     Args:
         folder_or_hub_name: a folder with ``config.json`` and weights, or a name on the hub such as
@@ -71,19 +112,25 @@ def read_huggingface(folder_or_hub_name: str | Path) -> Pretrained:
             do not have the shapes that ``config.json`` says; each differing tensor is listed.
     """
     folder = _find_folder(folder_or_hub_name)
-    path = _config_file(folder)
+    path = config_file(folder)
     content = read_config(path)
-    name, form = form_of(content, path)
-    config = form.arguments(content, path)
+    form_of(content, path)[1].arguments(content, path)  # what it refuses needs no weights
     weights = _first_file(folder, WEIGHT_FILES)
-    index = find_index(folder) if weights is None else None
-    weights = weights or index
     if weights is None:
         raise CheckpointError(
             f"{folder}: holds no weights that can be read, expected {' or '.join(WEIGHT_FILES)}"
         )
-    tensors = read_tensors(weights) if index is None else read_tensorflow(index)
-    parts = _split(tensors, form, weights)
+    found = ForeignCheckpoint(content, read_tensors(weights), path, weights)
+    return _pretrained(found, folder_or_hub_name)
+
+
+def _pretrained(found: ForeignCheckpoint, source: str | Path) -> Pretrained:
+    """Return a checkpoint by bertlab's names, checked."""
+    content, path, weights = found.config, found.config_file, found.weights_file
+    folder = path.parent
+    name, form = form_of(content, path)
+    config = form.arguments(content, path)
+    parts = _split(found.tensors, form, weights)
     _check_layers(parts, form, config, weights)
     form.after_reading(content, parts.encoder, parts.heads)
     _check_shapes(parts, form, {"name": name, **config}, path, weights)
@@ -107,7 +154,7 @@ def read_huggingface(folder_or_hub_name: str | Path) -> Pretrained:
     left = [name for name in parts.others if name not in taken]
     has_tokenizer = _first_file(folder, TOKENIZER_FILES) is not None
     return Pretrained(
-        source=str(folder_or_hub_name),
+        source=str(source),
         encoder_config={"name": name} | {k: v for k, v in config.items() if k != "vocab_size"},
         vocab_size=config["vocab_size"],
         state=state,
@@ -126,22 +173,45 @@ def form_of(content: Mapping[str, Any], path: Path) -> tuple[str, HuggingFaceFor
 
     Raises:
         CheckpointError: if no installed encoder has a form of that ``model_type``.
+        PluginError: if the form that a package adds cannot be used.
     """
     model_type = content.get("model_type", "bert")  # checkpoints of before 2020 have none
+    added = installed("huggingface_form")
+    form: HuggingFaceForm | None = None
+    if isinstance(model_type, str) and model_type in added:
+        form = load_class("huggingface_form", model_type, HuggingFaceForm)()
+    wanted = model_type if form is None else form.extends
     known: list[str] = []
-    for name in sorted(installed("encoder"), key=lambda each: each not in ("bert", "modern")):
+    encoders = installed("encoder")
+    for name in sorted(encoders, key=lambda each: encoders[each].package not in FIRST_PARTY):
         try:
             forms = load_class("encoder", name, Encoder).huggingface  # type: ignore[attr-defined]
         except PluginError:  # of a model that another encoder may know
             continue
-        for form in forms:
-            if form.model_type == model_type:
-                return name, form
-            known.append(form.model_type)
+        for own in forms:
+            if own.model_type == wanted:
+                return name, form or own
+            known.append(own.model_type)
+    known += added
+    get = where_to_get("model_type", str(model_type))
     raise CheckpointError(
         f"{path}: found model_type {str(model_type)[:80]!r}, expected "
-        f"{' or '.join(repr(each) for each in known)}{nearest(str(model_type), known)}"
+        f"{' or '.join(repr(each) for each in known)}{get or nearest(str(model_type), known)}"
     )
+
+
+def forms_of(encoder: Encoder) -> list[HuggingFaceForm]:
+    """Return the forms of an encoder: its own, and those that packages add to one of them."""
+    forms = list(encoder.huggingface)
+    own = {form.model_type for form in forms}
+    for name in installed("huggingface_form") if forms else ():
+        try:
+            added: HuggingFaceForm = load_class("huggingface_form", name, HuggingFaceForm)()
+        except PluginError:  # maybe of another encoder
+            continue
+        if added.extends in own:
+            forms.append(added)
+    return forms
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -156,7 +226,12 @@ def read_config(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: cannot be read as JSON: {error}") from None
 
 
-def _config_file(folder: Path) -> Path:
+def config_file(folder: Path) -> Path:
+    """Return a folder's ``config.json``, or the ``bert_config.json`` of BERT's own code.
+
+    Raises:
+        CheckpointError: there is none.
+    """
     if path := _first_file(folder, CONFIG_FILES):
         return path
     raise CheckpointError(
@@ -307,9 +382,6 @@ def _find_folder(folder_or_hub_name: str | Path) -> Path:
     folder = Path(folder_or_hub_name).expanduser()
     if folder.is_dir():
         return folder
-    # FOLDER/bert_model.ckpt, as BERT's code names a checkpoint, or FOLDER/bert_model.ckpt.index
-    if folder.with_name(folder.name.removesuffix(INDEX) + INDEX).is_file():
-        return folder.parent
     if folder.exists():
         raise CheckpointError(f"{folder}: is a file, expected the folder that holds config.json")
     named = _HUB_ADDRESS.sub("", str(folder_or_hub_name))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.api.examples import Labels
-from bertlab.checkpoints.huggingface import CONFIG_FILES, HUB_NAME, read_huggingface
+from bertlab.checkpoints.huggingface import CONFIG_FILES, HUB_NAME, read_foreign
 from bertlab.checkpoints.huggingface_head import HuggingFaceHead
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_directory import MANIFEST
@@ -72,7 +72,7 @@ def use_folder(request: Request) -> list[str]:
         CheckpointError: the folder cannot be read, or has an encoder only.
     """
     assert request.ckpt_path is not None
-    found = read_huggingface(request.ckpt_path)
+    found = read_foreign(request.ckpt_path)
     keys = [key for key, _, _ in split_arguments(request.argv)]
     rest = [
         token

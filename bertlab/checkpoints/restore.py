@@ -12,7 +12,7 @@ from torchmetrics import Metric
 from bertlab.api.encoder import Encoder
 from bertlab.api.task import Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
-from bertlab.checkpoints.huggingface import read_huggingface
+from bertlab.checkpoints.huggingface import find_foreign, read_foreign
 from bertlab.checkpoints.loading import count_layers, list_limited, load_matching, shape_of
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_checkpoint import (
@@ -40,7 +40,8 @@ def read_pretrained(source: str, with_optimizer: bool = False) -> Pretrained:
     """Read a run directory, a bertlab checkpoint, a Hugging Face folder or a hub name.
 
     Args:
-        source: any of these. Of a run directory it is the best checkpoint.
+        source: any of these, or what an installed reader knows. Of a run directory it is the best
+            checkpoint.
         with_optimizer: read the optimiser's state as well, and of a run the last checkpoint.
 
     Raises:
@@ -48,7 +49,8 @@ def read_pretrained(source: str, with_optimizer: bool = False) -> Pretrained:
             where that is asked for.
     """
     file = find_checkpoint(source, best=not with_optimizer)
-    if file is not None:
+    # a checkpoint of ours may have been renamed, but not to what a reader knows
+    if file is not None and (file.suffix == ".ckpt" or find_foreign(file) is None):
         return _check_sizes(read_run_checkpoint(file, with_optimizer))
     if with_optimizer:
         raise CheckpointError(
@@ -57,7 +59,7 @@ def read_pretrained(source: str, with_optimizer: bool = False) -> Pretrained:
         )
     if any(Path(source).expanduser().glob("*.ckpt")):
         raise CheckpointError(f"{source}: no run or checkpoint{explain_no_checkpoint(source)}")
-    return _check_sizes(read_huggingface(source))
+    return _check_sizes(read_foreign(source))
 
 
 def _check_sizes(start: Pretrained) -> Pretrained:
@@ -123,25 +125,6 @@ def known_tokenizer(start: Pretrained) -> Tokenizer:
 def inference_device() -> torch.device:
     """Return the GPU if there is one, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def load_encoder(start: Pretrained) -> tuple[Encoder, Tokenizer, str]:
-    """Make the encoder of an earlier model, in evaluation mode, on the GPU if there is one.
-
-    Args:
-        start: the model; its tensors are released.
-
-    Returns:
-        The encoder, its tokenizer, and where they come from.
-
-    Raises:
-        CheckpointError: as :func:`known_tokenizer`.
-    """
-    tokenizer = known_tokenizer(start)
-    encoder = build_encoder(start.encoder_config, start.vocab_size)
-    load_matching(encoder, start.encoder_state, start.source, ("pooler.",))
-    start.release_weights()
-    return encoder.to(inference_device()).eval(), tokenizer, start.source
 
 
 def read_checkpoint(request: Request, command: str) -> Pretrained | None:

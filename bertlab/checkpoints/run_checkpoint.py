@@ -20,7 +20,6 @@ from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER
 from bertlab.plugins.index import remember_origin
 from bertlab.plugins.origin import named_package
 from bertlab.tokenizer.loading import tokenizer_from_json
-from bertlab_interop.tensor_bundle import INDEX
 
 BEST = "best.json"
 RUN_KEY = "bertlab"  # where a checkpoint keeps what is ours
@@ -79,7 +78,7 @@ def find_checkpoint(path: str | Path, best: bool = True) -> Path | None:
         CheckpointError: if a run directory holds no checkpoint.
     """
     path = Path(path)
-    if path.is_file() and path.suffix != INDEX:  # of TensorFlow, which is read as a folder
+    if path.is_file():
         return path
     if best and (path / BEST).is_file():
         return _best_checkpoint(path)

@@ -104,6 +104,8 @@ def _parsers(command: str) -> dict[str, ArgumentParser]:
             made._option_string_actions["--kind"].choices = list(installed("tokenizer"))
         if command == "prepare":
             add_executor_options(made, None, Executor)
+        if command == "export":
+            made._option_string_actions["--format"].choices = list(installed("exporter"))
         return {"": made}
     # the command reads its arguments by hand
     parser = ArgumentParser(prog=f"bertlab {command}", exit_on_error=False)

@@ -1,50 +1,66 @@
 """``bertlab export``: a run, checkpoint or Hugging Face model as a folder that others load."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser, Namespace
 
 from bertlab.config.parse import parse_arguments
+from bertlab.config.yaml_files import split_arguments
 from bertlab.errors import say, working
+from bertlab.plugins.index import load_class
 
 if TYPE_CHECKING:
-    from bertlab.checkpoints.export import ExportReport
+    from bertlab.api.exporter import ExportReport
+
+_SETTINGS = "settings"
 
 
 def main(command: str, argv: list[str]) -> int:
     """Run ``export``; return the exit code."""
-    given = parse_arguments(make_parser(command), argv)
-    # torch, not for --help
-    from bertlab_pages.hand_over import Repository, push  # noqa: PLC0415
+    parser = make_parser(command)
+    _add_settings(parser, argv)
+    given = parse_arguments(parser, argv)
+    from bertlab.plugins.hooks import push_to  # noqa: PLC0415  not for --help
 
-    repository = None if given.push is None else Repository(given.push, given.private)
+    push = None if given.push is None else push_to(given.push, given.private)
     with working(f"exporting {Path(given.source).name}"):
         for report in _exports(given):
             notes = [f"note: {each}" for each in report.notes]
             say("\n".join([f"{report.output}: {report.architecture}", *notes]))
-            if repository is not None:
+            if push is not None:
                 branch = report.output.name if given.words_checkpoints else None
-                say(f"pushed: {push(report.output, repository, branch)}")
+                say(f"pushed: {push(report.output, branch)}")
     return 0
 
 
 def _exports(given: Namespace) -> "Iterator[ExportReport]":
     """Yield what was exported, one model at a time."""
-    from bertlab.training.loading_code import Address  # noqa: PLC0415
-    from bertlab_pages.hand_over import hand_over, hand_over_words  # noqa: PLC0415
+    from bertlab.api.exporter import ModelAddress  # noqa: PLC0415  torch, not for --help
+    from bertlab.checkpoints.export import export_model, export_words  # noqa: PLC0415
 
-    output, name = Path(given.output), given.push
+    output, name, form = Path(given.output), given.push, given.format
+    settings = given.as_dict().get(_SETTINGS) or {}
     if given.words_checkpoints:
-        yield from hand_over_words(given.source, output, given.overwrite, name, given.format)
+        yield from export_words(given.source, output, given.overwrite, form, settings, name)
     else:
-        address = None if name is None else Address(name, on_hub=True)
-        yield hand_over(given.source, output, given.overwrite, address, given.format, given.head)
+        address = None if name is None else ModelAddress(name, on_hub=True)
+        arguments = form, given.head, settings, address
+        yield export_model(given.source, output, given.overwrite, *arguments)
+
+
+def _add_settings(parser: ArgumentParser, argv: Sequence[str]) -> None:
+    """Add the settings of the exporter that ``--format`` names."""
+    named = [value for key, value, _ in split_arguments(argv) if key == "--format" and value]
+    if named:
+        from bertlab.api.exporter import Exporter  # noqa: PLC0415
+
+        parser.add_class_arguments(load_class("exporter", named[-1], Exporter), _SETTINGS)
 
 
 def make_parser(command: str) -> ArgumentParser:
-    """Return the parser of the options."""
+    """Return the parser of the options, without the settings of an exporter."""
     parser = ArgumentParser(prog=f"bertlab {command}", exit_on_error=False)
     parser.add_argument(
         "source", type=str, help="run directory, checkpoint, Hugging Face folder or hub name"
@@ -62,10 +78,10 @@ def make_parser(command: str) -> ArgumentParser:
     )
     parser.add_argument(
         "--format",
-        type=Literal["transformers", "onnx", "sentence-transformers"],
+        type=str,
         default="transformers",
-        help="a folder for transformers; one ONNX file with the heads; or a folder for "
-        "sentence-transformers, whose vectors are means over tokens",
+        help="transformers; onnx: one file with the heads; sentence-transformers: vectors that are "
+        "means over tokens; or that of a plugin, whose settings are options --settings.KEY",
     )
     parser.add_argument(
         "--head",

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from bertlab.config.request import Request
 from bertlab.config.shipped import offered_names
 from bertlab.config.yaml_files import yaml_inline
-from bertlab.plugins.first_party import package_of
-from bertlab.plugins.index import entry_package, entry_points_of
+from bertlab.plugins.index import missing_package
 
 _PURPOSE = {
     "fit": "Train from a config. Any key of it can be given on the command line, where it wins.",
@@ -70,12 +69,13 @@ _ALL = {("-h", "all"), ("--help", "all")}
 def short_help(command: str, request: Request) -> str:
     """Return the common keys of a command, and what the named configs set."""
     takes_config = command == "fit"
+    keys = {key: text for key, text in COMMON[command].items() if missing_package(key) is None}
     lines = [
         f"usage: bertlab {command} {'[CONFIG …] ' if takes_config else ''}[--KEY VALUE …]",
         "",
         _PURPOSE[command],
         "",
-        *(f"  --{key:<32}{text}" for key, text in COMMON[command].items() if _is_there(key)),
+        *(f"  --{key:<32}{text}" for key, text in keys.items()),
     ]
     for path, content in request.files:
         lines += ["", f"{path} sets:", *(f"  --{key} {text}" for key, text in _leaves(content))]
@@ -86,13 +86,6 @@ def short_help(command: str, request: Request) -> str:
     rest = "[CONFIG] " if takes_config else ""
     lines += ["", f"Every key, with type and default:  bertlab {command} {rest}--help all"]
     return "\n".join(lines) + "\n"
-
-
-def _is_there(key: str) -> bool:
-    """Whether a key is the core's, or of a package that is installed."""
-    package = package_of("key", key)
-    hooks = entry_points_of("bertlab.hooks") if package else ()
-    return package is None or package in [entry_package(each)[0] for each in hooks]
 
 
 def _leaves(content: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:

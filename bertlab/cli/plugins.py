@@ -19,7 +19,6 @@ from bertlab.api import CONTRACT
 from bertlab.cli.main import COMMANDS
 from bertlab.errors import CommandError, PluginError, nearest, say, told
 from bertlab.plugins import hooks
-from bertlab.plugins.contract_1 import until
 from bertlab.plugins.first_party import FIRST_PARTY
 from bertlab.plugins.index import (
     GROUPS,
@@ -46,8 +45,14 @@ _BASES: dict[Kind, str] = {
     "optimizer": "bertlab.api.optimizer:OptimizerRecipe",
     "schedule": "bertlab.api.schedule:Schedule",
     "tokenizer": "bertlab.api.tokenizer:TokenizerKind",
+    "tokenizer_model": "bertlab.api.tokenizer:Tokenizer",
+    "exporter": "bertlab.api.exporter:Exporter",
+    "reader": "bertlab.api.reader:CheckpointReader",
+    "format": "bertlab.api.format:NamedFormat",
+    "data_module": "bertlab.data.module:TaskData",
     "command": "bertlab.api.command:Command",
     "executor": "bertlab.api.executor:Executor",
+    "huggingface_form": "bertlab.api.huggingface:HuggingFaceForm",
 }
 # what a class says of itself, beside its arguments
 _DECLARED = (
@@ -59,6 +64,8 @@ _DECLARED = (
     "requires",
     "compares_sequences",
     "columns",
+    "label_names",
+    "files",
     "monitor",
     "keeps_examples_together",
     "trains_encoder",
@@ -67,6 +74,7 @@ _DECLARED = (
     "huggingface",
     "has_weight_decay",
     "needs_end",
+    "has_heads",
 )
 
 LIMIT = 30.0  # seconds for the import of a plugin of others
@@ -226,10 +234,7 @@ def _check(plugin: Plugin) -> Finding:
         return Finding(str(plugin), f"its arguments cannot be config keys: {error}", True)
     if (asked := version_mismatch(plugin.package)) is not None:
         return Finding(str(plugin), asked, is_broken=True)
-    remarks = ["prints when it is imported"] if printed else []
-    if plugin.contract < CONTRACT:
-        remarks.append(f"its package {until()}")
-    return Finding(str(plugin), "; ".join(remarks))
+    return Finding(str(plugin), "prints when it is imported" if printed else "")
 
 
 def _check_hooks(entry: EntryPoint) -> Finding:

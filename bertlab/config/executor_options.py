@@ -14,19 +14,20 @@ from bertlab.plugins.index import installed, load_class
 LOCAL = "local"
 
 
-def load_executor(name: str, base: type[Executor]) -> type[Executor] | None:
-    """Return the class of an executor; None for ``prepare --executor local``, which needs none.
+def load_executor(name: str, base: type[Executor]) -> type[Executor]:
+    """Return the class of an executor.
 
     Args:
         name: as ``--executor`` gives it.
-        base: of what the command needs: :class:`Executor` to tokenise, else a subclass of it.
+        base: what the command needs: :class:`Executor` to tokenise, where ``local`` is this class
+            itself, as it needs none; or a subclass of it.
 
     Raises:
-        PluginError: it cannot be used, or there is none.
+        PluginError: there is none of that name, or it cannot be used.
         CommandError: it does other things.
     """
     if name == LOCAL and base is Executor:
-        return None
+        return Executor
     chosen: type[Executor] = load_class("executor", name, Executor)
     if not issubclass(chosen, base):
         raise CommandError(f"--executor: {name} does not execute the runs of studies")
@@ -38,8 +39,6 @@ def load_executor(name: str, base: type[Executor]) -> type[Executor] | None:
 def option_names(name: str, base: type[Executor]) -> tuple[str, ...]:
     """Return the options of an executor that a command offers."""
     chosen = load_executor(name, base)
-    if chosen is None:
-        return ()
     skipped = chosen.only_for_studies if base is Executor else ()
     return tuple(each for each in signature(chosen).parameters if each not in skipped)
 
@@ -49,32 +48,26 @@ def add_executor_options(
 ) -> tuple[str, ...]:
     """Add the options of the executor that ``--executor`` names; return their names.
 
-    Args:
-        parser: of a command that has ``--executor``.
-        argv: of the command; None adds the options of all executors, for completion.
-        base: as in :func:`load_executor`.
+    Without ``argv``, for completion, those of all executors are added.
 
     Raises:
         PluginError: as :func:`load_executor`.
         CommandError: the same, or an option is that of another executor.
     """
-    if argv is None:
-        for option, _ in _all_options(base):
-            if option not in parser._option_string_actions:
-                parser.add_argument(option)
-        return ()
-    given = list(split_arguments(argv))
+    given = list(split_arguments(argv or ()))
     named = [value for key, value, _ in given if key == "--executor" and value]
     name = named[-1] if named else LOCAL
     names = option_names(name, base)
     chosen = load_executor(name, base)
-    if chosen is not None:
-        parser.add_class_arguments(chosen, None, skip={*signature(chosen).parameters} - {*names})
-    unknown = [key for key, *_ in given if key not in parser._option_string_actions]
-    for key, owner in _all_options(base) if unknown else ():
-        if key in unknown:
+    parser.add_class_arguments(chosen, None, skip={*signature(chosen).parameters} - {*names})
+    known = parser._option_string_actions
+    unknown = [key for key, *_ in given if key not in known]
+    for option, owner in _all_options(base) if unknown or argv is None else ():
+        if argv is None and option not in known:
+            parser.add_argument(option)
+        if option in unknown:
             how = f"not of {name}" if named else f"give --executor {owner} as well"
-            raise CommandError(f"{key}: is an option of the executor {owner}; {how}")
+            raise CommandError(f"{option}: is an option of the executor {owner}; {how}")
     return names
 
 
@@ -82,5 +75,4 @@ def _all_options(base: type[Executor]) -> Iterator[tuple[str, str]]:
     """Yield each option of the installed executors, and whose it is."""
     for name in installed("executor"):
         with contextlib.suppress(PluginError, CommandError):  # `bertlab plugins check` says why
-            for option in option_names(name, base):
-                yield f"--{option}", name
+            yield from ((f"--{option}", name) for option in option_names(name, base))

@@ -15,6 +15,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _TAKEN = ("loss", "heads", "objectives", "auto")
 # keys of data that hold keys, beside those of heads
 _EXAMPLES = {"mixing": "{temperature: 2}", "objectives": "{corpus: PATH}"}
+OBJECTIVES_SHARE = 0.5  # of all steps are of objectives beside heads, if data.mixing does not say
 _EXPECTED = "expected the name of a head, or {name: NAME, …}; null takes it out"
 
 

@@ -20,13 +20,16 @@ from bertlab.api.encoder import Encoder
 from bertlab.api.head import Head
 from bertlab.api.schedule import Schedule
 from bertlab.api.task import Objective
-from bertlab.config.data_arguments import add_data
+from bertlab.api.tokenizer import TokenizerKind
 from bertlab.config.named_classes import check_no_classes
 from bertlab.config.request import Request
 from bertlab.config.seeds import SECTION, GivenSeeds
 from bertlab.config.yaml_files import Config
+from bertlab.data.fine_tuning import LabelledData
+from bertlab.data.module import TaskData
+from bertlab.data.pretraining import PretrainingData
 from bertlab.model.optimizer_config import PLUGGED, OptimizerConfig, load_recipe
-from bertlab.plugins.hooks import add_fit_arguments
+from bertlab.plugins.hooks import FitKeys, add_fit_arguments, hook_modules
 from bertlab.plugins.index import installed, load_class
 
 TRAINER_DEFAULTS = {
@@ -51,6 +54,19 @@ CHECKPOINT_DEFAULTS = {
 
 # of fine-tuning (paper app. A.3: 2e-5 to 5e-5); 1e-4 and 1 % of warm-up are pre-training's
 HEAD_DEFAULTS = {"learning_rate": 3e-5, "warmup_steps": 0.1}
+
+
+def data_class(request: Request) -> type[TaskData]:
+    """Return the DataModule of a request.
+
+    That is labelled rows for a head, those of each of several heads, or unlabelled text.
+
+    Raises:
+        PluginError: nothing is installed for several heads.
+    """
+    if request.heads:
+        return load_class("data_module", "several_heads", TaskData)
+    return PretrainingData if request.head is None else LabelledData
 
 
 def build_parser(
@@ -109,11 +125,10 @@ def build_parser(
     )
     parser.set_defaults({f"trainer.{key}": value for key, value in TRAINER_DEFAULTS.items()})
     _add_model(parser, request, encoder_config)
-    add_data(parser, request)
+    _add_data(parser, request)
     if command == "fit":
         _add_fit(parser)
-        _add_evaluations(parser)
-        add_fit_arguments(parser)
+        hook_modules().fit_keys = add_fit_arguments(parser)
     parser.add_argument(
         "--ckpt_path",
         type=str | None,
@@ -130,6 +145,14 @@ def build_parser(
     if command == "predict":
         _add_output(parser)
     return parser
+
+
+def package_keys() -> dict[str, FitKeys]:
+    """Return the keys that packages add to ``fit``, with what they say of them."""
+    modules = hook_modules()
+    if modules.fit_keys is None:  # of another command than fit
+        modules.fit_keys = add_fit_arguments(LightningArgumentParser(exit_on_error=False))
+    return modules.fit_keys
 
 
 def _add_model(parser: LightningArgumentParser, request: Request, given: Config | None) -> None:
@@ -202,6 +225,23 @@ def _add_optimizer(parser: LightningArgumentParser, request: Request) -> None:
     )
 
 
+def _add_data(parser: LightningArgumentParser, request: Request) -> None:
+    """Add the data and, for text, the kind of tokenizer that is trained on it."""
+    data = data_class(request)
+    data.add_arguments(parser, list(request.heads), request.objectives)
+    if data is not PretrainingData:
+        return
+    parser.add_argument(
+        "--data.tokenizer_kind.name",
+        type=str | None,
+        default=request.tokenizer,
+        help=f"tokenizer to train, wordpiece by default: {', '.join(installed('tokenizer'))}",
+    )
+    if request.tokenizer is not None:
+        chosen = load_class("tokenizer", request.tokenizer, TokenizerKind)
+        parser.add_class_arguments(chosen, "data.tokenizer_kind", instantiate=False)
+
+
 def _add_fit(parser: LightningArgumentParser) -> None:
     """Add where a run is kept, and how long it is."""
     parser.add_class_arguments(
@@ -228,12 +268,6 @@ def _add_fit(parser: LightningArgumentParser) -> None:
         "trainer.max_epochs limits how often the corpus is read for them",
     )
     parser.add_argument(
-        "--checkpoint_words",
-        type=list[float] | None,
-        default=None,
-        help="numbers of words to write a checkpoint after: checkpoints/words-1M.ckpt",
-    )
-    parser.add_argument(
         "--stages",
         type=dict[str, dict[str, Any]] | list[dict[str, Any]] | None,
         default=None,
@@ -245,13 +279,6 @@ def _add_fit(parser: LightningArgumentParser) -> None:
         type=Literal["stop", "skip"],
         default="stop",
         help="what to do at a step whose gradient is NaN or infinite; it is never taken",
-    )
-    parser.add_argument(
-        "--check_every",
-        type=int,
-        default=500,
-        help="steps from one that is computed again, to see whether its bits are the same, to the "
-        "next; on a CPU in one process only; 0 for none",
     )
     parser.add_argument(
         "--background_checkpoints",
@@ -272,24 +299,6 @@ def _add_fit(parser: LightningArgumentParser) -> None:
         type=bool,
         default=False,
         help="write what the last step predicts for the validation rows: predictions.jsonl",
-    )
-
-
-def _add_evaluations(parser: LightningArgumentParser) -> None:
-    """Add what a run is scored by along its way, besides its held-out text or rows."""
-    parser.add_argument(
-        "--evaluations",
-        type=dict[str, dict[str, Any]] | None,
-        default=None,
-        help="score the model without training it, by name: {blimp: {evaluation: minimal_pairs, "
-        "data: PATH}}",
-    )
-    parser.add_argument(
-        "--evaluate_every",
-        type=int | None,
-        default=None,
-        help="steps from one of these to the next, a multiple of trainer.val_check_interval; by "
-        "default they follow each look at the held-out text",
     )
 
 

@@ -23,23 +23,21 @@ from bertlab.config.named_classes import (
     check_no_classes,
 )
 from bertlab.config.parse import parse_arguments, parse_config
-from bertlab.config.parser import build_parser
+from bertlab.config.parser import build_parser, package_keys
 from bertlab.config.request import Request, read_request
 from bertlab.config.seeds import SECTION, Seeds, check_seeds, choose_seed
 from bertlab.config.stages import KEY as STAGES
 from bertlab.config.stages import naming_stage, read_stages, stage_requests
+from bertlab.config.unknown_keys import explain_unknown_key, keys_of, names_below
 from bertlab.config.versions import leave_out_unknown
 from bertlab.config.yaml_files import Config
 from bertlab.errors import ConfigError, told
-from bertlab_evaluations.entries import check_entries
+from bertlab.plugins.first_party import package_of
 
 # keys that do not change what a run computes
 _RUN_KEYS = (
     "run_dir",
-    "seeds",
-    "against_scratch",
     "keep_predictions",
-    "check_every",
     "background_checkpoints",
 )
 _NOT_RECORDED = (*_RUN_KEYS, "ckpt_path", "config", "output", "output_format", "top_k", "head")
@@ -48,13 +46,10 @@ _LATER_DATA = ("text", "text_pair", "delimiter", "quote", "empty", "objectives")
 _LATER_TEXT = ("input",)
 _FIT_ONLY = (
     "checkpoint",
-    "checkpoint_words",
     "max_tokens",
     "max_words",
     "on_nonfinite",
     "compile",
-    "evaluations",
-    "evaluate_every",
     "stages",
     *_RUN_KEYS,
 )
@@ -205,15 +200,13 @@ def _parse(parser: LightningArgumentParser, request: Request, command: str = "fi
     values = None
     for path, content in request.files:
         # one file after the other over the values so far: the later one wins, key by key
-        known = {
-            key: value
-            for key, value in content.items()
-            if command == "fit" or _belongs(key, parser)
-        }
+        known = _of_command(content, parser, command, str(path))
         if path == request.checkpoint:
+            # what is never recorded is nothing that a checkpoint brings
+            known = {key: value for key, value in known.items() if _is_recorded(key)}
             known = leave_out_unknown(known, parser, str(path), command)
             check_no_classes(parser, known, str(path))
-            check_entries(known.get("evaluations"), str(path))
+            check_stored(known, str(path))
         check_importable(parser, known, str(path))
         values = parse_config(parser, known, str(path), values)
     check_importable_arguments(parser, request.arguments)
@@ -223,7 +216,23 @@ def _parse(parser: LightningArgumentParser, request: Request, command: str = "fi
 def _plain(parser: LightningArgumentParser, values: Namespace, request: Request) -> Config:
     """Return typed values as plain data, without what does not change the computation."""
     content = _whole(parser, values, request)
-    return {key: value for key, value in content.items() if key not in _NOT_RECORDED}
+    return {key: value for key, value in content.items() if _is_recorded(key)}
+
+
+def _is_recorded(key: str) -> bool:
+    said = package_keys().get(key)
+    return key not in _NOT_RECORDED and (said is None or key not in said.not_recorded)
+
+
+def check_stored(content: Config, source: str) -> None:
+    """Let packages check the values of their keys in a config that may come from anywhere.
+
+    Raises:
+        CheckpointError: one names a class or a function.
+    """
+    for check in {said.check_stored: None for said in package_keys().values()}:
+        if check is not None:
+            check(content, source)
 
 
 def _whole(parser: LightningArgumentParser, values: Namespace, request: Request) -> Config:
@@ -233,6 +242,11 @@ def _whole(parser: LightningArgumentParser, values: Namespace, request: Request)
     except Exception as error:  # of arguments of a class that are none, such as a Timer's
         raise ConfigError(f"trainer: the arguments of a class are wrong: {told(error)}") from error
     content: Config = yaml.safe_load(text)
+    if "checkpoint_words" in content:  # where configs of before have it, behind max_words
+        words = content.pop("checkpoint_words")
+        pairs = list(content.items())
+        place = list(content).index("max_words") + 1
+        content = dict([*pairs[:place], ("checkpoint_words", words), *pairs[place:]])
     model = content["model"]
     model["encoder"]["name"] = request.encoder
     model["optimizer"] = _plain_optimizer(model["optimizer"], request)
@@ -291,8 +305,23 @@ def _named(given: Config | None, names: Sequence[str]) -> Config:
     return {name: (given or {}).get(name) or {} for name in names}
 
 
-def _belongs(key: str, parser: LightningArgumentParser) -> bool:
-    """Whether a config's section is for this command: a fit config also serves validate."""
-    if key in _FIT_ONLY:
-        return any(action.dest.split(".")[0] == key for action in parser._actions)
-    return True
+def _of_command(
+    content: Config, parser: LightningArgumentParser, command: str, source: str
+) -> Config:
+    """Return what a config has for a command: one of ``fit`` also serves ``validate``.
+
+    Raises:
+        ConfigError: it has a key of a package that is not installed.
+    """
+    known, kept = names_below("", keys_of(parser)), dict(content)
+    for key, value in content.items():
+        if key in known:
+            continue
+        comes_with = package_of("key", key)
+        if key in _FIT_ONLY or key in package_keys():
+            del kept[key]
+        elif comes_with is not None:
+            if command == "fit" and value is not None:
+                raise ConfigError(f"{source}: {explain_unknown_key(key, parser)}")
+            del kept[key]  # null asks for nothing
+    return kept

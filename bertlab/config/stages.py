@@ -17,12 +17,14 @@ import numpy as np
 from bertlab.config.checkpoint_config import TRAINER_KEYS
 from bertlab.config.heads import fine_tunes
 from bertlab.config.overrides import Overrides, as_overrides, to_arguments
+from bertlab.config.parser import package_keys
 from bertlab.config.request import Request, read_request
 from bertlab.config.seeds import SECTION, Seeds
 from bertlab.config.stage_budget import share_out
 from bertlab.config.yaml_files import Config
 from bertlab.errors import BertlabError, ConfigError, nearest
 from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER
+from bertlab.plugins.first_party import package_of
 
 KEY = "stages"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=-]*")  # of a folder
@@ -30,6 +32,7 @@ _EXAMPLE = "{short: {share: 0.9, data.max_seq_length: 128}, long: {share: 0.1}}"
 _OWN = ("name", "share")
 _BUDGET = "the budget is the run's, and a stage has a share of it"
 _WHOLE = "it is the whole run's; give it beside stages"
+_ALONE = "it does not go with stages"
 _TAKEN = {
     "trainer.max_steps": _BUDGET,
     "trainer.max_epochs": _BUDGET,
@@ -42,11 +45,11 @@ _TAKEN = {
     "data.cache_dir": _WHOLE,
     KEY: "a stage has none",
     **dict.fromkeys(("run_dir", "ckpt_path", "config"), _WHOLE),
-    **dict.fromkeys(("seed_everything", "seeds", "seed", "against_scratch"), _WHOLE),
-    **dict.fromkeys(("checkpoint_words", "keep_predictions"), "it does not go with stages"),
+    **dict.fromkeys(("seed_everything", "seed"), _WHOLE),
+    "keep_predictions": _ALONE,
 }
 # what a stage may set; of the trainer only plain values, none of where it runs
-_SECTIONS = ("model", "data", "trainer", "evaluations", "evaluate_every", "on_nonfinite")
+_SECTIONS = ("model", "data", "trainer", "on_nonfinite")
 _TRAINER = TRAINER_KEYS - {"accelerator", "strategy", "devices", "num_nodes", "barebones"}
 # what does not go with stages, as it counts over a whole run, or takes what they need
 _LAST = "expected none: each stage goes on from last.ckpt of the one before"
@@ -120,15 +123,21 @@ def _read_stage(given: object) -> Stage:
             "first"
         )
     settings = {key: value for key, value in given.items() if key not in _OWN}
-    overrides = as_overrides(settings, f"{KEY}.{name}", _TAKEN, ConfigError)
+    added = package_keys()
+    taken = _TAKEN | {key: _ALONE for key, said in added.items() if key in said.not_in_stages}
+    taken |= {key: _WHOLE for key, said in added.items() if key in said.not_recorded}
+    overrides = as_overrides(settings, f"{KEY}.{name}", taken)
+    sections = [*_SECTIONS, *(key for key, said in added.items() if key not in said.not_recorded)]
     for key in overrides:
         section, _, rest = key.partition(".")
         if (section == "trainer" and rest not in _TRAINER) or section in ("checkpoint", "compile"):
             raise ConfigError(f"{KEY}.{name}: {key}: cannot be set here; {_WHOLE}")
-        if section not in _SECTIONS:
+        if section not in sections:
+            package = None if section in added else package_of("key", section)
+            known = f"{nearest(key, sections)}, expected share, or keys of {', '.join(sections)}"
+            reason = f"comes with {package}: pip install {package}"
             raise ConfigError(
-                f"{KEY}.{name}: {key}: no such key{nearest(key, _SECTIONS)}, expected share, or "
-                f"keys of {', '.join(_SECTIONS)}"
+                f"{KEY}.{name}: {key}: {f'no such key{known}' if package is None else reason}"
             )
     return Stage(name, _read_share(given.get("share"), f"{KEY}.{name}.share"), overrides)
 
@@ -153,10 +162,11 @@ def check_stages(config: Config) -> None:
         )
     checkpoint, trainer = config["checkpoint"], config["trainer"]
     wrong = {
-        "checkpoint_words": (
-            config["checkpoint_words"],
-            f"expected none beside {KEY}: a stage counts its own words only",
-        ),
+        **{
+            key: (config.get(key), f"expected none beside {KEY}: {said.not_in_stages[key]}")
+            for key, said in package_keys().items()
+            if key in said.not_in_stages
+        },
         "trainer.max_time": (
             trainer["max_time"],
             f"expected steps, epochs, tokens or words beside "

@@ -4,7 +4,7 @@ from difflib import get_close_matches
 
 from jsonargparse import ArgumentParser
 
-from bertlab.plugins.first_party import package_of
+from bertlab.plugins.index import missing_package
 
 _MAX_LISTED = 10
 # what keys are called in the Trainer and the scripts of transformers, and in papers
@@ -93,7 +93,7 @@ def explain_unknown_key(key: str, parser: ArgumentParser) -> str:
             f"{key}: is a key of labelled rows, which a head learns from, expected model.head; "
             "bertlab init writes a config with one"
         )
-    if (package := package_of("key", key.partition(".")[0])) is not None:
+    if (package := missing_package(key.partition(".")[0])) is not None:
         return f"{key}: comes with {package}: pip install {package}"
     return f"{key}: no such key{_hint(key, known, places)}"
 

@@ -10,7 +10,8 @@ from bertlab.api.head import Head
 from bertlab.api.task import Task
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.examples.encoded import EncodedExamples, ExampleStream, encode_examples
-from bertlab.data.examples.source import FORMATS, read_rows, stream_rows
+from bertlab.data.examples.source import read_rows, stream_rows
+from bertlab.data.examples.source_files import unknown_format
 from bertlab.data.examples.splits import (
     check_truth,
     evaluation_splits,
@@ -338,9 +339,5 @@ class LabelledData(TaskData):
         self._check_workers()
         check_share("data.validation_fraction", self.validation_fraction, ends=False)
         for name in ("format", "input_format"):
-            found = getattr(self, name)
-            if found not in FORMATS:
-                raise ConfigError(
-                    f"data.{name}: found {found!r}{nearest(found, FORMATS)} "
-                    f"(there are: {', '.join(FORMATS)})"
-                )
+            if (reason := unknown_format(getattr(self, name))) is not None:
+                raise ConfigError(f"data.{name}: {reason}")

@@ -5,7 +5,7 @@ The paper's encoder (Devlin et al. 2018, sec. 3): a post-LN Transformer over pac
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from bertlab.api.batch import (
 )
 from bertlab.api.encoder import Encoder
 from bertlab.encoders.attention import dtype_of_products, packed_attention
-from bertlab.encoders.bert_form import BertForm, RobertaForm
+from bertlab.encoders.bert_form import BertForm
 from bertlab.encoders.layers import (
     Dropout,
     final_states,
@@ -75,23 +75,60 @@ class BertLayer(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """Multi-head self-attention; queries, keys and values from one matrix product."""
+    """Multi-head self-attention; queries, keys and values from one matrix product.
+
+    The attention of an encoder can be shown and measured if all its layers of attention are of this
+    class. A subclass may change :meth:`queries_keys_values`, but not :meth:`forward`.
+
+    Args:
+        hidden_size: H.
+        num_attention_heads: A.
+        dropout: probability of dropping an attention weight in training.
+        causal: a token sees itself and what is to its left.
+        bias: biases in both linear layers.
+        window: tokens on either side that a token sees; None: all of its sequence.
+    """
 
     def __init__(
-        self, hidden_size: int, num_attention_heads: int, dropout: float, causal: bool
+        self,
+        hidden_size: int,
+        num_attention_heads: int,
+        dropout: float,
+        causal: bool,
+        bias: bool = True,
+        window: int | None = None,
     ) -> None:
         super().__init__()
-        self.qkv = nn.Linear(hidden_size, 3 * hidden_size)
-        self.output = nn.Linear(hidden_size, hidden_size)
+        self.qkv = nn.Linear(hidden_size, 3 * hidden_size, bias=bias)
+        self.output = nn.Linear(hidden_size, hidden_size, bias=bias)
         self.num_attention_heads = num_attention_heads
         self.dropout = dropout
         self.causal = causal
+        self.window = window
 
-    def forward(self, hidden: Tensor, batch: PackedBatch, rows: Tensor | None = None) -> Tensor:
-        """As :meth:`BertLayer.forward`."""
+    def queries_keys_values(self, hidden: Tensor, positions: Any = None) -> Tensor:  # noqa: ANN401
+        """Return what attention is computed of, ``(T, 3 * H)`` side by side.
+
+        Args:
+            hidden: ``(T, H)`` states; on a CPU more rows may follow.
+            positions: what a subclass needs besides, such as rotary angles.
+        """
+        del positions
+        found: Tensor = self.qkv(hidden)
+        return found
+
+    def forward(
+        self,
+        hidden: Tensor,
+        batch: PackedBatch,
+        rows: Tensor | None = None,
+        positions: Any = None,  # noqa: ANN401
+    ) -> Tensor:
+        """As :meth:`BertLayer.forward`; ``positions`` are for :meth:`queries_keys_values`."""
+        qkv = self.queries_keys_values(hidden, positions)
         dropout = self.dropout if self.training else 0.0
         attended = packed_attention(
-            self.qkv(hidden), batch, self.num_attention_heads, dropout, self.causal, rows
+            qkv, batch, self.num_attention_heads, dropout, self.causal, rows, self.window
         )
         if rows is not None:
             attended = pad_to_multiple_of(attended, _ROWS)
@@ -165,7 +202,7 @@ class BertEncoder(Encoder):
             hidden size cannot be halved for the two directions of a BiLSTM.
     """
 
-    huggingface = (BertForm(), RobertaForm())
+    huggingface = (BertForm(),)
     sinusoidal_table: Tensor
 
     def __init__(
@@ -266,6 +303,14 @@ class BertEncoder(Encoder):
             all_layers=layers if all_layers else None,
             summary=self._summary,
         )
+
+    def padded_form(self) -> nn.Module:
+        """Return the encoder on padded batches; a BiLSTM has no such form."""
+        from bertlab.encoders.padded import PaddedBert  # noqa: PLC0415  for exporters only
+
+        if self.bilstm_layers:
+            raise NotImplementedError("it has a BiLSTM (model.encoder.bilstm_layers)")
+        return PaddedBert(self)
 
     def _embed(self, batch: PackedBatch) -> Tensor:
         tokens: Tensor = self.token_embedding(batch.input_ids)

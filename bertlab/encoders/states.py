@@ -1,4 +1,4 @@
-"""Hidden states of a fixed encoder, of all its layers: what evaluations read of a model."""
+"""Hidden states of a fixed encoder, of all its layers: chosen, combined, a batch at a time."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from bertlab.api.batch import EncoderOutput, PackedBatch, pack
 from bertlab.api.evaluation import EvaluatedModel
 from bertlab.errors import ConfigError, EvaluationError
 
-Layers = Literal["all"] | list[int]
+Combination = Literal["concat", "sum", "mean"]
 
 
 def check_layers(indices: Sequence[int], count: int, key: str) -> None:
@@ -35,23 +35,29 @@ def check_layers(indices: Sequence[int], count: int, key: str) -> None:
             )
 
 
-def chosen_layers(layers: str | list[int], count: int, key: str = "settings.layers") -> list[int]:
-    """Return the places of the layers that a user asks for, each once.
+def combine_layers(
+    layers: Sequence[Tensor], indices: Sequence[int], how: Combination, key: str = "layers"
+) -> Tensor:
+    """Combine hidden states of several layers.
 
     Args:
-        layers: ``all``, or indices; negative ones count from the last.
-        count: L + 1, the layers that the encoder gives, embeddings included.
-        key: the config key to name in errors.
+        layers: L + 1 tensors ``(T, H)``, embeddings first, as ``EncoderOutput.all_layers``.
+        indices: n indices into ``layers``, negative ones from the last.
+        how: ``concat`` in the order of ``indices``, ``sum`` or ``mean``.
+        key: the config key of ``indices``, to name in errors.
+
+    Returns:
+        ``(T, n H)`` for ``concat``, else ``(T, H)``.
 
     Raises:
-        ConfigError: there is none, one is out of range, or it is another word than ``all``.
+        ConfigError: if there is no index, or one is out of range.
     """
-    if layers == "all":
-        return list(range(count))
-    if isinstance(layers, str):
-        raise ConfigError(f"{key}: found {layers!r}, expected all or a list such as [0, -1]")
-    check_layers(layers, count, key)
-    return list(dict.fromkeys(index % count for index in layers))  # 13 layers: -1 -> 12
+    check_layers(indices, len(layers), key)
+    chosen = [layers[index] for index in indices]
+    if how == "concat":
+        return torch.cat(chosen, dim=-1)
+    total = torch.stack(chosen).sum(0)
+    return total if how == "sum" else total / len(chosen)
 
 
 @dataclass(frozen=True)
@@ -119,13 +125,3 @@ def _batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
         tokens += lengths[number]
     if chosen:
         yield chosen
-
-
-def mean_by_sequence(tokens: Tensor, batch: PackedBatch) -> Tensor:
-    """Return the ``(B, H)`` means over the tokens of each sequence, special tokens included."""
-    # lengths [2, 3] -> sequence [0, 0, 1, 1, 1]
-    sequence = torch.repeat_interleave(
-        torch.arange(len(batch), device=tokens.device), batch.lengths
-    )
-    total = tokens.new_zeros(len(batch), tokens.shape[1]).index_add_(0, sequence, tokens)
-    return total / batch.lengths[:, None]

@@ -11,7 +11,7 @@ from torchmetrics import Metric
 from bertlab.api.encoder import Encoder, layers_of
 from bertlab.api.head import Head
 from bertlab.api.task import Objective, Task, TaskContext, build_all
-from bertlab.data.own_keys import naming_head
+from bertlab.data.module import naming_head
 from bertlab.errors import ConfigError
 from bertlab.objectives.cross_entropy import SummedCrossEntropy
 from bertlab.plugins.index import load_class

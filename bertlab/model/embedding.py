@@ -1,30 +1,19 @@
-"""Hidden states of a fixed encoder as features (paper sec. 5.3), and files of them."""
+"""Hidden states of a fixed encoder as features (paper sec. 5.3)."""
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
-import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import track
 from torch import Tensor
 
-from bertlab import __version__
-from bertlab.api.batch import IntArray, PackedBatch, pack
+from bertlab.api.batch import PackedBatch
 from bertlab.api.encoder import Encoder
-from bertlab.api.tokenizer import Tokenizer
-from bertlab.data.reading.lines import STANDARD_INPUT, name_of, read_lines
-from bertlab.errors import CheckpointError, ConfigError, DataError, OutputError
-from bertlab.files import explain_failed_write, replacing
-from bertlab_tasks.feature_tagging import Combination, combine_layers
+from bertlab.encoders.states import Combination, combine_layers
+from bertlab.errors import CheckpointError
 
 Pool = Literal["none", "cls", "mean"]
-Precision = Literal["float32", "float16"]
-SUFFIX = ".safetensors"
 
 
 @dataclass(frozen=True)
@@ -42,157 +31,6 @@ class FeatureChoice:
     layers: Sequence[int]
     combine: Combination
     pool: Pool
-
-
-@dataclass(frozen=True)
-class EmbeddingReport:
-    """What :func:`embed_file` wrote; as a text, the lines to print.
-
-    Attributes:
-        texts: number of texts.
-        tokens: number of tokens, special tokens included.
-        shape: of ``embeddings``.
-        precision: of ``embeddings``.
-        cut: texts that were cut.
-        limit: longest sequence in tokens.
-        empty: texts without a word.
-    """
-
-    texts: int
-    tokens: int
-    shape: tuple[int, int]
-    precision: Precision
-    cut: int
-    limit: int
-    empty: int
-
-    def __str__(self) -> str:
-        lines = [
-            f"{self.texts} texts, {self.tokens} tokens, embeddings {self.shape} {self.precision}"
-        ]
-        if self.cut:
-            lines.append(f"note: {self.cut} texts were cut to {self.limit} tokens")
-        if self.empty:
-            lines.append(f"note: {self.empty} lines have no word and became [CLS] [SEP]")
-        return "\n".join(lines)
-
-
-def check_output(target: Path, text: str, overwrite: bool) -> None:
-    """Refuse a file that cannot be written or would be lost.
-
-    Args:
-        target: file to write.
-        text: file that is embedded.
-        overwrite: ``target`` may be there.
-
-    Raises:
-        OutputError: says what is in the way.
-    """
-    if target.suffix != SUFFIX:
-        raise OutputError(f"output: found {str(target)!r}, expected a name that ends in {SUFFIX}")
-    if target.is_dir():
-        raise OutputError(f"output: {target} is a folder, expected a file to write")
-    if target.exists() and text != STANDARD_INPUT and target.resolve() == Path(text).resolve():
-        raise OutputError(f"output: {target} is the text file itself")
-    if target.exists() and not overwrite:
-        raise OutputError(
-            f"output: {target} exists; choose another name, or replace it by --overwrite true"
-        )
-
-
-def embed_file(
-    encoder: Encoder,
-    tokenizer: Tokenizer,
-    source: str,
-    text: str,
-    output: Path,
-    choice: FeatureChoice,
-    precision: Precision = "float32",
-    batch_size: int = 32,
-    max_seq_length: int | None = None,
-    truncate: bool = False,
-) -> EmbeddingReport:
-    """Write the features of each line of a text file, in the order of the lines.
-
-    All ids are held in memory (8 bytes a token), of the vectors one batch.
-
-    Args:
-        encoder: in evaluation mode.
-        tokenizer: of the encoder.
-        source: where they come from, for the file's header.
-        text: file with one text a line; ``-`` is standard input.
-        output: file to write; see :func:`write_embeddings`.
-        choice: which features.
-        precision: of the vectors in the file.
-        batch_size: texts encoded at a time.
-        max_seq_length: longest text in tokens, with [CLS] and [SEP]; the encoder's maximum if None.
-        truncate: cut longer texts at their end; else they are an error.
-
-    Raises:
-        ConfigError: the encoder has no such layer, or ``max_seq_length`` is out of range.
-        DataError: the text cannot be read, is empty, or a line is too long.
-        OutputError: the file cannot be written.
-    """
-    device = encoder.token_embedding.weight.device
-    limit = _limit(max_seq_length, encoder)
-    bare = tokenizer.build_inputs([])[0]  # [CLS] [SEP]
-    embed(encoder, pack([bare]).to(device), choice)  # refuses wrong layers before reading on
-    sequences, cut = _encode_lines(text, tokenizer, limit, truncate)
-    tokens = sum(map(len, sequences))
-    metadata = {
-        "model": source,
-        "layers": json.dumps(list(choice.layers)),
-        "combine": choice.combine,
-        "pool": choice.pool,
-        "texts": str(len(sequences)),
-        "tokens": str(tokens),
-        "truncated": str(cut),
-        "max_seq_length": str(limit),
-        "tokenizer_sha256": tokenizer.fingerprint,
-        "bertlab": __version__,
-    }
-    with explain_failed_write(f"output: {output.parent} cannot be made"):
-        output.parent.mkdir(parents=True, exist_ok=True)
-    batches = batches_by_length([len(sequence) for sequence in sequences], batch_size)
-    console = Console(stderr=True)
-    shown = track(
-        batches, "embedding", console=console, transient=True, disable=not console.is_terminal
-    )
-    with explain_failed_write(f"output: {output} cannot be written"), replacing(output) as file:
-        shape = write_embeddings(file, encoder, sequences, choice, shown, precision, metadata)
-    empty = sum(sequence == bare for sequence in sequences)
-    return EmbeddingReport(len(sequences), tokens, shape, precision, cut, limit, empty)
-
-
-def _limit(given: int | None, encoder: Encoder) -> int:
-    """Return the longest sequence in tokens."""
-    longest = encoder.max_position_embeddings
-    if given is not None and not 3 <= given <= longest:
-        raise ConfigError(
-            f"--max_seq_length: found {given}, expected 3 to {longest}, the model's maximum"
-        )
-    return longest if given is None else given
-
-
-def _encode_lines(
-    text: str, tokenizer: Tokenizer, limit: int, truncate: bool
-) -> tuple[list[list[int]], int]:
-    """Return the ids of each line, special tokens included, and how many lines were cut."""
-    sequences: list[list[int]] = []
-    cut = 0
-    for number, line in enumerate(read_lines(text), 1):
-        ids = tokenizer.encode(line)
-        if len(ids) > limit - 2:  # room for [CLS] and [SEP]
-            if not truncate:
-                raise DataError(
-                    f"{name_of(text)}:{number}: {len(ids) + 2} tokens with [CLS] and [SEP], "
-                    f"expected at most {limit}; split the text, or cut all such by --truncate true"
-                )
-            cut += 1
-        sequences.append(tokenizer.build_inputs(ids[: limit - 2])[0])
-    if not sequences:
-        raise DataError(f"{name_of(text)}: is empty, expected one text a line")
-    return sequences, cut
 
 
 def embed(encoder: Encoder, batch: PackedBatch, choice: FeatureChoice) -> list[Tensor]:
@@ -235,83 +73,3 @@ def batches_by_length(lengths: Sequence[int], batch_size: int) -> list[list[int]
     # lengths [2, 5, 3], batch_size 2 -> [[1, 2], [0]]
     order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-
-
-def write_embeddings(
-    file: IO[bytes],
-    encoder: Encoder,
-    sequences: Sequence[Sequence[int]],
-    choice: FeatureChoice,
-    batches: Iterable[Sequence[int]],
-    precision: Precision,
-    metadata: Mapping[str, str],
-) -> tuple[int, int]:
-    """Embed sequences and write them as safetensors; of vectors, one batch is in memory.
-
-    The file has ``embeddings`` ``(T, D)`` or, pooled, ``(N, D)``; ``offsets`` ``(N + 1,)`` int64:
-    the tokens of sequence n are ``[offsets[n], offsets[n + 1])``; ``input_ids`` ``(T,)`` int64.
-
-    Args:
-        file: empty, open for writing.
-        encoder: in evaluation mode.
-        sequences: N lists of ids, special tokens included; at least one.
-        choice: which features.
-        batches: numbers of the sequences, each once, in any order.
-        precision: of ``embeddings``.
-        metadata: for the file's header.
-
-    Returns:
-        Shape of ``embeddings``.
-
-    Raises:
-        ConfigError, CheckpointError: as :func:`embed`; or a value is too large for float16.
-    """
-    device = encoder.token_embedding.weight.device
-    shortest = min(sequences, key=len)  # run once for D: concat of 4 layers of 768 has 3072
-    width = embed(encoder, pack([shortest]).to(device), choice)[0].shape[1]
-    offsets = np.cumsum([0, *map(len, sequences)], dtype=np.int64)  # lengths [3, 2] -> [0, 3, 5]
-    rows = offsets if choice.pool == "none" else np.arange(len(sequences) + 1)
-    # safetensors are little-endian on every machine
-    dtype = np.dtype(precision).newbyteorder("<")
-    shape = int(rows[-1]), width
-    file.write(_header(offsets, shape, dtype, metadata))
-    file.write(offsets.astype("<i8").tobytes())
-    for sequence in sequences:
-        file.write(np.asarray(sequence, "<i8").tobytes())
-    start = file.tell()
-    for batch in batches:
-        packed = pack([sequences[number] for number in batch]).to(device)
-        for number, vectors in zip(batch, embed(encoder, packed, choice), strict=True):
-            array = vectors.float().cpu().numpy()
-            if np.abs(array).max() > np.finfo(dtype).max:
-                raise CheckpointError(
-                    f"--model: a value of {np.abs(array).max():g} does not fit into {precision}; "
-                    "use --dtype float32"
-                )
-            # batches come by length, the file is in order; row 5 of width 4 in float32: byte 80
-            file.seek(start + int(rows[number]) * width * dtype.itemsize)
-            file.write(array.astype(dtype).tobytes())
-    return shape
-
-
-def _header(
-    offsets: IntArray,
-    shape: tuple[int, int],
-    dtype: np.dtype[np.floating],
-    metadata: Mapping[str, str],
-) -> bytes:
-    """Return the start of a safetensors file; the library writes only what is whole in memory."""
-    code = f"F{8 * dtype.itemsize}"  # F32, F16
-    layout = {  # in the order of the data
-        "offsets": ("I64", [len(offsets)], 8 * len(offsets)),
-        "input_ids": ("I64", [int(offsets[-1])], 8 * int(offsets[-1])),
-        "embeddings": (code, [*shape], shape[0] * shape[1] * dtype.itemsize),
-    }
-    content: dict[str, object] = {"__metadata__": dict(metadata)}
-    place = 0
-    for name, (kind, sizes, length) in layout.items():
-        content[name] = {"dtype": kind, "shape": sizes, "data_offsets": [place, place + length]}
-        place += length
-    text = json.dumps(content).encode()
-    text += b" " * (-len(text) % 8)  # 13 bytes + 3 spaces: numbers begin at a multiple of 8
-    return len(text).to_bytes(8, "little") + text  # the format: length, JSON, tensors

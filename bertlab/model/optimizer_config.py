@@ -12,6 +12,7 @@ from bertlab.model.optimizers.adamw import AdamW
 from bertlab.model.optimizers.torch_classes import torch_names, torch_recipe
 from bertlab.model.schedules import Linear
 from bertlab.objectives.changing import DEFAULT_SCHEDULE, make_schedule
+from bertlab.plugins.first_party import where_to_get
 from bertlab.plugins.index import installed, load_class, told_origin
 
 DEFAULT_OPTIMIZER = "adamw"
@@ -100,7 +101,7 @@ def load_recipe(name: str) -> type[OptimizerRecipe]:
         raise UnknownPluginError(
             f"model.optimizer.name: no optimizer is called {name!r}{hint} "
             f"(installed: {', '.join(plugins)}; of torch.optim: {', '.join(torch_names())})"
-            f"{told_origin('optimizer', name)}"
+            f"{told_origin('optimizer', name)}{where_to_get('optimizer', name)}"
         )
     return found
 

@@ -1,7 +1,7 @@
 """The learning rate over a run, and how long the run is: in steps, time, tokens or words."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,6 @@ from torch.optim.lr_scheduler import LambdaLR
 from bertlab.api.schedule import Progress, Schedule, factor_at
 from bertlab.api.task import Objective, Task
 from bertlab.data.module import TaskData
-from bertlab.data.step_sizes import StepSizes
 from bertlab.errors import ConfigError
 from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.model.task_checks import check_whole_steps
@@ -282,46 +281,21 @@ def _steps(key: str, amount: float, mean_step: Callable[[float], float]) -> int:
     return steps
 
 
-def steps_at_words(words: Sequence[float], data: TaskData, steps: float) -> dict[int, list[float]]:
-    """Return the optimiser steps after which so many words have been seen, with these words.
-
-    Args:
-        words: in any order.
-        data: knows its words.
-        steps: of the run; infinite if no number of them ends it.
-
-    Raises:
-        ConfigError: if one is not above 0, or the data has no words.
-        TokenStoreError: if its words were not counted.
-    """
-    found: dict[int, list[float]] = {}
-    if not words:
-        return found
-    sizes = StepSizes(data.sequences_per_step(), steps)
-    a_sequence = data.words_per_step("checkpoint_words", steps) / sizes.mean
-    for each in words:
-        if not 0 < each < math.inf:
-            raise ConfigError(f"checkpoint_words: found {each:g}, expected numbers above 0")
-        # rounded as the end of a run is, so that its last words are those of the last step
-        found.setdefault(max(1, sizes.nearest_step(each / a_sequence)), []).append(each)
-    return found
-
-
-def training_size(trainer: Trainer, data: TaskData, in_words: bool = False) -> dict[str, Any]:
+def training_size(trainer: Trainer, data: TaskData, words_for: str | None = None) -> dict[str, Any]:
     """Return mean sequence length and, unless a time limit ends the run, training tokens.
 
     Args:
         trainer: knows the end of the run.
         data: knows how long sequences are.
-        in_words: also return the words in a step, and those of training.
+        words_for: the config key that asks for the words in a step, and those of training, too.
     """
     steps = data.total_steps(trainer)
     length, a_step = data.mean_lengths(steps)
     sizes = {"mean_sequence_length": length}
     if steps != math.inf:
         sizes["training_tokens"] = steps * a_step
-    if in_words:
-        sizes["words_per_step"] = data.words_per_step("checkpoint_words", steps)
+    if words_for is not None:
+        sizes["words_per_step"] = data.words_per_step(words_for, steps)
         if steps != math.inf:
             sizes["training_words"] = steps * sizes["words_per_step"]
     return sizes

@@ -15,23 +15,31 @@ _BRINGS = {
     ),
     "bertlab-evaluations": (
         "command evaluate, command embed, evaluation attention, evaluation held_out_loss, "
-        "evaluation minimal_pairs, evaluation probing, evaluation sentence_similarity"
+        "evaluation minimal_pairs, evaluation probing, evaluation sentence_similarity, "
+        "key evaluations, key evaluate_every, key checkpoint_words"
     ),
-    "bertlab-guard": "",
+    "bertlab-guard": "key check_every",
     "bertlab-interop": "exporter onnx, exporter sentence-transformers, reader tensorflow",
     "bertlab-modern": (
         "encoder modern, tokenizer bpe, tokenizer unigram, optimizer lamb, optimizer lion, "
-        "optimizer muon, name ModernEncoder"
+        "optimizer muon, name ModernEncoder, tokenizer_model BPE, tokenizer_model Unigram, "
+        "tokenizer_model WordLevel, huggingface_form roberta, model_type roberta, "
+        "model_type modernbert"
     ),
-    "bertlab-pages": "command demo",
+    "bertlab-pages": "command demo, key push",
     "bertlab-studies": (
         "command study, command ablate, executor local, key seeds, key against_scratch, "
         "name Study, name StudyScores, name study"
     ),
     "bertlab-tasks": (
-        "head feature_tagging, head multi_label, head multiple_choice, data_module several_heads"
+        "head feature_tagging, head multi_label, head multiple_choice, data_module several_heads, "
+        "format ax, format codah, format cola, format mnli, format mnli_mismatched, format mrpc, "
+        "format qnli, format qqp, format rte, format sick, format sick_relatedness, format snli, "
+        "format sst2, format stsb, format swag, format wnli"
     ),
 }
+# what files of a reader end in, by which its package is missed
+FILES_OF_READERS = {"tensorflow": ".index"}
 # released with the core, at its version
 FIRST_PARTY = frozenset({OWN_PACKAGE, *_BRINGS})
 

@@ -9,7 +9,7 @@ warning that names it. Only a :class:`bertlab.errors.BertlabError` that it raise
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint
@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from bertlab.errors import BertlabError, PluginError, nearest, told_with_place, warn
+from bertlab.errors import (
+    BertlabError,
+    CommandError,
+    PluginError,
+    nearest,
+    told_with_place,
+    warn,
+)
+from bertlab.plugins.first_party import OWN_PACKAGE, where_to_get
 from bertlab.plugins.index import (
     brought_by,
     check_contract,
@@ -28,14 +36,40 @@ from bertlab.plugins.index import (
 )
 
 if TYPE_CHECKING:
+    from jsonargparse import Namespace
     from lightning.pytorch import Callback
     from lightning.pytorch.cli import LightningArgumentParser
 
     from bertlab.api.batch import PackedBatch
+    from bertlab.api.exporter import ExportReport, ModelAddress
+    from bertlab.checkpoints.pretrained import Pretrained
 
 GROUP = "bertlab.hooks"
 hookspec = pluggy.HookspecMarker("bertlab")
 hookimpl = pluggy.HookimplMarker("bertlab")
+
+
+@dataclass(frozen=True)
+class FitKeys:
+    """What a package says of the keys that it adds to ``fit``.
+
+    A key that is not mentioned decides what a run gives: ``config.yaml`` and checkpoints record it,
+    and a stage may set it.
+
+    Attributes:
+        not_recorded: keys that do not change what a run computes or writes into its results. They
+            are never taken from a checkpoint; a key that names a place to write to belongs here.
+        not_in_stages: keys that do not go with ``stages``, and why:
+            ``{"checkpoint_words": "a stage counts its own words only"}``.
+        check_stored: is called with the config of a checkpoint, which may come from anywhere, and
+            its file, before the values are used. It raises ``CheckpointError`` if a value names a
+            class or a function. Needed only for a key whose values the package parses further:
+            types of the parser are checked without it.
+    """
+
+    not_recorded: tuple[str, ...] = ()
+    not_in_stages: Mapping[str, str] = field(default_factory=dict)
+    check_stored: Callable[[Mapping[str, Any], str], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -56,13 +90,30 @@ class ReportSection:
 
 
 @hookspec
-def bertlab_callbacks(run_dir: Path) -> "list[Callback]":  # type: ignore[empty-body]
-    """Return Lightning callbacks to add to every ``fit``; ``run_dir`` is the run's directory."""
+def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys | None:
+    """Add keys to ``fit``: ``parser.add_argument("--KEY", type=…, default=…, help=…)``.
+
+    They are typed, checked, shown in ``--help all`` and ``--print_config``, and recorded, as the
+    core's own. A default has to compute what was computed before there was the key. The name before
+    the first dot must not be one of the core's or of another package's. The hook is called more
+    than once, each time with a new parser; what it returns says more of its keys, if need be.
+    """
 
 
 @hookspec
-def bertlab_fit_arguments(parser: "LightningArgumentParser") -> None:
-    """Add keys to ``fit``: ``parser.add_argument("--KEY", type=…, default=…, help=…)``."""
+def bertlab_callbacks(  # type: ignore[empty-body]
+    run_dir: Path, config: "Namespace"
+) -> "list[Callback]":
+    """Return Lightning callbacks to add to every ``fit``.
+
+    ``run_dir`` is the run's directory, which may not be there yet. ``config`` has the value of each
+    key: ``config.evaluate_every``, ``config.trainer.max_steps``; do not change it.
+
+    A callback may have a method ``prepare(trainer, data)``. It is called when Trainer, DataModule
+    and module are ready, before the run's directory is made; of a run in stages, for every stage
+    before the first one is trained. What would stop the run later is raised here, as a
+    :class:`bertlab.errors.BertlabError`. It returns what ``manifest.json`` is to say, or None.
+    """
 
 
 @hookspec(firstresult=True)
@@ -92,6 +143,50 @@ def bertlab_inspect_batch(batch: "PackedBatch", stage: str, step: int) -> None:
     """
 
 
+Table = tuple[str, list[tuple[str, str]]]
+"""A title, and rows of a name and what it is."""
+Push = Callable[[Path, str | None], str]
+"""Uploads a folder to a branch, the main one if None; returns the address of the commit."""
+
+
+@hookspec
+def bertlab_run_ended(run_dir: Path, results: "dict[str, float]", tables: "list[Table]") -> None:
+    """Write what belongs to a run that has come to its end, such as a page.
+
+    Called once, in the main process, before ``results.json`` says that the run is whole. The
+    directory has config, manifest, logs and checkpoints. Whatever it raises is a warning: a run
+    that was trained does not fail for it.
+
+    ``results`` are the held-out metrics of the last step by ``task/metric``, ``tables`` what was
+    printed of the data.
+    """
+
+
+@hookspec
+def bertlab_export_files(
+    folder: Path,
+    model: "Pretrained",
+    report: "ExportReport",
+    loading_code: "list[tuple[str, str]]",
+    address: "ModelAddress",
+) -> None:
+    """Write further files into the folder of an export, such as a model card.
+
+    Called when all files of the form are there, and before the folder takes its place. ``model`` is
+    what was exported, ``report`` what was written; ``loading_code`` has libraries and the lines of
+    Python by which they load it from ``address``.
+    """
+
+
+@hookspec
+def bertlab_push(repository: str, private: bool) -> Push:  # type: ignore[empty-body]
+    """Return what uploads the folder of an export: ``bertlab export --push REPOSITORY``.
+
+    Called before anything is read; the first package that has the hook is taken. A
+    ``CommandError`` refuses the name. ``private``: a repository that is made is the user's alone.
+    """
+
+
 @dataclass
 class HookModules:
     """The hook modules of installed packages.
@@ -99,10 +194,12 @@ class HookModules:
     Attributes:
         manager: has those that could be loaded.
         left_out: why each other one could not, by entry point.
+        fit_keys: what the packages say of their keys, by key; None until it was asked for.
     """
 
     manager: pluggy.PluginManager
     left_out: dict[EntryPoint, str] = field(default_factory=dict)
+    fit_keys: dict[str, FitKeys] | None = None
 
 
 @cache
@@ -110,7 +207,8 @@ def hook_modules() -> HookModules:
     """Load every installed hook module, one by one; one that fails is left out with a warning."""
     loaded = HookModules(pluggy.PluginManager("bertlab"))
     loaded.manager.add_hookspecs(sys.modules[__name__])
-    for entry in entry_points_of(GROUP):
+    # the core's first, then by name: callbacks are called in an order that no disk decides
+    for entry in sorted(entry_points_of(GROUP), key=_place):
         try:
             loaded.manager.register(load_module(entry), name=name_of(entry))
         except KeyboardInterrupt:
@@ -119,6 +217,11 @@ def hook_modules() -> HookModules:
             loaded.left_out[entry] = told_with_place(error)
             _leave_out(name_of(entry), error)
     return loaded
+
+
+def _place(entry: EntryPoint) -> tuple[bool, str, str]:
+    package, _ = entry_package(entry)
+    return package != OWN_PACKAGE, package, entry.name
 
 
 def load_module(entry: EntryPoint) -> object:
@@ -141,15 +244,32 @@ def name_of(entry: EntryPoint) -> str:
     return f"hooks {entry.name!r} of {brought_by(*entry_package(entry))} ({entry.value})"
 
 
-def run_callbacks(run_dir: Path) -> "list[Callback]":
+def add_fit_arguments(parser: "LightningArgumentParser") -> dict[str, FitKeys]:
+    """Add the keys of all packages to a parser of ``fit``; return what is said of each key.
+
+    A package with a key that there is already is left out.
+    """
+    found: dict[str, FitKeys] = {}
+    for call in _calls("bertlab_fit_arguments"):
+        with call.left_out_if_it_fails():
+            trial = type(parser)(exit_on_error=False)
+            said = next(iter(call(parser=trial)), FitKeys())
+            keys = _sections(trial) - {"help"}
+            if taken := keys & _sections(parser):
+                raise ValueError(f"there is a key {', '.join(sorted(taken))} already")
+            call(parser=parser)
+            found |= dict.fromkeys(sorted(keys), said)
+    return found
+
+
+def _sections(parser: "LightningArgumentParser") -> set[str]:
+    """Return the names before the first dot of a parser's keys."""
+    return {action.dest.partition(".")[0] for action in parser._actions}
+
+
+def run_callbacks(run_dir: Path, config: "Namespace") -> "list[Callback]":
     """Return the callbacks of all plugins for a run in ``run_dir``."""
-    return _joined("bertlab_callbacks", run_dir=run_dir)
-
-
-def add_fit_arguments(parser: "LightningArgumentParser") -> None:
-    """Add the keys of all packages to the parser of ``fit``."""
-    for _ in _results("bertlab_fit_arguments", parser=parser):
-        pass
+    return _joined("bertlab_callbacks", run_dir=run_dir, config=config)
 
 
 def run_elsewhere(arguments: list[str], keys: frozenset[str]) -> int | None:
@@ -176,26 +296,84 @@ def inspect_batch(batch: "PackedBatch", stage: str, step: int) -> None:
         pass
 
 
+def run_ended(run_dir: Path, results: dict[str, float], tables: list[Table]) -> None:
+    """Tell all plugins that a run has come to its end; what they raise is a warning."""
+    try:
+        for _ in _results("bertlab_run_ended", run_dir=run_dir, results=results, tables=tables):
+            pass
+    except BertlabError as error:
+        warn(f"{run_dir}: {error}")
+
+
+def add_export_files(
+    folder: Path,
+    model: "Pretrained",
+    report: "ExportReport",
+    loading_code: list[tuple[str, str]],
+    address: "ModelAddress",
+) -> None:
+    """Let all plugins add files to an export."""
+    given = {"model": model, "report": report, "loading_code": loading_code, "address": address}
+    for _ in _results("bertlab_export_files", folder=folder, **given):
+        pass
+
+
+def push_to(repository: str, private: bool) -> Push:
+    """Return what uploads a folder to a repository.
+
+    Raises:
+        CommandError: no package does, or the name is none of a repository.
+    """
+    for push in _results("bertlab_push", repository=repository, private=private):
+        found: Push = push
+        return found
+    raise CommandError(f"--push: nothing uploads a model{where_to_get('key', 'push')}")
+
+
 def _joined(hook: str, **arguments: Any) -> list[Any]:  # noqa: ANN401  a hook's own
     return [item for items in _results(hook, **arguments) for item in items]
 
 
 def _results(hook: str, **arguments: Any) -> Iterator[Any]:  # noqa: ANN401  a hook's own
     """Yield what each plugin returns; one that fails is left out from then on."""
-    manager = hook_modules().manager
-    implementations = getattr(manager.hook, hook).get_hookimpls()
-    plugins = [implementation.plugin for implementation in implementations]
-    for plugin in plugins:
-        others = [other for other in plugins if other is not plugin]
+    for call in _calls(hook):
+        with call.left_out_if_it_fails():
+            yield from call(**arguments)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """Calls a hook of one plugin; returns a list of what it returns, without None."""
+
+    hook: str
+    plugin: Any
+    others: list[Any]
+
+    def __call__(self, **arguments: Any) -> list[Any]:  # noqa: ANN401  a hook's own
+        # pluggy calls all and ends at the first error; without the others, each is called alone
+        caller = hook_modules().manager.subset_hook_caller(self.hook, self.others)
+        found: list[Any] = caller(**arguments)
+        return found
+
+    @contextlib.contextmanager
+    def left_out_if_it_fails(self) -> Iterator[None]:
+        """Leave the plugin out, with a warning, if the block fails."""
         try:
-            # pluggy calls all and ends at the first error; without the others, each is called alone
-            yield from manager.subset_hook_caller(hook, others)(**arguments)
+            yield
         except BertlabError:
             raise
         except Exception as error:
-            name = manager.get_name(plugin) or str(plugin)
-            manager.unregister(plugin)  # fails once, and warns once
-            _leave_out(f"{name}: {hook}", error)
+            manager = hook_modules().manager
+            name = manager.get_name(self.plugin) or str(self.plugin)
+            manager.unregister(self.plugin)  # fails once, and warns once
+            _leave_out(f"{name}: {self.hook}", error)
+
+
+def _calls(hook: str) -> list[_Call]:
+    """Return the calls of a hook, one for each plugin that has it."""
+    found = getattr(hook_modules().manager.hook, hook).get_hookimpls()
+    plugins = [implementation.plugin for implementation in found]
+    return [_Call(hook, each, [one for one in plugins if one is not each]) for each in plugins]
 
 
 def _check_names(module: object) -> None:

@@ -27,8 +27,13 @@ from packaging.utils import canonicalize_name
 
 from bertlab.api import CONTRACT, OLDEST_CONTRACT
 from bertlab.errors import PluginError, UnknownPluginError, nearest, told_with_place, warn
-from bertlab.plugins.contract_1 import offer_old_names, rename_methods
-from bertlab.plugins.first_party import FIRST_PARTY, METAPACKAGE, OWN_PACKAGE, where_to_get
+from bertlab.plugins.first_party import (
+    FIRST_PARTY,
+    METAPACKAGE,
+    OWN_PACKAGE,
+    package_of,
+    where_to_get,
+)
 
 Kind = Literal[
     "encoder",
@@ -40,6 +45,8 @@ Kind = Literal[
     "optimizer",
     "schedule",
     "tokenizer",
+    "tokenizer_model",
+    "huggingface_form",
     "command",
     "exporter",
     "reader",
@@ -57,6 +64,8 @@ GROUPS: dict[Kind, str] = {
     "optimizer": "bertlab.optimizers",
     "schedule": "bertlab.schedules",
     "tokenizer": "bertlab.tokenizers",
+    "tokenizer_model": "bertlab.tokenizer_models",
+    "huggingface_form": "bertlab.huggingface_forms",
     "command": "bertlab.commands",
     "exporter": "bertlab.exporters",
     "reader": "bertlab.readers",
@@ -74,12 +83,14 @@ KEYS: dict[Kind, str] = {
     "optimizer": "model.optimizer.name",
     "schedule": "model.optimizer.schedule, schedule",
     "tokenizer": "data.tokenizer_kind",
+    "tokenizer_model": "model.type of tokenizer.json",
+    "huggingface_form": "model_type of config.json",
     "command": "bertlab",
     "exporter": "--format",
     "reader": "model.init_from",
     "executor": "--executor",
     "format": "data.format, --output_format",
-    "data_module": "data",
+    "data_module": "model.heads",
 }
 RECORDED_AS = "bertlab"  # in manifests, as before its distribution had a name of its own
 PATIENCE = 20.0  # seconds of an import, until the user is told who is imported
@@ -177,7 +188,7 @@ def contract_mismatch(package: str, contract: int) -> str | None:
         return f"{words}upgrade bertlab: pip install -U {METAPACKAGE}"
     return (
         f"{words}upgrade it: pip install -U {package}; if it is yours, docs/plugins.md, 'Versions "
-        "of the contract', says what to change"
+        "of the contract', says what to change, and how a package states its version"
     )
 
 
@@ -215,17 +226,10 @@ def version_mismatch(package: str) -> str | None:
     return None
 
 
-def prepare_import(package: str, contract: int) -> None:
-    """Give a package of an older contract the names that it imports."""
-    if contract < CONTRACT:
-        offer_old_names(package)
-
-
 def check_contract(package: str) -> None:
     """Raise PluginError if an installed package was written for another contract."""
     if (reason := contract_mismatch(package, contract_of(package))) is not None:
         raise PluginError(reason)
-    prepare_import(package, contract_of(package))
 
 
 def load_class(kind: Kind, name: str, base: type) -> type:
@@ -279,7 +283,6 @@ def import_class(plugin: Plugin, base: type) -> tuple[type, str]:
         PluginError: if its import fails, or the class does not keep the contract.
     """
     printed = io.StringIO()
-    prepare_import(plugin.package, plugin.contract)
     try:
         with contextlib.redirect_stdout(printed), tell_of_a_wait(str(plugin), plugin.package):
             loaded = EntryPoint(plugin.name, plugin.target, GROUPS[plugin.kind]).load()
@@ -289,8 +292,6 @@ def import_class(plugin: Plugin, base: type) -> tuple[type, str]:
         raise PluginError(f"{plugin} cannot be imported: {told_with_place(error)}") from error
     if not (isinstance(loaded, type) and issubclass(loaded, base)):
         raise PluginError(f"{plugin} is not a subclass of {base.__module__}.{base.__name__}")
-    if plugin.contract < CONTRACT:
-        rename_methods(loaded)
     if plugin.package not in FIRST_PARTY:
         from bertlab.plugins.signatures import broken_signature  # noqa: PLC0415  needs the class
 
@@ -316,6 +317,13 @@ def tell_of_a_wait(name: str, package: str) -> Iterator[None]:
         timer.join()
 
 
+def missing_package(key: str) -> str | None:
+    """Return the first-party package that adds a key to ``fit``, if it is not installed."""
+    package = package_of("key", key)
+    adding = [entry_package(entry)[0] for entry in entry_points_of("bertlab.hooks")]
+    return None if package in adding else package
+
+
 def entry_package(entry: EntryPoint) -> tuple[str, str]:
     """Return the name and the version of the distribution that brings an entry point."""
     return ("unknown", "unknown") if entry.dist is None else _name_and_version(entry.dist)
@@ -334,7 +342,7 @@ def contract_of(package: str) -> int:
     It says so by an entry point that nothing imports::
 
         [project.entry-points."bertlab.contract"]
-        contract = "v1"
+        contract = "v3"
     """
     if package in FIRST_PARTY:
         return CONTRACT

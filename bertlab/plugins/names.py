@@ -1,7 +1,7 @@
 """Names that packages add to ``bertlab`` and ``bertlab.testing``: entry points of one group.
 
 ``Study = "bertlab_studies.study:Study"`` is ``bertlab.Study``; an entry point that is called
-``testing.conformance`` is ``bertlab.testing.conformance``. A name of the core's own stays the core's.
+``testing.conformance`` is ``bertlab.testing.conformance``. The core's own names win.
 """
 
 from importlib.metadata import EntryPoint
@@ -27,13 +27,12 @@ def added_name(module: str, name: str) -> object:
             AttributeError, ``from bertlab import Study`` would not show the message.)
         PluginError: its package was written for another contract.
     """
-    private = name.startswith("_")  # Python asks for such, and they are nobody's
-    found = (
-        [] if private else [e for e in entry_points_of(GROUP) if _split(e.name) == (module, name)]
-    )
+    # Python itself asks for private names
+    entries = () if name.startswith("_") else entry_points_of(GROUP)
+    found = [entry for entry in entries if _split(entry.name) == (module, name)]
     own = [entry for entry in found if entry_package(entry)[0] in FIRST_PARTY]
     if len(found) > 1 and not own:
-        packages = " and ".join(brought_by(*entry_package(entry)) for entry in found)
+        packages = " and ".join(sorted(brought_by(*entry_package(each)) for each in found))
         raise ImportError(f"{packages} both bring {module}.{name}; uninstall one of them")
     if not found:
         key = f"{module}.{name}".removeprefix("bertlab.")

@@ -3,10 +3,10 @@
 import json
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bertlab.api.tokenizer import TokenizerFiles
 from bertlab.errors import TokenizerError
 from bertlab.files.reading import describe_missing, names_in, parse_json, read_text
 
@@ -97,35 +97,6 @@ def checked_state(state: dict[str, Any], source: str) -> dict[str, Any]:
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         "model": model,
     }
-
-
-@dataclass(frozen=True)
-class TokenizerFiles:
-    """What a tokenizer is read from.
-
-    Attributes:
-        path: the ``tokenizer.json`` or the ``vocab.txt``.
-        content: of the ``tokenizer.json``; None if it is a ``vocab.txt``.
-        config: content of the ``tokenizer_config.json`` beside it; empty if there is none.
-    """
-
-    path: Path
-    content: dict[str, Any] | None
-    config: dict[str, Any]
-
-    def set_in_config(self, key: str) -> bool | None:
-        """Return a switch of ``tokenizer_config.json``; None if it is not there.
-
-        Raises:
-            TokenizerError: it is something else than true or false.
-        """
-        value = self.config.get(key)
-        if not isinstance(value, bool | None):
-            raise TokenizerError(
-                f"{self.path.parent / 'tokenizer_config.json'}: {key} is {value!r}, expected "
-                "true or false"
-            )
-        return value
 
 
 def read_files(path: Path) -> TokenizerFiles:

@@ -10,12 +10,18 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer as Backend
 
-from bertlab.api.tokenizer import BoolArray, PairLayout, SpecialTokens, TokenArray, Tokenizer
+from bertlab.api.tokenizer import (
+    BoolArray,
+    PairLayout,
+    SpecialTokens,
+    TokenArray,
+    Tokenizer,
+    TokenizerFiles,
+)
 from bertlab.errors import TokenizerError
 from bertlab.files import write_json, write_text
 from bertlab.tokenizer.files import checked_state, read_files, vocabulary_state, wordpiece_state
 from bertlab.tokenizer.word_cache import WordIds
-from bertlab_modern.word_starts import prefixed
 
 
 class WordPieceTokenizer(Tokenizer):
@@ -69,7 +75,17 @@ class WordPieceTokenizer(Tokenizer):
             TokenizerError: missing or damaged file, not a WordPiece model, or a vocabulary
                 without BERT's special tokens, with duplicates, or empty.
         """
-        files = read_files(Path(path))
+        return cls.from_files(read_files(Path(path)), lowercase)
+
+    @classmethod
+    def from_files(
+        cls, files: TokenizerFiles, lowercase: bool | None = None
+    ) -> "WordPieceTokenizer":
+        """Return the tokenizer of files that were read; ``lowercase`` as in :meth:`load`.
+
+        Raises:
+            TokenizerError: as :meth:`load`.
+        """
         return cls(wordpiece_state(files, lowercase), str(files.path))
 
     @classmethod
@@ -138,3 +154,9 @@ class WordPieceTokenizer(Tokenizer):
 def _has_bert_normalizer(state: dict[str, Any]) -> bool:
     normalizer = state["normalizer"]
     return isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer"
+
+
+def prefixed(tokens: Sequence[str], prefix: str) -> BoolArray:
+    """Return ``(V,)`` bool, True for the V tokens that have a prefix such as ``##``."""
+    # "##" alone is a word of two number signs
+    return np.array([token.startswith(prefix) and token != prefix for token in tokens], np.bool_)

@@ -5,33 +5,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from bertlab.api.batch import PackedBatch
 from bertlab.api.examples import Example
+from bertlab.api.format import NamedFormat, Submission
 from bertlab.api.head import Head
 from bertlab.data.examples.source_files import SPREADSHEETS
 from bertlab.data.module import TaskData
-from bertlab.errors import ConfigError, OutputError, warn
+from bertlab.errors import ConfigError, DataError, OutputError, nearest, warn
 from bertlab.files import WholeFile
 from bertlab.files.inert import json_line
+from bertlab.plugins.first_party import where_to_get
+from bertlab.plugins.index import installed, load_class
 from bertlab.training.prediction_tables import TABLE_FORMS, TableFile
-from bertlab_tasks.submissions import open_submission
-
-
-class PredictionSink(Protocol):
-    """Takes the predictions of rows, in order."""
-
-    def write(self, row: Example, prediction: Mapping[str, Any]) -> None:
-        """Take one row's."""
-
-    def close(self) -> None:
-        """Finish the file."""
-
-    def discard(self) -> None:
-        """Leave no file: there was an error."""
 
 
 class RowFile:
@@ -109,6 +98,10 @@ class RowFile:
         opened = self.table or self.file
         if opened is not None:
             opened.discard()
+
+
+PredictionSink = RowFile | Submission
+"""Takes the predictions of rows, in order."""
 
 
 class PredictionWriter(Callback):
@@ -207,6 +200,7 @@ def open_sink(
         ConfigError: if a submission has no file to be written to.
         OutputError: if the file cannot be written, or is the one that is read.
         DataError: if there is no such form.
+        PluginError: if the form of a package cannot be used.
     """
     if output is not None and read_from is not None:
         file, given = Path(output), Path(read_from)
@@ -226,7 +220,27 @@ def open_sink(
         return RowFile(output, form, truth, top_k, mask)
     if output is None:
         raise ConfigError(f"--output_format {form}: expected --output with the file to write")
-    return open_submission(form, output)
+    return _open_submission(form, output)
+
+
+def _open_submission(form: str, output: str) -> Submission:
+    """Open a file in a benchmark's form; in a folder it gets the name that its server wants."""
+    names = installed("format")
+    named = load_class("format", form, NamedFormat)() if form in names else None
+    if named is None or named.submission is None:
+        get = where_to_get("format", form) or nearest(form, names)
+        found = f"found {form!r}{get}" if named is None else f"{form} has no form of submission"
+        raise DataError(
+            f"--output_format: {found}; expected jsonl, {', '.join(TABLE_FORMS)} or the name of a "
+            "benchmark that has one"
+        )
+    place = Path(output).expanduser()
+    if place.is_dir() or output.endswith("/"):
+        if named.submission_file is None:
+            raise OutputError(f"{output}: is a folder, expected the name of a file for {form}")
+        place /= named.submission_file
+    submission: Submission = named.submission(place, named)
+    return submission
 
 
 def _best(prediction: Mapping[str, Any], top_k: int | None) -> dict[str, Any]:

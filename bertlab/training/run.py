@@ -6,7 +6,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertlab.checkpoints.export import ExportForm, ExportReport
+from bertlab.api.exporter import ExportReport, ModelAddress
+from bertlab.checkpoints.export import TRANSFORMERS, export_model
 from bertlab.checkpoints.pretrained_model import PretrainedModel, load
 from bertlab.checkpoints.run_directory import MANIFEST, RESULTS, STAGES
 from bertlab.config.overrides import to_arguments
@@ -16,12 +17,11 @@ from bertlab.config.yaml_files import read_config
 from bertlab.errors import CheckpointError, ConfigError, as_mistakes
 from bertlab.files.reading import read_object
 from bertlab.model.prediction import Input
+from bertlab.plugins.hooks import push_to
 from bertlab.training.console import as_table
 from bertlab.training.history import draw, history_rows, read_curves
-from bertlab.training.loading_code import Address
 from bertlab.training.results import Results, read_results, show
 from bertlab.training.stages import open_fit
-from bertlab_pages.hand_over import Repository, hand_over, push
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -162,30 +162,34 @@ class Run:
         output: str | Path,
         overwrite: bool = False,
         repository: str | None = None,
-        form: ExportForm = "transformers",
+        form: str = TRANSFORMERS,
         head: str | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> ExportReport:
-        """Write the model, with a model card, as a folder that others load.
+        """Write the model as a folder that others load, with a model card (bertlab-pages).
 
         Args:
             output: folder to make.
             overwrite: replace an older export.
             repository: of the Hugging Face hub, ``USER/NAME``, to upload the folder to.
-            form: for ``transformers``, for ``sentence-transformers`` (the mean over tokens), or one
-                ``onnx`` file.
+            form: name of an exporter: ``transformers``; from bertlab-interop ``onnx``, one file,
+                and ``sentence-transformers``, the mean over tokens.
             head: the one of several heads that is written.
+            settings: arguments of the exporter.
 
         Raises:
-            CommandError: several heads need one to be named.
+            PluginError: there is no such exporter.
+            CommandError: several heads need one to be named, or a package is not installed.
             CheckpointError: there is no such form of the encoder, or the folder is in use.
             OutputError: the hub cannot be reached, or refuses; the folder stays.
         """
         with as_mistakes():
-            place = None if repository is None else Repository(repository)
-            address = None if repository is None else Address(repository, on_hub=True)
-            report = hand_over(str(self.directory), Path(output), overwrite, address, form, head)
-            if place is not None:
-                push(report.output, place)
+            push = None if repository is None else push_to(repository, private=False)
+            address = None if repository is None else ModelAddress(repository, on_hub=True)
+            arguments = form, head, settings, address
+            report = export_model(str(self.directory), Path(output), overwrite, *arguments)
+            if push is not None:
+                push(report.output, None)
         return report
 
     def resume(self, overrides: Mapping[str, Any] | None = None) -> "Run":

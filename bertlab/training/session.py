@@ -23,18 +23,18 @@ from bertlab.checkpoints.run_directory import (
     resumed_run,
 )
 from bertlab.config.checkpoint_config import check_file_name
-from bertlab.config.data_arguments import data_class
+from bertlab.config.parser import data_class
 from bertlab.config.run_config import RunConfig
 from bertlab.data.filling import Filling
 from bertlab.data.module import TaskData
 from bertlab.errors import CommandError, check_at_least, say, warn
 from bertlab.files import write_json
 from bertlab.model.build import build_tasks, compile_layers, compile_losses
-from bertlab.model.schedule import asked_steps, check_end, steps_at_words, training_size
+from bertlab.model.schedule import asked_steps, check_end, training_size
 from bertlab.model.step_graphs import use_own_stream
 from bertlab.objectives.changing import in_words
 from bertlab.objectives.language_model import TokenPrediction
-from bertlab.plugins.hooks import run_callbacks
+from bertlab.plugins.hooks import run_callbacks, run_ended
 from bertlab.training.callbacks.best_checkpoint import (
     BestCheckpoint,
     check_early_stopping,
@@ -52,10 +52,6 @@ from bertlab.training.results import held_out_results, print_results
 from bertlab.training.resumption import Resumption
 from bertlab.training.step_memory import AUTO, StepMemory, choose_parts
 from bertlab.training.trainer import can_replay, make_trainer
-from bertlab_evaluations.along_training import along_training
-from bertlab_evaluations.word_checkpoints import WordCheckpoints
-from bertlab_guard.step_audit import step_audit
-from bertlab_pages.run_page import write_run_page
 
 
 class Session:
@@ -114,7 +110,8 @@ class Session:
         arguments = {**config.plain["data"], "seed": seeds.order, **masks}
         self.data: TaskData = data_class(config.request)(**arguments)
         tasks = build_tasks(config.plain["model"])
-        self.along = along_training(self.directory, config.values) if self.fits else []
+        self.added = run_callbacks(self.directory, config.values) if self.fits else []
+        self.facts: dict[str, Any] = {}  # that these have for the manifest
         self.trainer = self._make_trainer()  # checks its settings before the data is read
         goes_on.check_tokenizer()
         self.tokenizer = tokenizer = choose_tokenizer(checkpoint, warm, self.data)
@@ -161,7 +158,7 @@ class Session:
             settings["accumulate_grad_batches"] = 1  # until the data is read
         if not self.fits:
             return make_trainer(settings, callbacks=self.writers)
-        own: list[Callback] = [*run_callbacks(self.directory)]
+        own: list[Callback] = [*self.added]
         place = Path(self.config.values.checkpoint.dirpath or self.directory / "checkpoints")
         saves = settings["enable_checkpointing"] is not False
         own.append(StopOnSignal(place / "last.ckpt" if saves else None))  # save_last's file
@@ -169,11 +166,7 @@ class Session:
             chosen: dict[str, Any] = dict(self.config.values.checkpoint)
             check_file_name(chosen["filename"])
             own.append(BestCheckpoint(**{**chosen, "dirpath": place}))
-        own += self.along
-        if words := self.config.values.checkpoint_words:
-            own.append(WordCheckpoints(place, words, self.record))
         given = settings["callbacks"] or []
-        own += step_audit(self.config.values.check_every, given)
         settings["callbacks"] = [self.record, *given]  # it claims the directory: before all others
         settings["logger"] = make_loggers(settings["logger"], self.directory, self.config.seed)
         own.append(ConfigLog(self.config.plain))
@@ -199,12 +192,12 @@ class Session:
         trainer = self.trainer
         done = 0 if model.continued is None else model.continued.steps
         check_end(model.optimizer_config, trainer, done, model.named_tasks(), self.data)
-        steps_at_words(values.checkpoint_words or [], self.data, self.steps)
         self.data.check_division(trainer.world_size, trainer.accumulate_grad_batches)
         choose_monitor(values.checkpoint.monitor, model)
         check_early_stopping(trainer, model)
-        for along in self.along:
-            along.prepare(trainer)
+        for each in self.added:
+            if (prepare := getattr(each, "prepare", None)) is not None:
+                self.facts |= prepare(trainer, self.data) or {}
         model.numerical_guard.policy = values.on_nonfinite
         if values.compile:
             compile_layers(model.encoder)
@@ -224,7 +217,8 @@ class Session:
             **({} if self.weights is None else {"init_weights": self.weights}),
             "parameters": self.parameters,
             **data.facts(),
-            **training_size(self.trainer, data, bool(values.max_words or values.checkpoint_words)),
+            **training_size(self.trainer, data, "max_words" if values.max_words else None),
+            **self.facts,
         }
         counts = None if data.token_counts is None else torch.from_numpy(data.token_counts)
         self.record.describe(manifest(facts), tokenizer, counts, data.labels, data.head_labels)
@@ -281,7 +275,7 @@ class Session:
             warn(warning)
         if model.warnings:
             write_json(self.directory / DEGENERATE, model.warnings)
-        write_run_page(self.directory, results, self.data.report_tables())
+        run_ended(self.directory, results, self.data.report_tables())
         write_json(self.directory / RESULTS, results)  # the last: the run is whole
 
     def _score(self) -> None:

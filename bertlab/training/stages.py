@@ -21,7 +21,7 @@ from bertlab.config.checkpoint_config import read_stored_config
 from bertlab.config.named_classes import check_no_classes
 from bertlab.config.parser import build_parser
 from bertlab.config.request import Request, read_request
-from bertlab.config.run_config import RunConfig, parse_request
+from bertlab.config.run_config import RunConfig, check_stored, parse_request
 from bertlab.config.stages import (
     Stage,
     naming_stage,
@@ -150,7 +150,9 @@ class StagedRun:
             if stored is not None:
                 parser = build_parser("fit", request)
                 for key, value in stage.settings.items():
-                    check_no_classes(parser, _nested(key, value), str(stored))
+                    nested = _nested(key, value)
+                    check_no_classes(parser, nested, str(stored))
+                    check_stored(nested, str(stored))
         return cls(config, directory, stages, requests, warm, goes_on)
 
     def run(self) -> int:

@@ -1,14 +1,20 @@
 """A small BERT in transformers' hands, and the same batch in both layouts."""
 
 from collections.abc import Mapping
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from transformers import BertConfig, BertPreTrainedModel
 
 from bertlab.api.batch import PackedBatch, pack
+from bertlab.api.encoder import Encoder
+from bertlab.api.exporter import ExportReport
 from bertlab.api.task import Task, TaskContext
+from bertlab.api.tokenizer import Tokenizer
+from bertlab.checkpoints.export import write_huggingface
+from bertlab.checkpoints.export_folder import export_folder
 from bertlab.checkpoints.loading import load_matching
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.encoders.bert import BertEncoder
@@ -30,6 +36,21 @@ SIZES: dict[str, int] = {
     "intermediate_size": 64,
     "max_position_embeddings": 48,
 }
+
+
+def export_huggingface(
+    encoder: Encoder,
+    tasks: Mapping[str, Mapping[str, Tensor]],
+    tokenizer: Tokenizer,
+    output: Path,
+    overwrite: bool = False,
+    **more: Any,
+) -> ExportReport:
+    """Write a folder for transformers of what is in memory."""
+    with export_folder(output, overwrite) as folder:
+        report = write_huggingface(folder, str(output), encoder, tasks, tokenizer, **more)
+    report.output = output
+    return report
 
 
 def randomized(model: Model, seed: int = 0) -> Model:

@@ -17,8 +17,9 @@ from transformers import (
     BertModel,
 )
 
+from bertlab.api.exporter import ExportReport
 from bertlab.api.task import Task
-from bertlab.checkpoints.export import ExportReport, export_huggingface, export_model
+from bertlab.checkpoints.export import export_model
 from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.loading import load_matching
 from bertlab.encoders.bert import BertEncoder
@@ -30,6 +31,7 @@ from tests.checkpoints.peers import (
     TOKENIZER,
     assert_bit_equal,
     batch_of,
+    export_huggingface,
     padded_inputs,
     randomized,
     tasks_for,

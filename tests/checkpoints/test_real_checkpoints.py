@@ -10,7 +10,6 @@ import torch
 from transformers import BertForPreTraining, BertModel
 
 from bertlab.api.batch import pack
-from bertlab.checkpoints.export import export_huggingface
 from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.loading import load_matching
 from bertlab.checkpoints.pretrained import Pretrained
@@ -20,6 +19,7 @@ from tests.checkpoints.peers import (
     assert_bit_equal,
     batch_of,
     built,
+    export_huggingface,
     padded_inputs,
     unpadded,
 )

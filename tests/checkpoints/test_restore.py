@@ -11,9 +11,9 @@ from torch import Tensor
 
 from bertlab.checkpoints import restore
 from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.model import embedding
-from bertlab.model.embedding import write_embeddings
 from bertlab.training.session import Session
+from bertlab_evaluations import embedding_file
+from bertlab_evaluations.embedding_file import write_embeddings
 from tests.conftest import Command
 
 Reference = weakref.ReferenceType[Tensor]
@@ -48,7 +48,7 @@ def alive(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     for name in readers:
         monkeypatch.setattr(restore, name, reading(name))
-    monkeypatch.setattr(embedding, "write_embeddings", count_and_write)
+    monkeypatch.setattr(embedding_file, "write_embeddings", count_and_write)
     monkeypatch.setattr(Session, "run", count)
     return left
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bertlab.cli.completion import completion_script
-from bertlab.cli.main import COMMANDS
+from bertlab.cli.main import command_names
 from bertlab.config.shipped import shipped_configs
 from bertlab.plugins.index import installed
 from tests.conftest import Command
@@ -48,7 +48,7 @@ def offers(tmp_path_factory: pytest.TempPathFactory) -> Offers:
 
 @needs_bash
 def test_commands_and_their_options(offers: Offers) -> None:
-    assert offers("bertlab ") == list(COMMANDS)
+    assert offers("bertlab ") == command_names()
     assert offers("bertlab emb") == ["embed"]
     assert offers("bertlab embed --lay") == ["--layers", "--layers+"]
     assert offers("bertlab embed --pool ") == ["none", "cls", "mean"]

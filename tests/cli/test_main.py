@@ -36,7 +36,7 @@ def test_help_names_every_command(bertlab: Command, arguments: list[str]) -> Non
     code, output, error = bertlab(*arguments)
     assert code == 0
     assert not error
-    assert all(f"\n  {name} " in output for name in cli.COMMANDS)
+    assert all(f"\n  {name} " in output for name in cli.command_names())
 
 
 @pytest.mark.parametrize(

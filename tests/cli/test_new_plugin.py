@@ -15,11 +15,12 @@ from bertlab.cli.main import main
 from bertlab.plugins.first_party import OWN_PACKAGE
 from bertlab.plugins.index import GROUPS
 from bertlab.plugins.new import package_files
+from bertlab.plugins.new.names import GROUP_OF_KIND
 from tests.conftest import Command
 from tests.plugins.plugin_environment import PluginEnvironment
 from tests.plugins.strange_packages import install
 
-KINDS = [*GROUPS, "hooks"]
+KINDS = list(GROUP_OF_KIND)
 OUR_RULES = Path(__file__).parents[2] / "pyproject.toml"
 LONG = "abcdefghij-klmnopqrst-uvwxyzabcd-efghijk"
 
@@ -55,6 +56,7 @@ def test_a_package_is_complete(bertlab: Command, tmp_path: Path, kind: str) -> N
     target = "my_thing.hooks" if kind == "hooks" else "my_thing.my_thing:MyThing"
     assert project["name"] == "my-thing"
     assert project["dependencies"] == [f"{OWN_PACKAGE}>=0.1,<1"]
+    assert project["optional-dependencies"]["test"][0] == "bertlab-conformance>=0.1,<1"
     assert project["license"] == "MIT"
     workflow = yaml.safe_load((folder / ".github/workflows/tests.yml").read_text())
     assert "bertlab plugins check" in [
@@ -129,10 +131,10 @@ def test_help_names_every_kind(bertlab: Command, tmp_path: Path, arguments: list
         (["objective", "bertlab-class"], "class cannot be a name in Python"),
         (["objective", "bertlab-2d"], "2d cannot be a name in Python"),
         (["objective", "null"], "null is no name in a YAML config"),
-        (["objective", "mlm"], "bertlab .* has a plugin 'mlm' of the kind objective"),
+        (["objective", "mlm"], "bertlab-core .* has a plugin 'mlm' of the kind objective"),
         (
             ["objective", "bertlab-nsp"],
-            "bertlab .* has a plugin 'nsp' of the kind objective",
+            "bertlab-core .* has a plugin 'nsp' of the kind objective",
         ),
         (["head", "single-sentence"], "has a plugin 'single_sentence' of the kind head"),
         (["source", "python-english"], "has a plugin 'python-english' of the kind source"),

@@ -53,7 +53,7 @@ def test_the_list_says_what_comes_from_where(strangers: Path, bertlab: Command) 
     code, printed, errors = bertlab("plugins", "list")
     assert (code, errors) == (0, "")
     words = " ".join(printed.split())
-    assert "objective │ mlm │ bertlab 0.1.0" in words
+    assert "objective │ mlm │ bertlab-core 0.1.0" in words
     assert "objective │ good │ stranger 2.1" in words
     assert "hooks │ rude │ stranger 2.1" in words
     assert {"good_of_stranger", "broken_of_stranger", "loud_of_stranger"}.isdisjoint(sys.modules)
@@ -74,7 +74,7 @@ def test_check_says_what_is_broken_and_why(strangers: Path, bertlab: Command) ->
     assert code == 2
     lines = printed.splitlines()
     target = "bertlab.objectives.masked_lm:MaskedLM"
-    assert f"ok     objective 'mlm' of bertlab 0.1.0 ({target})" in lines
+    assert f"ok     objective 'mlm' of bertlab-core 0.1.0 ({target})" in lines
     assert "ok     objective 'good' of stranger 2.1 (good_of_stranger:Good)" in lines
     assert (
         "broken objective 'broken' of stranger 2.1 (broken_of_stranger:X): "
@@ -166,7 +166,7 @@ def test_a_wait_for_a_strangers_import_is_told(
 
 def test_check_of_bertlab_alone_is_clean(bertlab: Command) -> None:
     code, printed, _ = bertlab("plugins", "check")
-    own = [line for line in printed.splitlines() if " of bertlab " in line]
+    own = [line for line in printed.splitlines() if " of bertlab-" in line]
     assert len(own) >= 13
     assert all(line.startswith("ok ") for line in own)
     assert code in (0, 2)  # whatever else is installed here

@@ -80,14 +80,16 @@ def test_the_source_gives_documents(snippets: Path) -> None:
         list(load("numbers_source", snippets).Numbers("numbers:two", "two").documents())
 
 
-def test_the_hooks_are_hooks(
-    snippets: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_command_counts(snippets: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = load("count_command", snippets).Count
+    assert issubclass(command, bertlab.Command)
+    assert command().main(["a", "b"]) == 0
+    assert capsys.readouterr().out == "2\n"
+
+
+def test_the_hooks_are_hooks(snippets: Path, tmp_path: Path) -> None:
     module = load("my_hooks", snippets)
     assert len(module.bertlab_callbacks(tmp_path)) == 1
-    (command,) = module.bertlab_subcommands()
-    assert command.main(["a", "b"]) == 0
-    assert capsys.readouterr().out == "2\n"
 
 
 def test_the_error_is_raised(snippets: Path) -> None:

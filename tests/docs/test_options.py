@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from bertlab.cli.main import COMMANDS, main
+from bertlab.cli.main import command_names, main
 from tests.docs.test_pages import PAGES
 
 # commands that train, score and predict share the keys of fit; a plugin's keys depend on the config
@@ -20,19 +20,22 @@ CONFIGS = ("quickstart", "finetune/mrpc")
 MORE_HELP = {
     "evaluate": "evaluate --evaluation held_out_loss --help",
     "predict": "predict --help all",
+    "prepare": "prepare --executor ray --help",
+    "study run": "study run --executor ray --help\nstudy run --executor slurm --help",
 }
 
 
 def used() -> dict[str, dict[str, str]]:
     """Return the options by command, or by command and action, each with a page that has it."""
     found: dict[str, dict[str, str]] = defaultdict(dict)
+    known = command_names()
     for page in PAGES:
         for block in re.findall(r"```bash\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
             for line in block.replace("\\\n", " ").splitlines():
                 words = re.sub(r"'[^']*'|\"[^\"]*\"", "", line).partition("#")[0]
                 for part in re.split(r"&&|\|", words):
                     command = re.match(r"\s*(?:\S*/)?bertlab ([a-z-]+)(?: (\w[\w-]*))?", part)
-                    if command is None or command[1] not in COMMANDS:
+                    if command is None or command[1] not in known:
                         continue
                     name = f"study {command[2]}" if command[1] == "study" else command[1]
                     for option in re.findall(r" --(\w[\w.-]*)", part):

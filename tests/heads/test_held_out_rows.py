@@ -7,13 +7,10 @@ from bertlab.api.head import Head
 from bertlab.data.examples.splits import hold_out
 from bertlab.heads.sentence_pair import SentencePair
 from bertlab.heads.span import Span
-from bertlab_tasks.multiple_choice import MultipleChoice
 from tests.heads.samples import rows_of
 
 
-@pytest.mark.parametrize(
-    ("head", "column"), [(SentencePair, "text_a"), (MultipleChoice, "context"), (Span, "context")]
-)
+@pytest.mark.parametrize(("head", "column"), [(SentencePair, "text_a"), (Span, "context")])
 def test_rows_that_share_a_text_stay_on_one_side(head: type[Head], column: str) -> None:
     assert head.splits_by == column
     values = [{each.name: f"{each.name} {n}" for each in head.columns} for n in range(60)]

@@ -13,7 +13,6 @@ from transformers import BertForPreTraining
 from bertlab.api.batch import PackedBatch, PackedSequences
 from bertlab.api.rng import CounterRNG
 from bertlab.api.task import Objective, TaskContext
-from bertlab.checkpoints.export import export_huggingface
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
 from bertlab.data.corpus.corpus import Corpus
 from bertlab.data.corpus.prepare import prepare
@@ -29,6 +28,7 @@ from bertlab.objectives.causal_lm import CausalLM
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.objectives.next_sentence import NextSentencePrediction
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from tests.checkpoints.peers import export_huggingface
 from tests.conftest import Command
 
 

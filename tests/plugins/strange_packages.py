@@ -1,9 +1,14 @@
 """Packages of strangers, installed as pip leaves them: metadata, entry points and modules."""
 
 from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 
+import pytest
+
 from bertlab.api import CONTRACT
+from bertlab.plugins import hooks, index
 from bertlab.plugins.index import CONTRACT_GROUP
 
 
@@ -34,3 +39,20 @@ def install(
     (info / "entry_points.txt").write_text("\n".join(groups) + "\n")
     for module, code in modules.items():
         (folder / f"{module}.py").write_text(code)
+
+
+def without(patch: pytest.MonkeyPatch, *packages: str) -> None:
+    """Let the entry points be those of an environment without some packages.
+
+    The caches of index and hooks are the test's to empty again, as its fixture does.
+    """
+    found = entry_points()
+
+    class Others:
+        def select(self, group: str) -> EntryPoints:
+            kept = [each for each in found.select(group=group) if each.dist.name not in packages]
+            return EntryPoints(kept)
+
+    patch.setattr(index, "_all_entry_points", cache(Others))
+    index.forget_installed()
+    hooks.hook_modules.cache_clear()

@@ -6,16 +6,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
+from jsonargparse import Namespace
 
 from bertlab.api.batch import pack
 from bertlab.cli.main import main
+from bertlab.config.parser import build_parser
+from bertlab.config.request import read_request
+from bertlab.config.run_config import parse_request
 from bertlab.errors import ConfigError
 from bertlab.plugins import hooks
 from bertlab.plugins import index as plugins
 from bertlab_studies.report.render import html, latex, markdown, print_report
 from bertlab_studies.report.report import report_of
 from made_up_scores import made_up_study
-from tests.plugins.strange_packages import install
+from tests.conftest import Command
+from tests.plugins.strange_packages import install, without
 
 HEAD = "from bertlab.plugins.hooks import hookimpl\n"
 DOCS = Path(__file__).parents[2] / "docs" / "plugins.md"
@@ -47,35 +53,181 @@ def add_hooks(folder: Path, name: str, code: str, contract: str | None = None) -
     install(folder, name, groups, {module: code})
 
 
+def defaults() -> Namespace:
+    return build_parser("fit", read_request([])).get_defaults()
+
+
 def test_bertlab_callbacks_of_all_are_added(stranger: Path) -> None:
     code = (
         "from lightning.pytorch import Callback\n" + HEAD + "class Kind(Callback):\n    pass\n"
         "@hookimpl\ndef bertlab_callbacks(run_dir):\n    return [Kind()]\n"
     )
     add_hooks(stranger, "kind", code)
-    names = {type(callback).__name__ for callback in hooks.run_callbacks(stranger)}
+    names = {type(callback).__name__ for callback in hooks.run_callbacks(stranger, defaults())}
     assert {"Kind", "LossCurve", "EvaluationLines", "TokenThroughput"} <= names
 
 
-COMMAND = (
-    "from bertlab.plugins.hooks import Subcommand\n" + HEAD + "def greet(argv):\n"
-    "    print('hello', *argv)\n    return 7\n"
-    "@hookimpl\ndef bertlab_subcommands():\n"
-    "    return [Subcommand('greet', 'say hello', greet), Subcommand('fit', 'steal', greet)]\n"
+SHINE = (
+    "from bertlab import ConfigError, FitKeys\nfrom lightning.pytorch import Callback\n"
+    + HEAD
+    + """
+class Shine(Callback):
+    def __init__(self, config):
+        self.config = config
+    def prepare(self, trainer, data):
+        if self.config.shine > 9:
+            raise ConfigError(f"shine: found {self.config.shine}, expected up to 9")
+        return {"shine": self.config.shine * trainer.max_steps}
+
+@hookimpl
+def bertlab_fit_arguments(parser):
+    parser.add_argument("--shine", type=int, default=3, help="how bright")
+    parser.add_argument("--lamp.place", type=str, default="here")
+    return FitKeys(not_recorded=("lamp",), not_in_stages={"shine": "a stage is dark"})
+
+@hookimpl
+def bertlab_callbacks(config):
+    return [Shine(config)]
+"""
 )
 
 
-def test_bertlab_subcommands_are_run_and_listed(
+def test_bertlab_fit_arguments_are_keys_like_the_cores_own(
+    stranger: Path, tiny_config: Path, bertlab: Command
+) -> None:
+    add_hooks(stranger, "bright", SHINE)
+    run = stranger / "run"
+    given = ("fit", "--config", tiny_config, "--run_dir", run)
+    for wrong, words in {
+        "--shine=x": "shine: found 'x', expected a whole number",
+        "--shin=4": "did you mean 'shine'",
+        "--shine=11": "shine: found 11, expected up to 9",
+        "--stages={a: {share: 0.5}, b: {share: 0.5, shine: 2}}": "it does not go with stages",
+        "--stages={a: {share: 0.5}, b: {share: 0.5, lamp.place: 2}}": "lamp.place: no such key",
+        "--stages={a: {share: 0.5}, b: {share: 0.5}}": "beside stages: a stage is dark",
+    }.items():
+        code, _, error = bertlab(*given, wrong)
+        assert code == 2
+        assert words in error, error
+        assert not run.exists()
+    assert "how bright" in build_parser("fit", read_request([])).format_help()
+    assert "shine: 4" in bertlab(*given, "--shine", 4, "--print_config")[1]
+    code, _, error = bertlab(*given, "--shine", 4, "--lamp.place", "there")
+    assert code == 0, error
+    config = yaml.safe_load((run / "config.yaml").read_text("utf-8"))
+    assert config["shine"] == 4
+    assert "lamp" not in config
+    assert '"shine": 24' in (run / "manifest.json").read_text("utf-8")
+    # a config of fit also serves the others
+    code, _, error = bertlab("validate", "--ckpt_path", run, "--config", run / "config.yaml")
+    assert code == 0, error
+
+
+def test_a_checkpoint_brings_no_value_of_a_key_that_is_not_recorded(
+    stranger: Path, tiny_run: Path
+) -> None:
+    add_hooks(stranger, "bright", SHINE)
+    content = yaml.safe_load((tiny_run / "config.yaml").read_text("utf-8"))
+    content |= {"shine": 5, "lamp": {"place": "/elsewhere"}, "run_dir": "/elsewhere"}
+    file = tiny_run / "checkpoints" / "last.ckpt"
+    values = parse_request(read_request([], content, str(file), file), "fit").values
+    assert (values.shine, values.lamp.place, values.run_dir) == (5, "here", None)
+
+
+@pytest.mark.parametrize("key", ["run_dir", "trainer.mine", "evaluations"])
+def test_a_key_that_there_is_already_leaves_its_package_out(
+    stranger: Path, key: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = HEAD + "@hookimpl\ndef bertlab_fit_arguments(parser):\n    "
+    add_hooks(stranger, "bold", f"{code}parser.add_argument('--{key}', type=int)\n")
+    assert "bold" not in str(defaults())
+    error = " ".join(capsys.readouterr().err.split())
+    assert f"bertlab_fit_arguments is left out: ValueError: there is a key {key[:7]}" in error
+    assert defaults().evaluations is None
+
+
+@pytest.mark.parametrize(
+    ("package", "key", "value"),
+    [
+        ("bertlab-evaluations", "evaluations", "{x: {evaluation: minimal_pairs, data: y}}"),
+        ("bertlab-evaluations", "evaluate_every", 3),
+        ("bertlab-evaluations", "checkpoint_words", [1e3]),
+        ("bertlab-guard", "check_every", 7),
+        ("bertlab-studies", "seeds", 3),
+        ("bertlab-studies", "against_scratch", "true"),
+    ],
+)
+def test_a_key_of_a_package_that_is_not_installed_says_what_to_install(
+    package: str,
+    key: str,
+    value: object,
+    tiny_config: Path,
+    tmp_path: Path,
+    bertlab: Command,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    without(monkeypatch, package)
+    words = f"{key}: comes with {package}: pip install {package}"
+    run, file = tmp_path / "run", tmp_path / "more.yaml"
+    given = ("fit", "--config", tiny_config, "--run_dir", run)
+    file.write_text(f"{key}: {value}", "utf-8")
+    code, _, error = bertlab(*given, f"--{key}", value)
+    assert code == 2
+    assert words in error
+    code, _, error = bertlab(*given, "--config", file)
+    assert code == 2
+    assert f"{file}: {words}" in error
+    stage = f"{{a: {{share: 0.5}}, b: {{share: 0.5, {key}: {value}}}}}"
+    code, _, error = bertlab(*given, "--stages", stage)
+    assert code == 2
+    assert words in error
+    assert not run.exists()
+
+
+def test_runs_go_on_without_the_packages_whose_keys_are_null(
+    tiny_run: Path,
+    tiny_config: Path,
+    tmp_path: Path,
+    bertlab: Command,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = yaml.safe_load((tiny_run / "config.yaml").read_text("utf-8"))
+    assert before["evaluations"] is before["checkpoint_words"] is None
+    alone = tmp_path / "alone"
+    with monkeypatch.context() as patch:
+        without(patch, "bertlab-evaluations", "bertlab-guard")
+        again = ("fit", "--ckpt_path", tiny_run / "checkpoints" / "step-3.ckpt")
+        for more in ((), ("--config", tiny_run / "config.yaml")):
+            code, _, error = bertlab(*again, *more, "--run_dir", tmp_path / f"again-{len(more)}")
+            assert code == 0, error
+        assert bertlab("fit", "--config", tiny_config, "--run_dir", alone)[0] == 0
+        assert bertlab("validate", "--ckpt_path", tiny_run)[0] == 0
+    assert "evaluations" not in yaml.safe_load((alone / "config.yaml").read_text("utf-8"))
+    plugins.forget_installed()
+    hooks.hook_modules.cache_clear()
+    step = alone / "checkpoints" / "step-3.ckpt"
+    code, _, error = bertlab("fit", "--ckpt_path", step, "--run_dir", tmp_path / "later")
+    assert code == 0, error
+
+
+def test_bertlab_runs_fit_takes_over_what_its_keys_ask_for(
     stranger: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    add_hooks(stranger, "polite", COMMAND)
-    assert main(["greet", "you"]) == 7
-    assert capsys.readouterr().out == "hello you\n"
-    assert main(["--help"]) == 0
-    assert "say hello" in (help_text := capsys.readouterr().out)
-    assert "steal" not in help_text
-    assert main(["gret"]) == 2
-    assert "did you mean 'greet'" in capsys.readouterr().err
+    code = HEAD + "@hookimpl\ndef bertlab_runs_fit(arguments, keys):\n"
+    code += "    print(arguments)\n    return 7 if 'sweep' in keys else None\n"
+    add_hooks(stranger, "broad", code)
+    assert main(["fit", "--sweep.x=[1, 2]"]) == 7
+    assert capsys.readouterr().out == "['--sweep.x=[1, 2]']\n"
+    assert main(["fit", "--swep=1"]) == 2
+
+
+def test_what_bertlab_runs_fit_raises_ends_the_command(
+    stranger: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = HEAD + "@hookimpl\ndef bertlab_runs_fit(keys):\n    raise ValueError('too broad')\n"
+    add_hooks(stranger, "broad", code)
+    assert main(["fit", "quickstart"]) == 2
+    assert "error E503: broad 1.0 raised an error at" in capsys.readouterr().err
 
 
 def test_bertlab_inspect_batch_sees_what_the_encoder_reads(stranger: Path) -> None:
@@ -110,7 +262,11 @@ def test_a_broken_plugin_is_named_and_left_out(
     stranger: Path, code: str, words: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     add_hooks(stranger, "rude", code)
-    assert len(hooks.run_callbacks(stranger)) == len(hooks.run_callbacks(stranger)) >= 3
+    assert (
+        len(hooks.run_callbacks(stranger, defaults()))
+        == len(hooks.run_callbacks(stranger, defaults()))
+        >= 3
+    )
     error = " ".join(capfd.readouterr().err.split())
     assert error.count("is left out") == 1
     assert "bertlab: warning: hooks 'rude' of rude 1.0 (rude_of_a_stranger)" in error
@@ -122,15 +278,15 @@ def test_what_a_plugin_means_for_the_user_ends_the_command(stranger: Path) -> No
     code += "@hookimpl\ndef bertlab_callbacks(run_dir): raise ConfigError('set x')\n"
     add_hooks(stranger, "strict", code)
     with pytest.raises(ConfigError, match="set x"):
-        hooks.run_callbacks(stranger)
+        hooks.run_callbacks(stranger, defaults())
 
 
 def test_hooks_of_another_contract_are_left_out(
     stranger: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    add_hooks(stranger, "old", "raise RuntimeError", contract="v0")
+    add_hooks(stranger, "old", "raise RuntimeError", contract="v1")
     hooks.hook_modules()
-    assert "version 0 of the plugin contract" in capsys.readouterr().err
+    assert "version 1 of the plugin contract" in capsys.readouterr().err
 
 
 def test_what_hooks_print_on_import_is_kept_from_the_results(
@@ -156,6 +312,55 @@ def test_bertlab_report_sections_are_in_every_form_of_a_report(
     assert "## Energy\n\nkWh of small\n\n| v | used |" in markdown(report)
     assert "<h2>Energy</h2>\n<p>kWh of small</p>" in html(report)
     assert r"7 \& 8" in latex(report)
+
+
+RAISES = "from bertlab.errors import DataError\n" + HEAD + "@hookimpl\ndef {}: raise {}\n"
+
+
+@pytest.mark.parametrize("error", ["ValueError('sorry')", "DataError('sorry')"])
+def test_bertlab_run_ended_never_fails_a_run(
+    stranger: Path, error: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = HEAD + "SEEN = []\n@hookimpl\ndef bertlab_run_ended(run_dir, results, tables):\n"
+    add_hooks(stranger, "writer", code + "    SEEN.append((run_dir, results, tables))\n")
+    without(monkeypatch := pytest.MonkeyPatch(), "bertlab-pages")
+    try:
+        hooks.run_ended(stranger, {"mlm/loss": 1.0}, [("data", [("rows", "2")])])
+    finally:
+        monkeypatch.undo()
+    seen = sys.modules["writer_of_a_stranger"].SEEN
+    assert seen == [(stranger, {"mlm/loss": 1.0}, [("data", [("rows", "2")])])]
+    add_hooks(stranger, "rude", RAISES.format("bertlab_run_ended(run_dir)", error))
+    hooks.hook_modules.cache_clear()
+    plugins.forget_installed()
+    hooks.run_ended(stranger, {}, [])
+    assert "sorry" in capsys.readouterr().err
+
+
+def test_bertlab_export_files_adds_files(
+    stranger: Path, tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = HEAD + "@hookimpl\ndef bertlab_export_files(folder, report, address):\n"
+    code += "    (folder / 'note').write_text(f'{report.form} {address.name}')\n"
+    add_hooks(stranger, "noting", code)
+    assert main(["export", str(tiny_run), str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out/note").read_text() == "transformers out"
+    add_hooks(stranger, "strict", RAISES.format("bertlab_export_files(folder)", "DataError('no')"))
+    hooks.hook_modules.cache_clear()
+    plugins.forget_installed()
+    assert main(["export", str(tiny_run), str(tmp_path / "two")]) == 2
+    assert "no" in capsys.readouterr().err
+    assert not (tmp_path / "two").exists()
+
+
+def test_bertlab_push_is_the_first_packages(
+    stranger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = HEAD + "@hookimpl\ndef bertlab_push(repository, private):\n"
+    code += "    return lambda folder, branch: f'{repository} {private} {folder.name} {branch}'\n"
+    add_hooks(stranger, "shelf", code)
+    without(monkeypatch, "bertlab-pages")
+    assert hooks.push_to("me/x", private=True)(stranger, "b") == f"me/x True {stranger.name} b"
 
 
 def all_hooks() -> list[str]:

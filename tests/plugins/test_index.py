@@ -53,11 +53,15 @@ def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     install(tmp_path, "stranger", {"bertlab.objectives": OBJECTIVES}, MODULES, "1.2")
     target = "stranger_objective:Good"
     install(tmp_path, "other", {"bertlab.objectives": {"twice": target}}, {})
-    for package, contract in (("old", "v0"), ("new", "v9"), ("current", "v2"), ("odd", "first")):
-        groups = {
-            "bertlab.objectives": {package: target},
-            plugins.CONTRACT_GROUP: {"contract": contract},
-        }
+    for package, stated in {
+        "old": {"contract": "v1"},
+        "silent": {},
+        "odd": {"contract": "first"},
+        "before": {"contract": "v2"},
+        "current": {"contract": "v3"},
+        "new": {"contract": "v9"},
+    }.items():
+        groups = {"bertlab.objectives": {package: target}, plugins.CONTRACT_GROUP: stated}
         install(tmp_path, package, groups, {})
     monkeypatch.syspath_prepend(tmp_path)
     plugins.forget_installed()
@@ -101,7 +105,7 @@ def test_a_built_in_name_cannot_be_taken_over(stranger: Path) -> None:
     assert "bertlab has an objective of that name" in str(plugins.why_unusable(shadowed))
 
 
-@pytest.mark.parametrize("name", ["good", "roomy", "current", "odd"])
+@pytest.mark.parametrize("name", ["good", "roomy", "current", "before"])
 def test_what_keeps_the_contract_is_loaded(stranger: Path, name: str) -> None:
     assert issubclass(plugins.load_class("objective", name, Objective), Objective)
 
@@ -119,9 +123,11 @@ def test_what_keeps_the_contract_is_loaded(stranger: Path, name: str) -> None:
         ("twice", "other 1.0 and stranger 1.2 both bring it; uninstall one"),
         (
             "old",
-            "version 0 of the plugin contract.* has version 2; upgrade it: pip install -U old; "
-            "if it is yours, docs/plugins.md",
+            "version 1 of the plugin contract, .* has version 3; upgrade it: pip install -U old; "
+            "if it is yours, docs/plugins.md, 'Versions of the contract', says what to change",
         ),
+        ("silent", "version 1 of the plugin contract.*and how a package states its version"),
+        ("odd", "version 1 of the plugin contract"),
         ("new", r"version 9 of the plugin contract.*upgrade bertlab"),
         ("goood", "did you mean 'good'"),
     ],

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from hypothesis import strategies as st
 
-from bertlab.cli.main import COMMANDS
+from bertlab.cli.main import command_names
 from tests.reliability import bad_values
 from tests.reliability.bad_values import BadValue
 from tests.reliability.commands import check_answered, check_refused, contents, run_command
@@ -115,7 +115,7 @@ def command_lines() -> st.SearchStrategy[list[str]]:
         bad_values.WORDS.map(lambda word: f"--{word}"),
     )
     trains = ("fit", "new-plugin")  # could begin in earnest, or write
-    commands = st.sampled_from(sorted(set(COMMANDS) - set(trains)))
+    commands = st.sampled_from(sorted(set(command_names()) - set(trains)))
     return st.builds(lambda command, words: [command, *words], commands, st.lists(word, max_size=4))
 
 

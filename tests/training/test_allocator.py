@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bertlab.config.parser import build_parser
+from bertlab.config.request import read_request
 from bertlab.plugins.hooks import run_callbacks
 from bertlab.training import allocator
 from bertlab.training import allocator as heap
@@ -116,4 +118,5 @@ def test_resident_memory_counts_what_is_touched() -> None:
 
 
 def test_every_run_does_it(tmp_path: Path) -> None:
-    assert [each for each in run_callbacks(tmp_path) if isinstance(each, ReturnMemory)]
+    config = build_parser("fit", read_request([])).get_defaults()
+    assert [each for each in run_callbacks(tmp_path, config) if isinstance(each, ReturnMemory)]

@@ -14,7 +14,7 @@ from bertlab.data.pretraining import PretrainingData
 from bertlab.data.step_sizes import StepSizes
 from bertlab.encoders.bert import BertEncoder
 from bertlab.model.build import build_tasks
-from bertlab.model.schedule import steps_at_words, steps_for_tokens, steps_for_words
+from bertlab.model.schedule import steps_for_tokens, steps_for_words
 from bertlab.objectives.changing import Change, read_whole
 from bertlab_studies.plan.budget import pretraining_cost
 from tests.conftest import Command
@@ -133,10 +133,6 @@ def test_tokens_and_words_are_counted_over_the_run(data: PretrainingData) -> Non
     assert sum(read) == pytest.approx(steps * a_step, rel=0.02)
     words = steps * data.words_per_step("k", steps)
     assert steps_for_words(words, None, data) == pytest.approx(steps, abs=1)
-    # steps grow from 4 to 12: half of the words are read after 0.62 of the steps
-    ((half, _), (end, _)) = steps_at_words([words / 2, words], data, steps).items()
-    assert half == pytest.approx(0.618 * steps, abs=1)
-    assert end == steps
 
 
 def test_a_run_that_epochs_end(tiny_config: Path, tmp_path: Path, bertlab: Command) -> None:

@@ -1,15 +1,14 @@
 """Checks of raw values, and their conversion to the form that heads read."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
+from bertlab.api.format import LabelNames
 from bertlab.data.examples.columns import Mapped
 from bertlab.errors import DataError, EmptyTextError, nearest
 
 _LABEL_MARKS = ("|", ";", ",")  # between labels in a cell; the first that it has
-LabelNames = Sequence[str] | Mapping[Any, str]
-"""Names of the classes by the number that the source has for them, or by its own names."""
 
 
 def ordered_names(names: LabelNames) -> tuple[str, ...]:

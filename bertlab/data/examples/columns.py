@@ -4,14 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bertlab.api.examples import Column
+from bertlab.api.format import ColumnSource, ColumnSources
 from bertlab.api.source import RawExamples
 from bertlab.errors import DataError, nearest
-
-Source = str | tuple[str, ...]
-"""A column of the source, by name or place, or several of which each row's list is made."""
-
-Candidates = Mapping[str, Sequence[Source]]
-"""For each column of a head the sources that it may come from; the first that is there wins."""
 
 _MOST_SHOWN = 30
 
@@ -28,7 +23,7 @@ class Mapped:
     """
 
     column: Column
-    source: Source
+    source: ColumnSource
     place: str
     class_names: tuple[str, ...] | None
 
@@ -41,24 +36,24 @@ def is_place(source: str) -> bool:
     return source.removeprefix("-").isdecimal()
 
 
-def has_place(candidates: Candidates) -> bool:
+def has_place(candidates: ColumnSources) -> bool:
     """Return whether any column is given by its place."""
     return any(is_place(name) for name in _names(candidates))
 
 
-def names_columns(cells: Sequence[str], candidates: Candidates) -> bool:
+def names_columns(cells: Sequence[str], candidates: ColumnSources) -> bool:
     """Return whether a first line is a header: one of its cells names one of the columns."""
     return any(name in cells for name in _names(candidates) if not is_place(name))
 
 
-def _names(candidates: Candidates) -> list[str]:
+def _names(candidates: ColumnSources) -> list[str]:
     options = [option for options in candidates.values() for option in options]
     return [name for each in options for name in ([each] if isinstance(each, str) else each)]
 
 
 def read_mapping(
     given: Mapping[str, object], wanted: Sequence[Column], where: str
-) -> dict[str, tuple[Source, ...]]:
+) -> dict[str, tuple[ColumnSource, ...]]:
     """Return the user's ``columns`` as candidates; others keep their names or aliases.
 
     Args:
@@ -71,7 +66,7 @@ def read_mapping(
         DataError: the head has no such column, or a value is of another form.
     """
     names = [column.name for column in wanted]
-    candidates: dict[str, tuple[Source, ...]] = {
+    candidates: dict[str, tuple[ColumnSource, ...]] = {
         column.name: (column.name, *column.aliases) for column in wanted
     }
     for name, value in given.items():
@@ -84,7 +79,7 @@ def read_mapping(
     return candidates
 
 
-def _as_source(name: str, given: object, where: str) -> Source:
+def _as_source(name: str, given: object, where: str) -> ColumnSource:
     if isinstance(given, str | int) and not isinstance(given, bool):
         return str(given)
     # type(): to isinstance(), True is an int
@@ -97,7 +92,7 @@ def _as_source(name: str, given: object, where: str) -> Source:
 
 
 def map_columns(
-    raw: RawExamples, wanted: Sequence[Column], candidates: Candidates, needs_truth: bool
+    raw: RawExamples, wanted: Sequence[Column], candidates: ColumnSources, needs_truth: bool
 ) -> list[Mapped]:
     """Find the head's columns in a source; optional columns, and truth not needed, may be missing.
 
@@ -126,14 +121,14 @@ def map_columns(
     return mapped
 
 
-def _place(source: Source, name: str) -> str:
+def _place(source: ColumnSource, name: str) -> str:
     if source == name:
         return f"column {name!r}"
     place = repr(source) if isinstance(source, str) else ", ".join(map(repr, source))
     return f"column {place} ({name})"
 
 
-def _resolve(source: Source, columns: Sequence[str], taken: set[str]) -> Source | None:
+def _resolve(source: ColumnSource, columns: Sequence[str], taken: set[str]) -> ColumnSource | None:
     """Return the keys of the raw rows that a source stands for; None if they are missing.
 
     A place from the end may not meet a column that is taken: in a file of words alone the last
@@ -151,7 +146,7 @@ def _resolve(source: Source, columns: Sequence[str], taken: set[str]) -> Source 
     return None
 
 
-def _missing(raw: RawExamples, name: str, options: Sequence[Source]) -> DataError:
+def _missing(raw: RawExamples, name: str, options: Sequence[ColumnSource]) -> DataError:
     numbered = raw.columns == tuple(map(str, range(len(raw.columns))))
     names = _names({name: options})
     fitting = [each for each in names if is_place(each) == numbered] or names

@@ -14,15 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.api.examples import Column, Example, LabelledExamples
+from bertlab.api.format import ColumnSources, LabelNames, NamedFormat
 from bertlab.api.source import RawExamples
-from bertlab.data.examples.checks import (
-    LabelNames,
-    names_by_raw,
-    ordered_names,
-    read_value,
-)
+from bertlab.data.examples.checks import names_by_raw, ordered_names, read_value
 from bertlab.data.examples.columns import (
-    Candidates,
     Mapped,
     has_place,
     is_place,
@@ -30,8 +25,14 @@ from bertlab.data.examples.columns import (
     names_columns,
     read_mapping,
 )
-from bertlab.data.examples.source_files import FORMATS, detect_format, ending_format, find_file
-from bertlab.data.examples.task_files import read_columns, read_squad, read_text, words_of
+from bertlab.data.examples.source_files import (
+    TABLES,
+    detect_format,
+    ending_format,
+    find_file,
+    unknown_format,
+)
+from bertlab.data.examples.task_files import read_text, words_of
 from bertlab.data.reading.data_sets import is_saved, read_parquet, read_saved
 from bertlab.data.reading.tables import (
     PLAIN,
@@ -42,10 +43,8 @@ from bertlab.data.reading.tables import (
     read_tsv,
 )
 from bertlab.data.sources import is_source, open_source
-from bertlab.errors import ConfigError, DataError, EmptyTextError, nearest, warn
-from bertlab_tasks.benchmarks import BENCHMARKS, Benchmark
-
-__all__ = ["FORMATS", "read_all_rows", "read_rows", "stream_rows"]
+from bertlab.errors import ConfigError, DataError, EmptyTextError, warn
+from bertlab.plugins.index import load_class
 
 logger = logging.getLogger(__name__)
 
@@ -112,8 +111,8 @@ def read_rows(
         columns: for a column of the head the source's column, its number from 0 in a TSV or CSV
             without a header, or a list of these for ``texts``. The others have the head's names. A
             named format has its own and takes no others, but for ``conll``'s numbers.
-        format: one of ``FORMATS``. The hub, ``.jsonl`` and ``.parquet`` are read as what they are,
-            with the column and label names of the format.
+        format: one of ``TABLES``, or a named format. The hub, ``.jsonl`` and ``.parquet`` are read
+            as what they are, with the column and label names of the format.
         wanted: the head's columns.
         label_names: names for raw labels and tags: by number, or by raw label. Also their order.
         reading: the form of CSV, and what is done about empty cells.
@@ -239,32 +238,30 @@ def _open(
     needs_truth: bool,
     reading: RowReading,
 ) -> _Opened:
-    if form not in FORMATS:
-        raise DataError(
-            f"{location}: format: found {form!r}{nearest(form, FORMATS)}, expected one of "
-            f"{', '.join(FORMATS)}"
-        )
+    if (reason := unknown_format(form)) is not None:
+        raise DataError(f"{location}: format: {reason}")
+    named = _named_format(form)
     raw = _open_data_set(location, split)
     path = ""
     if raw is None:
-        path = find_file(location, split, BENCHMARKS.get(form))
+        path = find_file(location, split, named.files if named else None)
         if form == "auto":
             form = detect_format(path, wanted, needs_truth, columns)
-            logger.info("%s: read as format %s (%s)", path, form, FORMATS[form])
-    benchmark = BENCHMARKS.get(form)
-    if benchmark is None:
+            named = _named_format(form)
+            logger.info("%s: read as format %s (%s)", path, form, TABLES.get(form, named.__doc__))
+    if named is None:
         # the texts of plain text are the head's, in its order
         given = {} if form in ("txt", "words") else columns
-        candidates: Candidates = read_mapping(given, wanted, location)
+        candidates: ColumnSources = read_mapping(given, wanted, location)
     else:
-        candidates = _own_columns(benchmark, form, columns, wanted, location)
-    skips_broken = benchmark.skips_broken if benchmark is not None else form == "txt"
+        candidates = _own_columns(named, form, columns, wanted, location)
+    skips_broken = named.skips_broken if named is not None else form == "txt"
     skips_broken = skips_broken and needs_truth  # each row of new text has its prediction
     if raw is None:
-        raw = _read_file(path, form, wanted, candidates, skips_broken, reading)
+        raw = _read_file(path, form, named, wanted, candidates, skips_broken, reading)
     mapped = map_columns(raw, wanted, candidates, needs_truth)
-    if label_names is None and benchmark is not None:
-        label_names = benchmark.label_names
+    if label_names is None and named is not None:
+        label_names = named.label_names
     if label_names is None:
         declared = [
             each.class_names for each in mapped if each.column.kind in ("label", "labels", "tags")
@@ -272,7 +269,7 @@ def _open(
         names, by_raw = next(filter(None, declared), None), None
     else:
         names, by_raw = ordered_names(label_names), names_by_raw(label_names)
-    no_label = None if benchmark is None else benchmark.no_label
+    no_label = None if named is None else named.no_label
     needed = [each for each in mapped if each.column.required and not each.column.is_truth]
     reads_words = len(needed) == 1 and needed[0].column.kind == "texts"
     source = needed[0].source if reads_words and not needs_truth else None
@@ -280,32 +277,39 @@ def _open(
     return _Opened(raw, mapped, names, by_raw, no_label, skips_broken, needs_truth, splits)
 
 
+def _named_format(form: str) -> NamedFormat | None:
+    """Return the format that has a name of its own; None for a kind of table or text."""
+    found: NamedFormat | None
+    found = None if form in TABLES else load_class("format", form, NamedFormat)()
+    return found
+
+
 def _own_columns(
-    benchmark: Benchmark,
+    named: NamedFormat,
     form: str,
     columns: Mapping[str, str | list[str]],
     wanted: Sequence[Column],
     location: str,
-) -> Candidates:
+) -> ColumnSources:
     """Return the columns of a named format; those of ``conll`` may be told by number."""
-    missing = [each.name for each in wanted if each.required and each.name not in benchmark.columns]
+    missing = [each.name for each in wanted if each.required and each.name not in named.columns]
     if missing:
         raise DataError(
-            f"{location}: format {form} has {', '.join(benchmark.columns)}, but the head reads "
+            f"{location}: format {form} has {', '.join(named.columns)}, but the head reads "
             f"{', '.join(missing)}; choose another head or format"
         )
     mapping = read_mapping(columns, wanted, location)
     given = {name: mapping[name] for name in columns}
-    if benchmark.table == "conll":
-        return {**benchmark.columns, **given}
+    if named.takes_columns:
+        return {**named.columns, **given}
     for name, (source, *_) in given.items():
-        if source not in benchmark.columns.get(name, ()):
+        if source not in named.columns.get(name, ()):
             raise ConfigError(
                 f"data.columns: found {name}: {columns[name]}, but format {form} has columns of "
                 "its own; leave data.columns out (--data.columns null), or in place of "
                 f"{form} give {', '.join(_PLAIN_FORMATS)}, which take the columns that you name"
             )
-    return benchmark.columns
+    return named.columns
 
 
 def _open_data_set(location: str, split: str | None) -> RawExamples | None:
@@ -319,20 +323,23 @@ def _open_data_set(location: str, split: str | None) -> RawExamples | None:
 def _read_file(
     path: str,
     form: str,
+    named: NamedFormat | None,
     wanted: Sequence[Column],
-    candidates: Candidates,
+    candidates: ColumnSources,
     skip_ragged: bool,
     reading: RowReading,
 ) -> RawExamples:
-    benchmark = BENCHMARKS.get(form)
-    kind = form if benchmark is None else benchmark.table
-    by_name = ending_format(path)
-    if benchmark is not None and by_name in ("jsonl", "parquet"):
-        kind = by_name
+    kind: str | None = form
+    if named is not None:
+        by_name = ending_format(path)
+        kind = by_name if by_name in ("jsonl", "parquet") else named.table
+    if kind is None:
+        assert named is not None
+        return named.read(path)
 
     def has_header(cells: list[str]) -> bool:
-        named = benchmark is not None and names_columns(cells, candidates)
-        return named or not has_place(candidates)
+        is_named = named is not None and names_columns(cells, candidates)
+        return is_named or not has_place(candidates)
 
     readers: dict[str, Callable[[], RawExamples]] = {
         "tsv": lambda: read_tsv(path, has_header, skip_ragged),
@@ -342,7 +349,5 @@ def _read_file(
         "parquet": lambda: read_parquet(path),
         "txt": lambda: read_text(path, wanted),
         "words": lambda: read_text(path, wanted, is_parted=True),
-        "conll": lambda: read_columns(path),
-        "squad": lambda: read_squad(path),
     }
     return readers[kind]()

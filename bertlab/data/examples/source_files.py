@@ -4,7 +4,7 @@ import fnmatch
 import io
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -15,12 +15,13 @@ from bertlab.data.reading.lines import (
     name_of,
     read_lines,
 )
-from bertlab.errors import DataError
+from bertlab.errors import DataError, nearest
 from bertlab.files.reading import describe_missing, parse_json
 from bertlab.files.remote import RemoteFile, located
-from bertlab_tasks.benchmarks import BENCHMARKS, Benchmark
+from bertlab.plugins.first_party import where_to_get
+from bertlab.plugins.index import installed
 
-_TABLES = {
+TABLES = {
     "auto": "by the ending of the file's name",
     "tsv": "a tab between columns, quotes are ordinary characters",
     "csv": "RFC 4180: commas, quotes, line breaks in quotes",
@@ -30,10 +31,7 @@ _TABLES = {
     "txt": "new text: a row a line, a tab between several texts",
     "words": "new text for a head that reads words: a row a line, spaces between words",
 }
-FORMATS: dict[str, str] = _TABLES | {
-    name: benchmark.description for name, benchmark in BENCHMARKS.items()
-}
-"""What each format is, by the name that ``format`` takes."""
+"""What ``format`` takes beside named formats, and what each is."""
 
 _ENDINGS = {
     ".tsv": "tsv",
@@ -51,8 +49,24 @@ _ENDINGS = {
 _DEV = ("dev", "validation", "valid", "val")
 
 
-def find_file(location: str, split: str | None, benchmark: Benchmark | None) -> str:
+def unknown_format(form: str) -> str | None:
+    """Return what is wrong with a ``format`` that is not there, and what to install; else None."""
+    names = [*TABLES, *installed("format")]
+    if form in names:
+        return None
+    get = where_to_get("format", form)
+    return f"found {form!r}{get or nearest(form, names)} (there are: {', '.join(names)})"
+
+
+def find_file(
+    location: str, split: str | None, official: Mapping[str, Sequence[str]] | None = None
+) -> str:
     """Return the file at a location, which may be a URL; in a folder, that of the split.
+
+    Args:
+        location: a file or folder.
+        split: of a folder.
+        official: patterns of file names by split, besides ``train.*`` and the like.
 
     Raises:
         DataError: there is none, or more than one; says what there is.
@@ -66,7 +80,7 @@ def find_file(location: str, split: str | None, benchmark: Benchmark | None) -> 
     if path.is_file():
         return str(path)
     if path.is_dir():
-        return _pick(path, split, benchmark)
+        return _pick(path, split, official or {})
     raise no_such_file(location)
 
 
@@ -82,7 +96,7 @@ def looks_like_path(name: str) -> bool:
     return has_folder or name.endswith(".gz") or ending_format(name) is not None
 
 
-def _pick(folder: Path, split: str | None, benchmark: Benchmark | None) -> str:
+def _pick(folder: Path, split: str | None, official: Mapping[str, Sequence[str]]) -> str:
     """Return the file of a split: ``dev.tsv``, ``validation.jsonl.gz``, or its official name."""
     there = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
     listed = ", ".join(name for name in there if not name.startswith(".")) or "nothing"
@@ -91,8 +105,7 @@ def _pick(folder: Path, split: str | None, benchmark: Benchmark | None) -> str:
     first, under, rest = split.partition("_")  # dev_matched -> dev, _, matched
     same = _DEV if first in _DEV else (first,)
     splits = [f"{each}{under}{rest}" for each in same]
-    official = () if benchmark is None else benchmark.files.items()
-    patterns = [pattern for key, patterns in official if key in splits for pattern in patterns]
+    patterns = [pattern for key in splits for pattern in official.get(key, ())]
     plain = {name: name.removesuffix(".gz") for name in there}
     found = [name for name in there if Path(plain[name]).stem in splits] or [
         name for name in there if any(fnmatch.fnmatch(plain[name], each) for each in patterns)
@@ -139,7 +152,7 @@ def detect_format(
             raise DataError(f"{path}: is an archive; unpack it, or pack the file alone as .gz")
         raise DataError(
             f"{path}: the ending {ending!r} does not tell the format; give one of "
-            f"{', '.join(name for name in FORMATS if name != 'auto')} as format"
+            f"{', '.join([*TABLES, *installed('format')][1:])} as format"
         )
     if form == "json" and any(column.kind == "answers" for column in wanted):
         return "squad" if _is_squad(path) else "json"  # both end in .json

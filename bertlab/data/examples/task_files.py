@@ -1,17 +1,24 @@
-"""Formats of labelled examples alone: CoNLL's columns, SQuAD's JSON, plain new text."""
+"""Formats of labelled examples alone: CoNLL's columns, SQuAD's JSON, plain new text.
 
+The first two are named formats as well, with the form in which predictions are submitted.
+"""
+
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from bertlab.api.examples import Column
+from bertlab.api.examples import Column, Example
+from bertlab.api.format import NamedFormat, Submission
 from bertlab.api.source import RawExamples, holds_no_examples
 from bertlab.data.reading.lines import name_of, numbered, read_lines
 from bertlab.data.reading.tables import parse_json
 from bertlab.errors import DataError
+from bertlab.files import explain_failed_write, write_text
 
 _DOCUMENT_START = "-DOCSTART-"
 _GAP = re.compile(r"[ \t]+")  # words may hold other kinds of space
@@ -200,3 +207,83 @@ def read_text(path: str, wanted: Sequence[Column], is_parted: bool = False) -> R
             yield where, dict(zip(columns, cells, strict=True))
 
     return RawExamples(name, columns, rows())
+
+
+class _ConllSubmission(Submission):
+    """Word, gold tag if there is one, predicted tag, with a space between, as for ``conlleval``."""
+
+    def write(self, row: Example, prediction: Mapping[str, Any]) -> None:
+        words = row.values["words"]
+        columns = [words, self.get(prediction, "tags", row)]
+        if "tags" in row.values:
+            columns.insert(1, row.values["tags"])
+        if any(len(column) != len(words) for column in columns):
+            counts = ", ".join(str(len(column)) for column in columns)
+            raise DataError(f"{row.where}: as many tags as words are needed, found {counts}")
+        for cells in zip(*columns, strict=True):
+            for cell in cells:
+                if not cell or re.search(r"\s", cell):
+                    raise DataError(
+                        f"{row.where}: found {cell!r}, but {self.path} parts words and tags by "
+                        "spaces; mend it, or write predictions as JSON lines"
+                    )
+            self.file.write(" ".join(cells) + "\n")
+        self.file.write("\n")
+
+
+class Conll(NamedFormat):
+    """A word a line, the word first and its tag last (CoNLL-2003, W-NUT)."""
+
+    columns: ClassVar = {"words": ("0", "tokens", "words"), "tags": ("-1", "ner_tags", "tags")}
+    takes_columns = True
+    table = None
+    files: ClassVar = {"train": ["eng.train"], "dev": ["eng.testa"], "test": ["eng.testb"]}
+    submission = _ConllSubmission
+
+    def read(self, path: str) -> RawExamples:
+        """Return a row for each sentence."""
+        return read_columns(path)
+
+
+class _SquadSubmission(Submission):
+    """``{id: answer}``, and ``{id: odds}`` of no answer beside it if they are predicted."""
+
+    def __init__(self, path: Path, form: NamedFormat) -> None:
+        super().__init__(path, form)
+        self._answers: dict[str, str] = {}
+        self._odds: dict[str, float] = {}
+
+    def write(self, row: Example, prediction: Mapping[str, Any]) -> None:
+        name = row.values.get("id")
+        if name is None or name in self._answers:
+            found = "no id" if name is None else f"id {name!r} for the second time"
+            raise DataError(f"{row.where}: found {found}; {self.path} needs an id of each question")
+        self._answers[name] = self.get(prediction, "answer", row) or ""
+        if prediction.get("null_odds") is not None:
+            self._odds[name] = prediction["null_odds"]
+
+    def close(self) -> None:
+        self.file.write(_json(self._answers))
+        super().close()
+        if self._odds:
+            path = self.path.with_name(f"{self.path.stem}.null_odds.json")
+            with explain_failed_write(f"{path}: cannot be written"):
+                write_text(path, _json(self._odds))
+
+
+def _json(content: Mapping[str, object]) -> str:
+    return json.dumps(content, ensure_ascii=False, indent=0) + "\n"
+
+
+class Squad(NamedFormat):
+    """SQuAD 1.1 and 2.0 JSON."""
+
+    columns: ClassVar = {name: (name,) for name in ("question", "context", "answers", "id")}
+    table = None
+    # train-v1.1.json, dev-v2.0.json
+    files: ClassVar = {split: [f"{split}-v[12].[0-9].json"] for split in ("train", "dev")}
+    submission = _SquadSubmission
+
+    def read(self, path: str) -> RawExamples:
+        """Return a row for each question."""
+        return read_squad(path)

@@ -1,1 +1,1 @@
-"""Optimisers: AdamW, Muon, LAMB, Lion, and all that ``torch.optim`` has."""
+"""Optimisers: AdamW, and all that ``torch.optim`` has."""

@@ -12,8 +12,21 @@ from bertlab.errors import CommandError, nearest
 from bertlab.plugins import hooks
 from bertlab.plugins.index import GROUPS, brought_by, entry_package
 
-GROUP_OF_KIND: dict[str, str] = {str(kind): group for kind, group in GROUPS.items()} | {
-    "hooks": hooks.GROUP
+ARTICLES = {
+    "encoder": "An encoder",
+    "objective": "An objective",
+    "head": "A head",
+    "source": "A data source",
+    "metric": "A metric",
+    "evaluation": "An evaluation",
+    "optimizer": "An optimizer",
+    "schedule": "A schedule",
+    "tokenizer": "A kind of tokenizer",
+    "hooks": "Hooks",
+}
+"""The kinds that have a template, and how a package's description begins."""
+GROUP_OF_KIND: dict[str, str] = {
+    kind: group for kind, group in [*GROUPS.items(), ("hooks", hooks.GROUP)] if kind in ARTICLES
 }
 _LONGEST = 40
 _OWN_FOLDERS = ("configs", "tests")

@@ -13,20 +13,8 @@ from bertlab.api import CONTRACT
 from bertlab.errors import CommandError, OutputError
 from bertlab.files import new_folder
 from bertlab.plugins.first_party import OWN_PACKAGE
-from bertlab.plugins.new.names import GROUP_OF_KIND, PluginNames
+from bertlab.plugins.new.names import ARTICLES, GROUP_OF_KIND, PluginNames
 
-ARTICLES = {
-    "encoder": "An encoder",
-    "objective": "An objective",
-    "head": "A head",
-    "source": "A data source",
-    "metric": "A metric",
-    "evaluation": "An evaluation",
-    "optimizer": "An optimizer",
-    "schedule": "A schedule",
-    "tokenizer": "A kind of tokenizer",
-    "hooks": "Hooks",
-}
 LINE_LENGTH = 100  # of the templates' pyproject.toml
 _VOCABULARY = "bertlab tokenizer --corpus python-english --vocab_size 2000 --output vocabulary"
 _TEMPLATES = files("bertlab.plugins.new") / "templates"
@@ -95,7 +83,8 @@ def write_package(folder: Path, content: Mapping[str, str]) -> None:
 
 def _words(names: PluginNames) -> dict[str, str]:
     """Return what stands for each placeholder of the templates."""
-    released = __version__.split(".")  # 0.1.0 -> >=0.1,<1
+    major, minor, *_ = __version__.split(".")
+    versions = f">={major}.{minor},<{int(major) + 1}"  # 0.1.0 -> >=0.1,<1
     class_in_module = "" if names.kind == "hooks" else f":{names.class_name}"
     words = {
         "article": ARTICLES[names.kind],
@@ -108,7 +97,8 @@ def _words(names: PluginNames) -> dict[str, str]:
         "module": names.module,
         "name": names.name,
         "package": names.package,
-        "requirement": f"{OWN_PACKAGE}>={released[0]}.{released[1]},<{int(released[0]) + 1}",
+        "requirement": f"{OWN_PACKAGE}{versions}",
+        "test_requirement": f"bertlab-conformance{versions}",
         "year": str(datetime.now(UTC).year),
         "python_module": names.code.removesuffix(".py").replace("/", "."),
     }

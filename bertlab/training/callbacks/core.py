@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def bertlab_callbacks(run_dir: Path) -> "list[Callback]":
-    """Return the callbacks for throughput, lines, curves, samples, warnings and memory."""
+    """Return the callbacks for throughput, lines, curves, warnings and memory."""
     from bertlab.training.allocator import ReturnMemory  # noqa: PLC0415
     from bertlab.training.callbacks.progress import (  # noqa: PLC0415
         EvaluationLines,
@@ -22,9 +22,8 @@ def bertlab_callbacks(run_dir: Path) -> "list[Callback]":
         LossCurve,
         TokenThroughput,
     )
-    from bertlab.training.callbacks.samples import SampleRows  # noqa: PLC0415
     from bertlab.training.callbacks.watch import BatchInspection, LossWatch  # noqa: PLC0415
 
     inspection = [BatchInspection()] if inspects_batches() else []
-    reports = [TokenThroughput(), EvaluationLines(), LossCurve(run_dir), SampleRows(run_dir)]
+    reports = [TokenThroughput(), EvaluationLines(), LossCurve(run_dir)]
     return [*reports, FoundLearningRate(), LossWatch(), ReturnMemory(), *inspection]

@@ -1,6 +1,8 @@
 """Callbacks that watch training: loss spikes, heads that do not learn, batches for plugins."""
 
+import statistics
 from collections import deque
+from itertools import pairwise
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -11,9 +13,24 @@ from bertlab.api.batch import PackedBatch
 from bertlab.errors import warn
 from bertlab.model.module import BertModule
 from bertlab.plugins.hooks import inspect_batch
-from bertlab_guard.corruption import WINDOW, jump_above
 
+WINDOW = 50  # losses that say how noisy they are
+_RECENT = 10  # those that a new one is compared with
+_SPIKE = 8.0  # in median differences from one to the next
+_SHARE = 0.2  # and in shares of the loss, where it hardly varies
+_NATS = 1.0  # and as it is: batches of a task that is nearly learnt differ by many deviations
 _CHECKS = 3  # logged steps in a row without a gradient
+
+
+def jump_above(losses: deque[float], loss: float) -> float | None:
+    """Return the median of the last losses if a new one lies far above it; None if not."""
+    # around 3.0 with differences of 0.1: above max(8 * 0.1, 0.2 * 3.0, 1.0), a loss from 4.0 on
+    if len(losses) < _RECENT:
+        return None
+    middle = statistics.median(list(losses)[-_RECENT:])
+    noise = statistics.median(abs(one - next_) for one, next_ in pairwise(losses))
+    high = loss - middle > max(_SPIKE * noise, _SHARE * abs(middle), _NATS)
+    return middle if high else None
 
 
 class LossWatch(Callback):

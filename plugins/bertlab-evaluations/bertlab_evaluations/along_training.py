@@ -12,6 +12,7 @@ from bertlab.api.evaluation import EvaluatedModel
 from bertlab.api.examples import Example
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.run_directory import RESULTS
+from bertlab.data.module import TaskData
 from bertlab.errors import ConfigError, check_at_least
 from bertlab.files import write_json
 from bertlab.model.module import BertModule
@@ -70,7 +71,7 @@ class EvaluationsAlong(Callback):
         """The rows of each evaluation, read once."""
         return {entry.name: read_entry_rows(entry) for entry in self.entries}
 
-    def prepare(self, trainer: Trainer) -> None:
+    def prepare(self, trainer: Trainer, data: TaskData) -> None:
         """Read the rows and check the interval, before the run is begun.
 
         Raises:

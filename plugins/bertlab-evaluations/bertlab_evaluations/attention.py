@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from bertlab.api.batch import IntArray
 from bertlab.api.evaluation import (
@@ -20,11 +19,17 @@ from bertlab.api.evaluation import (
 from bertlab.api.examples import Column, Example
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import DataError, check_at_least
-from bertlab_evaluations.attention_maps import attention_layers, attention_maps, softmax
-from bertlab_evaluations.attention_page import ShownRow, attention_page, rounded_weights
+from bertlab_pages.attention_maps import (
+    FIGURES,
+    TARGETS,
+    attention_layers,
+    attention_maps,
+    head_figures,
+    softmax,
+    target_masks,
+)
+from bertlab_pages.attention_page import ShownRow, attention_page, rounded_weights
 
-TARGETS = ("cls", "sep", "next", "previous", "self", "same_token")
-FIGURES = ("entropy", *TARGETS)
 _SHOWN_TOKENS = 64  # longest row on the page: 0.8 MB of the 144 heads of BERT-base
 
 
@@ -111,41 +116,6 @@ class Attention(Evaluation):
             pages={"maps.html": attention_page(model.source, FIGURES, page)} if page else {},
             notes=[*_extremes(heads, flat_figures), *notes],
         )
-
-
-def target_masks(ids: Tensor, tokenizer: Tokenizer) -> Tensor:
-    """Return ``(6, S, S)`` bool: is token j what is asked of token i, for each of ``TARGETS``?
-
-    Args:
-        ids: ``(S,)`` int64 ids, special tokens included.
-        tokenizer: knows which of them are special.
-    """
-    size = (len(ids), len(ids))
-    itself = torch.eye(len(ids), dtype=torch.bool, device=ids.device)
-    special = torch.from_numpy(tokenizer.special_mask).to(ids.device)[ids]
-    found = {
-        "cls": (ids == tokenizer.cls_id).expand(size),
-        "sep": (ids == tokenizer.sep_id).expand(size),
-        # row i of itself is 1 at i; row i of next is 1 at i + 1, and the last row is empty
-        "next": itself.roll(-1, 0).triu(),
-        "previous": itself.roll(1, 0).tril(),
-        "self": itself,
-        "same_token": (ids[:, None] == ids) & ~itself & ~special,
-    }
-    return torch.stack([found[name] for name in TARGETS])
-
-
-def head_figures(maps: Tensor, targets: Tensor) -> FloatArray:
-    """Return ``(7, layers, heads)`` float64 of one row, in the order of ``FIGURES``.
-
-    Args:
-        maps: ``(layers, heads, S, S)`` float32 probabilities.
-        targets: ``(6, S, S)`` bool as of :func:`target_masks`.
-    """
-    entropy = torch.special.entr(maps).sum(-1).mean(-1)
-    shares = torch.einsum("lhij,tij->tlh", maps, targets.to(maps.dtype)) / maps.shape[-1]
-    figures: FloatArray = torch.cat([entropy[None], shares]).cpu().numpy().astype(np.float64)
-    return figures
 
 
 def _grids(heads: FloatArray, uniform: FloatArray) -> list[ScoreGrid]:

@@ -64,8 +64,13 @@ def embed(
         DataError: the text cannot be read, is empty, or a line is too long.
     """
     # torch, not for --help
-    from bertlab.checkpoints.restore import load_encoder, read_pretrained  # noqa: PLC0415
-    from bertlab.model.embedding import FeatureChoice, check_output, embed_file  # noqa: PLC0415
+    from bertlab.checkpoints.restore import read_pretrained  # noqa: PLC0415
+    from bertlab.model.embedding import FeatureChoice  # noqa: PLC0415
+    from bertlab_evaluations.embedding_file import (  # noqa: PLC0415
+        check_output,
+        embed_file,
+        load_encoder,
+    )
 
     check_output(Path(output), text, overwrite)
     check_at_least("--batch_size", batch_size, 1)

@@ -23,8 +23,9 @@ from bertlab.api.evaluation import (
     ScoreGrid,
 )
 from bertlab.api.examples import Column, Example
-from bertlab.encoders.states import Layers, chosen_layers, layer_states, mean_by_sequence
+from bertlab.encoders.states import layer_states
 from bertlab.errors import ConfigError, DataError, check_at_least, check_share, nearest
+from bertlab_evaluations.layers import Layers, chosen_layers, mean_by_sequence
 from bertlab_evaluations.probe_examples import (
     ProbeExamples,
     WordIds,

@@ -22,14 +22,9 @@ from bertlab.api.evaluation import (
     ScoreGrid,
 )
 from bertlab.api.examples import Column, Example, text_ids
-from bertlab.encoders.states import (
-    Layers,
-    LayerStates,
-    chosen_layers,
-    layer_states,
-    mean_by_sequence,
-)
+from bertlab.encoders.states import LayerStates, layer_states
 from bertlab.errors import ConfigError, DataError, check_at_least, nearest
+from bertlab_evaluations.layers import Layers, chosen_layers, mean_by_sequence
 from bertlab_evaluations.row_influence import spearman_scores
 
 Pooling = Literal["mean", "cls"]

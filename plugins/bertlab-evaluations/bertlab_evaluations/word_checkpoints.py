@@ -1,14 +1,20 @@
 """Checkpoints after chosen numbers of words, as BabyLM asks for: ``checkpoint_words``."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from bertlab.checkpoints.run_checkpoint import words_checkpoint_name
 from bertlab.data.module import TaskData
-from bertlab.model.schedule import steps_at_words
+from bertlab.data.step_sizes import StepSizes
+from bertlab.errors import ConfigError
+from bertlab.model.schedule import training_size
 from bertlab.training.callbacks.run_record import RunRecord
+
+KEY = "checkpoint_words"
 
 
 class WordCheckpoints(Callback):
@@ -19,31 +25,32 @@ class WordCheckpoints(Callback):
     Args:
         folder: of the files.
         words: numbers of words, in any order. Those beyond the end of the run are never reached.
-        record: of the run. A run goes on from ``last.ckpt`` alone, so these do not count as saved;
-            one that goes on in its own directory owns the files that are there.
 
     Attributes:
-        steps: the words by the optimiser step after which they have been seen; set at
-            :meth:`setup`.
+        steps: the words by the optimiser step after which they have been seen; set by
+            :meth:`prepare`.
     """
 
-    def __init__(self, folder: Path, words: Sequence[float], record: RunRecord) -> None:
+    def __init__(self, folder: Path, words: Sequence[float]) -> None:
         self.folder = folder
         self.words = words
-        self.record = record
         self.steps: dict[int, list[float]] = {}
         self._last_step = 0
 
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Turn words into steps, by the words in a step of the data."""
-        data = getattr(trainer, "datamodule", None)
-        if stage == "fit" and isinstance(data, TaskData):
-            self.steps = steps_at_words(self.words, data, data.total_steps(trainer))
+    def prepare(self, trainer: Trainer, data: TaskData) -> dict[str, Any]:
+        """Turn words into steps; return the words in a step, and those of training.
+
+        Raises:
+            ConfigError: a number is not above 0, or the data has no words.
+            TokenStoreError: the words of the text were not counted.
+        """
+        self.steps = steps_at_words(self.words, data, data.total_steps(trainer))
+        return training_size(trainer, data, KEY)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Write what the run was killed before: its last checkpoint was of the same step."""
         self._last_step = trainer.global_step
-        if self.record.goes_on:
+        if _record(trainer).goes_on:
             self._save(trainer)
 
     def on_train_batch_end(
@@ -60,11 +67,41 @@ class WordCheckpoints(Callback):
             self._save(trainer)
 
     def _save(self, trainer: Trainer) -> None:
+        record = _record(trainer)
         for words in self.steps.get(trainer.global_step, ()):
             file = self.folder / words_checkpoint_name(words)
-            # all processes must agree, as they save together
-            if self.record.goes_on and trainer.strategy.broadcast(file.exists()):
+            # a run that goes on in its own directory owns the files that are there; all processes
+            # must agree, as they save together
+            if record.goes_on and trainer.strategy.broadcast(file.exists()):
                 continue
-            saved_step = self.record.saved_step
+            saved_step = record.saved_step
             trainer.save_checkpoint(file)
-            self.record.saved_step = saved_step
+            record.saved_step = saved_step  # a run goes on from last.ckpt alone
+
+
+def _record(trainer: Trainer) -> RunRecord:
+    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]  # untyped
+    return next(each for each in callbacks if isinstance(each, RunRecord))
+
+
+def steps_at_words(words: Sequence[float], data: TaskData, steps: float) -> dict[int, list[float]]:
+    """Return the optimiser steps after which so many words have been seen, with these words.
+
+    Args:
+        words: in any order.
+        data: knows its words.
+        steps: of the run; infinite if no number of them ends it.
+
+    Raises:
+        ConfigError: if one is not above 0, or the data has no words.
+        TokenStoreError: if its words were not counted.
+    """
+    found: dict[int, list[float]] = {}
+    sizes = StepSizes(data.sequences_per_step(), steps)
+    a_sequence = data.words_per_step(KEY, steps) / sizes.mean
+    for each in words:
+        if not 0 < each < math.inf:
+            raise ConfigError(f"{KEY}: found {each:g}, expected numbers above 0")
+        # rounded as the end of a run is, so that its last words are those of the last step
+        found.setdefault(max(1, sizes.nearest_step(each / a_sequence)), []).append(each)
+    return found

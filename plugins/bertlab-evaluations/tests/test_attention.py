@@ -17,12 +17,12 @@ from bertlab.api.evaluation import EvaluatedModel
 from bertlab.encoders.bert import BertEncoder, SelfAttention
 from bertlab.errors import ConfigError, DataError, EvaluationError
 from bertlab_conformance.samples import SampleLanguage
-from bertlab_evaluations.attention import FIGURES, Attention, head_figures, target_masks
-from bertlab_evaluations.attention_maps import attention_maps
-from bertlab_evaluations.attention_page import ShownRow, attention_page
+from bertlab_evaluations.attention import Attention
 from bertlab_evaluations.entries import EvaluationEntry
 from bertlab_evaluations.evaluation_output import print_evaluation, write_evaluation
 from bertlab_evaluations.evaluation_scores import score_groups
+from bertlab_pages.attention_maps import FIGURES, attention_maps, head_figures, target_masks
+from bertlab_pages.attention_page import ShownRow, attention_page
 from tests.checkpoints.test_real_checkpoints import folder_of
 
 LANGUAGE = SampleLanguage.of(None)

@@ -250,7 +250,7 @@ def test_a_full_disk_leaves_nothing_behind(
         file.write(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("bertlab.model.embedding.write_embeddings", full)
+    monkeypatch.setattr("bertlab_evaluations.embedding_file.write_embeddings", full)
     output = tmp_path / "o.safetensors"
     assert "No space left" in refusal(ConfigError, output, "--model", tiny, text_file)
 

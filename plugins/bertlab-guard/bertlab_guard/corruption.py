@@ -8,12 +8,10 @@ audit looks as often as half a percent of the time allows.
 """
 
 import math
-import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -21,27 +19,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bertlab.errors import CorruptionError, warn
+from bertlab.training.callbacks.watch import WINDOW, jump_above
 from bertlab.training.step_memory import free_memory
 
-WINDOW = 50  # losses that say how noisy they are
-_RECENT = 10  # those that a new one is compared with
-_SPIKE = 8.0  # in median differences from one to the next
-_SHARE = 0.2  # and in shares of the loss, where it hardly varies
-_NATS = 1.0  # and as it is: batches of a task that is nearly learnt differ by many deviations
 _WATCH_SHARE = 0.005  # of the time, for sums
 _LEAP = 10.0  # in learning rates a step
 _SHOWN = 5  # names in a message
-
-
-def jump_above(losses: deque[float], loss: float) -> float | None:
-    """Return the median of the last losses if a new one lies far above it; None if not."""
-    # around 3.0 with differences of 0.1: above max(8 * 0.1, 0.2 * 3.0, 1.0), a loss from 4.0 on
-    if len(losses) < _RECENT:
-        return None
-    middle = statistics.median(list(losses)[-_RECENT:])
-    noise = statistics.median(abs(one - next_) for one, next_ in pairwise(losses))
-    high = loss - middle > max(_SPIKE * noise, _SHARE * abs(middle), _NATS)
-    return middle if high else None
 
 
 @dataclass(frozen=True)

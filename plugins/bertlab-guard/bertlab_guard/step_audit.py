@@ -1,6 +1,6 @@
 """``StepAuditing``: computes steps of a run again, where that is exact."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -14,13 +14,13 @@ from bertlab.model.module import BertModule
 from bertlab_guard.corruption import StepAudit, Steps
 
 
-def step_audit(every: int, given: Sequence[Callback]) -> list[Callback]:
+def step_audit(every: int, has_others: bool) -> list[Callback]:
     """Return the callback for ``check_every``; none for 0, and beside callbacks of the user's.
 
     Those may change weights between two steps.
     """
     check_at_least("check_every", every, 0)
-    return [StepAuditing(every)] if every and not given else []
+    return [StepAuditing(every)] if every and not has_others else []
 
 
 class StepAuditing(Callback):

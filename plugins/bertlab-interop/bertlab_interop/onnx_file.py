@@ -1,13 +1,13 @@
 """A model as one ONNX file, with its heads, for any number of sequences of any length.
 
-Padded sequences go in (:mod:`bertlab_interop.padded`). Inputs and outputs are called as those of
-``transformers``' classes. The exporter is torch's own.
+Padded sequences go in (:meth:`bertlab.Encoder.padded_form`). Inputs and outputs are called as those
+of ``transformers``' classes. The exporter is torch's own.
 """
 
 import contextlib
 import logging
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,20 +16,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bertlab.api.encoder import Encoder
+from bertlab.api.exporter import Exporter, ExportReport, ModelAddress
 from bertlab.api.head import Head
 from bertlab.api.task import Task
-from bertlab.checkpoints.export import AddFiles, ExportReport
-from bertlab.checkpoints.export_folder import export_folder, save_tokenizer
-from bertlab.checkpoints.one_head import one_head
+from bertlab.checkpoints.export_folder import save_tokenizer
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.pretrained_model import model_of
-from bertlab.checkpoints.restore import read_pretrained
 from bertlab.errors import CheckpointError, CommandError
 from bertlab.files import write_json
 from bertlab.objectives.language_model import TokenPrediction
 from bertlab.objectives.next_sentence import NextSentencePrediction
-from bertlab_interop.padded import PaddedEncoder, lacks_padded_form
 
 FILE = "model.onnx"
 _PACKAGES = ("onnx", "onnxscript")
@@ -45,9 +41,9 @@ _SINGLE_LAYERS = {
 class _Outputs(nn.Module):
     """Maps padded sequences to the logits of the tasks, or to hidden states if there are none."""
 
-    def __init__(self, encoder: Encoder, tasks: Mapping[str, Task]) -> None:
+    def __init__(self, encoder: nn.Module, tasks: Mapping[str, Task]) -> None:
         super().__init__()
-        self.encoder = PaddedEncoder(encoder)
+        self.encoder = encoder
         self.tasks = nn.ModuleDict(tasks)
 
     @property
@@ -100,63 +96,71 @@ def _logits(task: Any, states: Tensor, pooled: Tensor) -> list[Tensor]:  # noqa:
     return list(logits.unbind(-1)) if is_span else [logits]  # (B, S, 2) -> (B, S) twice
 
 
-def export_onnx(
-    source: str,
-    output: Path,
-    overwrite: bool = False,
-    more: Sequence[AddFiles] = (),
-    head: str | None = None,
-) -> ExportReport:
-    """Write a folder with ``model.onnx``, in float32, the tokenizer and a config.
-
-    Args:
-        source: a run directory, a bertlab checkpoint, a Hugging Face folder or a hub name.
-        output: folder to write.
-        overwrite: replace what is there.
-        more: write what belongs into the folder besides, such as a model card.
-        head: the one of several heads that is written.
+class OnnxExporter(Exporter):
+    """One file, ``model.onnx``, in float32, with the heads; the tokenizer and a config beside it.
 
     Raises:
-        CheckpointError: the source cannot be read, its encoder has no padded form, or the output is
-            in use.
-        CommandError: a package that the exporter needs is not installed, or several heads need one
-            to be named.
-        OutputError: the output cannot be written.
+        CommandError: a package that the exporter needs is not installed.
     """
-    missing = [name for name in _PACKAGES if find_spec(name) is None]
-    if missing:
-        raise CommandError(
-            f"--format onnx: {' and '.join(missing)} not installed; pip install "
-            "'bertlab-lightning[onnx]'"
-        )
-    start = one_head(read_pretrained(source), head)
-    model = model_of(replace(start))  # of a copy: the card tells of the tensors in it
-    reason = lacks_padded_form(model.encoder)
-    if reason is not None:
-        raise CheckpointError(f"{start.source}: not written as ONNX: {reason}")
-    encoder = model.encoder.cpu().float().eval()
-    tasks = {n: task.cpu().float().eval() for n, task in model.tasks.items() if _is_known(task)}
-    module = _Outputs(encoder, tasks)
-    report = ExportReport(output, ", ".join(module.names), form="onnx")
-    report.notes += [
-        f"task {name!r} is not in the file: it is more than one layer on the encoder"
-        for name in model.tasks
-        if name not in tasks
-    ]
-    report.notes += [
-        f"left behind, as ONNX has no place for it: {name} {value.item():g}"
-        for task in tasks.values()
-        for name, value in task.named_buffers()
-        if value.dim() == 0
-    ]
-    has_segments = getattr(encoder, "type_vocab_size", 1) > 1
-    with export_folder(output, overwrite) as folder:
-        write_json(folder / "config.json", _config(start, tasks))
+
+    def __init__(self) -> None:
+        missing = [name for name in _PACKAGES if find_spec(name) is None]
+        if missing:
+            raise CommandError(
+                f"--format onnx: {' and '.join(missing)} not installed; pip install "
+                "'bertlab-interop[onnx]'"
+            )
+
+    def write(self, model: Pretrained, folder: Path) -> ExportReport:
+        """Write the file, the tokenizer and a config."""
+        loaded = model_of(replace(model))  # of a copy: the weights of what is loaded are let go
+        encoder = loaded.encoder.cpu().float().eval()
+        try:
+            padded = encoder.padded_form()
+        except NotImplementedError as error:
+            raise CheckpointError(f"{model.source}: not written as ONNX: {error}") from None
+        tasks = {
+            n: task.cpu().float().eval() for n, task in loaded.tasks.items() if _is_known(task)
+        }
+        module = _Outputs(padded, tasks)
+        names = ", ".join(module.names)
+        report = ExportReport(names, f"An ONNX model with the outputs {names}")
+        report.notes += [
+            f"task {name!r} is not in the file: it is more than one layer on the encoder"
+            for name in loaded.tasks
+            if name not in tasks
+        ]
+        report.notes += [
+            f"left behind, as ONNX has no place for it: {name} {value.item():g}"
+            for task in tasks.values()
+            for name, value in task.named_buffers()
+            if value.dim() == 0
+        ]
+        has_segments = getattr(encoder, "type_vocab_size", 1) > 1
+        write_json(folder / "config.json", _config(model, tasks))
         _write_file(module, folder / FILE, has_segments)
-        save_tokenizer(model.tokenizer, folder, encoder, start.model_max_length, has_segments)
-        for add in more:
-            add(folder, start, report)
-    return report
+        save_tokenizer(loaded.tokenizer, folder, encoder, model.model_max_length, has_segments)
+        return report
+
+    def loading_code(self, report: ExportReport, address: ModelAddress) -> list[tuple[str, str]]:
+        """Return the lines of onnxruntime."""
+        del report
+        imports = ["import onnxruntime", "from transformers import AutoTokenizer"]
+        folder = address.arguments
+        if address.on_hub:
+            imports.insert(1, "from huggingface_hub import snapshot_download")
+            folder = f"snapshot_download({address.arguments})"
+        lines = [
+            *imports,
+            "",
+            f"folder = {folder}",
+            "tokenizer = AutoTokenizer.from_pretrained(folder)",
+            f'model = onnxruntime.InferenceSession(f"{{folder}}/{FILE}")',
+            'inputs = tokenizer(["A text.", "Another one."], padding=True, return_tensors="np")',
+            "outputs = model.run(None, dict(inputs))  # "
+            "in the order of [each.name for each in model.get_outputs()]",
+        ]
+        return [("onnxruntime", "\n".join(lines))]
 
 
 def _config(start: Pretrained, tasks: Mapping[str, Task]) -> dict[str, Any]:

@@ -17,6 +17,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from bertlab.api.reader import CheckpointReader, ForeignCheckpoint
+from bertlab.checkpoints.huggingface import config_file, read_config
 from bertlab.errors import CheckpointError, DamagedCheckpointError
 from bertlab.files.reading import read_bytes
 from bertlab_interop.sstable import (
@@ -49,20 +51,28 @@ class _Entry:
     is_part: bool
 
 
-def find_index(folder: Path) -> Path | None:
-    """Return the index of a folder's one TensorFlow checkpoint; None if there is none.
+class TensorFlowReader(CheckpointReader):
+    """BERT's own checkpoints: ``bert_config.json``, ``vocab.txt``, ``bert_model.ckpt.index``."""
 
-    Raises:
-        CheckpointError: there are several.
-    """
-    usual = folder / f"bert_model.ckpt{INDEX}"
-    found = [usual] if usual.is_file() else sorted(folder.glob(f"*.ckpt*{INDEX}"))
-    if len(found) > 1:
-        raise CheckpointError(
-            f"{folder}: found {len(found)} TensorFlow checkpoints ({found[0].name}, "
-            f"{found[1].name}, …), expected one"
-        )
-    return found[0] if found else None
+    def find(self, path: Path) -> Path | None:
+        """Return the index of the one checkpoint that a folder, a file or a beginning names."""
+        if not path.is_dir():
+            # FOLDER/bert_model.ckpt, as BERT's code names it, or FOLDER/bert_model.ckpt.index
+            index = path.with_name(path.name.removesuffix(INDEX) + INDEX)
+            return index if index.is_file() else None
+        usual = path / f"bert_model.ckpt{INDEX}"
+        found = [usual] if usual.is_file() else sorted(path.glob(f"*.ckpt*{INDEX}"))
+        if len(found) > 1:
+            raise CheckpointError(
+                f"{path}: found {len(found)} TensorFlow checkpoints ({found[0].name}, "
+                f"{found[1].name}, …), expected one"
+            )
+        return found[0] if found else None
+
+    def read(self, file: Path) -> ForeignCheckpoint:
+        """Read the weights, and the config beside them."""
+        config = config_file(file.parent)
+        return ForeignCheckpoint(read_config(config), read_tensorflow(file), config, file)
 
 
 def read_tensorflow(index: Path) -> dict[str, Tensor]:

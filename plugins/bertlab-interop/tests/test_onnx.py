@@ -10,16 +10,16 @@ from torch import Tensor
 
 from bertlab.api.batch import PackedBatch
 from bertlab.api.examples import Labels
-from bertlab.checkpoints.export import export_huggingface
+from bertlab.checkpoints.export import export_model
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import CheckpointError
 from bertlab_interop import onnx_file
-from bertlab_interop.onnx_file import export_onnx
 from bertlab_modern.modern import ModernEncoder
 from tests.checkpoints.peers import (
     SIZES,
     TOKENIZER,
     batch_of,
+    export_huggingface,
     padded_inputs,
     randomized,
     tasks_for,
@@ -66,7 +66,7 @@ def test_heads_have_equal_logits(
     sizes = {} if encoder_name == "bert" else {"local_window": 8}
     run = tmp_path / "run.ckpt"
     encoder, head = write_run(run, head_config, labels, encoder_name, **sizes)
-    report = export_onnx(str(run), tmp_path / "out")
+    report = export_model(str(run), tmp_path / "out", form="onnx")
     for lengths in ([7, 48, 1], [5]):
         batch = batch_of(lengths)
         expected = packed_logits(encoder, head, batch)
@@ -91,7 +91,7 @@ def test_masked_lm_has_equal_logits(tmp_path: Path, encoder_name: str) -> None:
         del tasks["nsp"]
     states = {name: task.state_dict() for name, task in tasks.items()}
     export_huggingface(encoder, states, TOKENIZER, tmp_path / "in")
-    export_onnx(str(tmp_path / "in"), tmp_path / "out")
+    export_model(str(tmp_path / "in"), tmp_path / "out", form="onnx")
     batch = batch_of([20, 3])
     found = run_file(tmp_path / "out", batch)
     with torch.no_grad():
@@ -131,7 +131,7 @@ def test_what_has_no_padded_form_is_refused(tmp_path: Path) -> None:
     run = tmp_path / "run.ckpt"
     write_run(run, {"name": "tagging"}, TAGS, bilstm_layers=1)
     with pytest.raises(CheckpointError, match="not written as ONNX: it has a BiLSTM"):
-        export_onnx(str(run), tmp_path / "out")
+        export_model(str(run), tmp_path / "out", form="onnx")
     assert not (tmp_path / "out").exists()
 
 
@@ -142,5 +142,5 @@ def test_a_missing_package_is_one_line(
     code, _, error = bertlab("export", tmp_path, tmp_path / "out", "--format", "onnx")
     assert code == 2
     assert error.endswith(
-        "onnx and onnxscript not installed; pip install 'bertlab-lightning[onnx]'\n"
+        "onnx and onnxscript not installed; pip install 'bertlab-interop[onnx]'\n"
     )

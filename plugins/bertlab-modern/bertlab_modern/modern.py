@@ -234,6 +234,12 @@ class ModernEncoder(Encoder):
             summary=self._summary,
         )
 
+    def padded_form(self) -> nn.Module:
+        """Return the encoder on padded batches."""
+        from bertlab_modern.padded import PaddedModern  # noqa: PLC0415  for exporters only
+
+        return PaddedModern(self)
+
     def tokens_attended(self, sequence_length: float) -> float:
         """Return how many tokens a token attends to in all layers, fewer in local ones."""
         side = self.local_window // 2

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertlab.api.batch import PackedBatch, pad_to_multiple_of
-from bertlab.encoders.attention import packed_attention
+from bertlab.encoders.bert import SelfAttention
 from bertlab.encoders.layers import Dropout
 from bertlab_modern.rotary import Rotation, rotate
 
@@ -68,7 +68,14 @@ class ModernLayer(nn.Module):
         self.is_pre_norm = options.norm_position == "pre"
         is_bare = self.is_pre_norm and number == 0
         self.attention_norm = nn.Identity() if is_bare else new_norm(options)
-        self.attention = RotaryAttention(options, window)
+        self.attention = RotaryAttention(
+            options.hidden_size,
+            options.num_attention_heads,
+            options.attention_probs_dropout_prob,
+            options.causal,
+            options.attention_bias,
+            window,
+        )
         self.feed_forward_norm = new_norm(options)
         width, has_gate = options.intermediate_size, options.feed_forward != "plain"
         bias = options.feed_forward_bias
@@ -90,7 +97,7 @@ class ModernLayer(nn.Module):
         On a CPU more rows follow. In autocast, what is added up between pre-norms is float32.
         """
         before = self.attention_norm(hidden) if self.is_pre_norm else hidden
-        attended = self.dropout(self.attention(before, batch, rotation, rows))
+        attended = self.dropout(self.attention(before, batch, rows, rotation))
         if rows is not None:
             hidden = pad_to_multiple_of(hidden.index_select(0, rows), _ROWS)
         hidden = hidden + attended
@@ -116,38 +123,13 @@ class ModernLayer(nn.Module):
         return output
 
 
-class RotaryAttention(nn.Module):
-    """Multi-head self-attention to all tokens of a sequence, or to those within a window."""
+class RotaryAttention(SelfAttention):
+    """Self-attention whose queries and keys turn with their place."""
 
-    def __init__(self, options: LayerOptions, window: int | None) -> None:
-        super().__init__()
-        width, bias = options.hidden_size, options.attention_bias
-        self.qkv = nn.Linear(width, 3 * width, bias=bias)
-        self.output = nn.Linear(width, width, bias=bias)
-        self.num_attention_heads = options.num_attention_heads
-        self.dropout = options.attention_probs_dropout_prob
-        self.causal = options.causal
-        self.window = window
-
-    def forward(
-        self,
-        hidden: Tensor,
-        batch: PackedBatch,
-        rotation: Rotation | None,
-        rows: Tensor | None = None,
-    ) -> Tensor:
-        """As :meth:`ModernLayer.forward`."""
-        qkv = self.qkv(hidden)
-        if rotation is not None:
-            qkv = rotate(qkv, rotation, self.num_attention_heads)
-        dropout = self.dropout if self.training else 0.0
-        attended = packed_attention(
-            qkv, batch, self.num_attention_heads, dropout, self.causal, rows, self.window
-        )
-        if rows is not None:
-            attended = pad_to_multiple_of(attended, _ROWS)
-        output: Tensor = self.output(attended)
-        return output
+    def queries_keys_values(self, hidden: Tensor, positions: Rotation | None = None) -> Tensor:
+        """Return ``(T, 3 * H)``, turned by ``positions``; as they are if that is None."""
+        qkv: Tensor = self.qkv(hidden)
+        return qkv if positions is None else rotate(qkv, positions, self.num_attention_heads)
 
 
 class PredictionHead(nn.Module):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bertlab.api.tokenizer import PairLayout, SpecialTokens, model_ids
-from bertlab.errors import TokenizerError, nearest
+from bertlab.errors import TokenizerError
 from bertlab.tokenizer.files import (
     added_tokens,
     check_ids,
@@ -15,7 +15,6 @@ from bertlab.tokenizer.files import (
 )
 from bertlab_modern.word_starts import parts
 
-SUBWORD_MODELS = ("BPE", "Unigram", "WordLevel")
 # of each role, by what they are called in published tokenizers
 _KNOWN = {
     "pad": ("[PAD]", "<pad>"),
@@ -24,24 +23,6 @@ _KNOWN = {
     "sep": ("[SEP]", "</s>", "<sep>"),
     "mask": ("[MASK]", "<mask>"),
 }
-
-
-def model_type(content: Mapping[str, Any], source: str) -> str:
-    """Return the type of the model of a ``tokenizer.json``.
-
-    Raises:
-        TokenizerError: it is none that can be read.
-    """
-    model = content.get("model")
-    # Files of tokenizers < 0.9 name no type.
-    found = model.get("type", "WordPiece") if isinstance(model, dict) else None
-    known = ("WordPiece", *SUBWORD_MODELS)
-    if found not in known:
-        hint = nearest(found, known) if isinstance(found, str) else ""
-        raise TokenizerError(
-            f"{source}: model.type: found {found!r}, expected {', '.join(known)}{hint}"
-        )
-    return str(found)
 
 
 def special_tokens(

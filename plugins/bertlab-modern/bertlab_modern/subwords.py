@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer as Backend
 
-from bertlab.api.tokenizer import BoolArray, SpecialTokens, TokenArray, Tokenizer
+from bertlab.api.tokenizer import BoolArray, SpecialTokens, TokenArray, Tokenizer, TokenizerFiles
 from bertlab.files import write_json
-from bertlab.tokenizer.files import TokenizerFiles
 from bertlab_modern.subword_files import checked_subwords, pair_layout, special_tokens
 from bertlab_modern.word_starts import METASPACE, parts, word_marks
 
@@ -36,8 +35,8 @@ class SubwordTokenizer(Tokenizer):
         )
 
     @classmethod
-    def of_files(cls, files: TokenizerFiles) -> "SubwordTokenizer":
-        """Return the tokenizer of files that were read.
+    def from_files(cls, files: TokenizerFiles) -> "SubwordTokenizer":
+        """Return the tokenizer of files, of a checkpoint, or of a kind that was just trained.
 
         Raises:
             TokenizerError: see the class; or a role has no special token.

@@ -15,17 +15,12 @@ import numpy as np
 
 from bertlab.api.tokenizer import BoolArray
 from bertlab.errors import TokenizerError
+from bertlab.tokenizer.wordpiece import prefixed
 
 METASPACE = "\u2581"  # ▁
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")  # of a Unigram with byte fallback
 # of Chinese characters; the letters of U+20000 to U+3FFFF are such as well
 _IDEOGRAPHS = ((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
-
-
-def prefixed(tokens: Sequence[str], prefix: str) -> BoolArray:
-    """Return ``(V,)`` bool, True for the V tokens that have a prefix such as ``##``."""
-    # "##" alone is a word of two number signs
-    return np.array([token.startswith(prefix) and token != prefix for token in tokens], np.bool_)
 
 
 def word_marks(

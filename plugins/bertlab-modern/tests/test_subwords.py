@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from bertlab.objectives.masking import TokenClasses
 from bertlab.tokenizer.loading import load_tokenizer, tokenizer_from_json
-from tests.tokenizer.samples import HOSTILE, NAMES, as_transformers, tokenizer_called
+from subword_samples import NAMES, as_transformers, tokenizer_called
+from tests.tokenizer.samples import HOSTILE
 
 _PEERS: dict[str, Any] = {}
 

@@ -12,16 +12,17 @@ from typing import Any
 
 from markupsafe import Markup
 
-from bertlab.checkpoints.export import ExportReport
+from bertlab.api.exporter import ExportReport, ModelAddress
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_checkpoint import BEST
 from bertlab.checkpoints.run_directory import MANIFEST
-from bertlab.errors import printable
+from bertlab.errors import as_mistakes, printable, visible
+from bertlab.files import write_text
 from bertlab.files.reading import read_object
-from bertlab.training.loading_code import Address, ways_to_load
 from bertlab.training.results import Results, read_results, result_rows
 from bertlab_pages.escaping import markdown_templates
 
+CARD = "README.md"
 _LONGEST = 200  # characters of a value
 _MOST_NAMES = 20
 _MOST_ROWS = 100  # of a table
@@ -38,7 +39,6 @@ _PIPELINES = {
 }
 _SOURCE = re.compile(r"[a-z-]{2,}:")  # hf:nyu-mll/glue/mrpc
 _HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
-_OTHER_PIPELINES = {"sentence-transformers": "sentence-similarity"}
 Pairs = list[tuple[str, str]]
 
 
@@ -82,32 +82,47 @@ class ModelCard:
         return template.render(card=self).rstrip("\n") + "\n"
 
 
-def model_card(start: Pretrained, report: ExportReport, address: Address) -> ModelCard:
+def write_card(
+    folder: Path,
+    start: Pretrained,
+    report: ExportReport,
+    loading_code: list[tuple[str, str]],
+    address: ModelAddress,
+) -> None:
+    """Write ``README.md``; arguments and errors as those of :func:`model_card`."""
+    with as_mistakes():
+        card = model_card(start, report, loading_code, address)
+    write_text(folder / CARD, card.text())
+
+
+def model_card(
+    start: Pretrained,
+    report: ExportReport,
+    loading_code: list[tuple[str, str]],
+    address: ModelAddress,
+) -> ModelCard:
     """Return the card of what was exported.
 
     Args:
         start: the source; of a run's checkpoint, the manifest and the results beside it are read.
         report: of the export.
+        loading_code: libraries, and lines of Python by which they load it.
         address: by which it is loaded.
 
     Raises:
         DamagedRecordError: the run's manifest or results are damaged.
     """
-    what = f"A {report.architecture} of transformers"
-    if report.form == "onnx":
-        what = f"An ONNX model with the outputs {report.architecture}"
-    if report.form == "sentence-transformers":
-        what = f"{what}, whose vector of a text is the mean over its tokens"
+    what = _shown(report.description)
     ending = next((each for each in _PIPELINES if report.architecture.endswith(each)), None)
     card = ModelCard(
         name=_shown(address.name),
         summary=f"{what}, written by bertlab from {_last_part(start.source)}.",
         source=_last_part(start.source),
-        library=report.form,
-        pipeline=_PIPELINES[ending] if ending else _OTHER_PIPELINES.get(report.form),
+        library=_shown(report.form),
+        pipeline=report.pipeline or (_PIPELINES[ending] if ending else None),
         model=_model_rows(start),
         limits=[f"{each[0].upper()}{each[1:]}." for each in map(_shown, report.notes) if each],
-        ways=ways_to_load(report, address),
+        ways=[(_shown(library), _code(code)) for library, code in loading_code],
     )
     run = None if start.path is None else start.path.parent.parent
     if start.path is not None and run is not None and (run / MANIFEST).is_file():
@@ -128,6 +143,12 @@ def model_card(start: Pretrained, report: ExportReport, address: Address) -> Mod
 def _shown(value: object) -> str:
     text = printable(" ".join(str(value).split()))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _code(code: str) -> Markup:
+    # exporters write names as ASCII on one line; no other line may end the block either
+    lines = [line for line in visible(code).splitlines() if not line.lstrip().startswith("```")]
+    return Markup("\n".join(lines))  # noqa: S704
 
 
 def _last_part(place: object) -> str:

@@ -15,11 +15,11 @@ from markupsafe import Markup
 from bertlab.checkpoints.run_directory import CONFIG, MANIFEST, STUDY
 from bertlab.files import write_text
 from bertlab.files.reading import read_bytes, read_object
-from bertlab.training.callbacks.samples import SAMPLES, read_samples
 from bertlab.training.history import draw, read_curves
 from bertlab.training.results import Results, result_rows, show
 from bertlab_pages.pictures import Picture, hover, inline_svg, svg_of
 from bertlab_pages.plot_axes import SETTINGS
+from bertlab_pages.samples import SAMPLES, read_samples
 from bertlab_pages.tables import PAGES, Grid, plain_grid
 
 PAGE = "run.html"

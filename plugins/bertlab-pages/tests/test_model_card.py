@@ -10,15 +10,25 @@ import torch
 import yaml
 from markdown_it import MarkdownIt
 
-from bertlab.checkpoints.export import ExportReport
+from bertlab.api.exporter import ExportReport, ModelAddress
+from bertlab.checkpoints.export import TransformersExporter
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
-from bertlab.training.loading_code import Address
-from bertlab_pages.model_card import model_card
+from bertlab_pages.model_card import ModelCard, model_card
 from tests.conftest import Command
 
 MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable("table")
 HOSTILE = "a`b ``` \n---\n# Title\n\nlicense: x\n<script>alert(1)</script>|![x](http://y)*&#60;\u202e\x1b[2J"
+
+
+def card_of(start: Pretrained, report: ExportReport, address: ModelAddress) -> ModelCard:
+    code = TransformersExporter().loading_code(report, address)
+    return model_card(start, report, code, address)
+
+
+def report_of(architecture: str, notes: tuple[str, ...] = ()) -> ExportReport:
+    described = f"A {architecture} of transformers"
+    return ExportReport(architecture, described, [*notes], form="transformers")
 
 
 def parts(card: str) -> tuple[dict[str, object], str]:
@@ -69,9 +79,7 @@ def test_no_name_breaks_out_of_its_place(tiny_run: Path, tmp_path: Path) -> None
     shutil.copytree(tiny_run, run)
     checkpoint = read_run_checkpoint(run / "checkpoints" / "last.ckpt")
     assert checkpoint.config is not None
-    plain = model_card(
-        checkpoint, ExportReport(tmp_path, "BertForPreTraining"), Address("name")
-    ).text()
+    plain = card_of(checkpoint, report_of("BertForPreTraining"), ModelAddress("name")).text()
     manifest = json.loads((run / "manifest.json").read_text())
     manifest |= dict.fromkeys(("corpus", "device", "precision", "tokenizer", "seed"), HOSTILE)
     manifest["packages"] = {HOSTILE: HOSTILE}
@@ -79,8 +87,8 @@ def test_no_name_breaks_out_of_its_place(tiny_run: Path, tmp_path: Path) -> None
     (run / "results.json").write_text(json.dumps({f"{HOSTILE}/{HOSTILE}": 1.0}))
     checkpoint.config["data"]["corpus"] = {HOSTILE: HOSTILE}
     checkpoint.config["model"]["init_from"] = HOSTILE
-    report = ExportReport(tmp_path, "BertForPreTraining", [HOSTILE])
-    card = model_card(checkpoint, report, Address(HOSTILE, HOSTILE)).text()
+    report = report_of("BertForPreTraining", (HOSTILE,))
+    card = card_of(checkpoint, report, ModelAddress(HOSTILE, HOSTILE)).text()
     assert parts(card)[0] == parts(plain)[0]
     body = parts(card)[1]
     assert len(headings(body)) == len(headings(parts(plain)[1]))
@@ -109,7 +117,7 @@ def test_a_damaged_record_is_named_and_nothing_is_written(
 
 def test_a_model_of_others_has_a_card_without_a_record() -> None:
     start = Pretrained("google-bert/x", {"name": "bert"}, 9, {"encoder.x": torch.zeros(2, 3)}, None)
-    card = model_card(start, ExportReport(Path("out"), "BertModel"), Address("out")).text()
+    card = card_of(start, report_of("BertModel"), ModelAddress("out")).text()
     assert "google-bert/x" in card
     assert "no record" in card
     assert "pipeline_tag" not in card

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bertlab.training.callbacks.samples import SAMPLES, read_samples
+from bertlab_pages.samples import SAMPLES, read_samples
 from tests.conftest import Command
 
 HOSTILE = '<script src="https://x.example/a.js">alert(1)</script>'

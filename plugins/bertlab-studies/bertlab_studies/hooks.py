@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from bertlab import hookimpl
+from bertlab import FitKeys, hookimpl
 
 if TYPE_CHECKING:
     from lightning.pytorch.cli import LightningArgumentParser
 
 
 @hookimpl
-def bertlab_fit_arguments(parser: "LightningArgumentParser") -> None:
+def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
     """Add the keys that repeat a run."""
     parser.add_argument(
         "--seeds",
@@ -23,6 +23,7 @@ def bertlab_fit_arguments(parser: "LightningArgumentParser") -> None:
         default=False,
         help="also run from new random weights; print both beside each other",
     )
+    return FitKeys(not_recorded=("seeds", "against_scratch"))
 
 
 @hookimpl

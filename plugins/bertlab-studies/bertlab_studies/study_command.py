@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import ArgumentParser
 
 from bertlab.config.executor_options import add_executor_options, option_names
-from bertlab.config.overrides import parse_settings
 from bertlab.config.parse import parse_arguments
 from bertlab.errors import CommandError, nearest, say
 from bertlab_studies.execute.executor import StudyExecutor
+from bertlab_studies.settings import parse_settings
 
 if TYPE_CHECKING:
     from bertlab_studies.report.report import Report

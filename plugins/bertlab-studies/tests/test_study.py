@@ -222,10 +222,10 @@ def test_ctrl_c_stops_a_study_and_leaves_it_to_go_on_with(
 def test_importing_the_commands_and_their_help_takes_no_torch() -> None:
     code = """
 import sys
-from bertlab.cli import ablate, study
-study.main("study", ["run", "--help"])
-study.main("study", [])
-ablate.main("ablate", ["--help"])
+from bertlab_studies import ablate_command, study_command
+study_command.main(["run", "--help"])
+study_command.main([])
+ablate_command.main(["--help"])
 assert not {"torch", "lightning", "matplotlib"} & set(sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -18,7 +18,7 @@ from bertlab_studies.plan.study_file import BASE
 from bertlab_studies.study import Study
 from bertlab_studies.study import study as open_study
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = Path(__file__).parents[3] / "configs"
 STUDIES = sorted(path.stem for path in (CONFIGS / "studies").glob("*.yaml"))
 OBJECTIVES = r"model\.objectives\.\w+(\.\w+)?"
 CAUSAL = r"model\.encoder\.causal"

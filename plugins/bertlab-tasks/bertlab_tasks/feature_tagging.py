@@ -12,37 +12,10 @@ from torch import Tensor, nn
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.task import TaskContext
 from bertlab.encoders.layers import Dropout, initialize, packed_lstm
-from bertlab.encoders.states import check_layers
+from bertlab.encoders.states import check_layers, combine_layers
 from bertlab.errors import check_at_least, check_share
 from bertlab.heads.tag_schemes import Scheme
 from bertlab.heads.tagging import Tagging
-
-Combination = Literal["concat", "sum", "mean"]
-
-
-def combine_layers(
-    layers: Sequence[Tensor], indices: Sequence[int], how: Combination, key: str = "layers"
-) -> Tensor:
-    """Combine hidden states of several layers.
-
-    Args:
-        layers: L + 1 tensors ``(T, H)``, embeddings first, as ``EncoderOutput.all_layers``.
-        indices: n indices into ``layers``, negative ones from the last.
-        how: ``concat`` in the order of ``indices``, ``sum`` or ``mean``.
-        key: the config key of ``indices``, to name in errors.
-
-    Returns:
-        ``(T, n H)`` for ``concat``, else ``(T, H)``.
-
-    Raises:
-        ConfigError: if there is no index, or one is out of range.
-    """
-    check_layers(indices, len(layers), key)
-    chosen = [layers[index] for index in indices]
-    if how == "concat":
-        return torch.cat(chosen, dim=-1)
-    total = torch.stack(chosen).sum(0)
-    return total if how == "sum" else total / len(chosen)
 
 
 class WeightedSum(nn.Module):

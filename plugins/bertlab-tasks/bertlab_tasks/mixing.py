@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from bertlab.api.batch import IntArray, PackedBatch
 from bertlab.api.rng import CounterRNG
+from bertlab.config.heads import OBJECTIVES_SHARE
 from bertlab.data.loader import TrainingSteps
 from bertlab.errors import ConfigError, nearest
 
 # what the steps of all objectives are called among those of heads; no head can have the name
 OBJECTIVES = "objectives"
-OBJECTIVES_SHARE = 0.5  # of all steps, if nothing is said
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,15 @@
 Objectives beside them have text, which is mixed in.
 """
 
+import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from inspect import signature
 from typing import Any, NoReturn
 
 import numpy as np
+from lightning.pytorch.cli import LightningArgumentParser
 
 from bertlab.api.batch import IntArray, PackedBatch
 from bertlab.api.examples import Example, Labels
@@ -16,11 +19,22 @@ from bertlab.api.task import Objective, Task
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.fine_tuning import LabelledData
 from bertlab.data.loader import StepLoader
-from bertlab.data.module import EvaluationRows, ReportRow, TaskData
-from bertlab.data.own_keys import naming_head, naming_objectives
+from bertlab.data.module import OWN_DATA, EvaluationRows, ReportRow, TaskData, naming, naming_head
 from bertlab.data.pretraining import PretrainingData
 from bertlab.errors import ConfigError, warn
 from bertlab_tasks.mixing import OBJECTIVES, MixedSteps, Mixing, StepOrder
+
+# keys of data that the objectives beside heads have of their own
+_OWN_TEXT = (
+    *("corpus", "corpus_format", "text_column", "errors", "language"),
+    *("input_format", "short_sequence_probability", "random_pair_share"),
+    *("validation_fraction", "validation_sequences", "prepare_workers", "cache_dir"),
+)
+
+
+def _naming_objectives() -> contextlib.AbstractContextManager[None]:
+    """Say ``data.objectives.corpus`` for ``data.corpus`` in what a block says of an error."""
+    return naming(OBJECTIVES, _OWN_TEXT, OBJECTIVES)
 
 
 class SeveralHeadsData(TaskData):
@@ -76,7 +90,7 @@ class SeveralHeadsData(TaskData):
                 )
         self.text: PretrainingData | None = None
         if objectives is not None:
-            with naming_objectives():
+            with _naming_objectives():
                 self.text = PretrainingData(
                     **objectives,
                     tokenizer=tokenizer,
@@ -85,6 +99,25 @@ class SeveralHeadsData(TaskData):
                     seed=seed,
                     mask_seed=mask_seed,
                 )
+
+    @classmethod
+    def add_arguments(
+        cls, parser: LightningArgumentParser, heads: Sequence[str], objectives: Sequence[str]
+    ) -> None:
+        """Add what all heads share, where the rows of each are, mixing, and objectives' text.
+
+        What all share, such as the batch size, is no key of one of them.
+        """
+        own = {"seed", "mask_seed", "heads", "objectives", "mixing"}
+        parser.add_class_arguments(cls, "data", instantiate=False, skip=own)
+        parser.add_class_arguments(Mixing, "data.mixing", instantiate=False)
+        parts: dict[str, tuple[type[TaskData], tuple[str, ...]]]
+        parts = {f"heads.{name}": (LabelledData, OWN_DATA) for name in heads}
+        if objectives:
+            parts[OBJECTIVES] = PretrainingData, _OWN_TEXT
+        for place, (part, keys) in parts.items():
+            shared = set(signature(part).parameters) - set(keys)
+            parser.add_class_arguments(part, f"data.{place}", instantiate=False, skip=shared)
 
     def load_tokenizer(self) -> Tokenizer:
         """Load ``tokenizer``."""
@@ -102,7 +135,7 @@ class SeveralHeadsData(TaskData):
             with naming_head(name):
                 part.connect(tokenizer, {name: tasks[name]})
         if self.text is not None:
-            with naming_objectives():
+            with _naming_objectives():
                 self.text.connect(tokenizer, tasks)
         self.objectives = [name for name, task in tasks.items() if isinstance(task, Objective)]
 
@@ -118,7 +151,7 @@ class SeveralHeadsData(TaskData):
         parts = self.parts
         self.reads_text = self.text is not None and command != "test"
         if self.text is not None and self.reads_text:
-            with naming_objectives():
+            with _naming_objectives():
                 self.text.prepare(command)
         if command == "test":
             # where some name a split or file, those are meant; else the sources' own

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bertlab.errors import ConfigError
-from bertlab_tasks.feature_tagging import FeatureTagging
+from bertlab_tasks.feature_tagging import FeatureTagging, WeightedSum
 from tests.checkpoints.peers import TOKENIZER
 from tests.heads.samples import batch_of, built_on_encoder, rows_of
 
@@ -136,3 +136,18 @@ def test_arguments_out_of_range_are_refused(arguments, message):
 def test_no_layer_is_refused():
     with pytest.raises(ConfigError, match="found no layer"):
         built(layers=[])
+
+
+def test_weighted_sum_starts_as_the_mean_and_follows_its_weights():
+    layers = [torch.full((2, 3), float(10**n)) for n in range(3)]
+    mix = WeightedSum(3)
+    assert torch.allclose(mix(layers), torch.full((2, 3), 37.0))
+    with torch.no_grad():
+        mix.weights.copy_(torch.tensor([0.0, 2.0, -1.0]))
+        mix.scale.fill_(3.0)
+    shares = torch.tensor([0.0, 2.0, -1.0]).exp()
+    expected = 3 * (shares * torch.tensor([1.0, 10.0, 100.0])).sum() / shares.sum()
+    assert torch.allclose(mix(layers), expected.expand(2, 3))
+    mix(layers).sum().backward()
+    assert mix.weights.grad.abs().min() > 0
+    assert mix.scale.grad is not None

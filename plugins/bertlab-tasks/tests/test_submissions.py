@@ -3,16 +3,22 @@ import json
 import pytest
 
 from bertlab.api.examples import Example
+from bertlab.api.format import NamedFormat
 from bertlab.errors import OutputError
-from bertlab_tasks.benchmarks import BENCHMARKS
-from bertlab_tasks.submissions import SUBMISSION_FORMS, open_submission
+from bertlab.plugins.index import installed, load_class
+from bertlab.training.predictions import PredictionWriter, open_sink
 from tests.data.examples.labelled_files import TAGGING, fails, read, write
 
 ROW = Example({}, "test.tsv:7")
 
 
+def open_submission(form, path):
+    return open_sink(str(path), form, None)
+
+
 def submit(form, path, *pairs):
-    with open_submission(form, path) as submission:
+    submission = open_submission(form, path)
+    with PredictionWriter().into(submission, None, None):
         for row, prediction in pairs:
             submission.write(row, prediction)
     return submission.path.read_text()
@@ -35,7 +41,7 @@ GLUE = [
 
 @pytest.mark.parametrize(("form", "name", "label", "written"), GLUE)
 def test_glue(tmp_path, form, name, label, written):
-    number = BENCHMARKS[form].label_names.index(label)
+    number = load_class("format", form, NamedFormat).label_names.index(label)
     # a model that was trained on bare numbers submits the same
     pairs = [(ROW, {"label": label, "scores": {}}), (ROW, {"label": str(number)})]
     text = submit(form, f"{tmp_path}/new/", *pairs)
@@ -140,7 +146,7 @@ def test_no_file_before_the_end(tmp_path):
 
 def test_where_to_write(tmp_path):
     fails(open_submission, "colla", tmp_path, matches=["found 'colla'; did you mean 'cola'?"])
-    fails(open_submission, "sick", tmp_path, matches="expected one of cola, sst2")
+    fails(open_submission, "sick", tmp_path, matches="sick has no form of submission; expected")
     with pytest.raises(OutputError, match="is a folder, expected the name of a file"):
         open_submission("squad", tmp_path)
     blocked = write(tmp_path / "file", "")
@@ -149,10 +155,9 @@ def test_where_to_write(tmp_path):
 
 
 def test_forms():
-    assert set(SUBMISSION_FORMS) == {name for name, *_ in GLUE} | {
-        "stsb",
-        "squad",
-        "conll",
-        "swag",
-        "codah",
+    forms = {name: load_class("format", name, NamedFormat) for name in installed("format")}
+    assert {name for name, form in forms.items() if form.submission} == {
+        *("stsb", "squad", "conll", "swag", "codah"),
+        *(name for name, *_ in GLUE),
     }
+    assert all(form.__doc__ for form in forms.values())

@@ -12,11 +12,15 @@ from bertlab.errors import DataError
 from bertlab.heads.sentence_pair import SentencePair
 from bertlab.heads.single_sentence import SingleSentence
 from bertlab.heads.span import Span
-from bertlab_tasks.multiple_choice import MultipleChoice
 
 SINGLE = SingleSentence.columns
 PAIR = SentencePair.columns
-CHOICE = MultipleChoice.columns
+CHOICE = (
+    Column("context"),
+    Column("choices", "texts"),
+    Column("label", "label", is_truth=True),
+    Column("stem", required=False),
+)
 SPAN = Span.columns
 TAGGING = (Column("words", "texts"), Column("tags", "tags", is_truth=True))
 

@@ -7,11 +7,14 @@ import datasets
 import pytest
 
 from bertlab.api.examples import Column
-from bertlab.data.examples.source import FORMATS, stream_rows
+from bertlab.data.examples.source import stream_rows
+from bertlab.data.fine_tuning import LabelledData
 from bertlab.errors import ConfigError
+from bertlab.plugins import hooks, index
+from bertlab.training.predictions import open_sink
+from tests.plugins.strange_packages import without
 
 from .labelled_files import (
-    CHOICE,
     PAIR,
     SINGLE,
     SPAN,
@@ -53,14 +56,6 @@ def test_splits_of_a_folder(tmp_path):
     fails(read, tmp_path, split="dev", matches="several files for split 'dev': dev.csv, validation")
 
 
-def test_two_validation_sets(tmp_path):
-    header = "index\tsentence1\tsentence2\tlabel1\tgold_label\n"
-    for name in ("matched", "mismatched"):
-        write(tmp_path / f"dev_{name}.tsv", f"{header}0\t{name}\tB.\tneutral\tneutral\n")
-        rows = values(tmp_path, PAIR, split=f"validation_{name}", form="mnli")
-        assert rows == [{"text_a": name, "text_b": "B.", "label": "neutral"}]
-
-
 def test_missing_files(tmp_path):
     write(tmp_path / "train.tsv", ROWS)
     fails(read, tmp_path / "trian.tsv", matches="no such file or folder")
@@ -75,13 +70,6 @@ def test_what_is_no_table_of_rows(tmp_path):
     fails(read, words, TAGGING, matches="its lines have one column alone")
     no_header = write(tmp_path / "rows.csv", "A fine day.,good\nRain.,bad\n")
     fails(read, no_header, matches="(its number, from 0, where there is no header)")
-
-
-def test_formats_are_described():
-    assert {"auto", "tsv", "csv", "jsonl", "json", "parquet", "txt", "conll", "squad"} < set(
-        FORMATS
-    )
-    assert all(FORMATS.values())
 
 
 def test_says_what_a_name_was_taken_for(tmp_path, caplog):
@@ -107,110 +95,10 @@ def test_plain_text_where_one_text_is_all_that_is_read(tmp_path):
     assert len(streamed(write(tmp_path / "c.txt", "text\nRain.\n"), wanted)) == 2
 
 
-# the official files' own headers and forms, with the ids that nyu-mll/glue gives these rows
-OFFICIAL = [
-    ("cola", SINGLE, 'gj04\t0\t*\tThey drank the pub.\nc\t1\t\tHe "ran\n', [0, 1]),
-    ("sst2", SINGLE, "sentence\tlabel\ndull \t0\nbright \t1\n", [0, 1]),
-    (
-        "mrpc",
-        PAIR,
-        '\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t2\t3\tA "b\tC"\n0\t2\t3\tA\tD\n',
-        [1, 0],
-    ),
-    (
-        "qqp",
-        PAIR,
-        "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n1\t2\t3\tA\tB\t0\n"
-        "1\t2\t3\tcut\n1\t2\t3\t\tB\t1\n1\t2\t3\tA\tB\t1\n",
-        [0, 1],
-    ),
-    (
-        "mnli",
-        PAIR,
-        "index\tpromptID\tsentence1\tsentence2\tlabel1\tgold_label\n0\t1\tA\tB\tneutral\tneutral\n"
-        "0\t1\tA\tB\tneutral\t-\n0\t1\tA\tB\tneutral\tcontradiction\n0\t1\tA\tB\tx\tentailment\n",
-        [1, 2, 0],
-    ),
-    (
-        "snli",
-        PAIR,
-        "gold_label\tsentence1\tsentence2\tlabel1\nneutral\tA\tB\tneutral\n-\tA\tB\tneutral\n",
-        [1],
-    ),
-    (
-        "qnli",
-        PAIR,
-        "index\tquestion\tsentence\tlabel\n0\tA?\tB\tentailment\n1\tA?\tB\tnot_entailment\n",
-        [0, 1],
-    ),
-    (
-        "rte",
-        PAIR,
-        "index\tsentence1\tsentence2\tlabel\n0\tA\tB\tnot_entailment\n1\tA\tB\tentailment\n",
-        [1, 0],
-    ),
-    ("wnli", PAIR, "index\tsentence1\tsentence2\tlabel\n0\tA\tB\t0\n1\tA\tB\t1\n", [0, 1]),
-    (
-        "sick",
-        PAIR,
-        "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
-        "1\tA\tB\t4.5\tNEUTRAL\n2\tA\tB\t3.6\tCONTRADICTION\n",
-        [1, 2],
-    ),
-]
-
-
-@pytest.mark.parametrize(("form", "wanted", "text", "ids"), OFFICIAL, ids=[o[0] for o in OFFICIAL])
-def test_official_files(tmp_path, form, wanted, text, ids):
-    write(tmp_path / "train.tsv", text)
-    found = read(tmp_path, wanted, split="train", form=form)
-    assert [found.label_names.index(row.values["label"]) for row in found.rows] == ids
-    assert bool(found.skipped) == (form in ("qqp", "mnli", "snli"))
-
-
-def test_counts_of_what_is_left_out(tmp_path):
-    texts = {form: text for form, _, text, _ in OFFICIAL}
-    qqp = read(write(tmp_path / "a.tsv", texts["qqp"]), PAIR, form="qqp").skipped
-    assert qqp == {"another number of columns than the header": 1, "an empty text": 1}
-    snli = write(tmp_path / "b.tsv", texts["snli"])
-    assert read(snli, PAIR, form="snli").skipped == {"no gold label": 1}
-    # nothing is left out of what is to be predicted
-    assert streamed(snli, PAIR, form="snli")[1] == {"text_a": "A", "text_b": "B"}
-
-
-def test_official_test_files_have_no_labels(tmp_path):
-    cola = write(tmp_path / "test.tsv", "index\tsentence\n0\tHe ran.\n")
-    assert streamed(cola, form="cola") == [{"text": "He ran."}]
-    fails(read, cola, form="cola", matches="no column 'label'; columns there: 'index', 'sentence'")
-    mrpc = write(tmp_path / "m.tsv", "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t1\t2\tA\tB\n")
-    assert streamed(mrpc, PAIR, form="mrpc") == [{"text_a": "A", "text_b": "B"}]
-
-
 def test_scores_stay_as_they_are(tmp_path):
-    header = (
-        "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore"
-    )
-    path = write(tmp_path / "a.tsv", f"{header}\n0\tg\tf\ty\t1\ts\ts\tA\tB\t3.800\n")
-    found = read(path, PAIR, form="stsb")
-    assert found.label_names is None
-    assert found.rows[0].values == {"text_a": "A", "text_b": "B", "label": "3.800"}
     path = write(tmp_path / "a.jsonl", '{"text_a": "A", "text_b": "B", "label": 3.0}')
     assert values(path, PAIR)[0]["label"] == pytest.approx(3.0)
     assert isinstance(values(path, PAIR)[0]["label"], float)
-
-
-def test_multiple_choice_files(tmp_path):
-    swag = write(
-        tmp_path / "val.csv",
-        ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,"
-        'label\n0,v,1,"A. He",A.,He,gold,"ran, fast",sat,lay,ate,2\n',
-    )
-    expected = {"context": "A.", "stem": "He", "choices": ["ran, fast", "sat", "lay", "ate"]}
-    assert values(tmp_path, CHOICE, split="validation", form="swag") == [expected | {"label": "2"}]
-    assert streamed(swag, CHOICE, form="swag") == [expected | {"label": "2"}]
-    codah = write(tmp_path / "train.tsv", '\tA "man. He\truns\tsits\tlies\teats\t0\n')
-    expected = {"context": 'A "man. He', "choices": ["runs", "sits", "lies", "eats"], "label": "0"}
-    assert values(codah, CHOICE, form="codah") == [expected]
 
 
 @pytest.mark.parametrize(
@@ -221,49 +109,18 @@ def test_multiple_choice_files(tmp_path):
         ("conll", "test", "eng.testb"),
         ("squad", "dev", "dev-v1.1.json"),
         ("squad", "train", "train-v2.0.json"),
-        ("mrpc", "train", "msr_paraphrase_train.txt"),
-        ("sick", "dev", "SICK_trial.txt"),
-        ("snli", "dev", "snli_1.0_dev.txt"),
-        ("cola", "validation", "in_domain_dev.tsv"),
     ],
 )
 def test_official_names_in_a_folder(tmp_path, form, split, name):
     for other in ("readme.txt", "eng.other", "other.json"):
         write(tmp_path / other, "")
     path = write(tmp_path / name, "")
-    wanted = {"conll": TAGGING, "squad": SPAN, "cola": SINGLE}.get(form, PAIR)
+    wanted = {"conll": TAGGING, "squad": SPAN}[form]
     fails(read, tmp_path, wanted, split=split, form=form, matches=path)
 
 
-def test_codah_on_the_hub(tmp_path):
-    features = datasets.Features(
-        id=datasets.Value("int32"),
-        question_category=datasets.ClassLabel(names=["Idioms", "Reference"]),
-        question_propmt=datasets.Value("string"),
-        candidate_answers=datasets.List(datasets.Value("string")),
-        correct_answer_idx=datasets.Value("int32"),
-    )
-    endings = ["runs", "sits", "lies", "eats"]
-    row = dict(zip(features, (7, 1, "A man", endings, 2), strict=True))
-    data = datasets.Dataset.from_list([row], features)
-    datasets.DatasetDict({"train": data}).save_to_disk(str(tmp_path / "hub"))
-    expected = {"context": "A man", "choices": endings, "label": "2"}
-    assert values(tmp_path / "hub", CHOICE, split="train", form="codah") == [expected]
-
-
 def test_columns_beside_a_named_format(tmp_path):
-    path = write(tmp_path / "a.tsv", "sentence\tlabel\treview\nA\t1\tB\n")
-    for function in (read, streamed):
-        with pytest.raises(ConfigError) as error:
-            function(path, columns={"text": "review"}, form="sst2")
-        message = str(error.value)
-        assert "data.columns: found text: review, but format sst2 has columns of its own" in message
-        assert "leave data.columns out" in message
-        assert "auto, tsv, csv" in message
-    # what the format says itself is no contradiction
-    expected = [{"text": "A", "label": "positive"}]
-    assert values(path, columns={"text": "sentence"}, form="sst2") == expected
-    # nor are the numbers of columns of words
+    # the numbers of columns of words are no contradiction
     words = write(tmp_path / "a.conll", "EU NNP B-NP B-ORG\n")
     columns = {"tags": "1"}
     assert values(words, TAGGING, columns=columns, form="conll") == [
@@ -274,24 +131,29 @@ def test_columns_beside_a_named_format(tmp_path):
 
 
 def test_format_must_suit_the_head(tmp_path):
+    path = write(tmp_path / "a.conll", "EU B-ORG\n")
+    fails(read, path, form="conll", matches="format conll has words, tags, but the head reads text")
+
+
+@pytest.fixture
+def no_tasks(monkeypatch):
+    """An environment without bertlab-tasks."""
+    with monkeypatch.context() as patch:
+        without(patch, "bertlab-tasks")
+        yield
+    index.forget_installed()
+    hooks.hook_modules.cache_clear()
+
+
+def test_says_which_package_brings_a_format(tmp_path, no_tasks):
     path = write(tmp_path / "a.tsv", ROWS)
-    fails(read, path, PAIR, form="sst2", matches="format sst2 has text, label, but the head reads")
-
-
-@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
-def test_named_formats_of_other_files(tmp_path, name):
-    rows = [{"premise": "A", "hypothesis": "B", "label": label} for label in (0, 2, -1)]
-    features = datasets.Features(
-        premise=datasets.Value("string"),
-        hypothesis=datasets.Value("string"),
-        label=datasets.ClassLabel(names=["entailment", "neutral", "contradiction"]),
-    )
-    data = datasets.Dataset.from_list(rows, features)
-    path = str(tmp_path / name)
-    data.to_json(path) if "json" in name else data.to_parquet(path)
-    found = read(path, PAIR, form="snli")
-    assert [row.values["label"] for row in found.rows] == ["entailment", "contradiction"]
-    assert found.skipped == {"no gold label": 1}
+    fails(read, path, form="mnli", matches="it comes with bertlab-tasks: pip install bertlab-tasks")
+    with pytest.raises(
+        ConfigError, match=r"data\.format: found 'mnli'; it comes with bertlab-tasks"
+    ):
+        LabelledData(source=path, format="mnli")
+    fails(open_sink, str(tmp_path / "a"), "mnli", None, matches="it comes with bertlab-tasks")
+    assert len(values(path)) == 2
 
 
 LABELS = [

@@ -11,9 +11,8 @@ from bertlab.data.examples.splits import (
     train_split,
 )
 from bertlab.errors import ConfigError, DataError
-from bertlab_tasks.multiple_choice import MultipleChoice
 
-from .labelled_files import PAIR, fails, write
+from .labelled_files import CHOICE, PAIR, fails, write
 
 HUB = "hf:nyu-mll/glue/rte"
 
@@ -128,7 +127,7 @@ def test_about_the_fraction_is_held_out():
 
 def test_rows_without_the_column_are_told_apart_by_their_other_texts():
     rows = [{"choices": [f"a{n}", "b"], "label": "0"} for n in range(50)]
-    kept, held = hold_out(rows_of(rows + rows), 0.2, MultipleChoice.columns, "context")
+    kept, held = hold_out(rows_of(rows + rows), 0.2, CHOICE, "context")
     assert len(held.rows) == 20
     choices = [{tuple(row.values["choices"]) for row in side.rows} for side in (kept, held)]
     assert not choices[0] & choices[1]

@@ -13,9 +13,14 @@ from bertlab.data.examples.task_files import words_of
 from bertlab.data.input_texts import TextRows, given_texts
 from bertlab.errors import BertlabError, CommandError, DataError
 from bertlab.objectives.language_model import TokenPrediction
-from bertlab_evaluations.attention import FIGURES, head_figures, target_masks
-from bertlab_evaluations.attention_maps import attention_layers, attention_maps
-from bertlab_evaluations.attention_page import ShownRow, attention_page, rounded_weights
+from bertlab_pages.attention_maps import (
+    FIGURES,
+    attention_layers,
+    attention_maps,
+    head_figures,
+    target_masks,
+)
+from bertlab_pages.attention_page import ShownRow, attention_page, rounded_weights
 
 _TOP = 3  # tokens of a layer
 _LONGEST_SHOWN = 64  # tokens of an attention map

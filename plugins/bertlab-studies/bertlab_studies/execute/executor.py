@@ -137,7 +137,6 @@ def make_executor(name: str, options: Mapping[str, Any]) -> StudyExecutor:
         CommandError: it has no such option, a value is wrong, or it executes no studies.
     """
     chosen = load_executor(name, StudyExecutor)
-    assert chosen is not None
     known = signature(chosen).parameters
     for option in options:
         if option not in known:

@@ -32,7 +32,6 @@ PRELOADED = (
     "bertlab.heads.single_sentence",
     "bertlab.heads.sentence_pair",
     "bertlab.heads.span",
-    "bertlab_tasks.multiple_choice",
     "bertlab_evaluations.minimal_pairs",
     "matplotlib.backends.backend_agg",
     "torch.utils.tensorboard",

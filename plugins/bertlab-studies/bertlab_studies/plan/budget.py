@@ -14,14 +14,13 @@ from typing import Any
 import torch
 
 from bertlab.api.encoder import Encoder
-from bertlab.config.heads import fine_tunes
+from bertlab.config.heads import OBJECTIVES_SHARE, fine_tunes
 from bertlab.config.overrides import Overrides
 from bertlab.config.run_config import stage_configs
 from bertlab.config.stages import KEY as STAGES
 from bertlab.errors import StudyError
 from bertlab.model.build import build_encoder, build_tasks
 from bertlab.objectives.changing import largest_of, mean_of
-from bertlab_tasks.mixing import OBJECTIVES_SHARE
 
 _KEYS = {
     "steps": "trainer.max_steps",

@@ -68,7 +68,7 @@ def attention_page(source: str, figures: Sequence[str], rows: Sequence[ShownRow]
         ],
     }
     environment = Environment(
-        loader=PackageLoader("bertlab_evaluations"), autoescape=True, undefined=StrictUndefined
+        loader=PackageLoader("bertlab_pages"), autoescape=True, undefined=StrictUndefined
     )
     script = _file("attention.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
@@ -82,4 +82,4 @@ def attention_page(source: str, figures: Sequence[str], rows: Sequence[ShownRow]
 
 
 def _file(name: str) -> str:
-    return (resources.files("bertlab_evaluations") / "templates" / name).read_text("utf-8")
+    return (resources.files("bertlab_pages") / "templates" / name).read_text("utf-8")

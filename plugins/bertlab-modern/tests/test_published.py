@@ -18,7 +18,8 @@ from transformers import AlbertTokenizer, RobertaTokenizer, XLMRobertaTokenizer,
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import TokenizerError
 from bertlab.tokenizer.loading import load_tokenizer
-from tests.tokenizer.samples import HOSTILE, TEXT, as_transformers, tokenizer_called
+from subword_samples import as_transformers, tokenizer_called
+from tests.tokenizer.samples import HOSTILE, TEXT
 
 CLASSES = [
     *("albert", "albert-cased", "albert-older", "xlm-roberta", "xlm-roberta-older"),

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from bertlab.encoders.states import combine_layers
 from bertlab.errors import ConfigError
-from bertlab_tasks.feature_tagging import WeightedSum, combine_layers
 
 LAYERS = [torch.full((2, 3), float(10**n)) for n in range(4)]
 
@@ -33,17 +33,3 @@ def test_a_layer_out_of_range_is_named(index):
 def test_no_layer_is_refused():
     with pytest.raises(ConfigError, match="found no layer"):
         combine_layers(LAYERS, [], "concat")
-
-
-def test_weighted_sum_starts_as_the_mean_and_follows_its_weights():
-    mix = WeightedSum(3)
-    assert torch.allclose(mix(LAYERS[:3]), torch.full((2, 3), 37.0))
-    with torch.no_grad():
-        mix.weights.copy_(torch.tensor([0.0, 2.0, -1.0]))
-        mix.scale.fill_(3.0)
-    shares = torch.tensor([0.0, 2.0, -1.0]).exp()
-    expected = 3 * (shares * torch.tensor([1.0, 10.0, 100.0])).sum() / shares.sum()
-    assert torch.allclose(mix(LAYERS[:3]), expected.expand(2, 3))
-    mix(LAYERS[:3]).sum().backward()
-    assert mix.weights.grad.abs().min() > 0
-    assert mix.scale.grad is not None

@@ -5,43 +5,42 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bertlab.api.evaluation import EvaluatedModel
+from bertlab.api.evaluation import EvaluatedModel, FloatArray
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.encoders.attention import keys_seen
 from bertlab.encoders.bert import SelfAttention
 from bertlab.encoders.states import layer_states
 from bertlab.errors import EvaluationError
-from bertlab_modern.modern_layer import RotaryAttention
-from bertlab_modern.rotary import Rotation, rotate
 
-AttentionLayer = SelfAttention | RotaryAttention
+TARGETS = ("cls", "sep", "next", "previous", "self", "same_token")
+FIGURES = ("entropy", *TARGETS)
 
 
 @dataclass
 class _Call:
     """A layer, and its queries, keys and values ``(T, 3 * H)`` of a batch; rows may follow."""
 
-    layer: AttentionLayer
-    rotation: Rotation | None = None
-    qkv: Tensor | None = None
+    layer: SelfAttention
+    qkv: Tensor
 
 
-def attention_layers(model: EvaluatedModel) -> list[AttentionLayer]:
+def attention_layers(model: EvaluatedModel) -> list[SelfAttention]:
     """Return the layers whose attention can be recomputed from their queries and keys.
 
     Raises:
         EvaluationError: there is none, or one computes attention in a way of its own.
     """
-    layers = [each for each in model.encoder.modules() if isinstance(each, AttentionLayer)]
-    known = (SelfAttention.forward, RotaryAttention.forward)
-    as_they_are = all(type(each).forward in known for each in layers)
+    layers = [each for each in model.encoder.modules() if isinstance(each, SelfAttention)]
+    as_they_are = all(type(each).forward is SelfAttention.forward for each in layers)
     if not layers or not as_they_are or len({each.num_attention_heads for each in layers}) > 1:
         raise EvaluationError(
             f"{model.source}: the attention of its {type(model.encoder).__name__} cannot be read; "
-            "expected layers of bertlab.encoders.bert.SelfAttention or "
-            "bertlab_modern.modern_layer.RotaryAttention as they are, with as many heads each"
+            "expected layers of bertlab.encoders.bert.SelfAttention, or of a subclass that leaves "
+            "its forward as it is, with as many heads each"
         )
     return layers
 
@@ -66,17 +65,14 @@ def attention_maps(
     """
     calls: list[_Call] = []  # a layer whose weights are shared is called several times
 
-    def begin(layer: nn.Module, given: tuple[Any, ...]) -> None:
-        assert isinstance(layer, AttentionLayer)
-        calls.append(_Call(layer, next((x for x in given if isinstance(x, Rotation)), None)))
-
-    def keep(layer: nn.Module, given: object, qkv: Tensor) -> None:
-        del layer, given
-        calls[-1].qkv = qkv
+    def keep(layer: nn.Module, given: tuple[Any, ...], output: object) -> None:
+        del output
+        assert isinstance(layer, SelfAttention)
+        hidden, _, _, *positions = given  # of its forward
+        calls.append(_Call(layer, layer.queries_keys_values(hidden, *positions)))
 
     layers = attention_layers(model)
-    hooks = [layer.register_forward_pre_hook(begin) for layer in layers]
-    hooks += [layer.qkv.register_forward_hook(keep) for layer in layers]
+    hooks = [layer.register_forward_hook(keep) for layer in layers]
     ids, segments = [each for each, _ in inputs], [each for _, each in inputs]
     try:
         # what a run has compiled knows nothing of the hooks
@@ -97,15 +93,11 @@ def attention_maps(
 def _probabilities(call: _Call, start: int, end: int) -> Tensor:
     """Return the ``(heads, S, S)`` map of the tokens from ``start`` to ``end``."""
     heads, qkv = call.layer.num_attention_heads, call.qkv
-    assert qkv is not None
-    if call.rotation is not None:
-        qkv = rotate(qkv, call.rotation, heads)
     # (S, 3 * A * d) -> (S, 3, A, d) -> (3, A, S, d)
     parts = qkv[start:end].float().view(end - start, 3, heads, -1).permute(1, 2, 0, 3)
     query, key, _ = parts.unbind()
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
-    window = call.layer.window if isinstance(call.layer, RotaryAttention) else None
-    return softmax(scores, call.layer.causal, window)
+    return softmax(scores, call.layer.causal, call.layer.window)
 
 
 def softmax(scores: Tensor, causal: bool, window: int | None = None) -> Tensor:
@@ -118,3 +110,38 @@ def softmax(scores: Tensor, causal: bool, window: int | None = None) -> Tensor:
     """
     places = torch.arange(scores.shape[-1], device=scores.device)
     return scores.masked_fill(~keys_seen(places, causal, window), -torch.inf).softmax(-1)
+
+
+def target_masks(ids: Tensor, tokenizer: Tokenizer) -> Tensor:
+    """Return ``(6, S, S)`` bool: is token j what is asked of token i, for each of ``TARGETS``?
+
+    Args:
+        ids: ``(S,)`` int64 ids, special tokens included.
+        tokenizer: knows which of them are special.
+    """
+    size = (len(ids), len(ids))
+    itself = torch.eye(len(ids), dtype=torch.bool, device=ids.device)
+    special = torch.from_numpy(tokenizer.special_mask).to(ids.device)[ids]
+    found = {
+        "cls": (ids == tokenizer.cls_id).expand(size),
+        "sep": (ids == tokenizer.sep_id).expand(size),
+        # row i of itself is 1 at i; row i of next is 1 at i + 1, and the last row is empty
+        "next": itself.roll(-1, 0).triu(),
+        "previous": itself.roll(1, 0).tril(),
+        "self": itself,
+        "same_token": (ids[:, None] == ids) & ~itself & ~special,
+    }
+    return torch.stack([found[name] for name in TARGETS])
+
+
+def head_figures(maps: Tensor, targets: Tensor) -> FloatArray:
+    """Return ``(7, layers, heads)`` float64 of one row, in the order of ``FIGURES``.
+
+    Args:
+        maps: ``(layers, heads, S, S)`` float32 probabilities.
+        targets: ``(6, S, S)`` bool as of :func:`target_masks`.
+    """
+    entropy = torch.special.entr(maps).sum(-1).mean(-1)
+    shares = torch.einsum("lhij,tij->tlh", maps, targets.to(maps.dtype)) / maps.shape[-1]
+    figures: FloatArray = torch.cat([entropy[None], shares]).cpu().numpy().astype(np.float64)
+    return figures

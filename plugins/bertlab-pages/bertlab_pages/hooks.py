@@ -1,0 +1,56 @@
+"""What bertlab-pages adds to runs and exports.
+
+Loaded for ``bertlab --help`` as all hooks are: what is heavy is imported when it is asked for.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bertlab import hookimpl
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback
+
+    from bertlab.api.exporter import ExportReport, ModelAddress
+    from bertlab.checkpoints.pretrained import Pretrained
+
+
+@hookimpl
+def bertlab_callbacks(run_dir: Path) -> "list[Callback]":
+    """Return the callback that writes what the run predicts for samples as it goes on."""
+    from bertlab_pages.samples import SampleRows  # noqa: PLC0415
+
+    return [SampleRows(run_dir)]
+
+
+@hookimpl
+def bertlab_run_ended(
+    run_dir: Path, results: dict[str, float], tables: list[tuple[str, list[tuple[str, str]]]]
+) -> None:
+    """Write ``run.html``."""
+    from bertlab_pages.run_page import write_run_page  # noqa: PLC0415
+
+    write_run_page(run_dir, results, tables)
+
+
+@hookimpl
+def bertlab_export_files(
+    folder: Path,
+    model: "Pretrained",
+    report: "ExportReport",
+    loading_code: list[tuple[str, str]],
+    address: "ModelAddress",
+) -> None:
+    """Write the model card."""
+    from bertlab_pages.model_card import write_card  # noqa: PLC0415
+
+    write_card(folder, model, report, loading_code, address)
+
+
+@hookimpl
+def bertlab_push(repository: str, private: bool) -> Callable[[Path, str | None], str]:
+    """Return what uploads a folder to a repository of the Hugging Face hub."""
+    from bertlab_pages.hub import Repository  # noqa: PLC0415
+
+    return Repository(repository, private).push
