@@ -174,15 +174,33 @@ def read_shards(path: Path, found: object) -> tuple[Shard, ...]:
     return shards
 
 
-class Fetching(Protocol):
-    """What has the files of shards that need not be there: ``remote_store.RemoteStore``."""
+class RemoteStore(Protocol):
+    """A token store that is not on this machine; bertlab-cluster brings those behind URLs.
+
+    It is made by ``RemoteStore(url, cache_dir)``, which puts all files but the shards into
+    ``folder``; ``cache_dir`` is None for the default one.
+    """
+
+    url: str
+    cache_dir: Path | None
+    folder: Path
 
     def opened(self, name: str, size: int, sha256: str, open_file: Callable[[], Array]) -> Array:
-        """Return the array in a file, which is fetched if need be."""
+        """Return the array in a file of a shard, which is fetched into ``folder`` if need be.
+
+        Args:
+            name: of the file in the store.
+            size: of the file in bytes.
+            sha256: of the file.
+            open_file: opens it, once it is there.
+
+        Raises:
+            TokenStoreError: it cannot be fetched, or is not what ``size`` and ``sha256`` say.
+        """
 
 
 def open_shards(
-    path: Path, shards: Sequence[Shard], dtype: np.dtype[Any], remote: Fetching | None = None
+    path: Path, shards: Sequence[Shard], dtype: np.dtype[Any], remote: RemoteStore | None = None
 ) -> dict[str, Any]:
     """Return the arrays of all shards by name; none of their files is opened yet.
 

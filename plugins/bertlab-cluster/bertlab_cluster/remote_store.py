@@ -15,6 +15,8 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from bertlab.data.corpus import shards
+from bertlab.data.corpus.prepare import default_cache_dir, unwritable_cache
 from bertlab.data.corpus.shards import FOLDER, Array
 from bertlab.errors import ConfigError, TokenStoreError
 from bertlab.files import replacing
@@ -24,19 +26,6 @@ from bertlab.files.remote import RemoteFile
 DEFAULT_ROOM = 50.0
 _BLOCK = 2**20
 _TRIES = 5
-
-
-def default_cache_dir() -> Path:
-    """Return ``$BERTLAB_CACHE``, or ``~/.cache/bertlab``."""
-    return Path(os.environ.get("BERTLAB_CACHE") or "~/.cache/bertlab").expanduser()
-
-
-def unwritable_cache(folder: Path, error: OSError) -> TokenStoreError:
-    """Return the error of a folder of the cache that cannot be written."""
-    return TokenStoreError(
-        f"{folder}: cannot write the cache: {error.strerror or error}; choose another folder with "
-        "the environment variable BERTLAB_CACHE"
-    )
 
 
 def room() -> int:
@@ -55,7 +44,7 @@ def room() -> int:
     return int(gigabytes * 1e9)
 
 
-class RemoteStore:
+class RemoteStore(shards.RemoteStore):
     """The files of a store behind a URL, and the folder of the cache where they are kept.
 
     Args:
