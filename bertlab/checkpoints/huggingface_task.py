@@ -40,12 +40,7 @@ def is_model(path: str) -> bool:
 
 
 def head_settings(head: HuggingFaceHead, name: str | None = None) -> dict[str, Any]:
-    """Return the config section ``model.head`` of a fine-tuned model.
-
-    Args:
-        head: of the model.
-        name: of the head in bertlab; by default what its class says.
-    """
+    """Return the config section ``model.head`` of a fine-tuned model."""
     if head.problem_type is not None:
         return {"name": "multi_label"}
     settings: dict[str, Any] = {"name": name or _HEADS[head.layout.kind]}
@@ -67,9 +62,6 @@ def use_folder(request: Request) -> list[str]:
     """Return the arguments of a request, with ``--ckpt_path FOLDER`` as weights to start from.
 
     The head or the objectives are those of the folder, where the request names none.
-
-    Raises:
-        CheckpointError: the folder cannot be read, or has an encoder only.
     """
     assert request.ckpt_path is not None
     found = read_foreign(request.ckpt_path)

@@ -17,14 +17,6 @@ def one_head(start: Pretrained, name: str | None, key: str = "--head") -> Pretra
 
     So all that reads such a run reads this one: prediction, export, demo. What has no several heads
     is returned as it is.
-
-    Args:
-        start: of a run or a Hugging Face folder.
-        name: of the head, as the run's config has it.
-        key: what messages call the argument.
-
-    Raises:
-        CommandError: there is no such head, or several and none is named.
     """
     config = start.config
     # of a Hugging Face folder there is no config, and at most one head

@@ -44,14 +44,8 @@ def words_checkpoint_name(words: float) -> str:
 def words_checkpoints(run: str | Path) -> dict[int, Path]:
     """Return the checkpoints after chosen numbers of words (``checkpoint_words``), fewest first.
 
-    Args:
-        run: run directory, or the folder of its checkpoints.
-
     Returns:
         Files by the number of words: ``{1000000: …/words-1M.ckpt}``.
-
-    Raises:
-        CheckpointError: if there are none.
     """
     folder = Path(run)
     folder = folder / "checkpoints" if (folder / "checkpoints").is_dir() else folder
@@ -68,15 +62,7 @@ def words_checkpoints(run: str | Path) -> dict[int, Path]:
 
 
 def find_checkpoint(path: str | Path, best: bool = True) -> Path | None:
-    """Return the checkpoint file of a run directory or file, or None if ``path`` is neither.
-
-    Args:
-        path: the directory or file.
-        best: of a fine-tuned run, its best checkpoint (``best.json`` names it) instead of the last.
-
-    Raises:
-        CheckpointError: if a run directory holds no checkpoint.
-    """
+    """Return the checkpoint file of a run directory or file, or None if ``path`` is neither."""
     path = Path(path)
     if path.is_file():
         return path
@@ -130,16 +116,7 @@ def _best_checkpoint(run: Path) -> Path:
 
 
 def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> Pretrained:
-    """Read a checkpoint as data: nothing in it is executed.
-
-    Args:
-        path: the file.
-        with_optimizer: keep the optimiser's state, twice the size of the weights, as well.
-
-    Raises:
-        CheckpointError: if the file is missing, damaged, hostile, or not bertlab's, or has no
-            optimiser's state where that is asked for.
-    """
+    """Read a checkpoint as data: nothing in it is executed."""
     content = load_torch_file(path)
     if not isinstance(content, dict) or not isinstance(content.get(RUN_KEY), dict):
         raise CheckpointError(

@@ -46,17 +46,7 @@ PACKAGES = (
 
 
 def choose_run_directory(requested: str | None, name: str, is_stage: bool = False) -> Path:
-    """Return the directory of a new run, without making it; :func:`claim` does.
-
-    Args:
-        requested: ``--run_dir``; if not given, ``runs/<name>``, ``runs/<name>-2``, …: the first
-            that is not in use.
-        name: what the run is called by default.
-        is_stage: it is for a stage of the run in stages that is there.
-
-    Raises:
-        OutputError: if the requested directory already holds a run, or cannot be written.
-    """
+    """Return the directory of a new run, without making it; :func:`claim` does."""
     inherited = requested or os.environ.get(RUN_ENVIRONMENT)
     if inherited and not is_first_process():
         return Path(inherited)
@@ -97,12 +87,7 @@ def give_up(directory: Path) -> None:
 
 
 def resumed_run(checkpoint: Path | None, requested: str | None) -> Path | None:
-    """Return the run of a checkpoint, if it goes on in its own directory; None for a new one.
-
-    Args:
-        checkpoint: ``RUN/checkpoints/FILE``; None of what is no run's.
-        requested: ``--run_dir``, if given.
-    """
+    """Return the run of a checkpoint, if it goes on in its own directory; None for a new one."""
     if checkpoint is None:
         return None
     run = checkpoint.parent.parent
@@ -114,9 +99,6 @@ def claim(directory: Path, content: Mapping[str, Any]) -> None:
     """Make the directory of a new run and write its manifest, which makes it this run's alone.
 
     Of several processes that chose the same directory, one gets it.
-
-    Raises:
-        OutputError: if another run has it.
     """
     with _claiming(directory):
         # it refuses a file that is there: only one process makes it
@@ -124,13 +106,7 @@ def claim(directory: Path, content: Mapping[str, Any]) -> None:
 
 
 def session(step: int, processes: int, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a manifest says of each time that its run was started.
-
-    Args:
-        step: optimiser steps that were done before.
-        processes: over all machines.
-        facts: of the manifest, which it begins like.
-    """
+    """Return what a manifest says of each time that its run was started."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     return {"started": started, "step": step, "processes": processes, "device": facts["device"]}
 
@@ -154,12 +130,7 @@ def entries(directory: Path) -> frozenset[str]:
 
 
 def give_back(directory: Path, before: frozenset[str]) -> None:
-    """Remove what a run that has not begun to train has written, and nothing else.
-
-    Args:
-        directory: of the run, which :func:`claim` has made this process's.
-        before: its :func:`entries` before that.
-    """
+    """Remove what a run that has not begun to train has written, and nothing else."""
     for name in _OF_A_START - before:
         path = directory / name
         if path.is_dir() and not path.is_symlink():
@@ -205,11 +176,7 @@ def _check_writable(directory: Path) -> None:
 
 
 def manifest(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is needed to repeat a run: versions, machine, and the given facts.
-
-    Args:
-        facts: plugins, command, hashes, seed and sizes that the caller knows.
-    """
+    """Return what is needed to repeat a run: versions, machine, and the given facts."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
@@ -220,12 +187,7 @@ def manifest(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def machine(device: "torch.device", count: int = 1) -> dict[str, Any]:
-    """Return the ``threads`` and the ``device`` of a run: ``cpu``, ``2 × NVIDIA H100``.
-
-    Args:
-        device: of this process.
-        count: of devices, one for each process.
-    """
+    """Return the ``threads`` and the ``device`` of a run: ``cpu``, ``2 × NVIDIA H100``."""
     import torch  # noqa: PLC0415  whoever has a device has it already; commands without do not wait
 
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

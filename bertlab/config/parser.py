@@ -20,11 +20,14 @@ from bertlab.api.encoder import Encoder
 from bertlab.api.head import Head
 from bertlab.api.schedule import Schedule
 from bertlab.api.task import Objective
-from bertlab.config.data_arguments import add_data
+from bertlab.api.tokenizer import TokenizerKind
 from bertlab.config.named_classes import check_no_classes
 from bertlab.config.request import Request
 from bertlab.config.seeds import SECTION, GivenSeeds
 from bertlab.config.yaml_files import Config
+from bertlab.data.fine_tuning import LabelledData
+from bertlab.data.module import TaskData
+from bertlab.data.pretraining import PretrainingData
 from bertlab.model.optimizer_config import PLUGGED, OptimizerConfig, load_recipe
 from bertlab.plugins.hooks import FitKeys, add_fit_arguments, hook_modules
 from bertlab.plugins.index import installed, load_class
@@ -51,6 +54,19 @@ CHECKPOINT_DEFAULTS = {
 
 # of fine-tuning (paper app. A.3: 2e-5 to 5e-5); 1e-4 and 1 % of warm-up are pre-training's
 HEAD_DEFAULTS = {"learning_rate": 3e-5, "warmup_steps": 0.1}
+
+
+def data_class(request: Request) -> type[TaskData]:
+    """Return the DataModule of a request.
+
+    That is labelled rows for a head, those of each of several heads, or unlabelled text.
+
+    Raises:
+        PluginError: nothing is installed for several heads.
+    """
+    if request.heads:
+        return load_class("data_module", "several_heads", TaskData)
+    return PretrainingData if request.head is None else LabelledData
 
 
 def build_parser(
@@ -109,7 +125,7 @@ def build_parser(
     )
     parser.set_defaults({f"trainer.{key}": value for key, value in TRAINER_DEFAULTS.items()})
     _add_model(parser, request, encoder_config)
-    add_data(parser, request)
+    _add_data(parser, request)
     if command == "fit":
         _add_fit(parser)
         hook_modules().fit_keys = add_fit_arguments(parser)
@@ -207,6 +223,23 @@ def _add_optimizer(parser: LightningArgumentParser, request: Request) -> None:
     parser.add_class_arguments(
         load_class("schedule", request.schedule, Schedule), f"{section}.schedule", instantiate=False
     )
+
+
+def _add_data(parser: LightningArgumentParser, request: Request) -> None:
+    """Add the data and, for text, the kind of tokenizer that is trained on it."""
+    data = data_class(request)
+    data.add_arguments(parser, list(request.heads), request.objectives)
+    if data is not PretrainingData:
+        return
+    parser.add_argument(
+        "--data.tokenizer_kind.name",
+        type=str | None,
+        default=request.tokenizer,
+        help=f"tokenizer to train, wordpiece by default: {', '.join(installed('tokenizer'))}",
+    )
+    if request.tokenizer is not None:
+        chosen = load_class("tokenizer", request.tokenizer, TokenizerKind)
+        parser.add_class_arguments(chosen, "data.tokenizer_kind", instantiate=False)
 
 
 def _add_fit(parser: LightningArgumentParser) -> None:

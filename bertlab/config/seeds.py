@@ -104,23 +104,6 @@ def choose_seed(given: int | bool, resumed: int | None = None) -> int:
     return check_seed(given, "seed_everything")
 
 
-def seed_list(given: object) -> list[int]:
-    """Return the seeds 1 … N of a number, or those of a list.
-
-    Raises:
-        ConfigError: if it is neither, or a seed is given twice.
-    """
-    seeds = list(range(1, given + 1)) if type(given) is int else given  # True is no number
-    if (
-        not isinstance(seeds, list)
-        or not seeds
-        or any(type(seed) is not int or seed < 0 for seed in seeds)
-        or len(set(seeds)) < len(seeds)
-    ):
-        raise ConfigError(f"seeds: found {given!r}, expected a number of seeds or a list: [1, 2]")
-    return seeds
-
-
 def _fresh_seed() -> int:
     """Draw a seed; processes that Lightning starts inherit the first one's."""
     # not PL_GLOBAL_SEED, where Lightning leaves a seed for them: that is the seed of dropout

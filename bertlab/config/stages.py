@@ -126,7 +126,7 @@ def _read_stage(given: object) -> Stage:
     added = package_keys()
     taken = _TAKEN | {key: _ALONE for key, said in added.items() if key in said.not_in_stages}
     taken |= {key: _WHOLE for key, said in added.items() if key in said.not_recorded}
-    overrides = as_overrides(settings, f"{KEY}.{name}", taken, ConfigError)
+    overrides = as_overrides(settings, f"{KEY}.{name}", taken)
     sections = [*_SECTIONS, *(key for key, said in added.items() if key not in said.not_recorded)]
     for key in overrides:
         section, _, rest = key.partition(".")

@@ -31,10 +31,6 @@ def dropout(values: Tensor, probability: float) -> Tensor:
     On a CPU the bits come from SFC64, seeded by torch's generator: the state of that alone decides
     what is dropped. The probability is rounded to a multiple of 2^-16 there, the scale follows. In
     what is compiled for a GPU they are hashes of places, which the compiler computes in passing.
-
-    Args:
-        values: of any shape and floating dtype.
-        probability: 0 to 1.
     """
     if not 0 < probability < 1:
         return F.dropout(values, probability)
@@ -143,12 +139,7 @@ def final_states(tokens: Tensor, batch: PackedBatch) -> Tensor:
 def rows_read(
     batch: PackedBatch, summary: Callable[[Tensor, PackedBatch], Tensor]
 ) -> Tensor | None:
-    """Return the rows that an encoder's last layer has to compute, ascending; None for all.
-
-    Args:
-        batch: its ``tokens_read`` names what tasks read.
-        summary: of the encoder's output, whose states are read as well.
-    """
+    """Return the rows that an encoder's last layer has to compute, ascending; None for all."""
     if batch.tokens_read is None:
         return None
     # the summary of the tokens' numbers, instead of their states, is the rows that it reads

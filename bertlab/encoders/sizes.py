@@ -14,15 +14,7 @@ Value = TypeVar("Value", int, bool)
 
 
 def choose_preset(preset: str, presets: Mapping[Any, Size]) -> Size:
-    """Return the sizes of a preset.
-
-    Args:
-        preset: ``model.encoder.preset``.
-        presets: sizes by name.
-
-    Raises:
-        ConfigError: if there is no preset of that name.
-    """
+    """Return the sizes of a preset."""
     if preset not in presets:
         raise ConfigError(
             f"model.encoder.preset: found {preset!r}, expected one of {list(presets)}"
@@ -36,16 +28,7 @@ def given_or(value: Value | None, default: Value) -> Value:
 
 
 def check_sizes(encoder: Any, at_least_one: Sequence[str], above_zero: Sequence[str]) -> None:  # noqa: ANN401
-    """Check what all Transformer encoders have: sizes, dropout, initial weights, heads.
-
-    Args:
-        encoder: has the checked values as attributes, called as its config keys are.
-        at_least_one: whole numbers of 1 or more.
-        above_zero: finite numbers above 0.
-
-    Raises:
-        ConfigError: for the first value that is out of range; names its key.
-    """
+    """Check what all Transformer encoders have: sizes, dropout, initial weights, heads."""
     for name in at_least_one:
         check_at_least(f"model.encoder.{name}", getattr(encoder, name), 1)
     for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):

@@ -26,10 +26,6 @@ def spreadsheet_csv(headings: Sequence[str], rows: Iterable[Iterable[object]]) -
     Numbers are written so that they read back as they are; None is an empty cell. Texts that begin
     as a formula does get ``'`` before them, as OWASP advises on CSV injection; so do those that
     begin with ``'``, so that taking one away gives back each text.
-
-    Args:
-        headings: of the columns.
-        rows: cells, one for each column.
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text)
@@ -39,11 +35,7 @@ def spreadsheet_csv(headings: Sequence[str], rows: Iterable[Iterable[object]]) -
 
 
 def spreadsheet_rows(path: Path) -> list[dict[str, str]]:
-    """Return the lines of a file that :func:`spreadsheet_csv` wrote, by heading.
-
-    Raises:
-        UnreadableError: it is damaged.
-    """
+    """Return the lines of a file that :func:`spreadsheet_csv` wrote, by heading."""
     with explain_damage(path):
         try:
             lines = csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True)

@@ -26,26 +26,14 @@ _PATIENCE = 10.0  # seconds to wait for the other end of a pipe
 
 
 def open_to_read(path: Path | RemoteFile) -> io.BufferedReader:
-    """Open a file, pipe, device or URL for reading.
-
-    Raises:
-        OSError: it cannot be opened, is a folder, or is a pipe that nobody writes to.
-    """
+    """Open a file, pipe, device or URL for reading."""
     if isinstance(path, RemoteFile):
         return path.open()
     return os.fdopen(open_patiently(path, os.O_RDONLY), "rb")
 
 
 def open_patiently(path: Path, flags: int) -> int:
-    """Return a descriptor; of a named pipe, wait some seconds for its other end, not for ever.
-
-    Args:
-        path: a file, pipe or device.
-        flags: as of :func:`os.open`.
-
-    Raises:
-        OSError: it cannot be opened, or nobody comes to the pipe.
-    """
+    """Return a descriptor; of a named pipe, wait some seconds for its other end, not for ever."""
     flags |= getattr(os, "O_CLOEXEC", 0)
     kind = path.stat().st_mode
     if stat.S_ISDIR(kind):
@@ -73,11 +61,7 @@ def open_patiently(path: Path, flags: int) -> int:
 
 
 def read_bytes(path: Path, largest: int = LARGEST) -> bytes:
-    """Return what a file holds, if that is at most ``largest`` bytes.
-
-    Raises:
-        OSError: it cannot be read, or holds more.
-    """
+    """Return what a file holds, if that is at most ``largest`` bytes."""
     with open_to_read(path) as file:
         content = file.read(largest + 1)
     if len(content) > largest:
@@ -86,12 +70,7 @@ def read_bytes(path: Path, largest: int = LARGEST) -> bytes:
 
 
 def read_text(path: Path, largest: int = LARGEST) -> str:
-    """Return the text of a UTF-8 file.
-
-    Raises:
-        OSError: as :func:`read_bytes`.
-        UnicodeDecodeError: it is not UTF-8.
-    """
+    """Return the text of a UTF-8 file."""
     return read_bytes(path, largest).decode()
 
 
@@ -108,28 +87,13 @@ class UnreadableError(ValueError):
 
 
 def read_json(path: Path, largest: int = LARGEST) -> Any:  # noqa: ANN401
-    """Return what a JSON file holds.
-
-    Raises:
-        OSError: as :func:`read_bytes`.
-        UnreadableError: it is not UTF-8, not JSON, or JSON that no program of ours wrote: nested
-            too deep, or with endless numbers.
-    """
+    """Return what a JSON file holds."""
     with explain_damage(path):
         return parse_json(read_text(path, largest))
 
 
 def read_object(path: Path, kinds: Mapping[str, type] | None = None) -> dict[str, Any]:
-    """Return what a JSON file holds, if that is a mapping with these keys.
-
-    Args:
-        path: the file.
-        kinds: class of the value of each key that has to be there.
-
-    Raises:
-        OSError: as :func:`read_bytes`.
-        UnreadableError: as :func:`read_json`, or it holds something else.
-    """
+    """Return what a JSON file holds, if that is a mapping with these keys."""
     content = read_json(path)
     if not isinstance(content, dict):
         raise UnreadableError(path, f"found a {type(content).__name__}, expected a mapping")
@@ -142,11 +106,7 @@ def read_object(path: Path, kinds: Mapping[str, type] | None = None) -> dict[str
 
 @contextlib.contextmanager
 def explain_damage(path: Path) -> Iterator[None]:
-    """Re-raise what reading a damaged record raises inside the block as UnreadableError.
-
-    Raises:
-        UnreadableError: names the file.
-    """
+    """Re-raise what reading a damaged record raises inside the block as UnreadableError."""
     try:
         yield
     except UnreadableError:
@@ -160,11 +120,7 @@ def explain_damage(path: Path) -> Iterator[None]:
 
 
 def parse_json(text: str) -> Any:  # noqa: ANN401
-    """Return what JSON text says.
-
-    Raises:
-        ValueError: it is not JSON, is nested too deep, or has endless numbers.
-    """
+    """Return what JSON text says."""
     try:
         return json.loads(text, parse_int=_whole_number)
     except RecursionError:
@@ -183,13 +139,7 @@ def names_in(folder: Path) -> str:
 
 
 def describe_missing(location: str, others: Iterable[str], expected: str) -> str:
-    """Return the message about a location where there is neither a file nor a folder.
-
-    Args:
-        location: as it was given.
-        others: names that may be meant, besides those in its folder.
-        expected: end of the message if no name is near.
-    """
+    """Return the message about a location where there is neither a file nor a folder."""
     path = Path(location).expanduser()
     if path.exists():
         return f"{path}: neither a file nor a folder"

@@ -116,21 +116,11 @@ class SequenceClassifier(ClassifierHead):
             self.monitor = ("pearson", "max")  # type: ignore[misc]  # depends on the argument
 
     def labels_of(self, example: Example) -> Iterable[str]:
-        """Return the example's class name; nothing in regression.
-
-        Raises:
-            DataError: if the label is empty.
-        """
+        """Return the example's class name; nothing in regression."""
         return () if self.regression else (_class_name(example),)
 
     def add_layers(self, context: TaskContext) -> None:
-        """Create the classifier, H to K labels, or to 1 in regression.
-
-        Raises:
-            DataError: if the training rows do not have two labels or more, or have numbers with
-                fractions for labels.
-            ConfigError: if ``class_weights`` do not fit the labels.
-        """
+        """Create the classifier, H to K labels, or to 1 in regression."""
         weights = None
         if not self.regression:
             _check_labels(self._classes)
@@ -139,11 +129,7 @@ class SequenceClassifier(ClassifierHead):
         self.add_classifier(context.encoder, 1 if self.regression else len(self._classes))
 
     def truth_of(self, example: Example) -> dict[str, float | int]:
-        """Return the field ``label`` of a labelled example: a class id or a score; else nothing.
-
-        Raises:
-            DataError: if training has no such label, or the score is not a finite number.
-        """
+        """Return the field ``label`` of a labelled example: a class id or a score; else nothing."""
         if "label" not in example.values:
             return {}
         if self.regression:

@@ -40,17 +40,6 @@ def word_windows(
 
     Each word is predicted in the window that shows most of its surroundings: where the smaller of
     the numbers of pieces to its left and right is largest, the first such window of several.
-
-    Args:
-        words: at least one; each is tokenized on its own. One without any piece, such as a control
-            character, counts as ``[UNK]``. Of one longer than a window the last pieces are cut.
-        tokenizer: splits the words.
-        max_seq_length: most tokens of a window, ``[CLS]`` and ``[SEP]`` included.
-        stride: how many tokens further the next window starts, rounded down to whole words but at
-            least one word; half a window if None.
-
-    Raises:
-        ConfigError: if windows so far apart would leave words out, or have no room for a piece.
     """
     room = tokenizer.room(max_seq_length)
     if room < 1:

@@ -163,12 +163,7 @@ class BertModule(LightningModule):
         return self.scaled_loss(shares)
 
     def shares(self, batch: PackedBatch, counts: Tensor | None = None) -> list[Tensor]:
-        """Return the batch's share of each task's mean loss in its step.
-
-        Args:
-            batch: of training.
-            counts: as :meth:`counts` returns them; None: they are asked for.
-        """
+        """Return the batch's share of each task's mean loss in its step."""
         losses = self.losses(batch)
         return shares_of(losses, self.counts(batch) if counts is None else counts)
 

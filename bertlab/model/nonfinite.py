@@ -26,16 +26,7 @@ class NumericalGuard:
         self._pending: Callable[[], None] | None = None  # judges the last step
 
     def check(self, norm: Tensor, optimizer: Optimizer, words: Callable[[float], str]) -> None:
-        """Let a step be taken only if its gradient is finite.
-
-        Args:
-            norm: scalar, of the gradient.
-            optimizer: about to take the step.
-            words: describes the step, given the norm.
-
-        Raises:
-            NumericalError: the gradient of this step, or of the one before, is not finite.
-        """
+        """Let a step be taken only if its gradient is finite."""
         self.finish()  # first the step before, whose norm has arrived by now
         if not _reads_later(norm, optimizer):
             if not norm.isfinite():
@@ -48,11 +39,7 @@ class NumericalGuard:
         self._pending = lambda: self._judge(read(), words)
 
     def finish(self) -> None:
-        """Judge the last step, before what it left is saved, evaluated or gone on from.
-
-        Raises:
-            NumericalError: as :meth:`check`.
-        """
+        """Judge the last step, before what it left is saved, evaluated or gone on from."""
         # taken out before it may raise: who asks again does not hear of it twice
         judge, self._pending = self._pending, None
         if judge is not None:

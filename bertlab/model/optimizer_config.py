@@ -85,12 +85,7 @@ COMMON = tuple(each.name for each in fields(OptimizerConfig) if each.name not in
 
 
 def load_recipe(name: str) -> type[OptimizerRecipe]:
-    """Return the optimiser that a config names: a plugin, or a class of ``torch.optim``.
-
-    Raises:
-        PluginError: there is none of that name (the nearest is named), or it cannot be used.
-        ConfigError: bertlab cannot use the class of ``torch.optim``.
-    """
+    """Return the optimiser that a config names: a plugin, or a class of ``torch.optim``."""
     plugins = installed("optimizer")
     if name in plugins:
         return load_class("optimizer", name, OptimizerRecipe)
@@ -107,16 +102,7 @@ def load_recipe(name: str) -> type[OptimizerRecipe]:
 
 
 def read_optimizer(section: Mapping[str, Any]) -> OptimizerConfig:
-    """Return what a config's ``model.optimizer`` section asks for.
-
-    Args:
-        section: ``name`` of the plugin, by default AdamW, its arguments, the settings of every
-            optimiser, and ``schedule``: a name, or a name and arguments.
-
-    Raises:
-        ConfigError: a value is out of range.
-        PluginError: a plugin cannot be used.
-    """
+    """Return what a config's ``model.optimizer`` section asks for."""
     arguments = dict(section)
     name = arguments.pop("name", DEFAULT_OPTIMIZER)
     recipe = load_recipe(name)

@@ -29,14 +29,7 @@ def shares_of(losses: Sequence[TaskLoss], counts: Tensor) -> list[Tensor]:
 def global_counts(
     batch: PackedBatch, names: Sequence[str], device: torch.device, world_size: int
 ) -> Tensor:
-    """Return ``(tasks,)`` int64 predictions of each task in the step, over all devices.
-
-    Args:
-        batch: any of the step's, of this process.
-        names: of the tasks.
-        device: where the counts go.
-        world_size: number of devices.
-    """
+    """Return ``(tasks,)`` int64 predictions of each task in the step, over all devices."""
     counts = torch.tensor([batch.window_counts[name] for name in names])
     if device.type == "cuda":
         counts = counts.pin_memory()  # so that nothing waits for the copy

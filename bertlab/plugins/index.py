@@ -193,11 +193,7 @@ def contract_mismatch(package: str, contract: int) -> str | None:
 
 
 def version_of(package: str) -> str:
-    """Return the version of an installed package; bertlab's own is recorded as ``bertlab``.
-
-    Raises:
-        PackageNotFoundError: it is not installed.
-    """
+    """Return the version of an installed package; bertlab's own is recorded as ``bertlab``."""
     return version(OWN_PACKAGE if package == RECORDED_AS else package)
 
 
@@ -236,15 +232,6 @@ def load_class(kind: Kind, name: str, base: type) -> type:
     """Import the class that a config names.
 
     What it prints on import goes to standard error: standard output is for results.
-
-    Args:
-        kind: which group to look in.
-        name: the entry point's name.
-        base: the contract that the class must subclass.
-
-    Raises:
-        PluginError: if the name is unknown (the nearest is named), two packages have it, it was
-            written for another contract, its import fails, or the class does not keep the contract.
     """
     plugins = installed(kind)
     if name not in plugins:
@@ -277,11 +264,7 @@ def told_origin(kind: str, name: str) -> str:
 
 
 def import_class(plugin: Plugin, base: type) -> tuple[type, str]:
-    """Import a plugin's class; return it, and what the import printed.
-
-    Raises:
-        PluginError: if its import fails, or the class does not keep the contract.
-    """
+    """Import a plugin's class; return it, and what the import printed."""
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed), tell_of_a_wait(str(plugin), plugin.package):

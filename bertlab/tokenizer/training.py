@@ -31,17 +31,6 @@ def train_wordpiece(
     The same text gives the same ids in every run. Memory grows with the number of different
     words, not with the text.
 
-    Args:
-        texts: text in pieces of any size; read once. A piece does not end within a word.
-        vocab_size: number of tokens to reach, special tokens included.
-        lowercase: lower-case and strip accents first (an uncased vocabulary).
-        min_frequency: a pair of pieces that occurs less often is not joined.
-        show_progress: show the progress bar of ``tokenizers``.
-
-    Raises:
-        ConfigError: ``vocab_size`` under 32, or ``min_frequency`` under 1.
-        TokenizerError: no text.
-
     Warns:
         UserWarning: the text gives less than 90 % of ``vocab_size``.
     """

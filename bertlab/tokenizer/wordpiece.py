@@ -18,9 +18,8 @@ from bertlab.api.tokenizer import (
     Tokenizer,
     TokenizerFiles,
 )
-from bertlab.errors import TokenizerError
 from bertlab.files import write_json, write_text
-from bertlab.tokenizer.files import checked_state, read_files, vocabulary_state, wordpiece_state
+from bertlab.tokenizer.files import read_files, vocabulary_state, wordpiece_state
 from bertlab.tokenizer.word_cache import WordIds
 
 
@@ -87,19 +86,6 @@ class WordPieceTokenizer(Tokenizer):
             TokenizerError: as :meth:`load`.
         """
         return cls(wordpiece_state(files, lowercase), str(files.path))
-
-    @classmethod
-    def from_json(cls, text: str, source: str) -> "WordPieceTokenizer":
-        """Read what :meth:`to_json` wrote, for example out of a checkpoint.
-
-        Raises:
-            TokenizerError: it is damaged; ``source`` is named.
-        """
-        try:
-            state = json.loads(text)
-        except ValueError as error:
-            raise TokenizerError(f"{source}: damaged tokenizer: {error}") from None
-        return cls(checked_state(state, source))
 
     def to_json(self) -> str:
         """Return the whole tokenizer in the format of ``tokenizer.json``."""

@@ -23,7 +23,7 @@ from bertlab.checkpoints.run_directory import (
     resumed_run,
 )
 from bertlab.config.checkpoint_config import check_file_name
-from bertlab.config.data_arguments import data_class
+from bertlab.config.parser import data_class
 from bertlab.config.run_config import RunConfig
 from bertlab.data.filling import Filling
 from bertlab.data.module import TaskData

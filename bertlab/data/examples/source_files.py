@@ -61,16 +61,7 @@ def unknown_format(form: str) -> str | None:
 def find_file(
     location: str, split: str | None, official: Mapping[str, Sequence[str]] | None = None
 ) -> str:
-    """Return the file at a location, which may be a URL; in a folder, that of the split.
-
-    Args:
-        location: a file or folder.
-        split: of a folder.
-        official: patterns of file names by split, besides ``train.*`` and the like.
-
-    Raises:
-        DataError: there is none, or more than one; says what there is.
-    """
+    """Return the file at a location, which may be a URL; in a folder, that of the split."""
     if location == STANDARD_INPUT:
         return location
     found = located(location)
@@ -135,9 +126,6 @@ def detect_format(
     where truth is needed, as plain text has none and some of GLUE's tables have such names; where
     one text is all that is read, it is plain text unless columns are given or its first line names
     that column.
-
-    Raises:
-        DataError: the name has no such ending, or the file cannot be read.
     """
     if path == STANDARD_INPUT:
         with explain_failed_read(name_of(path), DataError):

@@ -32,9 +32,6 @@ def read_columns(path: str) -> RawExamples:
     CoNLL-2003 stand between documents and are no sentences. There are no comments: W-NUT's tweets
     have words that are ``#``. Each column ``"0"``, ``"1"``, … holds a list with a text for each
     word; ``where`` names the first line of a sentence.
-
-    Raises:
-        DataError: not readable, no sentences, or a line with another number of columns.
     """
     name = name_of(path)
     raw = RawExamples(name, (), iter(()))
@@ -87,9 +84,6 @@ def read_squad(path: str) -> RawExamples:
     Columns: ``id``, ``title``, ``context``, ``question`` and, unless the question has no
     ``answers`` key, ``answers`` ``{"text": [...], "answer_start": [...]}``, whose lists are empty
     where there is no answer. ``where`` is the path into the JSON.
-
-    Raises:
-        DataError: not readable, not JSON, or not of SQuAD's form; the path into the JSON is named.
     """
     name = name_of(path)
     document = parse_json("\n".join(read_lines(path)), name, 1, "one object, as SQuAD's files")
@@ -167,14 +161,6 @@ def read_text(path: str, wanted: Sequence[Column], is_parted: bool = False) -> R
 
     The line is the text. Several texts are separated by tabs, in the head's order. Where the head
     reads words, they are those of :func:`words_of`, and the line stays as ``text``.
-
-    Args:
-        path: the file, or ``-``.
-        wanted: columns of the head.
-        is_parted: words are parted by spaces already.
-
-    Raises:
-        DataError: not readable, empty, another number of texts, or the head needs more than texts.
     """
     name = name_of(path)
     needed = [column for column in wanted if column.required and not column.is_truth]

@@ -35,9 +35,6 @@ def python_english_documents() -> Iterator[Document]:
     ``source`` is ``pydoc_data.topics.TOPIC`` or the name of a module, such as ``email.message``.
     Topics come first, then modules, both sorted. Documents have two sentences or more and no
     sentence comes twice. Takes about three seconds the first time and none after that.
-
-    Raises:
-        CorpusError: the standard library is here without its sources.
     """
     yield from _documents()
 

@@ -78,11 +78,7 @@ def is_prose(sentence: str) -> bool:
 
 
 def prose_paragraphs(text: str) -> Iterator[str]:
-    """Yield the paragraphs of a text that may be prose, one line each, without markup.
-
-    Args:
-        text: ReST or a docstring, its common indent removed.
-    """
+    """Yield the paragraphs of a text that may be prose, one line each, without markup."""
     for block in _blocks(text):
         for paragraph in _paragraphs(block):
             if text := _without_markup(paragraph):

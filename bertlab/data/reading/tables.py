@@ -22,16 +22,7 @@ HasHeader = Callable[[list[str]], bool]
 
 
 def read_tsv(path: str, has_header: HasHeader, skip_ragged: bool = False) -> RawExamples:
-    """Read tab-separated columns.
-
-    Args:
-        path: the file, or ``-``.
-        has_header: tells from the cells of the first line whether they name the columns.
-        skip_ragged: leave out, and count, rows with more or fewer cells than the first line.
-
-    Raises:
-        DataError: not readable, empty, or a row of another length; the file and line are named.
-    """
+    """Read tab-separated columns."""
     cells = ((number, line.split("\t")) for number, line in numbered(read_lines(path)))
     return _table(path, cells, has_header, "tab-separated", skip_ragged)
 
@@ -150,11 +141,7 @@ def _table(
 
 
 def read_json_lines(path: str) -> RawExamples:
-    """Read a JSON object a line; lines that are blank are passed over.
-
-    Raises:
-        DataError: not readable, empty, or not JSON; the file and line are named.
-    """
+    """Read a JSON object a line; lines that are blank are passed over."""
     name = name_of(path)
     return _objects(name, json_values(read_lines(path), name, arrays=False))
 
@@ -168,17 +155,7 @@ def read_json(path: str) -> RawExamples:
 def json_values(
     lines: Iterable[str], name: str, arrays: bool = True, expected: str | None = None
 ) -> Iterator[tuple[str, Any]]:
-    """Yield JSON values, one a line or those of one array, each behind its place for messages.
-
-    Args:
-        lines: of the file; blank ones are passed over.
-        name: of the file.
-        arrays: a file that begins with ``[`` is one array, and held in memory.
-        expected: what messages say of malformed JSON.
-
-    Raises:
-        DataError: not JSON; the file and line are named.
-    """
+    """Yield JSON values, one a line or those of one array, each behind its place for messages."""
     numbered_lines = enumerate(lines, 1)
     texts = ((number, line) for number, line in numbered_lines if line and not line.isspace())
     first = next(texts, None)
@@ -196,11 +173,7 @@ def json_values(
 
 
 def parse_json(text: str, name: str, first_line: int, expected: str) -> Any:  # noqa: ANN401
-    """Parse JSON that begins in a line of a file; ``expected`` says what should be there.
-
-    Raises:
-        DataError: names the line and column where it stops being JSON.
-    """
+    """Parse JSON that begins in a line of a file; ``expected`` says what should be there."""
     try:
         return reading.parse_json(text)
     except json.JSONDecodeError as error:

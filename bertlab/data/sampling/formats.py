@@ -33,12 +33,7 @@ def build_sampler(
     rng: CounterRNG,
     random_pair_share: float = 0.5,
 ) -> SequenceSampler:
-    """Return the sampler of an input format; arguments as in :class:`SequenceSampler`.
-
-    Raises:
-        ConfigError: the format is unknown or a setting is out of range.
-        CorpusError: the documents are too few or too short for the format.
-    """
+    """Return the sampler of an input format; arguments as in :class:`SequenceSampler`."""
     if input_format not in SAMPLERS:
         raise ConfigError(
             f"input_format is {input_format!r}, expected one of "

@@ -72,10 +72,6 @@ def plugin_names(kind: str, package: str) -> PluginNames:
     """Return the names that follow from a kind and a package's name.
 
     The name in configs is the package's, without ``bertlab-`` before it, and with underscores.
-
-    Raises:
-        CommandError: there is no such kind, or the name is badly formed, or taken: by an installed
-            plugin of the kind, package or module, by Python or by YAML.
     """
     if kind not in GROUP_OF_KIND:
         raise CommandError(

@@ -21,23 +21,14 @@ _TEMPLATES = files("bertlab.plugins.new") / "templates"
 
 
 def demonstration(names: PluginNames, config: str) -> list[str]:
-    """Return the commands that show the plugin at work, offline.
-
-    Args:
-        names: of the plugin.
-        config: path of its config.
-    """
+    """Return the commands that show the plugin at work, offline."""
     needs_vocabulary = names.kind in ("head", "metric")  # their encoder is new, without a corpus
     # [] * False is []
     return [_VOCABULARY] * needs_vocabulary + [f"bertlab fit --config {config}"]
 
 
 def package_files(names: PluginNames) -> dict[str, str]:
-    """Return the content of each file by its path in the package.
-
-    Raises:
-        CommandError: the plugin's class would have the name of something that it imports.
-    """
+    """Return the content of each file by its path in the package."""
     paths = {
         "pyproject.toml": "common/pyproject.toml",
         "README.md": "common/README.md",
@@ -66,12 +57,7 @@ def package_files(names: PluginNames) -> dict[str, str]:
 
 
 def write_package(folder: Path, content: Mapping[str, str]) -> None:
-    """Write files by their path in a new folder; if one fails, there is no folder.
-
-    Raises:
-        OutputError: the folder is there already.
-        OSError: it cannot be written.
-    """
+    """Write files by their path in a new folder; if one fails, there is no folder."""
     if os.path.lexists(folder):
         raise OutputError(f"{folder}: is there already; choose another --output")
     with new_folder(folder) as partial:

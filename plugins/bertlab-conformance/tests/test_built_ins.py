@@ -25,7 +25,6 @@ BERT_LIKE = {
     "initialization": "normal",
     "hidden_dropout_prob": 0.1,
 }
-NARROW = {"hidden_size": 16}  # the LSTM of feature_tagging
 
 test_mlm = conformance("mlm")
 test_nsp = conformance("nsp")
@@ -34,10 +33,7 @@ test_single_sentence = conformance("single_sentence")
 test_sentence_pair = conformance("sentence_pair")
 test_regression = conformance("sentence_pair", arguments={"regression": True})
 test_tagging = conformance("tagging")
-test_feature_tagging = conformance("feature_tagging", arguments=NARROW)
 test_span = conformance("span", arguments={"unanswerable": True})
-test_multi_label = conformance("multi_label")
-test_multiple_choice = conformance("multiple_choice")
 test_held_out_loss = conformance("held_out_loss")
 test_minimal_pairs = conformance("minimal_pairs")
 test_attention = conformance(Attention)

@@ -9,6 +9,10 @@ import pytest
 import torch
 
 from bertlab.cli.main import main
+from bertlab.config.run_config import check_stored
+from bertlab.errors import CheckpointError
+from bertlab.plugins.index import forget_installed
+from tests.plugins.strange_packages import install
 
 
 @pytest.fixture(scope="module")
@@ -146,3 +150,28 @@ def test_mistakes_leave_no_run(tiny_config, data, tmp_path, arguments, message, 
     assert fit(tiny_config, tmp_path / "run", *asked(data), *arguments) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_a_stored_config_names_no_function_in_the_settings_of_an_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = (
+        "from collections.abc import Callable\nfrom bertlab import Evaluation\n"
+        "class Odd(Evaluation):\n"
+        "    columns, monitor = (), ('x', 'max')\n"
+        "    def __init__(self, by: Callable[[int], int] | None = None): ...\n"
+        "    def evaluate(self, model, rows): ...\n"
+    )
+    install(tmp_path, "odd", {"bertlab.evaluations": {"odd": "odd_one:Odd"}}, {"odd_one": code})
+    monkeypatch.syspath_prepend(tmp_path)
+    forget_installed()
+    config = {
+        "evaluations": {"x": {"evaluation": "odd", "data": "y", "settings": {"by": "os.abc"}}}
+    }
+    with pytest.raises(
+        CheckpointError, match=r"x\.ckpt: evaluations\.x: .* names a class or a func"
+    ):
+        check_stored(config, "x.ckpt")
+    check_stored({"evaluations": None}, "x.ckpt")
+    monkeypatch.undo()
+    forget_installed()

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from bertlab.model.module import BertModule
+from bertlab.training.callbacks import watch
 from bertlab_guard import corruption
 from bertlab_guard.corruption import StepAudit, Steps, bit_sums
 from tests.conftest import Command
@@ -156,7 +157,7 @@ def test_what_was_not_looked_at(
     in_training(monkeypatch, 15, strike)
     monkeypatch.setattr(corruption, "_WATCH_SHARE", share)
     monkeypatch.setattr(corruption, "bit_sums", lambda steps: {})
-    monkeypatch.setattr(corruption, "_NATS", 0.05)
+    monkeypatch.setattr(watch, "_NATS", 0.05)
     arguments = ("--run_dir", tmp_path / "run", "--check_every", 12, "--trainer.max_steps", 20)
     more = ("--trainer.gradient_clip_val", "1.0", "--on_nonfinite", "skip")
     code, _, error = bertlab("fit", "--config", tiny_config, *arguments, *more)

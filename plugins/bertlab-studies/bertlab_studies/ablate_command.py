@@ -4,11 +4,11 @@ from typing import Any
 
 from jsonargparse import ArgumentParser
 
-from bertlab.config.overrides import parse_settings, parse_value
 from bertlab.config.parse import parse_arguments
 from bertlab.config.shipped import find_config
 from bertlab.config.yaml_files import Config
 from bertlab.errors import CommandError
+from bertlab_studies.settings import parse_settings, parse_value
 from bertlab_studies.study_command import add_settings, run
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from bertlab.config.overrides import Overrides, as_overrides
+from bertlab.config.overrides import Overrides
 from bertlab.config.shipped import find_config
 from bertlab.config.yaml_files import Config, differences, read_config
 from bertlab.errors import StudyChangedError, StudyError, warn
@@ -17,6 +17,7 @@ from bertlab_studies.execute.run_state import PLAN
 from bertlab_studies.plan.plan import Plan
 from bertlab_studies.plan.seeds import ADDED_SEEDS
 from bertlab_studies.plan.study_file import BASE, StudyConfig
+from bertlab_studies.settings import read_settings
 
 STUDY_FILE = "study.yaml"
 _PLAN_KEYS = {"seeds": list, "runs": list, "configs": dict}
@@ -58,14 +59,16 @@ def read_study(
         others = [each for each in path.parent.glob("*") if (each / STUDY_FILE).is_file()]
         path = find_config(path, "study file or directory", others)
         content = {"name": path.stem, **read_config(path)}  # a name in the file wins
-    own = as_overrides(settings, "--set")
+    own = read_settings(settings, "--set")
     budget = {key: own.pop(key) for key in list(own) if key.startswith(_BUDGET)}
     if budget:
         content["budget"] = {key.removeprefix(_BUDGET): value for key, value in budget.items()}
-    common = _set_evaluations(content, as_overrides(evaluate_settings, "--evaluate_set"), str(path))
+    common = _set_evaluations(
+        content, read_settings(evaluate_settings, "--evaluate_set"), str(path)
+    )
     for key, more in (("settings", own), ("evaluate_settings", common)):
         if more:
-            content[key] = as_overrides(content.get(key), f"{path}: {key}") | more
+            content[key] = read_settings(content.get(key), f"{path}: {key}") | more
     return content, path, None
 
 
@@ -79,8 +82,8 @@ def _set_evaluations(content: Config, given: Overrides, where: str) -> Overrides
         if isinstance(evaluate, dict) and name in evaluate and setting:
             entry = evaluate[name]
             fields = entry if isinstance(entry, dict) else {"config": entry}
-            more = as_overrides({setting: given.pop(key)}, f"{where}: evaluate.{name}")
-            own = as_overrides(fields.get("settings"), f"{where}: evaluate.{name}.settings")
+            more = read_settings({setting: given.pop(key)}, f"{where}: evaluate.{name}")
+            own = read_settings(fields.get("settings"), f"{where}: evaluate.{name}.settings")
             evaluate[name] = {**fields, "settings": own | more}
     return given
 

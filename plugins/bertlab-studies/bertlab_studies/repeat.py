@@ -16,10 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertlab.checkpoints.run_directory import MANIFEST, choose_run_directory
-from bertlab.config.overrides import parse_value
 from bertlab.config.request import Request
 from bertlab.config.run_config import resolve_arguments
-from bertlab.config.seeds import seed_list
 from bertlab.config.yaml_files import Config, differences, split_arguments
 from bertlab.errors import ConfigError, StudyChangedError, say
 from bertlab.files import write_json
@@ -34,7 +32,9 @@ from bertlab_studies.execute.schedule import Change, OnChange, Schedule, run_all
 from bertlab_studies.execute.warm_parent import WarmParent
 from bertlab_studies.plan.checks import check_config, known_encoder
 from bertlab_studies.plan.plan import PlannedRun
+from bertlab_studies.plan.seed_parts import seed_list
 from bertlab_studies.plan.study_file import BASE
+from bertlab_studies.settings import parse_value
 
 FROM_SCRATCH = "from-scratch"
 PRE_TRAINED = "pre-trained"

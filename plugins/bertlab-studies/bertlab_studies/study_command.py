@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from jsonargparse import ArgumentParser
 
-from bertlab.config.overrides import parse_settings
 from bertlab.config.parse import parse_arguments
 from bertlab.errors import CommandError, nearest, say
+from bertlab_studies.settings import parse_settings
 
 if TYPE_CHECKING:
     from bertlab_studies.report.report import Report

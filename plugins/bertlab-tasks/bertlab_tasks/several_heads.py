@@ -19,8 +19,7 @@ from bertlab.api.task import Objective, Task
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.fine_tuning import LabelledData
 from bertlab.data.loader import StepLoader
-from bertlab.data.module import EvaluationRows, ReportRow, TaskData
-from bertlab.data.own_keys import OWN_DATA, naming, naming_head
+from bertlab.data.module import OWN_DATA, EvaluationRows, ReportRow, TaskData, naming, naming_head
 from bertlab.data.pretraining import PretrainingData
 from bertlab.errors import ConfigError, warn
 from bertlab_tasks.mixing import OBJECTIVES, MixedSteps, Mixing, StepOrder

@@ -4,7 +4,7 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Timer
 
 from bertlab.api.encoder import Encoder
-from bertlab.config.data_arguments import data_class
+from bertlab.config.parser import data_class
 from bertlab.config.request import Request
 from bertlab.config.run_config import stage_configs
 from bertlab.config.seeds import SECTION

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from bertlab.config.seeds import PARTS, SECTION, check_seed, seed_list
+from bertlab.config.seeds import PARTS, SECTION, check_seed
 from bertlab.errors import ConfigError, StudyError, nearest
 
 FIXED = 1  # the seed of what does not vary
@@ -130,3 +130,20 @@ def seeds_of_combination(factors: Sequence[SeedFactor], number: int, has_parent:
         if seeds[factor.name] != FIXED and not has_parent
     }
     return RunSeeds(FIXED, name, parts)
+
+
+def seed_list(given: object) -> list[int]:
+    """Return the seeds 1 … N of a number, or those of a list.
+
+    Raises:
+        ConfigError: if it is neither, or a seed is given twice.
+    """
+    seeds = list(range(1, given + 1)) if type(given) is int else given  # True is no number
+    if (
+        not isinstance(seeds, list)
+        or not seeds
+        or any(type(seed) is not int or seed < 0 for seed in seeds)
+        or len(set(seeds)) < len(seeds)
+    ):
+        raise ConfigError(f"seeds: found {given!r}, expected a number of seeds or a list: [1, 2]")
+    return seeds

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bertlab.config.seeds import PARTS, choose_seed, seed_list
+from bertlab.config.seeds import PARTS, choose_seed
 from bertlab.errors import CommandError, ConfigError, StudyError, nearest
-from bertlab_studies.plan.seed_parts import RunSeeds, SeedFactor, SeedTuple
+from bertlab_studies.plan.seed_parts import RunSeeds, SeedFactor, SeedTuple, seed_list
 
 PRETRAIN, FINETUNE = "pretrain", "finetune"
 ADDED_SEEDS = "added_seeds"  # key of a study file that add-seeds writes; of the form of seeds

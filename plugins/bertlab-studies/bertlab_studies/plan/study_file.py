@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bertlab.config.overrides import Overrides, as_overrides, to_arguments
+from bertlab.config.overrides import Overrides, to_arguments
 from bertlab.config.yaml_files import Config
 from bertlab.errors import StudyError, nearest
 from bertlab_studies.plan.budget import budget_settings
@@ -22,6 +22,7 @@ from bertlab_studies.plan.values import (
 )
 from bertlab_studies.plan.variants import Variant, read_variants
 from bertlab_studies.plan.zero_shot import ZERO_SHOT_KEYS, zero_shot_config
+from bertlab_studies.settings import read_settings
 
 KEYS = (
     "name",
@@ -137,7 +138,7 @@ def make_study(content: Config, where: str, folder: Path) -> StudyConfig:
     """
     check_keys(content, KEYS, where)
     base = text(content.get("base"), f"{where}: base", "the config file that variants change")
-    settings = as_overrides(content.get("settings"), f"{where}: settings")
+    settings = read_settings(content.get("settings"), f"{where}: settings")
     budget = budget_settings(content.get("budget"), f"{where}: budget")
     for key in settings.keys() & budget.keys():
         raise StudyError(
@@ -153,7 +154,7 @@ def make_study(content: Config, where: str, folder: Path) -> StudyConfig:
             f"{where}: baseline: found {baseline!r}{nearest(baseline, names)} "
             f"(there are: {', '.join(names)})"
         )
-    common = as_overrides(content.get("evaluate_settings"), f"{where}: evaluate_settings")
+    common = read_settings(content.get("evaluate_settings"), f"{where}: evaluate_settings")
     evaluations = _evaluations(content.get("evaluate") or {}, common, where, folder)
     factors = read_factors(content.get("seeds"), f"{where}: seeds")
     seeds, finetune_seeds = _seeds(content, factors, where)
@@ -262,7 +263,7 @@ def _evaluation(
     )
     if step not in ("last", "best"):
         raise StudyError(f"{where}.step: found {step!r}, expected last or best")
-    settings = common | as_overrides(fields.get("settings"), f"{where}.settings")
+    settings = common | read_settings(fields.get("settings"), f"{where}.settings")
     path = file(folder, config, where)
     return Evaluation(name, path, settings, metric, step, better=better, margin=least)
 

@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertlab.api.rng import CounterRNG
-from bertlab.config.overrides import Overrides, as_overrides
+from bertlab.config.overrides import Overrides
 from bertlab.errors import StudyError, nearest
 from bertlab_studies.plan.seed_parts import SeedTuple
 from bertlab_studies.plan.seeds import read_seeds
 from bertlab_studies.plan.values import check_keys, mapping, text
+from bertlab_studies.settings import read_settings
 
 KEYS = ("trials", "space", "search", "by", "seeds", "same_rows")
 RANDOM, GRID = "random", "grid"
@@ -210,7 +211,7 @@ def _space(given: object, where: str) -> Space:
             f"{where}: found {given!r}, expected config keys with a list of values or a range: "
             "{optimizer.learning_rate: {log: [1.0e-4, 1.0e-2]}}"
         )
-    found = as_overrides(given, where)
+    found = read_settings(given, where)
     if "evaluate.from_step" in found:
         raise StudyError(
             f"{where}: evaluate.from_step: cannot be tuned; make variants that differ in it"

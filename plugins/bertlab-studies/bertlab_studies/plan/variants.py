@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-from bertlab.config.overrides import Overrides, as_overrides
+from bertlab.config.overrides import Overrides
 from bertlab.config.yaml_files import Config
 from bertlab.errors import StudyError, nearest
 from bertlab_studies.plan.values import mapping, refuse_repeated
+from bertlab_studies.settings import read_settings
 
 _VARIANTS = "variants"
 _EVALUATE = "evaluate."
@@ -92,13 +93,13 @@ def _own(
 ) -> tuple[str | None, Overrides]:
     """Return the variant that one builds on, if any, and its overrides with those of that one."""
     if not isinstance(given, Mapping) or _BUILDS_ON not in given:
-        return None, as_overrides(given, where)
+        return None, read_settings(given, where)
     name = given[_BUILDS_ON]
     if not isinstance(name, str) or name not in earlier:
         above = f"the name of a variant above ({', '.join(earlier) or 'there is none'})"
         hint = nearest(str(name), list(earlier))
         raise StudyError(f"{where}.{_BUILDS_ON}: found {name!r}, expected {above}{hint}")
-    own = as_overrides({key: each for key, each in given.items() if key != _BUILDS_ON}, where)
+    own = read_settings({key: each for key, each in given.items() if key != _BUILDS_ON}, where)
     return name, {**earlier[name], **own}
 
 
@@ -115,18 +116,18 @@ def _variant(name: str, overrides: Overrides, levels: dict[str, str], where: str
         raise StudyError(
             f"{where}: {name}: evaluate.from_step: found {step!r}, expected a number of steps"
         )
-    evaluate = as_overrides(evaluate, f"{where}: {name}: evaluate")
+    evaluate = read_settings(evaluate, f"{where}: {name}: evaluate")
     return Variant(name, settings, evaluate, step, levels)
 
 
 def _axis(name: str, values: object, where: str) -> list[tuple[str, Overrides]]:
     """Return an axis' points: a config key's values, or labels with overrides."""
     if isinstance(values, Mapping) and values:
-        return [(str(label), as_overrides(each, where)) for label, each in values.items()]
+        return [(str(label), read_settings(each, where)) for label, each in values.items()]
     if isinstance(values, list) and values:
         short = name.rsplit(".", 1)[-1]  # model.encoder.layers -> layers
         return [
-            (f"{short}={_label(value)}", as_overrides({name: value}, where)) for value in values
+            (f"{short}={_label(value)}", read_settings({name: value}, where)) for value in values
         ]
     raise StudyError(f"{where}: found {values!r}, expected a list of values, or labels with them")
 

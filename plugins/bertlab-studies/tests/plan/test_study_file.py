@@ -8,11 +8,12 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bertlab.config.overrides import as_overrides, parse_settings, to_arguments
+from bertlab.config.overrides import to_arguments
 from bertlab.errors import ConfigError, StudyError
 from bertlab_studies.plan.budget import budget_settings
 from bertlab_studies.plan.study_file import make_study, with_absolute_paths
 from bertlab_studies.plan.variants import read_variants
+from bertlab_studies.settings import parse_settings, read_settings
 from small_study import TWO, read_study, write_study
 
 
@@ -242,7 +243,7 @@ def test_no_amount(wrong: dict[str, Any]) -> None:
     ids=str,
 )
 def test_short_keys_and_nested_keys(given_overrides: Any, expected: dict[str, Any]) -> None:
-    assert as_overrides(given_overrides, "here") == expected
+    assert read_settings(given_overrides, "here") == expected
 
 
 plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()

@@ -1,0 +1,62 @@
+"""Settings that a study or its command line gives to configs, by dotted key."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from bertlab.config.overrides import Overrides, as_overrides
+from bertlab.config.plain_yaml import load_yaml
+from bertlab.errors import StudyError
+
+# what a study says itself
+_TAKEN = {
+    "config": "the file is the base of the study, or that of an evaluation",
+    "run_dir": "runs are kept in the directory of the study",
+    "ckpt_path": "the study resumes its runs itself",
+    "seed_everything": "give the study seeds",
+    "seeds": "give the study seeds",
+    "seed": "give the study seeds of parts: {weights: 3}",
+    "against_scratch": "make a variant with evaluate.from_scratch: true",
+    "keep_predictions": "a study keeps them",
+}
+
+
+def read_settings(given: object, where: str) -> Overrides:
+    """Return dotted keys and values; ``encoder.causal`` is short for ``model.encoder.causal``.
+
+    Args:
+        given: keys and values; sections such as ``model`` may hold their keys as a mapping.
+        where: they stand, for messages.
+
+    Raises:
+        StudyError: if it is not a mapping of keys, or one is what the study itself says.
+    """
+    return as_overrides(given, where, _TAKEN, StudyError)
+
+
+def parse_settings(given: Sequence[str], option: str) -> Overrides:
+    """Return what ``KEY=VALUE`` arguments of an option say; values are YAML.
+
+    Raises:
+        StudyError: if one is of another form.
+    """
+    settings: Overrides = {}
+    for each in given:
+        name, equals, text = each.partition("=")
+        if not name or not equals:
+            raise StudyError(f"{option}: found {each!r}, expected KEY=VALUE")
+        settings[name] = parse_value(text, option)
+    return read_settings(settings, option)
+
+
+def parse_value(text: str, option: str) -> Any:  # noqa: ANN401
+    """Return a value that is written as YAML.
+
+    Raises:
+        StudyError: if it is not.
+    """
+    try:
+        return load_yaml(text)
+    except yaml.YAMLError:
+        raise StudyError(f"{option}: cannot read {text!r} as YAML") from None
