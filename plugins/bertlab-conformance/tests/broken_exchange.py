@@ -13,7 +13,7 @@ from bertlab.api.exporter import ExportReport, ModelAddress
 from bertlab.api.format import NamedFormat
 from bertlab.api.reader import ForeignCheckpoint
 from bertlab.checkpoints.pretrained import Pretrained
-from good_exchange import GoodExporter, GoodFormat, GoodReader, GoodSubmission
+from good_exchange import GoodExporter, GoodFormat, GoodReader, LabelLines
 
 _CALLS = itertools.count()
 
@@ -114,7 +114,7 @@ class CannotRead(NamedFormat):
     table = None
 
 
-class OnTheSide(GoodSubmission):
+class OnTheSide(LabelLines):
     """It writes a file of its own."""
 
     def write(self, row: Example, prediction: Mapping[str, Any]) -> None:

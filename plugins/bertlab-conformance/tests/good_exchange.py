@@ -52,7 +52,7 @@ class GoodReader(CheckpointReader):
         return ForeignCheckpoint(content["config"], tensors, file, file)
 
 
-class GoodSubmission(Submission):
+class LabelLines(Submission):
     """A label a line."""
 
     def write(self, row: Example, prediction: Mapping[str, Any]) -> None:
@@ -64,4 +64,4 @@ class GoodFormat(NamedFormat):
 
     columns: ClassVar = {"text": ("sentence", "text"), "label": ("mood",)}
     label_names = ("bad", "good")
-    submission = GoodSubmission
+    submission = LabelLines
