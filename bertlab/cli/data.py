@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from jsonargparse import ArgumentParser
 
 from bertlab.api.executor import Executor
-from bertlab.config.executor_options import LOCAL, add_executor_options, load_executor
+from bertlab.config.executor_options import LOCAL_EXECUTOR, add_executor_options, load_executor
 from bertlab.config.parse import parse_arguments
 from bertlab.config.yaml_files import split_arguments
 from bertlab.errors import CommandError, OutputError, check_at_least, say, working
@@ -157,7 +157,7 @@ def make_store(
     store = open_prepared_before(source, loaded, folder)
     if store is None:
         made = load_executor(executor, Executor)(**settings or {})
-        with made.mapping(workers) if executor != LOCAL else nullcontext() as away:
+        with made.mapping(workers) if executor != LOCAL_EXECUTOR else nullcontext() as away:
             here = workers or 1 if away is None else 1
             store = prepare(source, loaded, folder, here, shard_tokens=shard_tokens, away=away)
     else:

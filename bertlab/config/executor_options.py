@@ -11,7 +11,7 @@ from bertlab.config.yaml_files import split_arguments
 from bertlab.errors import CommandError, PluginError
 from bertlab.plugins.index import installed, load_class
 
-LOCAL = "local"
+LOCAL_EXECUTOR = "local"
 
 
 def load_executor(name: str, base: type[Executor]) -> type[Executor]:
@@ -26,7 +26,7 @@ def load_executor(name: str, base: type[Executor]) -> type[Executor]:
         PluginError: there is none of that name, or it cannot be used.
         CommandError: it does other things.
     """
-    if name == LOCAL and base is Executor:
+    if name == LOCAL_EXECUTOR and base is Executor:
         return Executor
     chosen: type[Executor] = load_class("executor", name, Executor)
     if not issubclass(chosen, base):
@@ -56,7 +56,7 @@ def add_executor_options(
     """
     given = list(split_arguments(argv or ()))
     named = [value for key, value, _ in given if key == "--executor" and value]
-    name = named[-1] if named else LOCAL
+    name = named[-1] if named else LOCAL_EXECUTOR
     names = option_names(name, base)
     chosen = load_executor(name, base)
     parser.add_class_arguments(chosen, None, skip={*signature(chosen).parameters} - {*names})

@@ -6,7 +6,7 @@ from bertlab.checkpoints.huggingface_task import is_model, use_folder
 from bertlab.checkpoints.one_head import one_head
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import check_nothing_lacks, read_checkpoint, read_warm_start
-from bertlab.checkpoints.run_directory import CONFIG
+from bertlab.checkpoints.run_directory import CONFIG_FILE
 from bertlab.config.request import Request, read_request
 from bertlab.config.run_config import parse_request
 from bertlab.config.stages import with_last_stage
@@ -44,7 +44,7 @@ def open_session(command: str, request: Request, whole: Path | None = None) -> S
     warm = read_warm_start(request) if checkpoint is None else None  # else all is in there
     if checkpoint is not None and not request.files:
         assert checkpoint.path is not None
-        record = checkpoint.path.parent.parent / CONFIG
+        record = checkpoint.path.parent.parent / CONFIG_FILE
         check_nothing_lacks(command, checkpoint.path, checkpoint.left_out, record)
         name = str(checkpoint.path)
         request = read_request(request.argv, checkpoint.config, name, checkpoint.path)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from bertlab import Executor
-from bertlab.config.executor_options import LOCAL, load_executor
+from bertlab.config.executor_options import LOCAL_EXECUTOR, load_executor
 from bertlab.errors import CommandError, check_processes, nearest
 
 if TYPE_CHECKING:
@@ -151,5 +151,5 @@ def make_executor(name: str, options: Mapping[str, Any]) -> StudyExecutor:
 
 def go_on_with(study_dir: Path, executor: str) -> str:
     """Return the command that goes on with a study by the same executor, for messages."""
-    option = [] if executor == LOCAL else ["--executor", executor]
+    option = [] if executor == LOCAL_EXECUTOR else ["--executor", executor]
     return shlex.join(["bertlab", "study", "run", str(study_dir), *option])
