@@ -64,6 +64,8 @@ def disks(tmp_path: Path, slurm: Path, monkeypatch: pytest.MonkeyPatch) -> list[
         node.chmod(stat.S_IRWXU)
     for name, folder in (("BERTLAB_CACHE", "cache"), ("HOME", "home"), ("TMPDIR", "tmp")):
         monkeypatch.setenv(name, str(disks[2] / folder))
+    # for dying_node, which runs import
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
     return disks
 
 
