@@ -70,7 +70,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401  a public name of any kind
     if name in _HOME:
         found = getattr(import_module(_HOME[name]), name)
     else:
-        from bertlab.plugins.names import added_name  # noqa: PLC0415  reads the entry points
+        from bertlab.plugins.index import added_name  # noqa: PLC0415  reads the entry points
 
         found = added_name(__name__, name)
     globals()[name] = found
@@ -78,7 +78,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401  a public name of any kind
 
 
 def __dir__() -> list[str]:
-    from bertlab.plugins.names import added_names  # noqa: PLC0415
+    from bertlab.plugins.index import added_names  # noqa: PLC0415
 
     return sorted({*globals(), *__all__, *added_names(__name__)})
 

@@ -3,9 +3,13 @@
 from pathlib import Path
 
 from bertlab.checkpoints.huggingface_task import is_model, use_folder
-from bertlab.checkpoints.one_head import one_head
 from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.restore import check_nothing_lacks, read_checkpoint, read_warm_start
+from bertlab.checkpoints.restore import (
+    check_nothing_lacks,
+    one_head,
+    read_checkpoint,
+    read_warm_start,
+)
 from bertlab.checkpoints.run_directory import CONFIG_FILE
 from bertlab.config.request import Request, read_request
 from bertlab.config.run_config import parse_request
