@@ -19,6 +19,7 @@ _MODULES = {
     "bertlab.api.encoder": "Encoder",
     "bertlab.api.evaluation": "EvaluatedModel Evaluation EvaluationResult ScoreGrid",
     "bertlab.api.examples": "Column Features Labels Example text_ids",
+    "bertlab.api.executor": "Executor OrderedMap",
     "bertlab.api.exporter": "Exporter ExportReport ModelAddress",
     "bertlab.api.format": "NamedFormat Submission",
     "bertlab.api.head": "Head",
@@ -105,6 +106,8 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.api.examples import Features as Features
     from bertlab.api.examples import Labels as Labels
     from bertlab.api.examples import text_ids as text_ids
+    from bertlab.api.executor import Executor as Executor
+    from bertlab.api.executor import OrderedMap as OrderedMap
     from bertlab.api.exporter import Exporter as Exporter
     from bertlab.api.exporter import ExportReport as ExportReport
     from bertlab.api.exporter import ModelAddress as ModelAddress

@@ -92,7 +92,7 @@ def read_huggingface(folder_or_hub_name: str | Path) -> Pretrained:
     """
     folder = _find_folder(folder_or_hub_name)
     path = config_file(folder)
-    content = read_config(path)
+    content = read_huggingface_config(path)
     form_of(content, path)[1].arguments(content, path)  # what it refuses needs no weights
     weights = _first_file(folder, WEIGHT_FILES)
     if weights is None:
@@ -188,7 +188,7 @@ def forms_of(encoder: Encoder) -> list[HuggingFaceForm]:
     return forms
 
 
-def read_config(path: Path) -> dict[str, Any]:
+def read_huggingface_config(path: Path) -> dict[str, Any]:
     """Return the content of a ``config.json``."""
     try:
         return read_object(path)
@@ -208,7 +208,7 @@ def config_file(folder: Path) -> Path:
 
 def _tokenizer_config(folder: Path) -> dict[str, Any]:
     path = folder / "tokenizer_config.json"
-    return read_config(path) if path.is_file() else {}
+    return read_huggingface_config(path) if path.is_file() else {}
 
 
 def _length(content: Mapping[str, Any], key: str) -> int | None:

@@ -12,7 +12,7 @@ from bertlab.api.examples import Labels
 from bertlab.checkpoints.huggingface import CONFIG_FILES, HUB_NAME, read_foreign
 from bertlab.checkpoints.huggingface_head import HuggingFaceHead
 from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.run_directory import MANIFEST
+from bertlab.checkpoints.run_directory import MANIFEST_FILE
 from bertlab.config.request import Request
 from bertlab.config.yaml_files import split_arguments, yaml_inline
 from bertlab.errors import CheckpointError
@@ -36,7 +36,7 @@ def is_model(path: str) -> bool:
     if not os.path.lexists(folder):
         return "/" in path and bool(HUB_NAME.fullmatch(path)) and not folder.parent.exists()
     named = any((folder / name).is_file() for name in CONFIG_FILES)
-    return named and not (folder / MANIFEST).exists()
+    return named and not (folder / MANIFEST_FILE).exists()
 
 
 def head_settings(head: HuggingFaceHead, name: str | None = None) -> dict[str, Any]:

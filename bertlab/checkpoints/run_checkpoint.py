@@ -21,7 +21,7 @@ from bertlab.plugins.index import remember_origin
 from bertlab.plugins.origin import named_package
 from bertlab.tokenizer.loading import tokenizer_from_json
 
-BEST = "best.json"
+BEST_CHECKPOINT = "best.json"
 RUN_KEY = "bertlab"  # where a checkpoint keeps what is ours
 
 
@@ -66,7 +66,7 @@ def find_checkpoint(path: str | Path, best: bool = True) -> Path | None:
     path = Path(path)
     if path.is_file():
         return path
-    if best and (path / BEST).is_file():
+    if best and (path / BEST_CHECKPOINT).is_file():
         return _best_checkpoint(path)
     if (path / "manifest.json").is_file() or (path / "checkpoints").is_dir():
         last = path / "checkpoints" / "last.ckpt"
@@ -101,16 +101,16 @@ def explain_no_checkpoint(path: str | Path) -> str:
 def _best_checkpoint(run: Path) -> Path:
     """Return the checkpoint that ``best.json`` names."""
     try:
-        name = read_object(run / BEST, {"checkpoint": str})["checkpoint"]
+        name = read_object(run / BEST_CHECKPOINT, {"checkpoint": str})["checkpoint"]
         # the run may have been moved; and a name such as ../../x leads nowhere
         file = run / "checkpoints" / Path(name).name
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamagedCheckpointError(
-            f"{run / BEST}: damaged: {error}; name a checkpoint file"
+            f"{run / BEST_CHECKPOINT}: damaged: {error}; name a checkpoint file"
         ) from None
     if not file.is_file():
         raise DamagedCheckpointError(
-            f"{run / BEST}: names {name}, which is not there; name another file"
+            f"{run / BEST_CHECKPOINT}: names {name}, which is not there; name another file"
         )
     return file
 

@@ -24,15 +24,17 @@ if TYPE_CHECKING:
 
 RUN_ENVIRONMENT = "BERTLAB_RUN_DIR"  # rank 0 tells the ranks that it starts
 # a study tells each run what it is of; trackers show it
-STUDY, VARIANT = "BERTLAB_STUDY", "BERTLAB_VARIANT"
-MANIFEST = "manifest.json"
-CONFIG = "config.yaml"
-STAGES = "stages.yaml"  # config of a run in stages, whose last stage has the directory as well
-RESULTS = "results.json"  # metrics of the last step; written last, when a run is whole
-DEGENERATE = "complaints.json"  # warnings about a degenerate run; the name is an older one
-PREDICTIONS = "predictions.jsonl"
+STUDY_ENVIRONMENT, VARIANT_ENVIRONMENT = "BERTLAB_STUDY", "BERTLAB_VARIANT"
+MANIFEST_FILE = "manifest.json"
+CONFIG_FILE = "config.yaml"
+STAGES_FILE = "stages.yaml"  # config of a run in stages, whose last stage has the directory as well
+RESULTS_FILE = "results.json"  # metrics of the last step; written last, when a run is whole
+DEGENERATE_FILE = "complaints.json"  # warnings about a degenerate run; the name is an older one
+PREDICTIONS_FILE = "predictions.jsonl"
 # what is written before the first step
-_OF_A_START = frozenset({MANIFEST, CONFIG, "tokenizer", "csv", "tensorboard", "checkpoints"})
+_OF_A_START = frozenset(
+    {MANIFEST_FILE, CONFIG_FILE, "tokenizer", "csv", "tensorboard", "checkpoints"}
+)
 PACKAGES = (
     "bertlab",
     "torch",
@@ -54,7 +56,9 @@ def choose_run_directory(requested: str | None, name: str, is_stage: bool = Fals
         directory = Path(requested)
         if directory.is_file():
             raise OutputError(f"run_dir: {directory} is a file, expected a directory")
-        if (directory / MANIFEST).is_file() or ((directory / STAGES).is_file() and not is_stage):
+        if (directory / MANIFEST_FILE).is_file() or (
+            (directory / STAGES_FILE).is_file() and not is_stage
+        ):
             raise OutputError(
                 f"run_dir: {directory} already holds a run; choose another --run_dir, or go on "
                 f"with that run by --ckpt_path {shlex.quote(requested)}"
@@ -83,7 +87,7 @@ def is_first_process() -> bool:
 def give_up(directory: Path) -> None:
     """Let a run that ended before its first checkpoint begin anew in its directory."""
     if is_first_process():
-        (directory / MANIFEST).unlink(missing_ok=True)
+        (directory / MANIFEST_FILE).unlink(missing_ok=True)
 
 
 def resumed_run(checkpoint: Path | None, requested: str | None) -> Path | None:
@@ -92,7 +96,7 @@ def resumed_run(checkpoint: Path | None, requested: str | None) -> Path | None:
         return None
     run = checkpoint.parent.parent
     elsewhere = requested is not None and Path(requested).resolve() != run.resolve()
-    return None if elsewhere or not (run / MANIFEST).is_file() else run
+    return None if elsewhere or not (run / MANIFEST_FILE).is_file() else run
 
 
 def claim(directory: Path, content: Mapping[str, Any]) -> None:
@@ -102,7 +106,7 @@ def claim(directory: Path, content: Mapping[str, Any]) -> None:
     """
     with _claiming(directory):
         # it refuses a file that is there: only one process makes it
-        create_json(directory / MANIFEST, content)
+        create_json(directory / MANIFEST_FILE, content)
 
 
 def session(step: int, processes: int, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,12 +118,12 @@ def session(step: int, processes: int, facts: Mapping[str, Any]) -> dict[str, An
 def add_session(directory: Path, content: Mapping[str, Any]) -> None:
     """Add to a run's manifest that it goes on; one that cannot be read stays as it is."""
     try:
-        record = read_object(directory / MANIFEST)
+        record = read_object(directory / MANIFEST_FILE)
     except (OSError, ValueError):
         return
     before = record.get("sessions", [])  # a manifest of an older bertlab has none
     if isinstance(before, list):
-        write_json(directory / MANIFEST, {**record, "sessions": [*before, content]})
+        write_json(directory / MANIFEST_FILE, {**record, "sessions": [*before, content]})
 
 
 def entries(directory: Path) -> frozenset[str]:
@@ -146,7 +150,7 @@ def claim_stages(directory: Path, config: Mapping[str, Any]) -> None:
     """Make the directory of a new run in stages and write its config; as :func:`claim`."""
     with _claiming(directory):
         text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
-        create_text(directory / STAGES, text)
+        create_text(directory / STAGES_FILE, text)
 
 
 @contextlib.contextmanager
@@ -186,7 +190,7 @@ def manifest(facts: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def machine(device: "torch.device", count: int = 1) -> dict[str, Any]:
+def machine_facts(device: "torch.device", count: int = 1) -> dict[str, Any]:
     """Return the ``threads`` and the ``device`` of a run: ``cpu``, ``2 × NVIDIA H100``."""
     import torch  # noqa: PLC0415  whoever has a device has it already; commands without do not wait
 

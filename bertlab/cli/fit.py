@@ -51,9 +51,9 @@ def print_config(command: str, argv: list[str]) -> int:
         )
     assert form is not None
     warm = read_warm_start(request)
-    if warm is not None and not request.encoder_named:
-        request.encoder = warm.encoder_config["name"]
-    say(printed_config(request, None if warm is None else warm.encoder_config, form))
+    if warm is not None:
+        request.take_sizes(warm.encoder_config)
+    say(printed_config(request, form))
     return 0
 
 

@@ -12,8 +12,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from bertlab.config.named_classes import CLASS_KEYS, advice, is_word, names_class, value_at
-from bertlab.config.yaml_files import Config
+from bertlab.config.named_classes import CLASS_KEYS, advice, is_word, names_class
+from bertlab.config.yaml_files import Config, value_at
 from bertlab.errors import CheckpointError, ConfigError, DamagedCheckpointError
 
 # of Lightning's Trainer; each takes plain values, or words such as gpu, ddp, bf16-mixed

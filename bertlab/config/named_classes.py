@@ -7,7 +7,7 @@ stands at an argument that takes one. It reads a text as YAML where an argument 
 import contextlib
 import re
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from enum import Enum
 from pathlib import Path
@@ -16,8 +16,7 @@ from typing import Any, Literal, get_args, get_origin, is_typeddict
 import yaml
 from jsonargparse import ArgumentParser
 
-from bertlab.config.plain_yaml import load_yaml
-from bertlab.config.yaml_files import Config, split_arguments
+from bertlab.config.yaml_files import Config, value_at
 from bertlab.errors import CheckpointError, ConfigError
 
 CLASS_KEYS = frozenset({"class_path", "init_args"})  # how jsonargparse names a class
@@ -84,18 +83,6 @@ def check_importable(parser: ArgumentParser, content: Mapping[str, Any], source:
         raise ConfigError(str(error)) from None
 
 
-def check_importable_arguments(parser: ArgumentParser, argv: Sequence[str]) -> None:
-    """Refuse arguments that name a class, as :func:`check_importable` does a file."""
-    if _ADVICE.get() == _DEFAULT:
-        return
-    given: dict[str, Any] = {}
-    for key, value, _ in split_arguments(argv):
-        given[key.lstrip("-")] = value
-        with contextlib.suppress(yaml.YAMLError):  # it is a text then
-            given[key.lstrip("-")] = load_yaml(value or "")
-    check_importable(parser, given, "settings")
-
-
 def _class_keys(content: object, key: str = "") -> Iterator[str]:
     """Yield the keys in plain data at which a class is named."""
     if isinstance(content, Mapping):
@@ -153,16 +140,6 @@ def check_no_classes(parser: ArgumentParser, content: Config, source: str) -> No
                     f"{source}: {action.dest}: found {text[:80]!r}, which names a class or a "
                     f"function; {_ADVICE.get()}"
                 )
-
-
-def value_at(content: object, key: str) -> object:
-    """Return what stands at a dotted key; None if nothing does."""
-    # {"model": {"head": {"name": "span"}}}, model.head.name -> span
-    for part in key.split("."):
-        if not isinstance(content, Mapping):
-            return None
-        content = content.get(part)
-    return content
 
 
 def _texts(value: object) -> Iterator[str]:

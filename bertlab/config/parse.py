@@ -19,18 +19,24 @@ from bertlab.config.unknown_keys import (
     keys_of,
     names_below,
 )
-from bertlab.config.yaml_files import join_negative, split_arguments, which_is_no_yaml
+from bertlab.config.yaml_files import (
+    NoValue,
+    is_no_yaml,
+    join_negative,
+    split_arguments,
+    value_at,
+    which_is_no_yaml,
+)
 from bertlab.errors import BertlabError, ConfigError, nearest, told
 
 # what an argument may say is what a config file may: the same bounds, tags and numbers
 set_loader("yaml", load_argument, exceptions=(yaml.YAMLError,))
 Match = re.Match[str]
 _MAX_SHOWN = 80
+_MAPPING = "a mapping"
 
 
-def parse_arguments(
-    parser: ArgumentParser, argv: Sequence[str], namespace: Namespace | None = None
-) -> Namespace:
+def parse_arguments(parser: ArgumentParser, argv: Sequence[str]) -> Namespace:
     """Parse command-line arguments; none may be abbreviated.
 
     Raises:
@@ -40,7 +46,7 @@ def parse_arguments(
     for key, value, _ in split_arguments(argv):
         check_texts(value, key.lstrip("-"))
     try:
-        parsed: Namespace = parser.parse_args(join_negative(argv), namespace=namespace)
+        parsed: Namespace = parser.parse_args(join_negative(argv))
     except ArgumentError as error:
         raise ConfigError(explain(str(error), parser)) from None
     except BertlabError:
@@ -48,39 +54,71 @@ def parse_arguments(
     except Exception as error:  # PyYAML's and others', of values such as "!!timestamp x"
         raise ConfigError(f"{which_is_no_yaml(argv)}: {told(error)}") from error
     check_numbers(parsed.as_dict(), "")
-    _refuse_null(parsed, parser, "")
+    _refuse_null(parsed, parser, lambda _: "")
     return parsed
 
 
 def parse_config(
-    parser: ArgumentParser, content: Mapping[str, Any], source: str, base: Namespace | None
+    parser: ArgumentParser, content: Mapping[str, Any], where: str | Callable[[str], str]
 ) -> Namespace:
-    """Parse the content of a config file on top of ``base``; a section may be empty.
+    """Parse a config; a section may be empty.
+
+    Args:
+        parser: of its keys.
+        content: files, arguments and others, merged.
+        where: a file, or what gives ``"FILE: "`` of the file that a key comes from.
 
     Raises:
-        ConfigError: one line that names the file and the key.
+        ConfigError: one line that names the file, if it comes from one, and the key.
     """
-    checked = _check_keys(content, parser, source)
-    check_texts(checked, source)
+    place = where if callable(where) else lambda _: f"{where}: "
+    checked = _check_keys(content, parser, place)
+    for key, value in _leaves(checked):
+        check_texts(value, f"{place(key)}{key}")
     try:
-        parsed: Namespace = parser.parse_object(checked, base)
+        parsed: Namespace = parser.parse_object(checked)
     except ArgumentError as error:
-        raise ConfigError(f"{source}: {explain(str(error), parser)}") from None
+        named = re.match(r'Parser key "([^"]+)"', str(error))
+        told_place = place(named[1]) if named else "" if callable(where) else place("")
+        raise ConfigError(f"{told_place}{explain(str(error), parser, content)}") from None
     except BertlabError:
         raise
-    except Exception as error:
-        raise ConfigError(f"{source}: {told(error)}") from error
-    _refuse_null(parsed, parser, f"{source}: ")
+    except Exception as error:  # PyYAML's and others', of values such as "!!timestamp x"
+        odd = next((key for key, value in _leaves(checked) if is_no_yaml(value)), None)
+        at = place("").removesuffix(": ") if odd is None else f"{place(odd)}{odd}"
+        raise ConfigError(f"{at or 'the config'}: {told(error)}") from error
+    check_numbers(parsed.as_dict(), "")
+    _refuse_null(parsed, parser, place)
     return parsed
 
 
-def explain(message: str, parser: ArgumentParser) -> str:
-    """Return jsonargparse's message as one line, with the nearest valid key where it helps."""
+def explain(message: str, parser: ArgumentParser, content: Mapping[str, Any] | None = None) -> str:
+    """Return jsonargparse's message as one line, with the nearest valid key where it helps.
+
+    Args:
+        message: jsonargparse's.
+        parser: that says it.
+        content: that it speaks of, merged.
+    """
     for pattern, answer in _ANSWERS:
         found = re.match(pattern, message, re.DOTALL)
         if found:
+            if answer is _explain_value and (inside := _inside(found[1], parser, content)):
+                return inside
             return answer(found, parser)
     return " ".join(message.split())
+
+
+def _inside(key: str, parser: ArgumentParser, content: Mapping[str, Any] | None) -> str:
+    """Explain a key below a plain value: ``--data.corpus.sources x``; empty if it is none."""
+    hint, value = _hint(key, parser), value_at(content, key)
+    if hint is None or any(_classes(member) for member in _members(hint)):
+        return ""
+    if not isinstance(value, Mapping) or any(_word(each) == _MAPPING for each in _members(hint)):
+        return ""
+    inner = value.get("init_args") if set(value) == {"class_path", "init_args"} else value
+    below = _first_leaf("", inner).lstrip(".")
+    return f"{key}: found the key {below!r} below it, expected {describe(hint)}" if below else ""
 
 
 def _explain_unrecognized(found: Match, parser: ArgumentParser) -> str:
@@ -134,26 +172,38 @@ def _show(text: str) -> str:
 
 
 def _check_keys(
-    content: Mapping[str, Any], parser: ArgumentParser, source: str, prefix: str = ""
+    content: Mapping[str, Any], parser: ArgumentParser, place: Callable[[str], str], above: str = ""
 ) -> dict[str, Any]:
     """Return a config without its empty sections; refuse keys that no argument has."""
     known = keys_of(parser)
     checked: dict[str, Any] = {}
     for name, value in content.items():
-        key = f"{prefix}{name}"
+        key = f"{above}{name}"
         if names_below(key, known):
             if isinstance(value, Mapping):
-                checked[name] = _check_keys(value, parser, source, f"{key}.")
+                if below := _check_keys(value, parser, place, f"{key}."):
+                    checked[name] = below
             elif value is not None:
                 raise ConfigError(
-                    f"{source}: {key}: found {_show(str(value))}, expected a mapping of keys to "
+                    f"{place(key)}{key}: found {_show(str(value))}, expected a mapping of keys to "
                     "values"
                 )
-        elif key in known:
-            checked[name] = value
+        elif key not in known:
+            leaf = _first_leaf(key, value)
+            raise ConfigError(f"{place(leaf)}{explain_unknown_key(leaf, parser)}")
+        elif isinstance(value, NoValue):
+            raise ConfigError(f"--{key}: expected a value after it")
         else:
-            raise ConfigError(f"{source}: {explain_unknown_key(_first_leaf(key, value), parser)}")
+            checked[name] = value
     return checked
+
+
+def _leaves(content: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in content.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
 
 
 def _first_leaf(key: str, value: object) -> str:
@@ -164,14 +214,16 @@ def _first_leaf(key: str, value: object) -> str:
     return key
 
 
-def _refuse_null(parsed: Namespace, parser: ArgumentParser, where: str) -> None:
+def _refuse_null(parsed: Namespace, parser: ArgumentParser, place: Callable[[str], str]) -> None:
     """Refuse null where a value is needed; jsonargparse takes it for 'not given'."""
     for action in parser._actions:
         hint = _hint(action.dest, parser)
         if hint is None or action.default is None or takes_null(hint):
             continue
         if parsed.get(action.dest, action.default) is None:
-            raise ConfigError(f"{where}{action.dest}: found null, expected {describe(hint)}")
+            raise ConfigError(
+                f"{place(action.dest)}{action.dest}: found null, expected {describe(hint)}"
+            )
 
 
 def _spelling(key: str, parser: ArgumentParser) -> str:
@@ -298,7 +350,7 @@ def _word(member: TypeForm) -> str:
     if origin is tuple:
         return f"a list [{', '.join(describe(each).removeprefix('a ') for each in arguments)}]"
     if origin is dict or member is dict:
-        return "a mapping"
+        return _MAPPING
     if arguments:
         return f"a list of {describe(arguments[0]).removeprefix('a ')}s"
     return f"a {getattr(member, '__name__', str(member))}"

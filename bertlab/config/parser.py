@@ -23,12 +23,11 @@ from bertlab.api.task import Objective
 from bertlab.api.tokenizer import TokenizerKind
 from bertlab.config.named_classes import check_no_classes
 from bertlab.config.request import Request
-from bertlab.config.seeds import SECTION, GivenSeeds
-from bertlab.config.yaml_files import Config
+from bertlab.config.seeds import SEED_SECTION, GivenSeeds
 from bertlab.data.fine_tuning import LabelledData
 from bertlab.data.module import TaskData
 from bertlab.data.pretraining import PretrainingData
-from bertlab.model.optimizer_config import PLUGGED, OptimizerConfig, load_recipe
+from bertlab.model.optimizer_config import PLUGGED_OPTIMIZER_KEYS, OptimizerConfig, load_recipe
 from bertlab.plugins.hooks import FitKeys, add_fit_arguments, hook_modules
 from bertlab.plugins.index import installed, load_class
 
@@ -69,16 +68,12 @@ def data_class(request: Request) -> type[TaskData]:
     return PretrainingData if request.head is None else LabelledData
 
 
-def build_parser(
-    command: str, request: Request, encoder_config: Config | None = None
-) -> LightningArgumentParser:
+def build_parser(command: str, request: Request) -> LightningArgumentParser:
     """Return a parser of all keys that a command takes with the plugins of a request.
 
     Args:
         command: ``fit``, ``validate``, ``test`` or ``predict``.
         request: names the plugins, which are imported here.
-        encoder_config: ``name`` and arguments of the encoder that given weights are of: these
-            become the defaults.
 
     Raises:
         PluginError: if a plugin cannot be used.
@@ -100,7 +95,7 @@ def build_parser(
         default=True,
         help="seed of the run; true draws one and records it",
     )
-    parser.add_class_arguments(GivenSeeds, SECTION, instantiate=False)
+    parser.add_class_arguments(GivenSeeds, SEED_SECTION, instantiate=False)
     parser.add_class_arguments(
         Trainer,
         "trainer",
@@ -124,7 +119,7 @@ def build_parser(
         "a list of these; false for no logs at all",
     )
     parser.set_defaults({f"trainer.{key}": value for key, value in TRAINER_DEFAULTS.items()})
-    _add_model(parser, request, encoder_config)
+    _add_model(parser, request)
     _add_data(parser, request)
     if command == "fit":
         _add_fit(parser)
@@ -155,7 +150,7 @@ def package_keys() -> dict[str, FitKeys]:
     return modules.fit_keys
 
 
-def _add_model(parser: LightningArgumentParser, request: Request, given: Config | None) -> None:
+def _add_model(parser: LightningArgumentParser, request: Request) -> None:
     """Add the named encoder, its objectives or head, and the optimiser."""
     encoder = load_class("encoder", request.encoder, Encoder)
     parser.add_argument(
@@ -164,14 +159,14 @@ def _add_model(parser: LightningArgumentParser, request: Request, given: Config 
         help=f"encoder: {', '.join(installed('encoder'))}",
     )
     parser.add_class_arguments(encoder, "model.encoder", instantiate=False, skip={"vocab_size"})
+    given = request.sizes
     if given is not None and given["name"] == request.encoder:
         check_no_classes(parser, {"model": {"encoder": given}}, "the given weights")
         parser.set_defaults({f"model.encoder.{key}": value for key, value in given.items()})
     for name in request.objectives:
         objective = load_class("objective", name, Objective)
         parser.add_class_arguments(objective, f"model.objectives.{name}", instantiate=False)
-    single = {} if request.head is None else {"model.head": request.head}
-    for key, name in (single | {f"model.heads.{n}": p for n, p in request.heads.items()}).items():
+    for key, name in request.head_sections.items():
         parser.add_argument(
             f"--{key}.name", default=name, help=f"head: {', '.join(installed('head'))}"
         )
@@ -204,7 +199,9 @@ def _add_model(parser: LightningArgumentParser, request: Request, given: Config 
 def _add_optimizer(parser: LightningArgumentParser, request: Request) -> None:
     """Add the named optimiser's arguments, those of every optimiser, and its schedule's."""
     section = "model.optimizer"
-    parser.add_class_arguments(OptimizerConfig, section, instantiate=False, skip=set(PLUGGED))
+    parser.add_class_arguments(
+        OptimizerConfig, section, instantiate=False, skip=set(PLUGGED_OPTIMIZER_KEYS)
+    )
     if request.fine_tunes:
         parser.set_defaults({f"{section}.{key}": each for key, each in HEAD_DEFAULTS.items()})
     parser.add_argument(

@@ -72,18 +72,17 @@ def _read_form(given: str) -> PrintedForm:
     return PrintedForm("skip_default" in names, "skip_unset" in names)
 
 
-def printed_config(request: Request, encoder_config: Config | None, form: PrintedForm) -> str:
+def printed_config(request: Request, form: PrintedForm) -> str:
     """Return the config of ``bertlab fit`` as YAML: ``bertlab fit --config FILE`` does the same.
 
     Args:
         request: config files and arguments.
-        encoder_config: of given weights, see :func:`bertlab.config.parser.build_parser`.
         form: what is left out.
 
     Raises:
         ConfigError: as ``bertlab fit`` would.
     """
-    parser = build_parser("fit", request, encoder_config)
+    parser = build_parser("fit", request)
     content, defaults = resolve_whole(parser, request)
     content = {key: value for key, value in content.items() if key not in _ARGUMENTS}
     if form.skips_defaults or form.skips_unset:

@@ -17,19 +17,15 @@ from lightning.pytorch import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
 from bertlab.config.class_imports import why_not_made
-from bertlab.config.named_classes import (
-    check_importable,
-    check_importable_arguments,
-    check_no_classes,
-)
-from bertlab.config.parse import parse_arguments, parse_config
+from bertlab.config.named_classes import check_importable, check_no_classes
+from bertlab.config.parse import parse_config
 from bertlab.config.parser import build_parser, package_keys
 from bertlab.config.request import Request, read_request
-from bertlab.config.seeds import SECTION, Seeds, check_seeds, choose_seed
-from bertlab.config.stages import KEY as STAGES
+from bertlab.config.seeds import SEED_SECTION, Seeds, check_seeds, choose_seed
+from bertlab.config.stages import STAGES_KEY as STAGES
 from bertlab.config.stages import naming_stage, read_stages, stage_requests
-from bertlab.config.unknown_keys import explain_unknown_key, keys_of, names_below
-from bertlab.config.versions import leave_out_unknown
+from bertlab.config.unknown_keys import keys_of, names_below
+from bertlab.config.versions import leave_out_unknown, without
 from bertlab.config.yaml_files import Config
 from bertlab.errors import ConfigError, told
 from bertlab.plugins.first_party import package_of
@@ -115,25 +111,21 @@ class RunConfig:
 
 
 def parse_request(
-    request: Request,
-    command: str,
-    encoder_config: Config | None = None,
-    resumed_seed: int | bool | None = None,
+    request: Request, command: str, resumed_seed: int | bool | None = None
 ) -> RunConfig:
     """Return the config of a command.
 
     Args:
         request: config files and arguments.
         command: ``fit``, ``validate``, ``test`` or ``predict``.
-        encoder_config: of given weights, see :func:`bertlab.config.parser.build_parser`.
         resumed_seed: seed of the run that goes on, if there is one.
 
     Raises:
         ConfigError: one line that names the file and key, or the argument.
         SystemExit: with 0, after printing the help that the arguments ask for.
     """
-    parser = build_parser(command, request, encoder_config)
-    if "-h" in request.arguments or "--help" in request.arguments:
+    parser = build_parser(command, request)
+    if request.helps:
         parser.print_help()
         raise SystemExit(0)
     values = _parse(parser, request, command)
@@ -196,21 +188,28 @@ def last_config(config: Config) -> Config:
 
 
 def _parse(parser: LightningArgumentParser, request: Request, command: str = "fit") -> Namespace:
-    """Parse each config file over the one before, then the arguments that override them."""
-    values = None
-    for path, content in request.files:
-        # one file after the other over the values so far: the later one wins, key by key
-        known = _of_command(content, parser, command, str(path))
-        if path == request.checkpoint:
-            # what is never recorded is nothing that a checkpoint brings
-            known = {key: value for key, value in known.items() if _is_recorded(key)}
-            known = leave_out_unknown(known, parser, str(path), command)
-            check_no_classes(parser, known, str(path))
-            check_stored(known, str(path))
-        check_importable(parser, known, str(path))
-        values = parse_config(parser, known, str(path), values)
-    check_importable_arguments(parser, request.arguments)
-    return parse_arguments(parser, request.arguments, values)
+    """Parse all that was asked for, once."""
+    known = names_below("", keys_of(parser))
+    values = {
+        key: value
+        for key, value in request.values.items()
+        if key in known or request.is_argument(key) or not _is_of_fit(key, value, command)
+    }
+    if request.checkpoint is not None:
+        source = str(request.checkpoint)
+        # what is never recorded is nothing that a checkpoint brings
+        from_there = [key for key in values if request.source.get(key) == source]
+        for key in from_there:
+            if not _is_recorded(key):
+                del values[key]
+        stored = {key: each for key, each in request.part_of(source).items() if key in values}
+        for key in leave_out_unknown(stored, parser, source, command):
+            values, stored = without(values, key), without(stored, key)
+        check_no_classes(parser, stored, source)
+        check_stored(stored, source)
+    for source in dict.fromkeys(request.source.values()):
+        check_importable(parser, request.part_of(source), source)
+    return parse_config(parser, values, request.where)
 
 
 def _plain(parser: LightningArgumentParser, values: Namespace, request: Request) -> Config:
@@ -259,9 +258,9 @@ def _whole(parser: LightningArgumentParser, values: Namespace, request: Request)
     _drop_later(data, request)
     if request.metrics:
         model["metrics"] = _named(model.get("metrics"), request.metrics)
-    seeds = check_seeds(content.pop(SECTION), bool(request.objectives))
+    seeds = check_seeds(content.pop(SEED_SECTION), bool(request.objectives))
     if seeds:
-        content[SECTION] = seeds
+        content[SEED_SECTION] = seeds
     stages = content.pop(STAGES, None)
     if stages is not None:
         content[STAGES] = [stage.to_dict() for stage in read_stages(stages)]  # in their order
@@ -305,23 +304,8 @@ def _named(given: Config | None, names: Sequence[str]) -> Config:
     return {name: (given or {}).get(name) or {} for name in names}
 
 
-def _of_command(
-    content: Config, parser: LightningArgumentParser, command: str, source: str
-) -> Config:
-    """Return what a config has for a command: one of ``fit`` also serves ``validate``.
-
-    Raises:
-        ConfigError: it has a key of a package that is not installed.
-    """
-    known, kept = names_below("", keys_of(parser)), dict(content)
-    for key, value in content.items():
-        if key in known:
-            continue
-        comes_with = package_of("key", key)
-        if key in _FIT_ONLY or key in package_keys():
-            del kept[key]
-        elif comes_with is not None:
-            if command == "fit" and value is not None:
-                raise ConfigError(f"{source}: {explain_unknown_key(key, parser)}")
-            del kept[key]  # null asks for nothing
-    return kept
+def _is_of_fit(key: str, value: object, command: str) -> bool:
+    """Whether an unknown key asks nothing of a command: a config of ``fit`` also serves others."""
+    asks = command == "fit" and value is not None
+    of_package = package_of("key", key) is not None and not asks
+    return key in _FIT_ONLY or key in package_keys() or of_package

@@ -123,8 +123,10 @@ def _unknown(
     return found
 
 
-def leave_out_unknown(stored: Config, parser: ArgumentParser, source: str, command: str) -> Config:
-    """Return a stored config without the keys of a later bertlab that decide nothing.
+def leave_out_unknown(
+    stored: Config, parser: ArgumentParser, source: str, command: str
+) -> list[str]:
+    """Return the keys of a stored config that are of a later bertlab and decide nothing.
 
     Args:
         stored: of a checkpoint.
@@ -148,9 +150,7 @@ def leave_out_unknown(stored: Config, parser: ArgumentParser, source: str, comma
             f"{source}: left out of its config what this bertlab, {__version__}, does not know: "
             f"{', '.join(unknown)}"
         )
-    for key in found:
-        stored = without(stored, key)
-    return stored
+    return list(found)
 
 
 def without(config: Config, key: str) -> Config:

@@ -14,6 +14,10 @@ from bertlab.files.reading import read_text
 Config = dict[str, Any]
 
 
+class NoValue:
+    """Stands for the value of an argument that was given without one."""
+
+
 def read_config(path: Path) -> Config:
     """Read a YAML config file; no tags, no repeated keys, nothing endless.
 
@@ -86,14 +90,20 @@ _NEGATIVE = re.compile(r"-[\d.]")
 def which_is_no_yaml(argv: Sequence[str]) -> str:
     """Return the first argument whose value is no YAML; all of them if each is."""
     for key, value, _ in split_arguments(argv):
-        try:
-            load_argument(value or "")
-            is_tagged = (value or "").startswith("!")  # jsonargparse's own loader may fail of it
-        except yaml.YAMLError:
-            is_tagged = True
-        if is_tagged:
+        if is_no_yaml(value or ""):
             return f"{key.lstrip('-')}: found {(value or '')[:80]!r}"
     return "arguments"
+
+
+def is_no_yaml(value: object) -> bool:
+    """Whether a value is a text that jsonargparse cannot read as YAML."""
+    if not isinstance(value, str):
+        return False
+    try:
+        load_argument(value)
+        return value.startswith("!")  # jsonargparse's own loader may fail of it
+    except yaml.YAMLError:
+        return True
 
 
 def take_options(
@@ -140,14 +150,6 @@ def needs_value(key: str, value: str | None) -> str:
     return value
 
 
-def text_at(section: Config, key: str, before: str | None, where: str) -> str | None:
-    """Return a text of a config file, or null; ``before`` if it has none."""
-    found = section.get(key, before)
-    if found is not None and not isinstance(found, str):
-        raise ConfigError(f"{where}{key}: found {str(found)[:80]}, expected a text or null")
-    return found
-
-
 def parse_inline(value: str, key: str, example: str) -> object:
     """Return what an argument gives as YAML; ``example`` says what was expected."""
     try:
@@ -166,9 +168,14 @@ def yaml_inline(value: object) -> str:
     return text.removesuffix("\n").removesuffix("\n...")
 
 
-def as_arguments(prefix: str, settings: Mapping[str, object] | None) -> list[str]:
-    """Return settings as arguments, such as ``--model.head.dropout=0.1`` below ``--model.head``."""
-    return [f"{prefix}.{key}={yaml_inline(value)}" for key, value in (settings or {}).items()]
+def value_at(content: object, key: str) -> object:
+    """Return what stands at a dotted key; None if nothing does."""
+    # {"model": {"head": {"name": "span"}}}, model.head.name -> span
+    for part in key.split("."):
+        if not isinstance(content, Mapping):
+            return None
+        content = content.get(part)
+    return content
 
 
 class _OneLine(yaml.SafeDumper):

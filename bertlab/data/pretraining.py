@@ -16,11 +16,11 @@ from bertlab.api.task import Objective, Task
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.corpus.corpus import Corpus, naming
 from bertlab.data.corpus.prepare import (
+    default_cache_dir,
     open_prepared,
     prepare_cached,
     tokenizer_cached,
 )
-from bertlab.data.corpus.remote_store import default_cache_dir
 from bertlab.data.corpus.report import StoreReport
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.input_texts import TextRows, input_texts

@@ -18,7 +18,7 @@ from typing import Any
 from bertlab.errors import nearest
 from bertlab.files.remote import RemoteFile
 
-LARGEST = 2**26
+LARGEST_FILE = 2**26
 """Bytes of a file that is read whole, if its reader does not say otherwise."""
 
 _MOST_DIGITS = 1000  # transformers writes lengths of 31
@@ -60,7 +60,7 @@ def open_patiently(path: Path, flags: int) -> int:
     return opened[0]
 
 
-def read_bytes(path: Path, largest: int = LARGEST) -> bytes:
+def read_bytes(path: Path, largest: int = LARGEST_FILE) -> bytes:
     """Return what a file holds, if that is at most ``largest`` bytes."""
     with open_to_read(path) as file:
         content = file.read(largest + 1)
@@ -69,7 +69,7 @@ def read_bytes(path: Path, largest: int = LARGEST) -> bytes:
     return content
 
 
-def read_text(path: Path, largest: int = LARGEST) -> str:
+def read_text(path: Path, largest: int = LARGEST_FILE) -> str:
     """Return the text of a UTF-8 file."""
     return read_bytes(path, largest).decode()
 
@@ -86,7 +86,7 @@ class UnreadableError(ValueError):
         self.filename = str(filename)
 
 
-def read_json(path: Path, largest: int = LARGEST) -> Any:  # noqa: ANN401
+def read_json(path: Path, largest: int = LARGEST_FILE) -> Any:  # noqa: ANN401
     """Return what a JSON file holds."""
     with explain_damage(path):
         return parse_json(read_text(path, largest))

@@ -33,7 +33,7 @@ class FeatureChoice:
     pool: Pool
 
 
-def embed(encoder: Encoder, batch: PackedBatch, choice: FeatureChoice) -> list[Tensor]:
+def embed_texts(encoder: Encoder, batch: PackedBatch, choice: FeatureChoice) -> list[Tensor]:
     """Return the features of each sequence of a batch, ``(tokens, D)`` or, pooled, ``(1, D)``."""
     with torch.no_grad():
         output = encoder(batch, all_layers=True)

@@ -80,8 +80,10 @@ class OptimizerConfig:
             )
 
 
-PLUGGED = ("name", "schedule", "recipe")
-COMMON = tuple(each.name for each in fields(OptimizerConfig) if each.name not in PLUGGED)
+PLUGGED_OPTIMIZER_KEYS = ("name", "schedule", "recipe")
+COMMON_OPTIMIZER_KEYS = tuple(
+    each.name for each in fields(OptimizerConfig) if each.name not in PLUGGED_OPTIMIZER_KEYS
+)
 
 
 def load_recipe(name: str) -> type[OptimizerRecipe]:
@@ -107,5 +109,5 @@ def read_optimizer(section: Mapping[str, Any]) -> OptimizerConfig:
     name = arguments.pop("name", DEFAULT_OPTIMIZER)
     recipe = load_recipe(name)
     schedule = make_schedule(arguments.pop("schedule", DEFAULT_SCHEDULE))
-    common = {key: arguments.pop(key) for key in COMMON if key in arguments}
+    common = {key: arguments.pop(key) for key in COMMON_OPTIMIZER_KEYS if key in arguments}
     return OptimizerConfig(**common, name=name, schedule=schedule, recipe=recipe(**arguments))

@@ -87,7 +87,7 @@ def history_rows(curves: dict[str, Curve]) -> list[dict[str, Any]]:
     return [{"step": step, **rows[step]} for step in sorted(rows)]
 
 
-def draw(curves: dict[str, Curve]) -> "Figure":
+def draw_curves(curves: dict[str, Curve]) -> "Figure":
     """Draw losses at the left, scores at the right, baselines dashed; notebooks show the figure."""
     from matplotlib.figure import Figure  # noqa: PLC0415  slow to import
 

@@ -6,7 +6,7 @@ from bertlab.checkpoints.huggingface_task import is_model, use_folder
 from bertlab.checkpoints.one_head import one_head
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import check_nothing_lacks, read_checkpoint, read_warm_start
-from bertlab.checkpoints.run_directory import CONFIG
+from bertlab.checkpoints.run_directory import CONFIG_FILE
 from bertlab.config.request import Request, read_request
 from bertlab.config.run_config import parse_request
 from bertlab.config.stages import with_last_stage
@@ -30,8 +30,7 @@ def open_session(command: str, request: Request, whole: Path | None = None) -> S
     """
     quiet_lightning()
     keep_freed_memory()
-    helping = "-h" in request.arguments or "--help" in request.arguments
-    if command != "fit" and not (request.ckpt_path or request.init_from or helping):
+    if command != "fit" and not (request.ckpt_path or request.init_from or request.helps):
         raise CommandError(
             f"{command}: no weights; expected --ckpt_path with a run or checkpoint, or "
             "--model.init_from with a Hugging Face model"
@@ -45,18 +44,16 @@ def open_session(command: str, request: Request, whole: Path | None = None) -> S
     warm = read_warm_start(request) if checkpoint is None else None  # else all is in there
     if checkpoint is not None and not request.files:
         assert checkpoint.path is not None
-        record = checkpoint.path.parent.parent / CONFIG
+        record = checkpoint.path.parent.parent / CONFIG_FILE
         check_nothing_lacks(command, checkpoint.path, checkpoint.left_out, record)
         name = str(checkpoint.path)
         request = read_request(request.argv, checkpoint.config, name, checkpoint.path)
     start = warm if checkpoint is None else checkpoint
-    sizes = None
-    if start is not None and request.init_from is not None:  # a config need not repeat the sizes
-        sizes = start.encoder_config
-        request.encoder = request.encoder if request.encoder_named else sizes["name"]
+    if start is not None and request.init_from is not None:
+        request.take_sizes(start.encoder_config)
     resumed = None if checkpoint is None else checkpoint.config
     seed = None if resumed is None else resumed["seed_everything"]
-    config = parse_request(request, command, sizes, seed)
+    config = parse_request(request, command, seed)
     return Session(config, checkpoint, warm, whole)
 
 

@@ -14,11 +14,11 @@ from bertlab.checkpoints.restore import (
     choose_tokenizer,
 )
 from bertlab.checkpoints.run_directory import (
-    DEGENERATE,
-    PREDICTIONS,
-    RESULTS,
+    DEGENERATE_FILE,
+    PREDICTIONS_FILE,
+    RESULTS_FILE,
     choose_run_directory,
-    machine,
+    machine_facts,
     manifest,
     resumed_run,
 )
@@ -211,7 +211,7 @@ class Session:
             "command": ["bertlab", "fit", *request.argv],
             "seed": self.config.seed,
             "seeds": asdict(self.config.seeds),
-            **machine(self.trainer.strategy.root_device, self.trainer.world_size),
+            **machine_facts(self.trainer.strategy.root_device, self.trainer.world_size),
             "precision": str(self.trainer.precision),
             "tokenizer": tokenizer.fingerprint,
             **({} if self.weights is None else {"init_weights": self.weights}),
@@ -263,7 +263,7 @@ class Session:
             trainer.validate(model, self.data, verbose=False)
         results = held_out_results(trainer, "val")  # trainer.predict() forgets them
         if self.config.values.keep_predictions:
-            self._predict(str(self.directory / PREDICTIONS), "jsonl")
+            self._predict(str(self.directory / PREDICTIONS_FILE), "jsonl")
         if not trainer.is_global_zero:
             return
         print_results(results, f"{self.directory}: step {step}")
@@ -274,9 +274,9 @@ class Session:
         for warning in self.model.warnings:
             warn(warning)
         if model.warnings:
-            write_json(self.directory / DEGENERATE, model.warnings)
+            write_json(self.directory / DEGENERATE_FILE, model.warnings)
         run_ended(self.directory, results, self.data.report_tables())
-        write_json(self.directory / RESULTS, results)  # the last: the run is whole
+        write_json(self.directory / RESULTS_FILE, results)  # the last: the run is whole
 
     def _score(self) -> None:
         """Score the model on the held-out text, or on the validation or test sets."""

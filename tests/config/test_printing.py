@@ -143,12 +143,12 @@ def valid_request(seed: int) -> tuple[Request, Config]:
 def check_repeats(seed: int, form: PrintedForm, file: Path) -> None:
     """Print a random config, read the file, and compare what would be run."""
     request, expected = valid_request(seed)
-    file.write_text(printed_config(request, None, form), encoding="utf-8")
+    file.write_text(printed_config(request, form), encoding="utf-8")
     again = read_request(["--config", str(file)])
     assert repr(resolve_request(again)) == repr(expected)  # 1 is no True, and keys are in order
     # what does not change the computation, too: where it is kept, how often it is repeated
     whole = PrintedForm()
-    assert printed_config(again, None, whole) == printed_config(request, None, whole)
+    assert printed_config(again, whole) == printed_config(request, whole)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -47,7 +47,10 @@ def test_later_files_and_arguments_override(tmp_path: Path) -> None:
     assert read_request(["-c", first, "--model.objectives.nsp", "null"]).objectives == ["mlm"]
     plan = read_request(["-c", first, "--model.objectives", "[clm: {x: 1}]", "--data.batch_size=4"])
     assert plan.objectives == ["clm"]
-    assert plan.arguments == ["--model.objectives.clm.x=1", "--data.batch_size=4"]
+    assert plan.values["data"] == {"batch_size": "4"}
+    assert plan.values["model"]["objectives"] == {"clm": {"x": 1}}
+    assert plan.source["data.batch_size"] == "--data.batch_size"
+    assert plan.source["model.objectives.clm.x"] == "--model.objectives"
     assert read_request(["--model.encoder", "elmo", "-c", first]).encoder == "elmo"
     assert read_request(["-c", first, "--model.init_from=runs/a"]).init_from == "runs/a"
 

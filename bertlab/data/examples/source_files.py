@@ -12,7 +12,7 @@ from bertlab.api.examples import Column
 from bertlab.data.reading.lines import (
     STANDARD_INPUT,
     explain_failed_read,
-    name_of,
+    input_name,
     read_lines,
 )
 from bertlab.errors import DataError, nearest
@@ -128,7 +128,7 @@ def detect_format(
     that column.
     """
     if path == STANDARD_INPUT:
-        with explain_failed_read(name_of(path), DataError):
+        with explain_failed_read(input_name(path), DataError):
             ahead = cast("io.BufferedReader", sys.stdin.buffer).peek(1)  # leaves it to be read
         return "jsonl" if ahead.lstrip().startswith(b"{") else "txt"
     form = ending_format(path)

@@ -71,7 +71,7 @@ def _disguise(start: bytes) -> str | None:
 STANDARD_INPUT = "-"
 
 
-def name_of(path: str) -> str:
+def input_name(path: str) -> str:
     """Return the name of a path in messages: ``standard input`` for ``-``."""
     return "standard input" if path == STANDARD_INPUT else path
 
@@ -81,7 +81,7 @@ def read_lines(path: str) -> Iterator[str]:
 
     A byte order mark is dropped.
     """
-    name = name_of(path)
+    name = input_name(path)
     offset = 0
     with explain_failed_read(name, DataError), _open(path) as file:
         for number, line in enumerate(file, 1):

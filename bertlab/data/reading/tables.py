@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from bertlab.api.source import RawExamples, holds_no_examples
-from bertlab.data.reading.lines import name_of, numbered, read_lines
+from bertlab.data.reading.lines import input_name, numbered, read_lines
 from bertlab.errors import ConfigError, DataError
 from bertlab.files import reading
 
@@ -94,7 +94,7 @@ def _csv_cells(path: str, lines: Iterable[str], delimiter: str, quote: str | Non
             start = reader.line_num + 1
     except csv.Error as error:
         raise DataError(
-            f"{name_of(path)}:{start}: malformed CSV in the row that begins here ({error}); "
+            f"{input_name(path)}:{start}: malformed CSV in the row that begins here ({error}); "
             "a cell with quotes, commas or line breaks is written in double quotes, and a double "
             "quote in it twice; data.delimiter and data.quote tell another form, and a file "
             "separated by tabs, without quotes, is format tsv"
@@ -104,7 +104,7 @@ def _csv_cells(path: str, lines: Iterable[str], delimiter: str, quote: str | Non
 def _table(
     path: str, cells: Cells, has_header: HasHeader, separated: str, skip_ragged: bool
 ) -> RawExamples:
-    name = name_of(path)
+    name = input_name(path)
     first = next(cells, None)
     if first is None:
         raise holds_no_examples(name)
@@ -142,13 +142,13 @@ def _table(
 
 def read_json_lines(path: str) -> RawExamples:
     """Read a JSON object a line; lines that are blank are passed over."""
-    name = name_of(path)
+    name = input_name(path)
     return _objects(name, json_values(read_lines(path), name, arrays=False))
 
 
 def read_json(path: str) -> RawExamples:
     """Read one JSON array of objects, or an object a line; errors as above."""
-    name = name_of(path)
+    name = input_name(path)
     return _objects(name, json_values(read_lines(path), name))
 
 

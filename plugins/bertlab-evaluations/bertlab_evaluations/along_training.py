@@ -11,7 +11,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from bertlab.api.evaluation import EvaluatedModel
 from bertlab.api.examples import Example
 from bertlab.api.tokenizer import Tokenizer
-from bertlab.checkpoints.run_directory import RESULTS
+from bertlab.checkpoints.run_directory import RESULTS_FILE
 from bertlab.data.module import TaskData
 from bertlab.errors import ConfigError, check_at_least
 from bertlab.files import write_json
@@ -101,7 +101,7 @@ class EvaluationsAlong(Callback):
                 folder.mkdir(parents=True, exist_ok=True)
                 write_evaluation(folder, entry.name, result, score_groups(result))
         if trainer.is_global_zero:
-            write_json(folder / RESULTS, earlier_results(folder) | results)
+            write_json(folder / RESULTS_FILE, earlier_results(folder) | results)
         # a resumed run may score a step again that it has logged
         logger = False if trainer.global_step in pl_module.history else None
         named = {f"val/{name}": value for name, value in results.items()}

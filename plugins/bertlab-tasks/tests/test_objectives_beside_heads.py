@@ -171,7 +171,7 @@ def test_a_printed_config_repeats_it(
 ) -> None:
     request = read_request(["-c", str(written(tmp_path / "c.yaml", content))])
     again = tmp_path / "again.yaml"
-    again.write_text(printed_config(request, None, form), "utf-8")
+    again.write_text(printed_config(request, form), "utf-8")
     assert resolve_request(read_request(["-c", str(again)])) == resolve_request(request)
 
 

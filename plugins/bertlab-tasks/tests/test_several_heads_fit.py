@@ -386,7 +386,7 @@ def test_a_printed_config_repeats_it(
     content = config(files, tiny_run, data__mixing={"weights": {"color": 1, "nearness": 2.5}})
     request = read_request(["--config", str(written(tmp_path / "c.yaml", content))])
     again = tmp_path / "again.yaml"
-    again.write_text(printed_config(request, None, form), "utf-8")
+    again.write_text(printed_config(request, form), "utf-8")
     found = resolve_request(read_request(["--config", str(again)]))
     assert found == resolve_request(request)
     assert list(found["data"]["heads"]) == ["color", "nearness"]

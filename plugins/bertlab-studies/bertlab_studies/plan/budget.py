@@ -17,7 +17,7 @@ from bertlab.api.encoder import Encoder
 from bertlab.config.heads import OBJECTIVES_SHARE, fine_tunes
 from bertlab.config.overrides import Overrides
 from bertlab.config.run_config import stage_configs
-from bertlab.config.stages import KEY as STAGES
+from bertlab.config.stages import STAGES_KEY as STAGES
 from bertlab.errors import StudyError
 from bertlab.model.build import build_encoder, build_tasks
 from bertlab.objectives.changing import largest_of, mean_of

@@ -7,8 +7,8 @@ from bertlab.api.encoder import Encoder
 from bertlab.config.parser import data_class
 from bertlab.config.request import Request
 from bertlab.config.run_config import stage_configs
-from bertlab.config.seeds import SECTION
-from bertlab.config.stages import KEY as STAGES
+from bertlab.config.seeds import SEED_SECTION
+from bertlab.config.stages import STAGES_KEY as STAGES
 from bertlab.config.stages import naming_stage, read_stages
 from bertlab.config.yaml_files import Config
 from bertlab.errors import ConfigError, StudyError
@@ -87,10 +87,10 @@ def check_seed_parts(config: Config, file: object) -> None:
         config: resolved.
         file: that it comes from.
     """
-    if SECTION in config:
+    if SEED_SECTION in config:
         raise StudyError(
-            f"{SECTION}: found {config[SECTION]} in {file}, expected none; what varies and what "
-            "stays the same is said by the study's seeds, such as {weights: 3}"
+            f"{SEED_SECTION}: found {config[SEED_SECTION]} in {file}, expected none; what varies "
+            "and what stays the same is said by the study's seeds, such as {weights: 3}"
         )
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bertlab.checkpoints.run_directory import RESULTS
+from bertlab.checkpoints.run_directory import RESULTS_FILE
 from bertlab.config.yaml_files import differences
 from bertlab.errors import StudyError
 from bertlab.files import explain_failed_write, write_json
@@ -208,7 +208,7 @@ def _seeds(analysis: Analysis) -> dict[str, list[int]]:
 def _count_done(study_dir: Path) -> int:
     """Return the number of runs that are done: trials, and those not asked any more, as well."""
     folders = (study_dir / "runs", study_dir / TRIALS / "runs")
-    return sum(1 for folder in folders for _ in folder.glob(f"*/{RESULTS}"))
+    return sum(1 for folder in folders for _ in folder.glob(f"*/{RESULTS_FILE}"))
 
 
 def _read(path: Path, nothing: Kind) -> Kind:

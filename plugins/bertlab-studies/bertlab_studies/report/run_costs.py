@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bertlab.checkpoints.run_directory import MANIFEST
+from bertlab.checkpoints.run_directory import MANIFEST_FILE
 from bertlab.config.yaml_files import Config, read_config
 from bertlab.files.reading import read_object
 from bertlab_studies.execute.run_state import State, is_done, read_status
@@ -62,9 +62,9 @@ def _measured(directory: Path) -> Cost | None:
     """Return what a run costs by its record, with its earlier stages; None without one."""
     costs = []
     for place in (*directory.glob("stages/*/"), directory):
-        if not ((place / MANIFEST).is_file() and (place / "config.yaml").is_file()):
+        if not ((place / MANIFEST_FILE).is_file() and (place / "config.yaml").is_file()):
             return None
-        manifest = _read(place / MANIFEST)
+        manifest = _read(place / MANIFEST_FILE)
         if "training_tokens" not in manifest:
             return None
         costs.append(measured_cost(read_config(place / "config.yaml"), manifest))

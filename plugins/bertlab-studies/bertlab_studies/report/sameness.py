@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertlab.checkpoints.run_directory import MANIFEST
+from bertlab.checkpoints.run_directory import MANIFEST_FILE
 from bertlab.config.heads import heads_by_name
 from bertlab.config.yaml_files import Config
 from bertlab.data.corpus.prepare import open_prepared
@@ -292,5 +292,5 @@ def _counted(runs: list[str], all_named: bool) -> str:
 
 def read_manifest(run: PlannedRun, study_dir: Path) -> Manifest:
     """Return the manifest of a run; empty if there is none."""
-    path = run.directory(study_dir) / MANIFEST
+    path = run.directory(study_dir) / MANIFEST_FILE
     return read_object(path) if path.is_file() else {}
