@@ -33,14 +33,15 @@ _MODULES = {
     "bertlab.api.tokenizer": "SpecialTokens Tokenizer TokenizerKind",
     "bertlab.data.module": "TaskData",
     "bertlab.errors": (
-        "BertlabError CheckpointError ConfigError CorpusError DataError EvaluationError "
-        "PluginError TokenizerError check_at_least check_share nearest"
+        "BertlabError CheckpointError CommandError ConfigError CorpusError DataError "
+        "EvaluationError PluginError TokenizerError check_at_least check_share nearest"
     ),
     "bertlab.plugins.hooks": "FitKeys ReportSection hookimpl",
     "bertlab.tokenizer.loading": "load_tokenizer",
     "bertlab.tokenizer.wordpiece": "WordPieceTokenizer",
     "torchmetrics": "Metric",
     # runs and models from Python; bertlab-studies adds Study and study
+    "bertlab.checkpoints.pretrained": "Pretrained",
     "bertlab.checkpoints.pretrained_model": "PretrainedModel load",
     "bertlab.training.run": "Run fit",
     # building blocks
@@ -130,6 +131,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.api.tokenizer import SpecialTokens as SpecialTokens
     from bertlab.api.tokenizer import Tokenizer as Tokenizer
     from bertlab.api.tokenizer import TokenizerKind as TokenizerKind
+    from bertlab.checkpoints.pretrained import Pretrained as Pretrained
     from bertlab.checkpoints.pretrained_model import PretrainedModel as PretrainedModel
     from bertlab.checkpoints.pretrained_model import load as load
     from bertlab.cli.main import main as main
@@ -144,6 +146,7 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.encoders.layers import packed_lstm as packed_lstm
     from bertlab.errors import BertlabError as BertlabError
     from bertlab.errors import CheckpointError as CheckpointError
+    from bertlab.errors import CommandError as CommandError
     from bertlab.errors import ConfigError as ConfigError
     from bertlab.errors import CorpusError as CorpusError
     from bertlab.errors import DataError as DataError
