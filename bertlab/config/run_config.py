@@ -111,7 +111,10 @@ class RunConfig:
 
 
 def parse_request(
-    request: Request, command: str, resumed_seed: int | bool | None = None
+    request: Request,
+    command: str,
+    resumed_seed: int | bool | None = None,
+    parser: LightningArgumentParser | None = None,
 ) -> RunConfig:
     """Return the config of a command.
 
@@ -119,12 +122,13 @@ def parse_request(
         request: config files and arguments.
         command: ``fit``, ``validate``, ``test`` or ``predict``.
         resumed_seed: seed of the run that goes on, if there is one.
+        parser: of the command with the plugins of the request; made if not given.
 
     Raises:
         ConfigError: one line that names the file and key, or the argument.
         SystemExit: with 0, after printing the help that the arguments ask for.
     """
-    parser = build_parser(command, request)
+    parser = parser or build_parser(command, request)
     if request.helps:
         parser.print_help()
         raise SystemExit(0)

@@ -48,7 +48,7 @@ def fit(
     """
     with as_mistakes():
         session = open_fit(_request(config, overrides or {}))
-        values = session.config.values
+        values = session.resolved.values
         if values.get("seeds") is not None or values.get("against_scratch"):
             raise ConfigError(
                 "seeds, against_scratch: found in the config, expected one run; use bertlab.study, "
