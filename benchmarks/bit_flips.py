@@ -28,7 +28,7 @@ import torch
 
 from bertlab.api.batch import PackedBatch
 from bertlab.api.rng import CounterRNG
-from bertlab.config.request import read_request
+from bertlab.config.merge import read_request
 from bertlab.errors import CorruptionError
 from bertlab.training.cli import open_command
 from bertlab_guard.corruption import StepAudit, Steps, _Copy, bit_sums

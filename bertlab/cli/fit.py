@@ -1,7 +1,8 @@
 """``bertlab fit``, ``validate``, ``test`` and ``predict``."""
 
 from bertlab.cli.fit_help import asks_for_help, short_help, without_all
-from bertlab.config.request import Request, read_request
+from bertlab.config.merge import read_request
+from bertlab.config.request import Request
 from bertlab.config.shipped import with_config_options
 from bertlab.errors import CommandError, say
 from bertlab.plugins.hooks import run_elsewhere

@@ -17,10 +17,11 @@ from lightning.pytorch import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
 from bertlab.config.class_imports import why_not_made
+from bertlab.config.merge import read_request
 from bertlab.config.named_classes import check_importable, check_no_classes
 from bertlab.config.parse import parse_config
 from bertlab.config.parser import build_parser, package_keys
-from bertlab.config.request import Request, read_request
+from bertlab.config.request import Request
 from bertlab.config.seeds import SECTION, Seeds, check_seeds, choose_seed
 from bertlab.config.stages import KEY as STAGES
 from bertlab.config.stages import naming_stage, read_stages, stage_requests

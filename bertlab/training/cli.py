@@ -29,6 +29,7 @@ from bertlab.checkpoints.run_directory import (
     resumed_run,
 )
 from bertlab.config.checkpoint_config import check_file_name
+from bertlab.config.merge import read_request
 from bertlab.config.parser import (
     TRAINER_DEFAULTS,
     add_core_keys,
@@ -36,7 +37,7 @@ from bertlab.config.parser import (
     add_seed_keys,
     data_class,
 )
-from bertlab.config.request import Request, read_request
+from bertlab.config.request import Request
 from bertlab.config.run_config import parse_request
 from bertlab.config.stages import with_last_stage
 from bertlab.data.filling import Filling

@@ -18,9 +18,10 @@ from bertlab.checkpoints.run_directory import (
     give_up,
 )
 from bertlab.config.checkpoint_config import read_stored_config
+from bertlab.config.merge import read_request
 from bertlab.config.named_classes import check_no_classes
 from bertlab.config.parser import build_parser
-from bertlab.config.request import Request, read_request
+from bertlab.config.request import Request
 from bertlab.config.run_config import RunConfig, check_stored, parse_request
 from bertlab.config.stages import (
     Stage,

@@ -11,7 +11,7 @@ import torch
 import yaml
 
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
-from bertlab.config.request import read_request
+from bertlab.config.merge import read_request
 from bertlab.config.seeds import PARTS
 from bertlab.data.loader import prepare_sequences
 from bertlab.data.pretraining import PretrainingData

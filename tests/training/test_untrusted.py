@@ -19,9 +19,9 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 
 from bertlab.checkpoints.run_checkpoint import RUN_KEY
 from bertlab.config.checkpoint_config import read_stored_config
+from bertlab.config.merge import read_request
 from bertlab.config.named_classes import check_no_classes
 from bertlab.config.parser import build_parser
-from bertlab.config.request import read_request
 from bertlab.errors import CheckpointError, DamagedCheckpointError
 from bertlab.training.callbacks.best_checkpoint import BestCheckpoint
 from bertlab.training.run import Run

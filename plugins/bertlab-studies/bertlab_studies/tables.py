@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertlab.config.request import read_request
+from bertlab.config.merge import read_request
 from bertlab.config.yaml_files import yaml_inline
 from bertlab.errors import say
 from bertlab.training.console import print_table

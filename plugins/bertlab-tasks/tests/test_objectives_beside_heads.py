@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from bertlab.config.merge import read_request
 from bertlab.config.printing import PrintedForm, printed_config
-from bertlab.config.request import read_request
 from bertlab.config.run_config import resolve_request
 from bertlab.training.cli import BertlabCLI, open_command
 from test_several_heads_fit import COLORS, changed, written
