@@ -19,6 +19,7 @@ _MODULES = {
     "bertlab.api.encoder": "Encoder",
     "bertlab.api.evaluation": "EvaluatedModel Evaluation EvaluationResult ScoreGrid",
     "bertlab.api.examples": "Column Features Labels Example text_ids",
+    "bertlab.api.executor": "Executor OrderedMap",
     "bertlab.api.exporter": "Exporter ExportReport ModelAddress",
     "bertlab.api.format": "NamedFormat Submission",
     "bertlab.api.head": "Head",
@@ -69,7 +70,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401  a public name of any kind
     if name in _HOME:
         found = getattr(import_module(_HOME[name]), name)
     else:
-        from bertlab.plugins.names import added_name  # noqa: PLC0415  reads the entry points
+        from bertlab.plugins.index import added_name  # noqa: PLC0415  reads the entry points
 
         found = added_name(__name__, name)
     globals()[name] = found
@@ -77,7 +78,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401  a public name of any kind
 
 
 def __dir__() -> list[str]:
-    from bertlab.plugins.names import added_names  # noqa: PLC0415
+    from bertlab.plugins.index import added_names  # noqa: PLC0415
 
     return sorted({*globals(), *__all__, *added_names(__name__)})
 
@@ -104,6 +105,8 @@ if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compa
     from bertlab.api.examples import Features as Features
     from bertlab.api.examples import Labels as Labels
     from bertlab.api.examples import text_ids as text_ids
+    from bertlab.api.executor import Executor as Executor
+    from bertlab.api.executor import OrderedMap as OrderedMap
     from bertlab.api.exporter import Exporter as Exporter
     from bertlab.api.exporter import ExportReport as ExportReport
     from bertlab.api.exporter import ModelAddress as ModelAddress

@@ -33,11 +33,7 @@ class WholeCheckpointIO(TorchCheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: object | None = None
     ) -> None:
-        """Write a checkpoint, or leave what stood there before.
-
-        Raises:
-            OutputError: the file cannot be written, as on a full disk.
-        """
+        """Write a checkpoint, or leave what stood there before."""
         del storage_options
         path = Path(path)
         try:

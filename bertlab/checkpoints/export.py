@@ -19,9 +19,8 @@ from bertlab.checkpoints.export_folder import export_folder, make_readable, save
 from bertlab.checkpoints.huggingface import TRAINED_MAX_LENGTH, forms_of
 from bertlab.checkpoints.huggingface_head import HuggingFaceHead, head_config
 from bertlab.checkpoints.loading import load_matching
-from bertlab.checkpoints.one_head import one_head
 from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.restore import read_pretrained
+from bertlab.checkpoints.restore import one_head, read_pretrained
 from bertlab.checkpoints.run_checkpoint import words_checkpoints
 from bertlab.errors import CheckpointError
 from bertlab.heads.classification import ClassifierHead
@@ -41,24 +40,7 @@ def export_model(
     settings: Mapping[str, Any] | None = None,
     address: ModelAddress | None = None,
 ) -> ExportReport:
-    """Write a model as a folder that others load; it appears whole or not at all.
-
-    Args:
-        source: a run directory, a bertlab checkpoint, a Hugging Face folder or a hub name.
-        output: folder to write.
-        overwrite: replace what is there.
-        form: name of the exporter.
-        head: the one of several heads that is written.
-        settings: of the exporter.
-        address: by which the model is loaded, for its card; the folder's name if not given.
-
-    Raises:
-        PluginError: there is no such exporter; the nearest is named.
-        CommandError: a package that the form needs is not installed, there is no such head, or
-            several and none is named.
-        CheckpointError: the source cannot be read, has no such form, or the output is in use.
-        OutputError: the output cannot be written.
-    """
+    """Write a model as a folder that others load; it appears whole or not at all."""
     exporter: Exporter = load_class("exporter", form, Exporter)(**(settings or {}))
     start = read_pretrained(source)
     if exporter.has_heads or head is not None:
@@ -80,14 +62,6 @@ def export_words(
     repository: str | None = None,
 ) -> Iterator[ExportReport]:
     """Write each ``words-….ckpt`` of a run into a folder below ``output``, called as BabyLM does.
-
-    Args:
-        run: run directory, or the folder of its checkpoints.
-        output: folder of the folders ``chck_1M``, ``chck_2M``, …
-        overwrite: as of :func:`export_model`, as are ``form`` and ``settings``.
-        form: see there.
-        settings: see there.
-        repository: of the hub, whose revisions have the names of the folders; for the cards.
 
     Yields:
         What was written, one model at a time.
@@ -212,25 +186,7 @@ def write_huggingface(
     model_max_length: int | None = None,
     trained_max_length: int | None = None,
 ) -> ExportReport:
-    """Write config, weights and tokenizer into a folder.
-
-    Args:
-        folder: new and empty.
-        source: of the model, for messages.
-        encoder: written with its dtype. Sinusoidal positions become a table of the same values.
-        task_states: states of the heads by task; those but ``mlm`` and ``nsp``, of a causal encoder
-            those but ``clm``, have no place in ``transformers`` and are noted in the report.
-        tokenizer: saved into the same folder.
-        head: of a fine-tuned model, written in place of pre-training's heads.
-        model_max_length: tokens to which ``transformers`` cuts a text; the encoder's longest
-            sequence if not given or more than that.
-        trained_max_length: longest sequence in training, recorded under this name.
-
-    Raises:
-        CheckpointError: if a head's tensors are not all there, the tokenizer has ids that the
-            encoder lacks, or ``transformers`` would compute something else from these weights: a
-            BiLSTM, or the pooled output of a causal encoder under a head.
-    """
+    """Write config, weights and tokenizer into a folder."""
     form = _form_of(encoder, tokenizer)
     _check_computes_the_same(form, encoder, head, source)
     if tokenizer.vocab_size > encoder.vocab_size:

@@ -15,16 +15,7 @@ from bertlab.files.reading import read_object
 
 @contextlib.contextmanager
 def export_folder(output: Path, overwrite: bool) -> Iterator[Path]:
-    """Yield a new folder to fill, which becomes ``output`` at the end of the block.
-
-    Args:
-        output: folder to make; may exist if it is empty.
-        overwrite: replace an older export, that is a folder with ``config.json``.
-
-    Raises:
-        CheckpointError: ``output`` is in the way.
-        OutputError: it cannot be written; nothing was changed there.
-    """
+    """Yield a new folder to fill, which becomes ``output`` at the end of the block."""
     _check_output(output, overwrite)
     try:
         with new_folder(output, overwrite=True) as folder:
@@ -63,15 +54,7 @@ def make_readable(path: Path) -> None:
 def save_tokenizer(
     tokenizer: Tokenizer, folder: Path, encoder: Encoder, longest: int | None, has_segments: bool
 ) -> None:
-    """Write the tokenizer as ``transformers`` loads it, with what the model adds to it.
-
-    Args:
-        tokenizer: to write.
-        folder: of the export.
-        encoder: its longest sequence bounds ``model_max_length``.
-        longest: tokens to which ``transformers`` cuts a text; the encoder's if None.
-        has_segments: the model takes ``token_type_ids``.
-    """
+    """Write the tokenizer as ``transformers`` loads it, with what the model adds to it."""
     tokenizer.save(folder)
     path = folder / "tokenizer_config.json"
     most = encoder.max_position_embeddings

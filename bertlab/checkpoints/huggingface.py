@@ -53,12 +53,7 @@ class _Parts:
 
 
 def find_foreign(path: Path) -> tuple[CheckpointReader, Path] | None:
-    """Return the first installed reader, by name, that knows a path, and the file that it reads.
-
-    Raises:
-        CheckpointError: a first-party package that is not installed has the reader, or the path
-            names several checkpoints.
-    """
+    """Return the first installed reader, by name, that knows a path, and the file that it reads."""
     for name in installed("reader"):
         try:
             reader: CheckpointReader = load_class("reader", name, CheckpointReader)()
@@ -77,14 +72,7 @@ def find_foreign(path: Path) -> tuple[CheckpointReader, Path] | None:
 
 
 def read_foreign(source: str | Path) -> Pretrained:
-    """Read what is no run of bertlab's: in Hugging Face's form, or in one that a reader knows.
-
-    Args:
-        source: a folder, a file, what files begin with, or a name on the hub.
-
-    Raises:
-        CheckpointError: as of :func:`read_huggingface`, or of the reader.
-    """
+    """Read what is no run of bertlab's: in Hugging Face's form, or in one that a reader knows."""
     path = Path(source).expanduser()
     has_weights = all(_first_file(path, names) for names in (CONFIG_FILES, WEIGHT_FILES))
     found = None if has_weights else find_foreign(path)
@@ -101,19 +89,10 @@ def read_huggingface(folder_or_hub_name: str | Path) -> Pretrained:
     ``BertForMaskedLM``, ``BertForSequenceClassification``, …), with the old names ``gamma`` and
     ``beta`` of LayerNorms too. ``is_decoder`` becomes ``causal``; ``seq_relationship`` of such a
     model is left out, as ``transformers`` pools the first token and bertlab the last.
-
-    Args:
-        folder_or_hub_name: a folder with ``config.json`` and weights, or a name on the hub such as
-            ``google-bert/bert-base-uncased``. A folder of that name wins over the hub.
-
-    Raises:
-        CheckpointError: if there is no such checkpoint, it is damaged, no encoder has its form
-            (another model type or activation, relative positions, untied decoder), or its tensors
-            do not have the shapes that ``config.json`` says; each differing tensor is listed.
     """
     folder = _find_folder(folder_or_hub_name)
     path = config_file(folder)
-    content = read_config(path)
+    content = read_huggingface_config(path)
     form_of(content, path)[1].arguments(content, path)  # what it refuses needs no weights
     weights = _first_file(folder, WEIGHT_FILES)
     if weights is None:
@@ -169,12 +148,7 @@ def _pretrained(found: ForeignCheckpoint, source: str | Path) -> Pretrained:
 
 
 def form_of(content: Mapping[str, Any], path: Path) -> tuple[str, HuggingFaceForm]:
-    """Return the encoder, by its entry point, and its form that a ``config.json`` names.
-
-    Raises:
-        CheckpointError: if no installed encoder has a form of that ``model_type``.
-        PluginError: if the form that a package adds cannot be used.
-    """
+    """Return the encoder, by its entry point, and its form that a ``config.json`` names."""
     model_type = content.get("model_type", "bert")  # checkpoints of before 2020 have none
     added = installed("huggingface_form")
     form: HuggingFaceForm | None = None
@@ -214,12 +188,8 @@ def forms_of(encoder: Encoder) -> list[HuggingFaceForm]:
     return forms
 
 
-def read_config(path: Path) -> dict[str, Any]:
-    """Return the content of a ``config.json``.
-
-    Raises:
-        CheckpointError: if the file cannot be read.
-    """
+def read_huggingface_config(path: Path) -> dict[str, Any]:
+    """Return the content of a ``config.json``."""
     try:
         return read_object(path)
     except (OSError, ValueError) as error:
@@ -227,11 +197,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def config_file(folder: Path) -> Path:
-    """Return a folder's ``config.json``, or the ``bert_config.json`` of BERT's own code.
-
-    Raises:
-        CheckpointError: there is none.
-    """
+    """Return a folder's ``config.json``, or the ``bert_config.json`` of BERT's own code."""
     if path := _first_file(folder, CONFIG_FILES):
         return path
     raise CheckpointError(
@@ -242,7 +208,7 @@ def config_file(folder: Path) -> Path:
 
 def _tokenizer_config(folder: Path) -> dict[str, Any]:
     path = folder / "tokenizer_config.json"
-    return read_config(path) if path.is_file() else {}
+    return read_huggingface_config(path) if path.is_file() else {}
 
 
 def _length(content: Mapping[str, Any], key: str) -> int | None:

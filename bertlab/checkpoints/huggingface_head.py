@@ -53,18 +53,7 @@ class HuggingFaceHead:
 def read_head(
     form: HuggingFaceForm, config: Mapping[str, Any], tensors: Mapping[str, Tensor], weights: Path
 ) -> HuggingFaceHead | None:
-    """Return the head of a checkpoint, or None if it has none that bertlab knows.
-
-    Args:
-        form: of the encoder.
-        config: content of ``config.json``; ``architectures`` names the class.
-        tensors: what is neither the encoder's nor of pre-training, without prefix.
-        weights: their file, for messages.
-
-    Raises:
-        CheckpointError: if the tensors are not as ``config.json`` says, or what it says of the head
-            cannot be.
-    """
+    """Return the head of a checkpoint, or None if it has none that bertlab knows."""
     found = form.head_layout(config)
     if found is None:
         return None

@@ -12,7 +12,7 @@ from bertlab.api.examples import Labels
 from bertlab.checkpoints.huggingface import CONFIG_FILES, HUB_NAME, read_foreign
 from bertlab.checkpoints.huggingface_head import HuggingFaceHead
 from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.run_directory import MANIFEST
+from bertlab.checkpoints.run_directory import MANIFEST_FILE
 from bertlab.config.request import Request
 from bertlab.config.yaml_files import split_arguments, yaml_inline
 from bertlab.errors import CheckpointError
@@ -36,16 +36,11 @@ def is_model(path: str) -> bool:
     if not os.path.lexists(folder):
         return "/" in path and bool(HUB_NAME.fullmatch(path)) and not folder.parent.exists()
     named = any((folder / name).is_file() for name in CONFIG_FILES)
-    return named and not (folder / MANIFEST).exists()
+    return named and not (folder / MANIFEST_FILE).exists()
 
 
 def head_settings(head: HuggingFaceHead, name: str | None = None) -> dict[str, Any]:
-    """Return the config section ``model.head`` of a fine-tuned model.
-
-    Args:
-        head: of the model.
-        name: of the head in bertlab; by default what its class says.
-    """
+    """Return the config section ``model.head`` of a fine-tuned model."""
     if head.problem_type is not None:
         return {"name": "multi_label"}
     settings: dict[str, Any] = {"name": name or _HEADS[head.layout.kind]}
@@ -67,9 +62,6 @@ def use_folder(request: Request) -> list[str]:
     """Return the arguments of a request, with ``--ckpt_path FOLDER`` as weights to start from.
 
     The head or the objectives are those of the folder, where the request names none.
-
-    Raises:
-        CheckpointError: the folder cannot be read, or has an encoder only.
     """
     assert request.ckpt_path is not None
     found = read_foreign(request.ckpt_path)

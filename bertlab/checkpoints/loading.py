@@ -50,20 +50,8 @@ def load_matching(
 ) -> LoadReport:
     """Copy a checkpoint's tensors into a module of the same shapes, or change nothing.
 
-    Args:
-        module: takes the tensors; they are converted to its floating dtypes and devices.
-        state: tensors by the module's names.
-        source: where they come from, for messages.
-        allow_missing: beginnings of names that the checkpoint may lack, for example ``"pooler."``
-            or ``"tasks."``; they stay as they were initialised.
-
     Returns:
         What was loaded, newly initialised and unused.
-
-    Raises:
-        CheckpointError: if shapes, kinds (float or integer) or the number of layers differ, or
-            other tensors are missing. The message lists the tensors and the config keys whose
-            values differ.
     """
     own = module.state_dict()
     differing = [

@@ -16,11 +16,11 @@ from bertlab.api.task import Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.huggingface_task import class_labels, head_settings
 from bertlab.checkpoints.loading import load_matching
-from bertlab.checkpoints.one_head import one_head
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import (
     inference_device,
     known_tokenizer,
+    one_head,
     read_pretrained,
     restore_module,
 )
@@ -28,7 +28,7 @@ from bertlab.checkpoints.warm_start import load_weights
 from bertlab.encoders.states import Combination
 from bertlab.errors import CheckpointError, CommandError, DataError
 from bertlab.model.build import build_encoder, build_tasks
-from bertlab.model.embedding import FeatureChoice, Pool, batches_by_length, embed
+from bertlab.model.embedding import FeatureChoice, Pool, batches_by_length, embed_texts
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.model.prediction import Input, predict
@@ -139,7 +139,7 @@ class PretrainedModel:
         inputs = [texts] if isinstance(texts, str | tuple | Mapping) else list(texts)
         return predict(self._module, self.tokenizer, inputs, self.max_seq_length)
 
-    def embed(
+    def embed_texts(
         self,
         texts: str | Sequence[str],
         layers: Sequence[int] = (-1,),
@@ -169,7 +169,7 @@ class PretrainedModel:
         found: dict[int, torch.Tensor] = {}
         for numbers in batches_by_length([len(each) for each in sequences], batch_size):
             batch = pack([sequences[number] for number in numbers]).to(device)
-            vectors = embed(self.encoder, batch, choice)
+            vectors = embed_texts(self.encoder, batch, choice)
             # batches come by length; found puts the vectors into the order of the texts again
             found |= dict(zip(numbers, vectors, strict=True))
         # (N, D), or (T, D) without pooling; float(), as NumPy has no bfloat16

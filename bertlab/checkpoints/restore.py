@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 
@@ -21,33 +22,75 @@ from bertlab.checkpoints.run_checkpoint import (
     read_run_checkpoint,
 )
 from bertlab.checkpoints.run_directory import give_up
+from bertlab.config.heads import one_head_config
 from bertlab.config.request import Request
 from bertlab.config.versions import drop_empty_arguments
 from bertlab.config.yaml_files import Config, differences
 from bertlab.data.module import EvaluationRows, TaskData
-from bertlab.errors import CheckpointError, ConfigError, ResumeError, TokenizerError, nearest, warn
+from bertlab.errors import (
+    CheckpointError,
+    CommandError,
+    ConfigError,
+    ResumeError,
+    TokenizerError,
+    nearest,
+    warn,
+)
 from bertlab.model.build import build_encoder
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
 from bertlab.plugins.index import load_class
 from bertlab.tokenizer.loading import load_tokenizer
 
+
+def one_head(start: Pretrained, name: str | None, key: str = "--head") -> Pretrained:
+    """Return what a checkpoint holds of one of its heads, in the form of a run with one head.
+
+    So all that reads such a run reads this one: prediction, export, demo. What has no several heads
+    is returned as it is.
+    """
+    config = start.config
+    # of a Hugging Face folder there is no config, and at most one head
+    heads = {} if config is None else config["model"].get("heads") or {}
+    if config is None or not heads:
+        own = None if start.head_config is None else start.head_config["name"]
+        if name not in (None, own):
+            there = "it has none" if own is None else f"it has one, {own}"
+            raise CommandError(
+                f"{key}: found {name!r}, but {start.source} has no several heads ({there}); leave "
+                "it out"
+            )
+        return start
+    if name is None and len(heads) == 1:
+        (name,) = heads
+    if name is None or name not in heads:
+        found = "none" if name is None else repr(name)
+        raise CommandError(
+            f"{key}: found {found}, expected one of the heads of {start.source}: "
+            f"{', '.join(heads)}{nearest(name or '', heads)}"
+        )
+    plugin, prefix = heads[name]["name"], f"tasks.{name}."
+    state = {
+        # tasks.mrpc.classifier.weight -> tasks.sentence_pair.classifier.weight
+        key.replace(prefix, f"tasks.{plugin}.", 1): tensor
+        for key, tensor in start.state.items()
+        if key.startswith(("encoder.", prefix))
+    }
+    return replace(
+        start,
+        config=one_head_config(config, name),
+        state=state,
+        labels=start.head_labels.get(name),
+        head_labels={},
+    )
+
+
 CACHE_KEY = "data.cache_dir"  # left out, and a run goes on without it
 LAST = "last"  # a --ckpt_path: the config's own run
 
 
 def read_pretrained(source: str, with_optimizer: bool = False) -> Pretrained:
-    """Read a run directory, a bertlab checkpoint, a Hugging Face folder or a hub name.
-
-    Args:
-        source: any of these, or what an installed reader knows. Of a run directory it is the best
-            checkpoint.
-        with_optimizer: read the optimiser's state as well, and of a run the last checkpoint.
-
-    Raises:
-        CheckpointError: if it is none of them, damaged or hostile, or has no optimiser's state
-            where that is asked for.
-    """
+    """Read a run directory, a bertlab checkpoint, a Hugging Face folder or a hub name."""
     file = find_checkpoint(source, best=not with_optimizer)
     # a checkpoint of ours may have been renamed, but not to what a reader knows
     if file is not None and (file.suffix == ".ckpt" or find_foreign(file) is None):
@@ -67,9 +110,6 @@ def _check_sizes(start: Pretrained) -> Pretrained:
 
     The encoder is laid out without memory first (torch's meta device), so that a config that asks
     for terabytes is refused before any of them is taken.
-
-    Raises:
-        CheckpointError: sizes differ, or no encoder can be made of the config.
     """
     if start.path is not None:
         name = start.encoder_config["name"]
@@ -106,11 +146,7 @@ def _check_sizes(start: Pretrained) -> Pretrained:
 
 
 def known_tokenizer(start: Pretrained) -> Tokenizer:
-    """Return the tokenizer of an earlier model, all of whose ids the encoder knows.
-
-    Raises:
-        CheckpointError: if it has no tokenizer, or one with more ids than the encoder knows.
-    """
+    """Return the tokenizer of an earlier model, all of whose ids the encoder knows."""
     tokenizer = start.tokenizer
     if tokenizer is None:
         raise CheckpointError(f"{start.source}: has no tokenizer (vocab.txt or tokenizer.json)")
@@ -132,9 +168,6 @@ def read_checkpoint(request: Request, command: str) -> Pretrained | None:
 
     ``last`` is the newest checkpoint of the config's own run. Where ``fit`` finds none, it begins
     that run anew.
-
-    Raises:
-        CheckpointError: if it is not there, damaged or hostile.
     """
     path = request.ckpt_path
     if path == LAST:
@@ -156,12 +189,7 @@ def read_checkpoint(request: Request, command: str) -> Pretrained | None:
 
 
 def read_warm_start(request: Request) -> Pretrained | None:
-    """Read what ``model.init_from`` names; the encoder is that one's, if the request names none.
-
-    Raises:
-        CheckpointError: if it cannot be read.
-        ConfigError: if the request names another encoder, or an optimiser without a model.
-    """
+    """Read what ``model.init_from`` names; the encoder is that one's, if the request names none."""
     if request.init_from is None:
         if request.init_optimizer:
             raise ConfigError(
@@ -196,16 +224,7 @@ def last_run(request: Request) -> Path | None:
 def choose_tokenizer(
     checkpoint: Pretrained | None, warm: Pretrained | None, data: TaskData
 ) -> Tokenizer:
-    """Return the tokenizer that the weights were trained with, or the one that data gives.
-
-    Args:
-        checkpoint: of ``--ckpt_path``, if there is one; its tokenizer is used whatever data gives.
-        warm: of ``model.init_from``, if there is one.
-        data: loads or trains the tokenizer of new weights.
-
-    Raises:
-        TokenizerError: if data gives another than the warm start's, or one of another size.
-    """
+    """Return the tokenizer that the weights were trained with, or the one that data gives."""
     if checkpoint is not None and checkpoint.tokenizer is not None:
         return checkpoint.tokenizer
     if warm is None:
@@ -226,17 +245,7 @@ def choose_tokenizer(
 
 
 def check_nothing_lacks(command: str, source: Path, left_out: Sequence[str], record: Path) -> None:
-    """Say what a stored config had, and only the user's own may have.
-
-    Args:
-        command: that is to use the config.
-        source: file that stores it.
-        left_out: keys that were not taken from it.
-        record: file with the whole config.
-
-    Raises:
-        ResumeError: a run would go on otherwise than it began.
-    """
+    """Say what a stored config had, and only the user's own may have."""
     others = [key for key in left_out if key != CACHE_KEY]
     if command == "fit" and others:
         raise ResumeError(
@@ -258,18 +267,7 @@ def restore_module(
     evaluation_sets: Sequence[EvaluationRows] = (EvaluationRows(),),
     metrics: Mapping[str, Metric] | None = None,
 ) -> BertModule:
-    """Make the module of a run's checkpoint, with its weights.
-
-    Args:
-        checkpoint: of a run; gives encoder, optimiser settings, tokenizer, labels and weights.
-        config: of the command; it has to describe the same model.
-        tasks: of the same names as the checkpoint's, not built yet.
-        evaluation_sets: as for :class:`bertlab.model.module.BertModule`.
-        metrics: likewise.
-
-    Raises:
-        CheckpointError: if the config describes another model; the differences are listed.
-    """
+    """Make the module of a run's checkpoint, with its weights."""
     assert checkpoint.config is not None
     assert checkpoint.tokenizer is not None
     changed = differences(_structure(config), _structure(checkpoint.config))

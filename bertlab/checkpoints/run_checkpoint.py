@@ -21,7 +21,7 @@ from bertlab.plugins.index import remember_origin
 from bertlab.plugins.origin import named_package
 from bertlab.tokenizer.loading import tokenizer_from_json
 
-BEST = "best.json"
+BEST_CHECKPOINT = "best.json"
 RUN_KEY = "bertlab"  # where a checkpoint keeps what is ours
 
 
@@ -44,14 +44,8 @@ def words_checkpoint_name(words: float) -> str:
 def words_checkpoints(run: str | Path) -> dict[int, Path]:
     """Return the checkpoints after chosen numbers of words (``checkpoint_words``), fewest first.
 
-    Args:
-        run: run directory, or the folder of its checkpoints.
-
     Returns:
         Files by the number of words: ``{1000000: …/words-1M.ckpt}``.
-
-    Raises:
-        CheckpointError: if there are none.
     """
     folder = Path(run)
     folder = folder / "checkpoints" if (folder / "checkpoints").is_dir() else folder
@@ -68,19 +62,11 @@ def words_checkpoints(run: str | Path) -> dict[int, Path]:
 
 
 def find_checkpoint(path: str | Path, best: bool = True) -> Path | None:
-    """Return the checkpoint file of a run directory or file, or None if ``path`` is neither.
-
-    Args:
-        path: the directory or file.
-        best: of a fine-tuned run, its best checkpoint (``best.json`` names it) instead of the last.
-
-    Raises:
-        CheckpointError: if a run directory holds no checkpoint.
-    """
+    """Return the checkpoint file of a run directory or file, or None if ``path`` is neither."""
     path = Path(path)
     if path.is_file():
         return path
-    if best and (path / BEST).is_file():
+    if best and (path / BEST_CHECKPOINT).is_file():
         return _best_checkpoint(path)
     if (path / "manifest.json").is_file() or (path / "checkpoints").is_dir():
         last = path / "checkpoints" / "last.ckpt"
@@ -115,31 +101,22 @@ def explain_no_checkpoint(path: str | Path) -> str:
 def _best_checkpoint(run: Path) -> Path:
     """Return the checkpoint that ``best.json`` names."""
     try:
-        name = read_object(run / BEST, {"checkpoint": str})["checkpoint"]
+        name = read_object(run / BEST_CHECKPOINT, {"checkpoint": str})["checkpoint"]
         # the run may have been moved; and a name such as ../../x leads nowhere
         file = run / "checkpoints" / Path(name).name
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamagedCheckpointError(
-            f"{run / BEST}: damaged: {error}; name a checkpoint file"
+            f"{run / BEST_CHECKPOINT}: damaged: {error}; name a checkpoint file"
         ) from None
     if not file.is_file():
         raise DamagedCheckpointError(
-            f"{run / BEST}: names {name}, which is not there; name another file"
+            f"{run / BEST_CHECKPOINT}: names {name}, which is not there; name another file"
         )
     return file
 
 
 def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> Pretrained:
-    """Read a checkpoint as data: nothing in it is executed.
-
-    Args:
-        path: the file.
-        with_optimizer: keep the optimiser's state, twice the size of the weights, as well.
-
-    Raises:
-        CheckpointError: if the file is missing, damaged, hostile, or not bertlab's, or has no
-            optimiser's state where that is asked for.
-    """
+    """Read a checkpoint as data: nothing in it is executed."""
     content = load_torch_file(path)
     if not isinstance(content, dict) or not isinstance(content.get(RUN_KEY), dict):
         raise CheckpointError(

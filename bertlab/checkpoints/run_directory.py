@@ -24,15 +24,17 @@ if TYPE_CHECKING:
 
 RUN_ENVIRONMENT = "BERTLAB_RUN_DIR"  # rank 0 tells the ranks that it starts
 # a study tells each run what it is of; trackers show it
-STUDY, VARIANT = "BERTLAB_STUDY", "BERTLAB_VARIANT"
-MANIFEST = "manifest.json"
-CONFIG = "config.yaml"
-STAGES = "stages.yaml"  # config of a run in stages, whose last stage has the directory as well
-RESULTS = "results.json"  # metrics of the last step; written last, when a run is whole
-DEGENERATE = "complaints.json"  # warnings about a degenerate run; the name is an older one
-PREDICTIONS = "predictions.jsonl"
+STUDY_ENVIRONMENT, VARIANT_ENVIRONMENT = "BERTLAB_STUDY", "BERTLAB_VARIANT"
+MANIFEST_FILE = "manifest.json"
+CONFIG_FILE = "config.yaml"
+STAGES_FILE = "stages.yaml"  # config of a run in stages, whose last stage has the directory as well
+RESULTS_FILE = "results.json"  # metrics of the last step; written last, when a run is whole
+DEGENERATE_FILE = "complaints.json"  # warnings about a degenerate run; the name is an older one
+PREDICTIONS_FILE = "predictions.jsonl"
 # what is written before the first step
-_OF_A_START = frozenset({MANIFEST, CONFIG, "tokenizer", "csv", "tensorboard", "checkpoints"})
+_OF_A_START = frozenset(
+    {MANIFEST_FILE, CONFIG_FILE, "tokenizer", "csv", "tensorboard", "checkpoints"}
+)
 PACKAGES = (
     "bertlab",
     "torch",
@@ -46,17 +48,7 @@ PACKAGES = (
 
 
 def choose_run_directory(requested: str | None, name: str, is_stage: bool = False) -> Path:
-    """Return the directory of a new run, without making it; :func:`claim` does.
-
-    Args:
-        requested: ``--run_dir``; if not given, ``runs/<name>``, ``runs/<name>-2``, …: the first
-            that is not in use.
-        name: what the run is called by default.
-        is_stage: it is for a stage of the run in stages that is there.
-
-    Raises:
-        OutputError: if the requested directory already holds a run, or cannot be written.
-    """
+    """Return the directory of a new run, without making it; :func:`claim` does."""
     inherited = requested or os.environ.get(RUN_ENVIRONMENT)
     if inherited and not is_first_process():
         return Path(inherited)
@@ -64,7 +56,9 @@ def choose_run_directory(requested: str | None, name: str, is_stage: bool = Fals
         directory = Path(requested)
         if directory.is_file():
             raise OutputError(f"run_dir: {directory} is a file, expected a directory")
-        if (directory / MANIFEST).is_file() or ((directory / STAGES).is_file() and not is_stage):
+        if (directory / MANIFEST_FILE).is_file() or (
+            (directory / STAGES_FILE).is_file() and not is_stage
+        ):
             raise OutputError(
                 f"run_dir: {directory} already holds a run; choose another --run_dir, or go on "
                 f"with that run by --ckpt_path {shlex.quote(requested)}"
@@ -93,44 +87,30 @@ def is_first_process() -> bool:
 def give_up(directory: Path) -> None:
     """Let a run that ended before its first checkpoint begin anew in its directory."""
     if is_first_process():
-        (directory / MANIFEST).unlink(missing_ok=True)
+        (directory / MANIFEST_FILE).unlink(missing_ok=True)
 
 
 def resumed_run(checkpoint: Path | None, requested: str | None) -> Path | None:
-    """Return the run of a checkpoint, if it goes on in its own directory; None for a new one.
-
-    Args:
-        checkpoint: ``RUN/checkpoints/FILE``; None of what is no run's.
-        requested: ``--run_dir``, if given.
-    """
+    """Return the run of a checkpoint, if it goes on in its own directory; None for a new one."""
     if checkpoint is None:
         return None
     run = checkpoint.parent.parent
     elsewhere = requested is not None and Path(requested).resolve() != run.resolve()
-    return None if elsewhere or not (run / MANIFEST).is_file() else run
+    return None if elsewhere or not (run / MANIFEST_FILE).is_file() else run
 
 
 def claim(directory: Path, content: Mapping[str, Any]) -> None:
     """Make the directory of a new run and write its manifest, which makes it this run's alone.
 
     Of several processes that chose the same directory, one gets it.
-
-    Raises:
-        OutputError: if another run has it.
     """
     with _claiming(directory):
         # it refuses a file that is there: only one process makes it
-        create_json(directory / MANIFEST, content)
+        create_json(directory / MANIFEST_FILE, content)
 
 
 def session(step: int, processes: int, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a manifest says of each time that its run was started.
-
-    Args:
-        step: optimiser steps that were done before.
-        processes: over all machines.
-        facts: of the manifest, which it begins like.
-    """
+    """Return what a manifest says of each time that its run was started."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     return {"started": started, "step": step, "processes": processes, "device": facts["device"]}
 
@@ -138,12 +118,12 @@ def session(step: int, processes: int, facts: Mapping[str, Any]) -> dict[str, An
 def add_session(directory: Path, content: Mapping[str, Any]) -> None:
     """Add to a run's manifest that it goes on; one that cannot be read stays as it is."""
     try:
-        record = read_object(directory / MANIFEST)
+        record = read_object(directory / MANIFEST_FILE)
     except (OSError, ValueError):
         return
     before = record.get("sessions", [])  # a manifest of an older bertlab has none
     if isinstance(before, list):
-        write_json(directory / MANIFEST, {**record, "sessions": [*before, content]})
+        write_json(directory / MANIFEST_FILE, {**record, "sessions": [*before, content]})
 
 
 def entries(directory: Path) -> frozenset[str]:
@@ -154,12 +134,7 @@ def entries(directory: Path) -> frozenset[str]:
 
 
 def give_back(directory: Path, before: frozenset[str]) -> None:
-    """Remove what a run that has not begun to train has written, and nothing else.
-
-    Args:
-        directory: of the run, which :func:`claim` has made this process's.
-        before: its :func:`entries` before that.
-    """
+    """Remove what a run that has not begun to train has written, and nothing else."""
     for name in _OF_A_START - before:
         path = directory / name
         if path.is_dir() and not path.is_symlink():
@@ -175,7 +150,7 @@ def claim_stages(directory: Path, config: Mapping[str, Any]) -> None:
     """Make the directory of a new run in stages and write its config; as :func:`claim`."""
     with _claiming(directory):
         text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
-        create_text(directory / STAGES, text)
+        create_text(directory / STAGES_FILE, text)
 
 
 @contextlib.contextmanager
@@ -205,11 +180,7 @@ def _check_writable(directory: Path) -> None:
 
 
 def manifest(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is needed to repeat a run: versions, machine, and the given facts.
-
-    Args:
-        facts: plugins, command, hashes, seed and sizes that the caller knows.
-    """
+    """Return what is needed to repeat a run: versions, machine, and the given facts."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
@@ -219,13 +190,8 @@ def manifest(facts: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def machine(device: "torch.device", count: int = 1) -> dict[str, Any]:
-    """Return the ``threads`` and the ``device`` of a run: ``cpu``, ``2 × NVIDIA H100``.
-
-    Args:
-        device: of this process.
-        count: of devices, one for each process.
-    """
+def machine_facts(device: "torch.device", count: int = 1) -> dict[str, Any]:
+    """Return the ``threads`` and the ``device`` of a run: ``cpu``, ``2 × NVIDIA H100``."""
     import torch  # noqa: PLC0415  whoever has a device has it already; commands without do not wait
 
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

@@ -26,18 +26,8 @@ _ZIP_MAGIC = b"PK\x03\x04"  # torch.save writes zip archives since 1.6, pickles 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Read every tensor of a file, on the CPU, memory-mapped where the format allows it.
 
-    Args:
-        path: a ``.safetensors`` file, a ``.index.json`` of a sharded checkpoint, or a PyTorch file
-            (``.bin``, ``.pt``, ``.pth``, ``.ckpt``; of a dict with a ``state_dict``, as Lightning
-            writes it, that part). PyTorch files are read as weights only; pickled code in them is
-            refused and never runs.
-
     Returns:
         Tensors by name, in the file's dtypes and order.
-
-    Raises:
-        CheckpointError: if the file is missing, empty, truncated, of another format, holds
-            anything but tensors, or an index names a file outside its folder.
     """
     _first_bytes(path)
     if path.name.endswith(INDEX_SUFFIX):
@@ -87,11 +77,7 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def load_torch_file(path: Path) -> object:
-    """Return what a PyTorch file holds, read as weights only: nothing in it is executed.
-
-    Raises:
-        CheckpointError: if the file is missing, empty, damaged, or holds pickled code.
-    """
+    """Return what a PyTorch file holds, read as weights only: nothing in it is executed."""
     # torch cannot map the old format
     head = _first_bytes(path)
     mmap = head.startswith(_ZIP_MAGIC)
@@ -148,11 +134,7 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
 
 
 def check_tensors(path: Path, content: object) -> None:
-    """Refuse tensors that are larger than the file, anywhere in what it holds.
-
-    Raises:
-        CheckpointError: there is one, or the content has no end.
-    """
+    """Refuse tensors that are larger than the file, anywhere in what it holds."""
     waiting: list[tuple[object, object]] = [("", content)]
     seen: set[int] = set()
     while waiting:

@@ -14,11 +14,7 @@ _MAX_NAMED = 8
 
 
 def warm_start(start: Pretrained, module: BertModule) -> list[str]:
-    """Give a new module the weights, and the optimiser if it was read; return lines for the user.
-
-    Raises:
-        CheckpointError: if tensors differ.
-    """
+    """Give a new module the weights, and the optimiser that was read; return lines for the user."""
     report = load_weights(start, module)
     lines = [f"initialised from {start.source}: {len(report.loaded)} tensors"]
     if report.newly_initialized:
@@ -43,9 +39,6 @@ def load_weights(start: Pretrained, module: BertModule) -> LoadReport:
 
     Returns:
         Which tensors were loaded, newly initialised and unused, and notes on the heads.
-
-    Raises:
-        CheckpointError: if the shape of a tensor of encoder or objectives differs; each is listed.
     """
     state = {f"encoder.{name}": tensor for name, tensor in start.encoder_state.items()}
     heads = {name: task for name, task in module.named_tasks().items() if isinstance(task, Head)}

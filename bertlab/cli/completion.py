@@ -10,15 +10,17 @@ from typing import get_args
 import shtab
 from jsonargparse import ArgumentParser
 
+from bertlab.api.executor import Executor
 from bertlab.cli.errors import catalogue
 from bertlab.cli.main import COMMANDS, command_names, find_command, line_of
 from bertlab.cli.plugins import arguments_of
+from bertlab.config.executor_options import add_executor_options
 from bertlab.config.parser import build_parser
 from bertlab.config.request import Request
 from bertlab.config.shipped import offered_names, templates
 from bertlab.errors import CommandError, PluginError, nearest, say
 from bertlab.plugins.index import GROUPS, Kind, installed, load_class
-from bertlab.plugins.new.names import GROUP_OF_KIND
+from bertlab.plugins.new.package_files import GROUP_OF_KIND
 
 _USAGE = """usage: bertlab completion SHELL
 
@@ -100,6 +102,8 @@ def _parsers(command: str) -> dict[str, ArgumentParser]:
         made: ArgumentParser = importlib.import_module(COMMANDS[command][0]).make_parser(command)
         if command == "tokenizer":
             made._option_string_actions["--kind"].choices = list(installed("tokenizer"))
+        if command == "prepare":
+            add_executor_options(made, None, Executor)
         if command == "export":
             made._option_string_actions["--format"].choices = list(installed("exporter"))
         return {"": made}

@@ -1,15 +1,16 @@
 """``bertlab tokenizer``, ``prepare``, ``take-words``: text to vocabulary, store or less text."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from jsonargparse import ArgumentParser
 
+from bertlab.api.executor import Executor
+from bertlab.config.executor_options import LOCAL_EXECUTOR, add_executor_options, load_executor
 from bertlab.config.parse import parse_arguments
 from bertlab.config.yaml_files import split_arguments
 from bertlab.errors import CommandError, OutputError, check_at_least, say, working
@@ -17,7 +18,6 @@ from bertlab.training.console import print_table
 
 if TYPE_CHECKING:
     from bertlab.data.corpus.corpus import Corpus
-    from bertlab.data.corpus.prepare import Encode
 
 Format = Literal["auto", "sentences", "document", "wikiextractor"]
 Errors = Literal["strict", "replace"]
@@ -29,9 +29,11 @@ def main(command: str, argv: list[str]) -> int:
     settings: tuple[str, ...] = ()
     if function is make_tokenizer:
         settings = _add_settings(parser, argv)
+    if function is make_store:
+        settings = add_executor_options(parser, argv, Executor)
     options = vars(parse_arguments(parser, argv))
     source = name_corpus(**{name: options.pop(name) for name in signature(name_corpus).parameters})
-    if function is make_tokenizer:
+    if function is not take_text:
         options["settings"] = {name: options.pop(name) for name in settings}
     if function is take_text:
         options["command"] = ["bertlab", command, *argv]  # for its manifest
@@ -44,7 +46,7 @@ def _functions() -> dict[str, Callable[..., None]]:
 
 
 def make_parser(command: str) -> ArgumentParser:
-    """Return the parser of the options, without those of a kind of tokenizer."""
+    """Return the parser of the options, without those of a kind of tokenizer or an executor."""
     parser = ArgumentParser(prog=f"bertlab {command}", exit_on_error=False)
     # the corpus's options stand beside the command's own, and become its argument `source`
     parser.add_function_arguments(name_corpus)
@@ -126,8 +128,8 @@ def make_store(
     workers: int | None = None,
     max_seq_length: int = 128,
     shard_tokens: int = 100_000_000,
-    executor: Literal["local", "ray"] = "local",
-    address: str | None = None,
+    executor: str = "local",
+    settings: Mapping[str, Any] | None = None,
 ) -> None:
     """Tokenise a corpus into a token store and print the data report.
 
@@ -139,8 +141,10 @@ def make_store(
         workers: processes that split sentences and tokenise; 1, or with Ray one for each CPU.
         max_seq_length: for the report only: how BERT's sampling and masking would come out.
         shard_tokens: most tokens of a file; a larger store has several shards, of whole documents.
-        executor: ``ray`` tokenises on a Ray cluster. The store is the same, and is written here.
-        address: of the cluster; one is started on this machine if not given.
+        executor: what tokenises: ``local``, which is this machine; ``ray`` of bertlab-cluster; or
+            that of a plugin, whose options ``--executor NAME --help`` shows. The store is the
+            same, and is written here.
+        settings: of the executor.
     """
     from bertlab.data.corpus.prepare import open_prepared_before, prepare  # noqa: PLC0415  torch
     from bertlab.data.sampling.report import report_store  # noqa: PLC0415
@@ -152,29 +156,13 @@ def make_store(
     loaded, folder = load_tokenizer(Path(tokenizer)), Path(output)
     store = open_prepared_before(source, loaded, folder)
     if store is None:
-        with _encoding(executor, address, workers) as encode:
-            at_a_time = 1 if encode is not None or workers is None else workers
-            store = prepare(
-                source, loaded, folder, at_a_time, shard_tokens=shard_tokens, encode=encode
-            )
+        made = load_executor(executor, Executor)(**settings or {})
+        with made.mapping(workers) if executor != LOCAL_EXECUTOR else nullcontext() as away:
+            here = workers or 1 if away is None else 1
+            store = prepare(source, loaded, folder, here, shard_tokens=shard_tokens, away=away)
     else:
         say(f"{folder}: holds this text already")
     print_table(output, report_store(store, max_seq_length))
-
-
-@contextmanager
-def _encoding(executor: str, address: str | None, workers: int | None) -> Iterator["Encode | None"]:
-    """Yield what tokenises on Ray; None for the processes of this machine."""
-    if executor == "local":
-        if address is not None:
-            raise CommandError("--address: is that of a Ray cluster; give --executor ray as well")
-        yield None
-        return
-    from bertlab_cluster.prepare_ray import OBJECT_STORE, encode_on_ray  # noqa: PLC0415
-    from bertlab_cluster.ray import connection  # noqa: PLC0415
-
-    with connection(address, OBJECT_STORE) as ray:
-        yield partial(encode_on_ray, ray, workers=workers)
 
 
 def take_text(

@@ -5,8 +5,13 @@ from pathlib import Path
 
 from bertlab.config.yaml_files import take_options
 from bertlab.errors import CommandError, say
-from bertlab.plugins.new.names import GROUP_OF_KIND, plugin_names
-from bertlab.plugins.new.package_files import demonstration, package_files, write_package
+from bertlab.plugins.new.package_files import (
+    GROUP_OF_KIND,
+    demonstration,
+    package_files,
+    plugin_names,
+    write_package,
+)
 
 _USAGE = """usage: bertlab new-plugin KIND NAME [--output FOLDER]
 

@@ -51,6 +51,7 @@ _BASES: dict[Kind, str] = {
     "format": "bertlab.api.format:NamedFormat",
     "data_module": "bertlab.data.module:TaskData",
     "command": "bertlab.api.command:Command",
+    "executor": "bertlab.api.executor:Executor",
     "huggingface_form": "bertlab.api.huggingface:HuggingFaceForm",
 }
 # what a class says of itself, beside its arguments

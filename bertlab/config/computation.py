@@ -6,7 +6,7 @@ matter either: its content is compared (:mod:`bertlab.training.resumption`).
 
 from collections.abc import Mapping
 
-from bertlab.config.seeds import SECTION, Seeds
+from bertlab.config.seeds import SEED_SECTION, Seeds
 from bertlab.config.yaml_files import Config
 
 _STAGES = "stages"
@@ -46,7 +46,7 @@ def computed(config: Config, by_place: bool) -> Config:
     """
     kept: Config = {
         "seed_everything": config["seed_everything"],
-        SECTION: Seeds.of(config).apart(config["seed_everything"]),
+        SEED_SECTION: Seeds.of(config).apart(config["seed_everything"]),
         "model": {key: value for key, value in config["model"].items() if key != "init_from"},
     }
     # older checkpoints lack stages
@@ -80,6 +80,6 @@ def _without_places(settings: Config, prefix: str) -> Config:
 def decides(key: str) -> bool:
     """Whether a key of a config decides what a run computes, by the section that it stands in."""
     section, _, name = key.partition(".")
-    return section in ("seed_everything", SECTION, "model", *_WHOLE) or (
+    return section in ("seed_everything", SEED_SECTION, "model", *_WHOLE) or (
         section in _FREE and name.partition(".")[0] not in _FREE[section]
     )

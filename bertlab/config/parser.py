@@ -22,11 +22,11 @@ from bertlab.api.task import Objective
 from bertlab.api.tokenizer import TokenizerKind
 from bertlab.config.named_classes import check_no_classes
 from bertlab.config.request import Request
-from bertlab.config.seeds import SECTION, GivenSeeds
+from bertlab.config.seeds import SEED_SECTION, GivenSeeds
 from bertlab.data.fine_tuning import LabelledData
 from bertlab.data.module import TaskData
 from bertlab.data.pretraining import PretrainingData
-from bertlab.model.optimizer_config import PLUGGED, OptimizerConfig, load_recipe
+from bertlab.model.optimizer_config import PLUGGED_OPTIMIZER_KEYS, OptimizerConfig, load_recipe
 from bertlab.plugins.hooks import FitKeys, add_fit_arguments, hook_modules
 from bertlab.plugins.index import installed, load_class
 
@@ -93,7 +93,7 @@ def add_seed_keys(parser: LightningArgumentParser) -> None:
         default=True,
         help="seed of the run; true draws one and records it",
     )
-    parser.add_class_arguments(GivenSeeds, SECTION, instantiate=False)
+    parser.add_class_arguments(GivenSeeds, SEED_SECTION, instantiate=False)
 
 
 def add_core_keys(parser: LightningArgumentParser, request: Request) -> None:
@@ -204,7 +204,9 @@ def _add_model(parser: LightningArgumentParser, request: Request) -> None:
 def _add_optimizer(parser: LightningArgumentParser, request: Request) -> None:
     """Add the named optimiser's arguments, those of every optimiser, and its schedule's."""
     section = "model.optimizer"
-    parser.add_class_arguments(OptimizerConfig, section, instantiate=False, skip=set(PLUGGED))
+    parser.add_class_arguments(
+        OptimizerConfig, section, instantiate=False, skip=set(PLUGGED_OPTIMIZER_KEYS)
+    )
     if request.fine_tunes:
         parser.set_defaults({f"{section}.{key}": each for key, each in HEAD_DEFAULTS.items()})
     parser.add_argument(

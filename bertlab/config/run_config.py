@@ -22,8 +22,8 @@ from bertlab.config.named_classes import check_importable, check_no_classes
 from bertlab.config.parse import parse_config
 from bertlab.config.parser import build_parser, package_keys
 from bertlab.config.request import Request
-from bertlab.config.seeds import SECTION, Seeds, check_seeds, choose_seed
-from bertlab.config.stages import KEY as STAGES
+from bertlab.config.seeds import SEED_SECTION, Seeds, check_seeds, choose_seed
+from bertlab.config.stages import STAGES_KEY as STAGES
 from bertlab.config.stages import naming_stage, read_stages, stage_requests
 from bertlab.config.unknown_keys import keys_of, names_below
 from bertlab.config.versions import leave_out_unknown, without
@@ -263,9 +263,9 @@ def _whole(parser: LightningArgumentParser, values: Namespace, request: Request)
     _drop_later(data, request)
     if request.metrics:
         model["metrics"] = _named(model.get("metrics"), request.metrics)
-    seeds = check_seeds(content.pop(SECTION), bool(request.objectives))
+    seeds = check_seeds(content.pop(SEED_SECTION), bool(request.objectives))
     if seeds:
-        content[SECTION] = seeds
+        content[SEED_SECTION] = seeds
     stages = content.pop(STAGES, None)
     if stages is not None:
         content[STAGES] = [stage.to_dict() for stage in read_stages(stages)]  # in their order

@@ -34,8 +34,8 @@ class GivenSeeds:
     dropout: int | None = None
 
 
-PARTS = tuple(field.name for field in fields(GivenSeeds))
-SECTION = "seed"
+SEED_PARTS = tuple(field.name for field in fields(GivenSeeds))
+SEED_SECTION = "seed"
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,10 @@ class Seeds:
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Seeds":
         """Return those of a resolved config; one from before there was ``seed`` has none apart."""
-        return cls(**dict.fromkeys(PARTS, config["seed_everything"]) | (config.get(SECTION) or {}))
+        return cls(
+            **dict.fromkeys(SEED_PARTS, config["seed_everything"])
+            | (config.get(SEED_SECTION) or {})
+        )
 
     def apart(self, seed: int) -> dict[str, int]:
         """Return the parts whose seed is another than ``seed``."""
@@ -69,11 +72,12 @@ def check_seeds(given: Mapping[str, int | None], has_objectives: bool) -> dict[s
     """
     found = {part: seed for part, seed in given.items() if seed is not None}
     for part, seed in found.items():
-        check_seed(seed, f"{SECTION}.{part}")
+        check_seed(seed, f"{SEED_SECTION}.{part}")
     if not has_objectives and "masks" in found:
         raise ConfigError(
-            f"{SECTION}.masks: found {found['masks']}, but a fine-tuning draws no masks; leave it "
-            f"out, or expected {SECTION}.weights, {SECTION}.order or {SECTION}.dropout"
+            f"{SEED_SECTION}.masks: found {found['masks']}, but a fine-tuning draws no masks; "
+            f"leave it out, or expected {SEED_SECTION}.weights, {SEED_SECTION}.order or "
+            f"{SEED_SECTION}.dropout"
         )
     return found
 

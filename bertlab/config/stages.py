@@ -20,14 +20,14 @@ from bertlab.config.merge import read_request
 from bertlab.config.overrides import Overrides, as_overrides
 from bertlab.config.parser import package_keys
 from bertlab.config.request import Request
-from bertlab.config.seeds import SECTION, Seeds
+from bertlab.config.seeds import SEED_SECTION, Seeds
 from bertlab.config.stage_budget import share_out
 from bertlab.config.yaml_files import Config
 from bertlab.errors import BertlabError, ConfigError, nearest
 from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER
 from bertlab.plugins.first_party import package_of
 
-KEY = "stages"
+STAGES_KEY = "stages"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=-]*")  # of a folder
 _EXAMPLE = "{short: {share: 0.9, data.max_seq_length: 128}, long: {share: 0.1}}"
 _OWN = ("name", "share")
@@ -44,7 +44,7 @@ _TAKEN = {
     "model.from_scratch": "a stage starts from the one before it",
     **dict.fromkeys(("model.head", "model.heads"), "stages are of pre-training"),
     "data.cache_dir": _WHOLE,
-    KEY: "a stage has none",
+    STAGES_KEY: "a stage has none",
     **dict.fromkeys(("run_dir", "ckpt_path", "config"), _WHOLE),
     **dict.fromkeys(("seed_everything", "seed"), _WHOLE),
     "keep_predictions": _ALONE,
@@ -95,17 +95,17 @@ def read_stages(given: object) -> tuple[Stage, ...]:
     else:
         entries = list(given) if isinstance(given, list) else []
     if len(entries) < 2:
-        raise ConfigError(f"{KEY}: found {given!r}, expected two or more, as in {_EXAMPLE}")
+        raise ConfigError(f"{STAGES_KEY}: found {given!r}, expected two or more, as in {_EXAMPLE}")
     stages = tuple(_read_stage(each) for each in entries)
     names = [stage.name for stage in stages]
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError(f"{KEY}: found {name!r} twice, expected names that differ")
+            raise ConfigError(f"{STAGES_KEY}: found {name!r} twice, expected names that differ")
     total = float(sum(stage.share for stage in stages))
     if abs(total - 1) > 1e-9:
         shares = " + ".join(str(float(stage.share)) for stage in stages)
         raise ConfigError(
-            f"{KEY}: found shares {shares} = {total:g}, expected shares of the budget that "
+            f"{STAGES_KEY}: found shares {shares} = {total:g}, expected shares of the budget that "
             "add up to 1 (1/3 is one, too)"
         )
     return stages
@@ -115,32 +115,31 @@ def _read_stage(given: object) -> Stage:
     name = given.get("name") if isinstance(given, Mapping) else None
     if not isinstance(given, Mapping) or name is None:
         raise ConfigError(
-            f"{KEY}: found {given!r}, expected a stage with its name, share and settings: "
+            f"{STAGES_KEY}: found {given!r}, expected a stage with its name, share and settings: "
             "{name: short, share: 0.9, data.max_seq_length: 128}"
         )
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigError(
-            f"{KEY}: found the name {name!r}, expected letters, digits, and _ . + = - behind the "
-            "first"
+            f"{STAGES_KEY}: found the name {name!r}, expected letters, digits, and _ . + = - "
+            "behind the first"
         )
     settings = {key: value for key, value in given.items() if key not in _OWN}
     added = package_keys()
     taken = _TAKEN | {key: _ALONE for key, said in added.items() if key in said.not_in_stages}
     taken |= {key: _WHOLE for key, said in added.items() if key in said.not_recorded}
-    overrides = as_overrides(settings, f"{KEY}.{name}", taken)
+    overrides = as_overrides(settings, f"{STAGES_KEY}.{name}", taken)
     sections = [*_SECTIONS, *(key for key, said in added.items() if key not in said.not_recorded)]
     for key in overrides:
         section, _, rest = key.partition(".")
         if (section == "trainer" and rest not in _TRAINER) or section in ("checkpoint", "compile"):
-            raise ConfigError(f"{KEY}.{name}: {key}: cannot be set here; {_WHOLE}")
+            raise ConfigError(f"{STAGES_KEY}.{name}: {key}: cannot be set here; {_WHOLE}")
         if section not in sections:
             package = None if section in added else package_of("key", section)
             known = f"{nearest(key, sections)}, expected share, or keys of {', '.join(sections)}"
             reason = f"comes with {package}: pip install {package}"
-            raise ConfigError(
-                f"{KEY}.{name}: {key}: {f'no such key{known}' if package is None else reason}"
-            )
-    return Stage(name, _read_share(given.get("share"), f"{KEY}.{name}.share"), overrides)
+            reason = f"no such key{known}" if package is None else reason
+            raise ConfigError(f"{STAGES_KEY}.{name}: {key}: {reason}")
+    return Stage(name, _read_share(given.get("share"), f"{STAGES_KEY}.{name}.share"), overrides)
 
 
 def _read_share(given: object, key: str) -> Fraction:
@@ -158,20 +157,20 @@ def check_stages(config: Config) -> None:
     """Raise ConfigError if something else in a resolved config does not go with its stages."""
     if fine_tunes(config):
         raise ConfigError(
-            f"{KEY}: found beside model.head, expected a pre-training: fine-tune the last stage's "
-            "run in a run of its own"
+            f"{STAGES_KEY}: found beside model.head, expected a pre-training: fine-tune the last "
+            "stage's run in a run of its own"
         )
     checkpoint, trainer = config["checkpoint"], config["trainer"]
     wrong = {
         **{
-            key: (config.get(key), f"expected none beside {KEY}: {said.not_in_stages[key]}")
+            key: (config.get(key), f"expected none beside {STAGES_KEY}: {said.not_in_stages[key]}")
             for key, said in package_keys().items()
             if key in said.not_in_stages
         },
         "trainer.max_time": (
             trainer["max_time"],
             f"expected steps, epochs, tokens or words beside "
-            f"{KEY}: a share of a time would not be the same when it is resumed",
+            f"{STAGES_KEY}: a share of a time would not be the same when it is resumed",
         ),
         "checkpoint.dirpath": (checkpoint["dirpath"], _LAST),
         "checkpoint.save_last": (not checkpoint["save_last"] or None, _LAST),
@@ -227,16 +226,16 @@ def with_last_stage(request: Request) -> Request:
 
 def _content_of_stage(config: Config, number: int) -> Config:
     """Return the config of a stage, before its own settings."""
-    content = deepcopy({key: value for key, value in config.items() if key != KEY})
+    content = deepcopy({key: value for key, value in config.items() if key != STAGES_KEY})
     model = content["model"]
     # a resolved config leaves AdamW's name out, and a stage may have another's settings
     model["optimizer"].setdefault("name", DEFAULT_OPTIMIZER)
     if number > 0:
         model |= {"init_from": None, "from_scratch": False}
-        content[SECTION] = seeds_of_stage(config, number)
+        content[SEED_SECTION] = seeds_of_stage(config, number)
         if model["optimizer"]["schedule_steps"] is not None and not model["init_optimizer"]:
             raise ConfigError(
-                f"model.optimizer.schedule_steps: found beside {KEY}, expected "
+                f"model.optimizer.schedule_steps: found beside {STAGES_KEY}, expected "
                 "model.init_optimizer: true, with which the schedule goes on from stage to stage; "
                 "left out, each stage has a schedule of its own"
             )
@@ -267,7 +266,7 @@ def seeds_of_stage(config: Config, number: int) -> dict[str, int]:
 def stage_directory(directory: Path, stages: Sequence[Stage], number: int) -> Path:
     """Return the run directory of a stage: ``RUN/stages/NAME``, and RUN of the last one."""
     last = number == len(stages) - 1
-    return directory if last else directory / KEY / stages[number].name
+    return directory if last else directory / STAGES_KEY / stages[number].name
 
 
 @contextlib.contextmanager
@@ -276,4 +275,4 @@ def naming_stage(stage: Stage) -> Iterator[None]:
     try:
         yield
     except BertlabError as error:
-        raise type(error)(f"{KEY}.{stage.name}: {error}") from error
+        raise type(error)(f"{STAGES_KEY}.{stage.name}: {error}") from error

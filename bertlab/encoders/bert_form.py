@@ -60,7 +60,7 @@ _NEXT_SENTENCE_NAMES = {
     "classifier.weight": "cls.seq_relationship.weight",
     "classifier.bias": "cls.seq_relationship.bias",
 }
-POSITIONS = "embeddings.position_embeddings.weight"
+POSITION_NAMES = "embeddings.position_embeddings.weight"
 
 
 class BertForm(HuggingFaceForm):
@@ -140,7 +140,7 @@ class BertForm(HuggingFaceForm):
         """Query, key and value are one tensor in bertlab."""
         names: dict[str, tuple[str, ...]] = {
             "token_embedding.weight": (self.word_embedding,),
-            "position_embedding.weight": (POSITIONS,),
+            "position_embedding.weight": (POSITION_NAMES,),
             "token_type_embedding.weight": ("embeddings.token_type_embeddings.weight",),
         }
         pairs: list[tuple[str, tuple[str, ...]]] = [("embedding_norm", ("embeddings.LayerNorm",))]

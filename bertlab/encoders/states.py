@@ -15,16 +15,7 @@ Combination = Literal["concat", "sum", "mean"]
 
 
 def check_layers(indices: Sequence[int], count: int, key: str) -> None:
-    """Refuse layers that an encoder does not have.
-
-    Args:
-        indices: into L + 1 layers; 0 is the embeddings, -1 the last layer.
-        count: L + 1.
-        key: the config key to name in errors.
-
-    Raises:
-        ConfigError: if there is no index, or one is out of range.
-    """
+    """Refuse layers that an encoder does not have."""
     if not indices:
         raise ConfigError(f"{key}: found no layer, expected at least one, for example [-1]")
     for index in indices:
@@ -48,9 +39,6 @@ def combine_layers(
 
     Returns:
         ``(T, n H)`` for ``concat``, else ``(T, H)``.
-
-    Raises:
-        ConfigError: if there is no index, or one is out of range.
     """
     check_layers(indices, len(layers), key)
     chosen = [layers[index] for index in indices]
@@ -83,17 +71,7 @@ def layer_states(
     batch_tokens: int,
     token_type_ids: Sequence[Sequence[int]] | None = None,
 ) -> Iterator[LayerStates]:
-    """Yield the states of all layers of N sequences, longest first, a batch at a time.
-
-    Args:
-        model: its encoder reads; in evaluation mode.
-        sequences: ids of each, special tokens included; none may be empty or too long.
-        batch_tokens: tokens that are encoded at a time; at least one sequence is.
-        token_type_ids: segment ids of each sequence; zeros if None.
-
-    Raises:
-        EvaluationError: the encoder gives no layers, or values that are not finite.
-    """
+    """Yield the states of all layers of N sequences, longest first, a batch at a time."""
     batches = list(_batches([len(ids) for ids in sequences], batch_tokens))
     for numbers in model.track(batches):
         segments = None if token_type_ids is None else [token_type_ids[each] for each in numbers]

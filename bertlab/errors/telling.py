@@ -29,12 +29,7 @@ def warn(words: str) -> None:
 
 
 def say(words: str, *, to_errors: bool = False) -> None:
-    """Print lines as they may go to a terminal and a log; see :func:`visible`.
-
-    Args:
-        words: one or more lines.
-        to_errors: print to standard error, where standard output is for results.
-    """
+    """Print lines as they may go to a terminal and a log; see :func:`visible`."""
     (sys.stderr if to_errors else sys.stdout).write(visible(words).rstrip("\n") + "\n")
 
 

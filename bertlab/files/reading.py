@@ -5,20 +5,63 @@ A record, config or index is read whole, so a bound on its size is a bound on me
 """
 
 import contextlib
+import csv
 import errno
 import io
 import json
 import os
+import re
 import stat
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bertlab.errors import nearest
 from bertlab.files.remote import RemoteFile
 
-LARGEST = 2**26
+# some spreadsheets take the wide forms too; "'" itself, so that the text can be told from its mark
+_FORMULA = tuple("=+-@\t\r\n'＝＋－＠")
+# JSON itself escapes those below 32; the last two end a line for some readers
+_CONTROLS = re.compile("[\x7f-\x9f\u2028\u2029]")
+
+
+def spreadsheet_csv(headings: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return a table as the text of a CSV file in which no spreadsheet takes a text for a formula.
+
+    Numbers are written so that they read back as they are; None is an empty cell. Texts that begin
+    as a formula does get ``'`` before them, as OWASP advises on CSV injection; so do those that
+    begin with ``'``, so that taking one away gives back each text.
+    """
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(map(_inert, headings))
+    writer.writerows(map(_inert, row) for row in rows)
+    return text.getvalue()
+
+
+def spreadsheet_rows(path: Path) -> list[dict[str, str]]:
+    """Return the lines of a file that :func:`spreadsheet_csv` wrote, by heading."""
+    with explain_damage(path):
+        try:
+            lines = csv.DictReader(io.StringIO(read_text(path), newline=""), strict=True)
+            return [{key: cell.removeprefix("'") for key, cell in line.items()} for line in lines]
+        except csv.Error as error:
+            raise ValueError(str(error)) from None
+
+
+def json_line(content: object) -> str:
+    """Return one line of JSON; what JSON does not have, such as a date, is a text."""
+    text = json.dumps(content, ensure_ascii=False, default=str)
+    # "\x9b" begins a terminal's commands as "\x1b[" does
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
+
+
+def _inert(cell: object) -> object:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+
+
+LARGEST_FILE = 2**26
 """Bytes of a file that is read whole, if its reader does not say otherwise."""
 
 _MOST_DIGITS = 1000  # transformers writes lengths of 31
@@ -26,26 +69,14 @@ _PATIENCE = 10.0  # seconds to wait for the other end of a pipe
 
 
 def open_to_read(path: Path | RemoteFile) -> io.BufferedReader:
-    """Open a file, pipe, device or URL for reading.
-
-    Raises:
-        OSError: it cannot be opened, is a folder, or is a pipe that nobody writes to.
-    """
+    """Open a file, pipe, device or URL for reading."""
     if isinstance(path, RemoteFile):
         return path.open()
     return os.fdopen(open_patiently(path, os.O_RDONLY), "rb")
 
 
 def open_patiently(path: Path, flags: int) -> int:
-    """Return a descriptor; of a named pipe, wait some seconds for its other end, not for ever.
-
-    Args:
-        path: a file, pipe or device.
-        flags: as of :func:`os.open`.
-
-    Raises:
-        OSError: it cannot be opened, or nobody comes to the pipe.
-    """
+    """Return a descriptor; of a named pipe, wait some seconds for its other end, not for ever."""
     flags |= getattr(os, "O_CLOEXEC", 0)
     kind = path.stat().st_mode
     if stat.S_ISDIR(kind):
@@ -72,12 +103,8 @@ def open_patiently(path: Path, flags: int) -> int:
     return opened[0]
 
 
-def read_bytes(path: Path, largest: int = LARGEST) -> bytes:
-    """Return what a file holds, if that is at most ``largest`` bytes.
-
-    Raises:
-        OSError: it cannot be read, or holds more.
-    """
+def read_bytes(path: Path, largest: int = LARGEST_FILE) -> bytes:
+    """Return what a file holds, if that is at most ``largest`` bytes."""
     with open_to_read(path) as file:
         content = file.read(largest + 1)
     if len(content) > largest:
@@ -85,13 +112,8 @@ def read_bytes(path: Path, largest: int = LARGEST) -> bytes:
     return content
 
 
-def read_text(path: Path, largest: int = LARGEST) -> str:
-    """Return the text of a UTF-8 file.
-
-    Raises:
-        OSError: as :func:`read_bytes`.
-        UnicodeDecodeError: it is not UTF-8.
-    """
+def read_text(path: Path, largest: int = LARGEST_FILE) -> str:
+    """Return the text of a UTF-8 file."""
     return read_bytes(path, largest).decode()
 
 
@@ -107,29 +129,14 @@ class UnreadableError(ValueError):
         self.filename = str(filename)
 
 
-def read_json(path: Path, largest: int = LARGEST) -> Any:  # noqa: ANN401
-    """Return what a JSON file holds.
-
-    Raises:
-        OSError: as :func:`read_bytes`.
-        UnreadableError: it is not UTF-8, not JSON, or JSON that no program of ours wrote: nested
-            too deep, or with endless numbers.
-    """
+def read_json(path: Path, largest: int = LARGEST_FILE) -> Any:  # noqa: ANN401
+    """Return what a JSON file holds."""
     with explain_damage(path):
         return parse_json(read_text(path, largest))
 
 
 def read_object(path: Path, kinds: Mapping[str, type] | None = None) -> dict[str, Any]:
-    """Return what a JSON file holds, if that is a mapping with these keys.
-
-    Args:
-        path: the file.
-        kinds: class of the value of each key that has to be there.
-
-    Raises:
-        OSError: as :func:`read_bytes`.
-        UnreadableError: as :func:`read_json`, or it holds something else.
-    """
+    """Return what a JSON file holds, if that is a mapping with these keys."""
     content = read_json(path)
     if not isinstance(content, dict):
         raise UnreadableError(path, f"found a {type(content).__name__}, expected a mapping")
@@ -142,11 +149,7 @@ def read_object(path: Path, kinds: Mapping[str, type] | None = None) -> dict[str
 
 @contextlib.contextmanager
 def explain_damage(path: Path) -> Iterator[None]:
-    """Re-raise what reading a damaged record raises inside the block as UnreadableError.
-
-    Raises:
-        UnreadableError: names the file.
-    """
+    """Re-raise what reading a damaged record raises inside the block as UnreadableError."""
     try:
         yield
     except UnreadableError:
@@ -160,11 +163,7 @@ def explain_damage(path: Path) -> Iterator[None]:
 
 
 def parse_json(text: str) -> Any:  # noqa: ANN401
-    """Return what JSON text says.
-
-    Raises:
-        ValueError: it is not JSON, is nested too deep, or has endless numbers.
-    """
+    """Return what JSON text says."""
     try:
         return json.loads(text, parse_int=_whole_number)
     except RecursionError:
@@ -183,13 +182,7 @@ def names_in(folder: Path) -> str:
 
 
 def describe_missing(location: str, others: Iterable[str], expected: str) -> str:
-    """Return the message about a location where there is neither a file nor a folder.
-
-    Args:
-        location: as it was given.
-        others: names that may be meant, besides those in its folder.
-        expected: end of the message if no name is near.
-    """
+    """Return the message about a location where there is neither a file nor a folder."""
     path = Path(location).expanduser()
     if path.exists():
         return f"{path}: neither a file nor a folder"

@@ -173,12 +173,7 @@ class _Stream(io.RawIOBase):
 
 @contextlib.contextmanager
 def explain_remote(url: str) -> Iterator[None]:
-    """Re-raise whatever a protocol's package raises inside the block as OSError.
-
-    Raises:
-        FileNotFoundError: nothing is there.
-        OSError: all else; says what to install where a package is missing.
-    """
+    """Re-raise whatever a protocol's package raises inside the block as OSError."""
     try:
         yield
     except Exception as error:

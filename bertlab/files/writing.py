@@ -31,14 +31,6 @@ def replacing(
 
     An exception in the block leaves what stood there before. A device or pipe (``/dev/null``,
     ``/dev/stdout``) is written to and stays what it is.
-
-    Args:
-        path: a file in a folder that exists.
-        durable: the new content survives a power cut from the end of the block on.
-        sole_writer: nobody else writes this file now, see :func:`remove_abandoned`.
-
-    Raises:
-        OSError: it cannot be written.
     """
     if _is_stream(path):
         with os.fdopen(open_patiently(path, os.O_WRONLY), "wb") as file:
@@ -98,11 +90,7 @@ def why_no_file_name(name: str) -> str | None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 file, or leave what stood there.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write a UTF-8 file, or leave what stood there."""
     with replacing(path) as file:
         file.write(utf8(text))
 
@@ -113,12 +101,7 @@ def write_json(path: Path, content: object) -> None:
 
 
 def create_text(path: Path, text: str) -> None:
-    """Write a file that must not exist yet; of several processes that try, one succeeds.
-
-    Raises:
-        FileExistsError: it exists.
-        OSError: it cannot be written.
-    """
+    """Write a file that must not exist yet; of several processes that try, one succeeds."""
     with path.open("x", encoding="utf-8", errors="backslashreplace") as file:
         try:
             file.write(text)
@@ -177,13 +160,6 @@ def new_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """Yield a new folder to fill, which takes the place of ``target`` at the end of the block.
 
     Its files are on the disk before it is renamed. An exception in the block removes it.
-
-    Args:
-        target: nothing or an empty folder; missing folders on the way are made.
-        overwrite: ``target`` may also be a folder with files, which is removed at the end.
-
-    Raises:
-        OSError: it cannot be written.
     """
     if not target.name:  # "" and "." are the working directory, ".." is found when it is renamed
         raise OutputError(f"output: found {str(target)!r}, expected the name of a folder to make")
@@ -216,12 +192,7 @@ def _moved_away(target: Path) -> Iterator[None]:
 
 
 def remove_abandoned(target: Path, sole_writer: bool = False) -> None:
-    """Remove what killed processes of this host left beside ``target``.
-
-    Args:
-        target: file or folder that they wrote.
-        sole_writer: nobody else writes it now, on any host: all that lies there is left over.
-    """
+    """Remove what killed processes of this host left beside ``target``."""
     own = _own_prefix(target)
     for left in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
         process = left.name.removeprefix(own).split(".")[0]
@@ -271,15 +242,7 @@ def _fsync(path: Path) -> None:
 
 @contextlib.contextmanager
 def explain_failed_write(failure: str, consequence: str = "") -> Iterator[None]:
-    """Re-raise an OSError inside the block as OutputError.
-
-    Args:
-        failure: what the message says before the reason, as ``PATH: cannot be written``.
-        consequence: what it says after the reason.
-
-    Raises:
-        OutputError: something inside cannot be written.
-    """
+    """Re-raise an OSError inside the block as OutputError."""
     try:
         yield
     except OSError as error:
@@ -289,15 +252,7 @@ def explain_failed_write(failure: str, consequence: str = "") -> Iterator[None]:
 
 @contextlib.contextmanager
 def explain_vanished_folder(folder: Path, hint: Callable[[], str] = str) -> Iterator[None]:
-    """Re-raise a FileNotFoundError inside the block as OutputError if ``folder`` has vanished.
-
-    Args:
-        folder: was there before; its disk may be unmounted, or somebody removed it.
-        hint: returns what is said at the end.
-
-    Raises:
-        OutputError: the folder is not there any more.
-    """
+    """Re-raise a FileNotFoundError inside the block as OutputError if ``folder`` has vanished."""
     try:
         yield
     except FileNotFoundError as error:

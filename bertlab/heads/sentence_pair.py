@@ -35,9 +35,6 @@ def pair_features(
 
     The longer text is cut at its end until both fit or are equally long, then both are, so that
     one that is short stays whole: Hugging Face's "longest first", to the token.
-
-    Raises:
-        ConfigError: if not even one token of each fits.
     """
     room = tokenizer.room(max_seq_length, segments=2)
     if room < 2:

@@ -24,12 +24,7 @@ class SingleSentence(SequenceClassifier):
 
 
 def text_features(example: Example, tokenizer: Tokenizer, max_seq_length: int) -> Features:
-    """Return ``[CLS] text [SEP]`` of an example's ``text``; what does not fit is cut off the end.
-
-    Raises:
-        DataError: if the text is empty.
-        ConfigError: if not even one token fits.
-    """
+    """Return ``[CLS] text [SEP]`` of an example; what does not fit is cut off the end."""
     ids = text_ids(example.values.get("text"), example, "text", tokenizer)
     room = tokenizer.room(max_seq_length)
     if room < 1:

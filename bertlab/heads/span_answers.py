@@ -66,14 +66,6 @@ def answer_of_windows(
 ) -> dict[str, Any]:
     """Put the spans of all windows of a question together, without choosing an answer yet.
 
-    Args:
-        context: which the spans are characters of.
-        spans: of all windows.
-        null_score: smallest score of ``[CLS]`` over the windows; None if every question is known
-            to have an answer.
-        n_best_size: different texts that share the probability, best first (no answer comes on
-            top).
-
     Returns:
         ``n_best``: dicts of ``answer``, ``start``, ``end`` and ``score``, the probability;
         :data:`REPORTED` spans, and no answer (text empty, start and end None) if there is a null
@@ -135,14 +127,7 @@ def exact_match(answer: str, gold: str) -> float:
 
 
 def f1(answer: str, gold: str, unanswerable: bool) -> float:
-    """Return the F1 of the words of two normalized answers.
-
-    Args:
-        answer: what was predicted.
-        gold: one of the true answers.
-        unanswerable: where either has no words, version 2.0 counts whether both have none;
-            version 1.1 counts 0.
-    """
+    """Return the F1 of the words of two normalized answers."""
     words, gold_words = normalize_answer(answer).split(), normalize_answer(gold).split()
     if unanswerable and not (words and gold_words):
         return float(words == gold_words)
@@ -156,14 +141,7 @@ def f1(answer: str, gold: str, unanswerable: bool) -> float:
 def answer_scores(
     answers: Sequence[str], golds: Sequence[Sequence[str]], unanswerable: bool
 ) -> tuple[list[float], list[float]]:
-    """Return exact match and F1 of each question: the best over its gold answers.
-
-    Args:
-        answers: one a question; empty for no answer.
-        golds: all gold answers of each question; none if it has no answer.
-        unanswerable: score as version 2.0, which leaves out golds without any word and takes the
-            empty text where none is left.
-    """
+    """Return exact match and F1 of each question: the best over its gold answers."""
     exact, overlap = [], []
     for answer, given in zip(answers, golds, strict=True):
         worded = [text for text in given if normalize_answer(text)]

@@ -56,13 +56,7 @@ def context_tokens(tokenizer: Tokenizer, context: str) -> ContextTokens:
 
 
 def context_windows(tokens: int, room: int, doc_stride: int) -> list[tuple[int, int]]:
-    """Return windows ``[start, end)`` that together cover all tokens of a context.
-
-    Args:
-        tokens: N, at least 1.
-        room: most tokens of the context in a window.
-        doc_stride: tokens from the start of a window to that of the next; ``room`` if larger.
-    """
+    """Return windows ``[start, end)`` that together cover all tokens of a context."""
     # 10 tokens, room 4, stride 3 -> [(0, 4), (3, 7), (6, 10)]
     step = min(doc_stride, room)
     last = max(0, -(-(tokens - room) // step))  # number of the last window, rounded up
@@ -110,9 +104,6 @@ def gold_answers(example: Example) -> tuple[list[str], list[int | None]]:
     """Return texts and starts, in characters, of an example's gold answers; none for no answer.
 
     A start is None where the answer is given by its text alone.
-
-    Raises:
-        DataError: ``answers`` is not of SQuAD's form.
     """
     answers = example.values["answers"]
     if isinstance(answers, Mapping):
@@ -136,17 +127,8 @@ def find_answer(
 ) -> TokenSpan:
     """Return the tokens of the first gold answer of an example that is found in its context.
 
-    Args:
-        example: with ``context`` and ``answers``.
-        tokens: of its context.
-        answer_start: what to do with an answer that is not at its start.
-        notes: counts those answers, and examples without any answer that is found.
-
     Returns:
         The tokens; :data:`NO_ANSWER` if there is no answer; :data:`IGNORED` if none is found.
-
-    Raises:
-        DataError: an answer is not at its start, and ``answer_start`` is ``strict``.
     """
     texts, starts = gold_answers(example)
     if not texts:
@@ -177,13 +159,6 @@ def window_features(
     outside it) and ``max_context`` (bool, an answer may start here). Fields of a window, only where
     the answer is known: ``start_position`` and ``end_position``, 0 (``[CLS]``) if the window does
     not hold all of it.
-
-    Args:
-        question: ids of the question.
-        tokens: the context.
-        windows: what :func:`context_windows` gave.
-        answer: tokens of the gold answer, :data:`NO_ANSWER` or :data:`IGNORED`; None if not known.
-        tokenizer: ids of the special tokens.
     """
     chosen = most_context(windows)
     offset = 1 + len(question) + tokenizer.layout.separators  # [CLS] question [SEP]

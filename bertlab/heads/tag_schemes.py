@@ -43,9 +43,6 @@ def entities(tags: Sequence[str]) -> list[Entity]:
     """Return the entities of a sentence, also of broken tags, by conlleval's rules.
 
     An entity begins with ``B``, and with an ``I`` that follows ``O``, another type or nothing.
-
-    Args:
-        tags: each ``O``, ``B-TYPE``, ``I-TYPE``, or ``B`` or ``I`` alone.
     """
     # B-PER I-PER O I-LOC I-ORG -> PER of words 0 and 1, LOC of word 3, ORG of word 4
     found: list[Entity] = []
@@ -78,16 +75,8 @@ def _begins(tag: str, previous: str) -> bool:
 def entity_types(names: Sequence[str], scheme: Scheme) -> list[str] | None:
     """Return the types of the entities that a tag set marks, sorted.
 
-    Args:
-        names: all tags of the training data.
-        scheme: ``auto`` takes tags for entity tags if all of them are ``O``, ``B-TYPE`` or
-            ``I-TYPE``, and for tags that mark no entities if none is ``B-TYPE`` or ``I-TYPE``.
-
     Returns:
         The types, or None if the tags mark no entities.
-
-    Raises:
-        DataError: if the tags are not of the scheme, or ``auto`` cannot tell.
     """
     marked = [name for name in names if name != OUTSIDE]
     if scheme in ("bio", "iob1"):
@@ -123,11 +112,6 @@ def entity_scores(
 
     An entity is right if its type and its first and last word are. Broken tags are read as
     ``conlleval`` reads them (:func:`bertlab.heads.tag_schemes.entities`). What would be 0 / 0 is 0.
-
-    Args:
-        gold: tags of N sentences, each ``O``, ``B-TYPE`` or ``I-TYPE``.
-        predicted: tags of the same sentences.
-        types: the types to give an F1 of their own.
 
     Returns:
         ``precision``, ``recall`` and ``f1`` over all entities, and ``f1/TYPE`` for each of

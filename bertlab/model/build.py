@@ -49,11 +49,7 @@ def build_layers(tasks: Mapping[str, Task], context: TaskContext) -> None:
 
 
 def keeps_encoder_fixed(heads: Mapping[str, Head]) -> bool:
-    """Whether the heads take the encoder's states as they are.
-
-    Raises:
-        ConfigError: if some do and some do not.
-    """
+    """Whether the heads take the encoder's states as they are."""
     fixed = [name for name, head in heads.items() if not head.trains_encoder]
     if fixed and len(fixed) < len(heads):
         others = ", ".join(name for name in heads if name not in fixed)
@@ -73,12 +69,7 @@ def build_metrics(model: Arguments) -> dict[str, Metric]:
 
 
 def build_encoder(section: Arguments, vocab_size: int) -> Encoder:
-    """Make the encoder that a config's ``model.encoder`` section describes, with new weights.
-
-    Args:
-        section: its entry-point ``name`` and its arguments.
-        vocab_size: of the tokenizer.
-    """
+    """Make the encoder that a config's ``model.encoder`` section describes, with new weights."""
     arguments = dict(section)
     encoder = load_class("encoder", arguments.pop("name"), Encoder)(
         vocab_size=vocab_size, **arguments

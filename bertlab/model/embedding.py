@@ -33,19 +33,8 @@ class FeatureChoice:
     pool: Pool
 
 
-def embed(encoder: Encoder, batch: PackedBatch, choice: FeatureChoice) -> list[Tensor]:
-    """Return the features of each sequence of a batch, ``(tokens, D)`` or, pooled, ``(1, D)``.
-
-    Args:
-        encoder: in evaluation mode.
-        batch: B sequences, on the encoder's device.
-        choice: which ones.
-
-    Raises:
-        ConfigError: if the encoder has no such layer; the allowed range is named.
-        CheckpointError: if the encoder does not give its layers, or gives values that are not
-            finite.
-    """
+def embed_texts(encoder: Encoder, batch: PackedBatch, choice: FeatureChoice) -> list[Tensor]:
+    """Return the features of each sequence of a batch, ``(tokens, D)`` or, pooled, ``(1, D)``."""
     with torch.no_grad():
         output = encoder(batch, all_layers=True)
         layers = output.all_layers

@@ -81,13 +81,7 @@ class EvaluationSet(nn.Module):
             self._parts += zip(rows, sequences, task.decode(output, batch), strict=True)
 
     def compute(self, name: str, task: Task, tune: bool) -> dict[str, float]:
-        """Return a task's metrics over all devices, and reset them.
-
-        Args:
-            name: of the task.
-            task: that was evaluated.
-            tune: let a head choose its thresholds on this set before it is scored.
-        """
+        """Return a task's metrics over all devices, and reset them."""
         collection = self._of(name)
         values = {key: float(value) for key, value in collection.compute().items()}
         collection.reset()
@@ -184,12 +178,7 @@ class Evaluations(nn.ModuleList):
         return metric_name(stage, name, first.name, self._tasks[name].monitor[0])
 
     def compute(self, stage: str, tunes: bool) -> Evaluated:
-        """Return the metrics of all sets, and reset them.
-
-        Args:
-            stage: ``val`` or ``test``, in front of the names.
-            tunes: let heads choose their thresholds on their first set before they are scored.
-        """
+        """Return the metrics of all sets, and reset them."""
         found, seen = Evaluated(), set()
         for each in self.sets():
             for name in each.tasks:

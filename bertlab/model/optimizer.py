@@ -17,18 +17,7 @@ from bertlab.model.parameter_groups import freeze_layers, parameter_groups
 
 
 def build_optimizer(config: OptimizerConfig, module: nn.Module, fused: bool = True) -> Optimizer:
-    """Freeze what the config says and return its optimiser of the parameters left to train.
-
-    Args:
-        config: the optimiser, and the settings that all optimisers have.
-        module: its ``encoder`` is what ``layer_decay`` and ``frozen_layers`` speak of.
-        fused: whether a fused kernel may be used.
-
-    Raises:
-        ConfigError: if ``layer_decay`` or ``frozen_layers`` does not fit the encoder, or the
-            optimiser's settings do not fit the parameters.
-        PluginError: the optimiser does not train all of them.
-    """
+    """Freeze what the config says and return its optimiser of the parameters left to train."""
     freeze_layers(config, module)
     groups = parameter_groups(config, module)
     optimizer = config.recipe.build(groups, config.learning_rate, fused)
@@ -78,18 +67,7 @@ class OptimizerState:
         optimizer: str = DEFAULT_OPTIMIZER,
         parameters: object = None,
     ) -> "OptimizerState":
-        """Return that of the content of a Lightning checkpoint.
-
-        Args:
-            source: the file, for messages.
-            content: of the file.
-            optimizer: name of the optimiser in the run's config.
-            parameters: names of its parameters, if the checkpoint keeps them.
-
-        Raises:
-            CheckpointError: if it has no optimiser, or more than one.
-            DamagedCheckpointError: if the names are not those of its parameters.
-        """
+        """Return that of the content of a Lightning checkpoint."""
         optimizers, schedules = content.get("optimizer_states"), content.get("lr_schedulers")
         if not optimizers or not schedules or len(optimizers) != 1:
             raise CheckpointError(

@@ -16,13 +16,6 @@ def parameter_groups(config: OptimizerConfig, module: nn.Module) -> list[Paramet
 
     Groups are two by weight decay, for each learning rate; the head's come first. A parameter that
     two modules share is in one group, and the encoder's place counts.
-
-    Args:
-        config: learning rate, weight decay and ``layer_decay``.
-        module: its ``encoder`` is what ``layer_decay`` speaks of.
-
-    Raises:
-        ConfigError: if ``layer_decay`` does not fit the encoder.
     """
     depths: dict[nn.Parameter, int] = {}
     if config.layer_decay != 1:
@@ -68,9 +61,6 @@ def freeze_layers(config: OptimizerConfig, module: nn.Module) -> None:
 
     Call it before the module is wrapped for several devices: DDP waits for the gradient of every
     parameter that required one then. To call it again changes nothing.
-
-    Raises:
-        ConfigError: if the encoder has no numbered layers, or too few.
     """
     if config.frozen_layers is None:
         return
@@ -140,9 +130,6 @@ def split_by_weight_decay(
     A bias has a name that begins with ``bias`` or ends in ``_bias``; a norm is a module whose class
     has ``Norm`` in its name, of PyTorch or of a plugin; a vector has one dimension or none. What an
     encoder or a task says in ``decays`` counts before that.
-
-    Raises:
-        PluginError: ``decays`` has a name that no parameter has.
     """
     said = _said_of_decay(module)
     plain = {

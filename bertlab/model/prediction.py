@@ -10,8 +10,7 @@ from bertlab.api.examples import Example
 from bertlab.api.head import Head
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.examples.task_files import words_of
-from bertlab.data.input_texts import TextRows, given_texts
-from bertlab.data.inputs import InputRows
+from bertlab.data.inputs import InputRows, TextRows, given_texts
 from bertlab.errors import DataError
 from bertlab.model.module import BertModule
 
@@ -25,20 +24,7 @@ def predict(
     inputs: Sequence[Input],
     max_seq_length: int,
 ) -> list[dict[str, Any]]:
-    """Return a prediction for each input, in the user's terms, as ``bertlab predict`` writes them.
-
-    Args:
-        module: in evaluation mode, with objectives or a head.
-        tokenizer: that the weights were trained with.
-        inputs: texts, parted into words for a head that reads words; pairs of texts as tuples; for
-            a head also a tuple of a value for each of its columns, or a mapping from columns to
-            values.
-        max_seq_length: most tokens of a sequence, special tokens included.
-
-    Raises:
-        ConfigError: a text is empty or too long.
-        DataError: an input is not of a form that the head reads.
-    """
+    """Return a prediction for each input, as ``bertlab predict`` writes them."""
     head = module.head
     if head is None:
         return _of_objectives(module, tokenizer, inputs, max_seq_length)

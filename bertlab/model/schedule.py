@@ -21,13 +21,7 @@ _STEPS_THAT_COMPILE = 2
 
 
 def check_schedule(config: OptimizerConfig, endless: bool, timed: bool = False) -> None:
-    """Raise ConfigError if the schedule needs an end and the run has none.
-
-    Args:
-        config: warm-up and shape.
-        endless: no number of steps ends the run.
-        timed: its end is a time (``trainer.max_time``), which the schedule then follows.
-    """
+    """Raise ConfigError if the schedule needs an end and the run has none."""
     if not endless or config.schedule_steps is not None:
         return
     if timed and config.warmup_steps >= 1:
@@ -44,13 +38,7 @@ def check_schedule(config: OptimizerConfig, endless: bool, timed: bool = False) 
 
 
 def check_schedule_steps(config: OptimizerConfig, done: int, steps: int) -> None:
-    """Raise ConfigError if the schedule ends before the run.
-
-    Args:
-        config: its ``schedule_steps`` is compared, if given.
-        done: steps of the schedule in an earlier run.
-        steps: of this run; -1 if that is not known yet.
-    """
+    """Raise ConfigError if the schedule ends before the run."""
     if config.schedule_steps is None:
         return
     last = done + max(steps, 1)
@@ -62,13 +50,7 @@ def check_schedule_steps(config: OptimizerConfig, done: int, steps: int) -> None
 
 
 def check_changes(tasks: Mapping[str, Task], data: TaskData, endless: bool) -> None:
-    """Raise ConfigError if a setting changes up to the end of a run, and no step is its end.
-
-    Args:
-        tasks: by config name.
-        data: of the run; its settings may change, too.
-        endless: no number of steps ends the run.
-    """
+    """Raise ConfigError if a setting changes up to the end of a run, and no step is its end."""
     keys = [task.requires_steps for task in tasks.values() if isinstance(task, Objective)]
     for key in [*keys, *data.requires_steps]:
         if endless and key is not None:
@@ -86,15 +68,7 @@ def check_end(
     tasks: Mapping[str, Task],
     data: TaskData,
 ) -> None:
-    """Raise ConfigError if schedule or tasks do not fit the end of a run, or its steps.
-
-    Args:
-        config: of the schedule.
-        trainer: knows what ends the run.
-        done: steps of the schedule in an earlier run.
-        tasks: by config name; a setting of theirs may need the end, too.
-        data: so may one of its settings.
-    """
+    """Raise ConfigError if schedule or tasks do not fit the end of a run, or its steps."""
     endless = is_endless(trainer.max_steps, trainer.max_epochs)
     check_schedule(config, endless, run_timer(trainer) is not None)
     check_schedule_steps(config, done, trainer.max_steps)
@@ -105,19 +79,7 @@ def check_end(
 def build_schedule(
     config: OptimizerConfig, optimizer: Optimizer, total_steps: float, steps_done: int = 0
 ) -> LambdaLR:
-    """Return the schedule, to be stepped once an optimiser step.
-
-    Args:
-        config: peak, warm-up and shape.
-        optimizer: whose learning rate it sets.
-        total_steps: steps of the whole run, which ``schedule_steps`` overrides; infinite only if
-            the schedule is constant.
-        steps_done: in an earlier run, of a schedule of ``schedule_steps``. One of this run's own
-            steps begins at 0.
-
-    Raises:
-        ConfigError: if the schedule needs an end and the run has none.
-    """
+    """Return the schedule, to be stepped once an optimiser step."""
     endless = total_steps == float("inf") or total_steps < 0
     check_schedule(config, endless)
     if config.schedule_steps is None:
@@ -147,14 +109,6 @@ def build_timed_schedule(config: OptimizerConfig, optimizer: Optimizer, timer: T
 
     The clock starts after the first two steps: compiling in them can take longer than the warm-up.
     That of a run that goes on counts from its start.
-
-    Args:
-        config: peak, warm-up (a share of the time) and shape.
-        optimizer: whose learning rate it sets.
-        timer: ends the run.
-
-    Raises:
-        ConfigError: if the warm-up is a number of steps.
     """
     check_schedule(config, endless=True, timed=True)
     # resumed after 40 of 60 minutes: the end stays 60, and warm-up is over
@@ -212,10 +166,6 @@ def asked_steps(
 
     That is tokens or words; and epochs, where the number of sequences in a step changes. (Else
     Lightning counts epochs.)
-
-    Raises:
-        ConfigError: if the run has another end as well, or they make no run.
-        TokenStoreError: if the words of the text were not counted.
     """
     max_steps, max_epochs = trainer.max_steps, trainer.max_epochs
     check_budget(max_tokens, max_words, max_steps, max_epochs)
@@ -230,26 +180,12 @@ def asked_steps(
 
 
 def steps_for_tokens(max_tokens: float, data: TaskData) -> int:
-    """Return the optimiser steps that read about ``max_tokens``.
-
-    Raises:
-        ConfigError: if it is less than a step's.
-    """
+    """Return the optimiser steps that read about ``max_tokens``."""
     return _steps("max_tokens", max_tokens, lambda steps: data.mean_lengths(steps)[1])
 
 
 def steps_for_words(max_words: float, max_epochs: int | None, data: TaskData) -> int:
-    """Return the optimiser steps that read about ``max_words``.
-
-    Args:
-        max_words: of the text, as white space parts them, each time that one is read.
-        max_epochs: how often the corpus may be read at most; None or -1 for no limit.
-        data: knows its words.
-
-    Raises:
-        ConfigError: if they are less than a step's, or over ``max_epochs`` times the corpus.
-        TokenStoreError: if its words were not counted.
-    """
+    """Return the optimiser steps that read about ``max_words``."""
     corpus = data.corpus_words("max_words")
     # a hundredth: a corpus of whole documents has a little less than its ten million
     if max_epochs not in (None, -1) and max_words > 1.01 * max_epochs * corpus:
@@ -262,13 +198,7 @@ def steps_for_words(max_words: float, max_epochs: int | None, data: TaskData) ->
 
 
 def _steps(key: str, amount: float, mean_step: Callable[[float], float]) -> int:
-    """Return the steps that read about an amount.
-
-    Args:
-        key: of the amount, for messages.
-        amount: tokens or words.
-        mean_step: what a step reads in a run of so many, on average.
-    """
+    """Return the steps that read about an amount."""
     a_step = mean_step(math.inf)  # a run's first
     if not amount >= a_step:
         raise ConfigError(
@@ -282,13 +212,7 @@ def _steps(key: str, amount: float, mean_step: Callable[[float], float]) -> int:
 
 
 def training_size(trainer: Trainer, data: TaskData, words_for: str | None = None) -> dict[str, Any]:
-    """Return mean sequence length and, unless a time limit ends the run, training tokens.
-
-    Args:
-        trainer: knows the end of the run.
-        data: knows how long sequences are.
-        words_for: the config key that asks for the words in a step, and those of training, too.
-    """
+    """Return mean sequence length and, unless a time limit ends the run, training tokens."""
     steps = data.total_steps(trainer)
     length, a_step = data.mean_lengths(steps)
     sizes = {"mean_sequence_length": length}

@@ -63,11 +63,6 @@ class StepGraphs:
     def shares(self, batch: PackedBatch, batch_idx: int) -> list[Tensor] | None:
         """Return a batch's shares of the step's losses, and leave their gradient.
 
-        Args:
-            batch: of training.
-            batch_idx: its number in the epoch. The first of a step writes over the gradients that
-                are there, others add to them.
-
         Returns:
             A scalar of each task; None, and no gradient, if the batch is to be computed as usual.
         """

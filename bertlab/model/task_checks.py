@@ -11,13 +11,7 @@ from bertlab.errors import ConfigError, PluginError
 
 
 def check_whole_steps(tasks: Mapping[str, Task], accumulate: int, devices: int) -> None:
-    """Raise ConfigError if a step is divided, but a loss compares its sequences.
-
-    Args:
-        tasks: by config name.
-        accumulate: batches that a device accumulates in a step.
-        devices: that share a step.
-    """
+    """Raise ConfigError if a step is divided, but a loss compares its sequences."""
     for name, task in tasks.items():
         if task.compares_sequences and accumulate * devices > 1:
             key = "accumulate_grad_batches" if accumulate > 1 else "devices"

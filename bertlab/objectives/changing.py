@@ -22,15 +22,7 @@ _MOMENTS = 1000  # of a run, that a mean is taken over
 
 
 def make_schedule(given: str | Mapping[str, Any]) -> Schedule:
-    """Return a schedule.
-
-    Args:
-        given: the name of a plugin, or ``name`` and its arguments.
-
-    Raises:
-        ConfigError: an argument is out of range.
-        PluginError: the plugin cannot be used.
-    """
+    """Return a schedule."""
     arguments = {"name": given} if isinstance(given, str) else dict(given)
     made = load_class("schedule", arguments.pop("name"), Schedule)(**arguments)
     assert isinstance(made, Schedule)
@@ -55,12 +47,7 @@ class ChangingNumber:
 
     @classmethod
     def read(cls, given: Change, key: str) -> "ChangingNumber":
-        """Return what ``{from: 0.4, to: 0.15, schedule: linear}`` means; linear by default.
-
-        Raises:
-            ConfigError: a key is missing or unknown, or no number.
-            PluginError: the schedule cannot be used.
-        """
+        """Return what ``{from: 0.4, to: 0.15, schedule: linear}`` means; linear by default."""
         for name in given:
             if name not in _KEYS:
                 raise ConfigError(
@@ -100,12 +87,7 @@ WholeNumber = int | ChangingNumber  # a setting that may change
 
 
 def read_whole(given: int | Change, key: str) -> WholeNumber:
-    """Return a whole number, or how one changes, from its config.
-
-    Raises:
-        ConfigError: as :meth:`ChangingNumber.read`, or an end is no whole number.
-        PluginError: the schedule cannot be used.
-    """
+    """Return a whole number, or how one changes, from its config."""
     if not isinstance(given, dict):
         return given
     number = ChangingNumber.read(given, key)

@@ -8,7 +8,7 @@ OWN_PACKAGE = "bertlab-core"
 METAPACKAGE = "bertlab-lightning"  # all of them; on PyPI, bertlab is somebody else's
 # package: what it brings, as "kind name" of the index
 _BRINGS = {
-    "bertlab-cluster": "executor ray, executor slurm",
+    "bertlab-cluster": "executor ray, executor slurm, name data.RemoteStore",
     "bertlab-conformance": (
         "name testing.ConformanceFailure, name testing.batch_of, name testing.conformance, "
         "name testing.list_checks"
@@ -28,8 +28,8 @@ _BRINGS = {
     ),
     "bertlab-pages": "command demo, key push",
     "bertlab-studies": (
-        "command study, command ablate, key seeds, key against_scratch, name Study, "
-        "name StudyScores, name study"
+        "command study, command ablate, executor local, key seeds, key against_scratch, "
+        "name Study, name StudyScores, name study"
     ),
     "bertlab-tasks": (
         "head feature_tagging, head multi_label, head multiple_choice, data_module several_heads, "

@@ -193,11 +193,7 @@ def contract_mismatch(package: str, contract: int) -> str | None:
 
 
 def version_of(package: str) -> str:
-    """Return the version of an installed package; bertlab's own is recorded as ``bertlab``.
-
-    Raises:
-        PackageNotFoundError: it is not installed.
-    """
+    """Return the version of an installed package; bertlab's own is recorded as ``bertlab``."""
     return version(OWN_PACKAGE if package == RECORDED_AS else package)
 
 
@@ -236,15 +232,6 @@ def load_class(kind: Kind, name: str, base: type) -> type:
     """Import the class that a config names.
 
     What it prints on import goes to standard error: standard output is for results.
-
-    Args:
-        kind: which group to look in.
-        name: the entry point's name.
-        base: the contract that the class must subclass.
-
-    Raises:
-        PluginError: if the name is unknown (the nearest is named), two packages have it, it was
-            written for another contract, its import fails, or the class does not keep the contract.
     """
     plugins = installed(kind)
     if name not in plugins:
@@ -277,11 +264,7 @@ def told_origin(kind: str, name: str) -> str:
 
 
 def import_class(plugin: Plugin, base: type) -> tuple[type, str]:
-    """Import a plugin's class; return it, and what the import printed.
-
-    Raises:
-        PluginError: if its import fails, or the class does not keep the contract.
-    """
+    """Import a plugin's class; return it, and what the import printed."""
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed), tell_of_a_wait(str(plugin), plugin.package):
@@ -364,3 +347,49 @@ def _plugin(kind: Kind, entry: EntryPoint) -> Plugin:
 
 def _a(kind: Kind) -> str:
     return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
+
+
+GROUP = "bertlab.names"
+
+
+def added_names(module: str) -> list[str]:
+    """Return the names that packages add to ``bertlab`` or ``bertlab.testing``."""
+    found = (_split(entry.name) for entry in entry_points_of(GROUP))
+    return sorted({name for place, name in found if place == module})
+
+
+def added_name(module: str, name: str) -> object:
+    """Return what a package adds to a module under a name; it is imported here.
+
+    Raises:
+        AttributeError: no package brings it.
+        ImportError: a first-party package does that is not installed, or two packages do. (From an
+            AttributeError, ``from bertlab import Study`` would not show the message.)
+        PluginError: its package was written for another contract.
+    """
+    # Python itself asks for private names
+    entries = () if name.startswith("_") else entry_points_of(GROUP)
+    found = [entry for entry in entries if _split(entry.name) == (module, name)]
+    own = [entry for entry in found if entry_package(entry)[0] in FIRST_PARTY]
+    if len(found) > 1 and not own:
+        packages = " and ".join(sorted(brought_by(*entry_package(each)) for each in found))
+        raise ImportError(f"{packages} both bring {module}.{name}; uninstall one of them")
+    if not found:
+        key = f"{module}.{name}".removeprefix("bertlab.")
+        if (package := package_of("name", key)) is not None:
+            raise ImportError(f"{module}.{name} comes with {package}: pip install {package}")
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    return _load((own or found)[0])
+
+
+def _load(entry: EntryPoint) -> object:
+    if entry.dist is not None:
+        check_contract(entry.dist.name)
+    loaded: object = entry.load()
+    return loaded
+
+
+def _split(entry_name: str) -> tuple[str, str]:
+    # "Study" -> ("bertlab", "Study"), "testing.conformance" -> ("bertlab.testing", "conformance")
+    place, _, name = f"bertlab.{entry_name}".rpartition(".")
+    return place, name

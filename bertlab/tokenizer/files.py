@@ -23,13 +23,7 @@ _CONFIG_KEYS = {
 def vocabulary_state(
     tokens: Sequence[str], lowercase: bool, source: str = "vocabulary"
 ) -> dict[str, Any]:
-    """Return the content of a ``tokenizer.json`` for BERT's tokenizer with these tokens.
-
-    Args:
-        tokens: token of each id.
-        lowercase: lower-case and strip accents (uncased models).
-        source: what to name in errors.
-    """
+    """Return the content of a ``tokenizer.json`` for BERT's tokenizer with these tokens."""
     first: dict[str, int] = {}
     for number, token in enumerate(tokens):
         if token in first:
@@ -59,10 +53,6 @@ def checked_state(state: dict[str, Any], source: str) -> dict[str, Any]:
     """Return the parts of a ``tokenizer.json`` that matter, in canonical form.
 
     Truncation and padding presets are left out; post-processor and decoder are BERT's.
-
-    Raises:
-        TokenizerError: not a WordPiece model, an empty or sparse vocabulary, or one of BERT's
-            special tokens is missing.
     """
     model = _checked_model(state.get("model"), source)
     vocabulary: dict[str, int] = model["vocab"]
@@ -100,14 +90,7 @@ def checked_state(state: dict[str, Any], source: str) -> dict[str, Any]:
 
 
 def read_files(path: Path) -> TokenizerFiles:
-    """Read a ``vocab.txt``, a ``tokenizer.json`` or a folder with either.
-
-    Args:
-        path: the file or folder. In a folder, ``tokenizer_config.json`` is read as well.
-
-    Raises:
-        TokenizerError: a file is missing or is not JSON.
-    """
+    """Read a ``vocab.txt``, a ``tokenizer.json`` or a folder with either."""
     config: dict[str, Any] = {}
     if path.is_dir():
         config_file = path / "tokenizer_config.json"
@@ -117,16 +100,7 @@ def read_files(path: Path) -> TokenizerFiles:
 
 
 def wordpiece_state(files: TokenizerFiles, lowercase: bool | None = None) -> dict[str, Any]:
-    """Return the checked state of BERT's tokenizer.
-
-    Args:
-        files: what :func:`read_files` gave.
-        lowercase: overrides what the files say. If None and no file says it, a vocabulary with
-            capital letters is taken for a cased one.
-
-    Raises:
-        TokenizerError: a file is damaged, or is not BERT's kind of tokenizer.
-    """
+    """Return the checked state of BERT's tokenizer."""
     if files.content is not None:
         state = checked_state(files.content, str(files.path))
     else:
@@ -219,11 +193,7 @@ def _checked_model(model: Any, source: str) -> dict[str, Any]:  # noqa: ANN401 (
 
 
 def checked_vocabulary(model: dict[str, Any], source: str) -> dict[str, int]:
-    """Return the ``vocab`` of a model: token to id.
-
-    Raises:
-        TokenizerError: it is empty, or no mapping to whole numbers.
-    """
+    """Return the ``vocab`` of a model: token to id."""
     vocabulary = model.get("vocab")
     if not isinstance(vocabulary, dict) or not vocabulary:
         raise TokenizerError(f"{source}: the vocabulary is empty; expected tokens with their ids")
@@ -257,18 +227,7 @@ def added_tokens(
     special: Collection[str],
     source: str,
 ) -> list[dict[str, Any]]:
-    """Return the entries of ``added_tokens`` in canonical form.
-
-    Args:
-        added: what stands in the file.
-        vocabulary: id of each token of the model.
-        special: tokens that are special whatever the file says.
-        source: what to name in errors.
-
-    Raises:
-        TokenizerError: an entry is not an object with id and content, or its id is another one in
-            the vocabulary.
-    """
+    """Return the entries of ``added_tokens`` in canonical form."""
     try:
         tokens = [
             special_token(str(token["content"]), int(token["id"]))

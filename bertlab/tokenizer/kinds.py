@@ -15,14 +15,7 @@ _MOST_TOKENS = 10_000_000  # above 2^62 the trainers of tokenizers panic
 
 
 def build_kind(section: Mapping[str, Any]) -> TokenizerKind:
-    """Make the kind that a config's ``data.tokenizer_kind`` section describes.
-
-    Args:
-        section: its entry-point ``name`` and its settings.
-
-    Raises:
-        PluginError: there is no such kind, or it cannot be used.
-    """
+    """Make the kind that a config's ``data.tokenizer_kind`` section describes."""
     settings = dict(section)
     kind = load_class("tokenizer", settings.pop("name"), TokenizerKind)(**settings)
     assert isinstance(kind, TokenizerKind)
@@ -32,18 +25,7 @@ def build_kind(section: Mapping[str, Any]) -> TokenizerKind:
 def train_tokenizer(
     kind: TokenizerKind, texts: Iterable[str], vocab_size: int, lowercase: bool = True
 ) -> Tokenizer:
-    """Train a tokenizer of a kind and check that it can be used.
-
-    Args:
-        kind: with its settings.
-        texts: pieces of any size; read once. A piece does not end within a word.
-        vocab_size: number of tokens to reach, special tokens included.
-        lowercase: whether text is lower-cased.
-
-    Raises:
-        ConfigError: a setting or ``vocab_size`` is out of range.
-        TokenizerError: there is no text, or what the kind has trained cannot be used.
-    """
+    """Train a tokenizer of a kind and check that it can be used."""
     if vocab_size > _MOST_TOKENS:
         raise ConfigError(f"vocab_size: found {vocab_size}, expected at most {_MOST_TOKENS:,}")
     backend = kind.train(texts, vocab_size, lowercase)

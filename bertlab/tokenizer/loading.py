@@ -30,12 +30,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
 
 
 def tokenizer_from_json(text: str, source: str) -> Tokenizer:
-    """Read what :meth:`Tokenizer.to_json` wrote, for example out of a checkpoint.
-
-    Raises:
-        TokenizerError: it is damaged, or of a kind that cannot be used; ``source`` is named.
-        PluginError: the class that reads this type of model cannot be used.
-    """
+    """Read what :meth:`Tokenizer.to_json` wrote, for example out of a checkpoint."""
     try:
         content = parse_json(text)
     except ValueError as error:
@@ -49,12 +44,7 @@ def tokenizer_from_json(text: str, source: str) -> Tokenizer:
 
 
 def tokenizer_of(backend: Backend, special: SpecialTokens, source: str) -> Tokenizer:
-    """Return the tokenizer that a kind has trained.
-
-    Raises:
-        TokenizerError: it cannot be used.
-        PluginError: the class that reads this type of model cannot be used.
-    """
+    """Return the tokenizer that a kind has trained."""
     content = json.loads(backend.to_str())
     return _of_files(TokenizerFiles(Path(source), content, special.huggingface()))
 
@@ -82,11 +72,7 @@ def _model_type(content: Mapping[str, Any], source: str) -> str:
 
 
 def save_new(tokenizer: Tokenizer, folder: Path) -> None:
-    """Write the folder of a tokenizer, whole or not at all.
-
-    Raises:
-        OutputError: it cannot be written, or holds files.
-    """
+    """Write the folder of a tokenizer, whole or not at all."""
     failure = f"{folder}: cannot be written"
     with explain_failed_write(failure, "; nothing is left"), new_folder(folder) as partial:
         tokenizer.save(partial)

@@ -7,8 +7,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from bertlab.errors import TokenizerError, check_at_least, warn
 from bertlab.tokenizer.files import SPECIAL_TOKENS
-from bertlab.tokenizer.word_cache import ascii_pieces, delete_control_spaces
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer, ascii_pieces, delete_control_spaces
 
 TRAINING_VERSION = 1  # of WordPiece; raised when the same text gives other ids
 _MIN_VOCAB_SIZE = 32
@@ -30,17 +29,6 @@ def train_wordpiece(
 
     The same text gives the same ids in every run. Memory grows with the number of different
     words, not with the text.
-
-    Args:
-        texts: text in pieces of any size; read once. A piece does not end within a word.
-        vocab_size: number of tokens to reach, special tokens included.
-        lowercase: lower-case and strip accents first (an uncased vocabulary).
-        min_frequency: a pair of pieces that occurs less often is not joined.
-        show_progress: show the progress bar of ``tokenizers``.
-
-    Raises:
-        ConfigError: ``vocab_size`` under 32, or ``min_frequency`` under 1.
-        TokenizerError: no text.
 
     Warns:
         UserWarning: the text gives less than 90 % of ``vocab_size``.

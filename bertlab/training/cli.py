@@ -10,21 +10,21 @@ from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 
 from bertlab.checkpoints.huggingface_task import is_model, use_folder
-from bertlab.checkpoints.one_head import one_head
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import (
     check_nothing_lacks,
     choose_tokenizer,
+    one_head,
     read_checkpoint,
     read_warm_start,
 )
 from bertlab.checkpoints.run_directory import (
-    CONFIG,
-    DEGENERATE,
-    PREDICTIONS,
-    RESULTS,
+    CONFIG_FILE,
+    DEGENERATE_FILE,
+    PREDICTIONS_FILE,
+    RESULTS_FILE,
     choose_run_directory,
-    machine,
+    machine_facts,
     manifest,
     resumed_run,
 )
@@ -276,7 +276,7 @@ class BertlabCLI(LightningCLI):
             "command": ["bertlab", "fit", *self.request.argv],
             "seed": self.resolved.seed,
             "seeds": asdict(self.resolved.seeds),
-            **machine(self.trainer.strategy.root_device, self.trainer.world_size),
+            **machine_facts(self.trainer.strategy.root_device, self.trainer.world_size),
             "precision": str(self.trainer.precision),
             "tokenizer": tokenizer.fingerprint,
             **({} if self.weights is None else {"init_weights": self.weights}),
@@ -330,7 +330,7 @@ class BertlabCLI(LightningCLI):
             trainer.validate(model, self.datamodule, verbose=False)
         results = held_out_results(trainer, "val")  # trainer.predict() forgets them
         if self.config.keep_predictions:
-            self._predict(str(self.directory / PREDICTIONS), "jsonl")
+            self._predict(str(self.directory / PREDICTIONS_FILE), "jsonl")
         if not trainer.is_global_zero:
             return
         print_results(results, f"{self.directory}: step {step}")
@@ -341,9 +341,9 @@ class BertlabCLI(LightningCLI):
         for warning in self.model.warnings:
             warn(warning)
         if model.warnings:
-            write_json(self.directory / DEGENERATE, model.warnings)
+            write_json(self.directory / DEGENERATE_FILE, model.warnings)
         run_ended(self.directory, results, self.datamodule.report_tables())
-        write_json(self.directory / RESULTS, results)  # the last: the run is whole
+        write_json(self.directory / RESULTS_FILE, results)  # the last: the run is whole
 
     def validate(self) -> int:
         """Score the model on the held-out text, or on the validation sets."""
@@ -418,7 +418,7 @@ def open_command(command: str, request: Request, whole: Path | None = None) -> B
     warm = read_warm_start(request) if checkpoint is None else None  # else all is in there
     if checkpoint is not None and not request.files:
         assert checkpoint.path is not None
-        record = checkpoint.path.parent.parent / CONFIG
+        record = checkpoint.path.parent.parent / CONFIG_FILE
         check_nothing_lacks(command, checkpoint.path, checkpoint.left_out, record)
         name = str(checkpoint.path)
         request = read_request(request.argv, checkpoint.config, name, checkpoint.path)

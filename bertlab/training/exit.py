@@ -18,7 +18,7 @@ from torch.distributed import DistError
 
 from bertlab.api.batch import PackedBatch
 from bertlab.checkpoints.restore import CACHE_KEY
-from bertlab.checkpoints.run_directory import CONFIG, STAGES
+from bertlab.checkpoints.run_directory import CONFIG_FILE, STAGES_FILE
 from bertlab.config.checkpoint_config import read_stored_config
 from bertlab.config.yaml_files import read_config
 from bertlab.errors import BertlabError, LostProcessError, NumericalError, causes, say
@@ -75,7 +75,7 @@ def how_to_resume(run: Path) -> str:
 
 def _command(run: Path, *more: str) -> str:
     """Return the command, quoted to be pasted; with the run's config if a checkpoint may not do."""
-    places = (run / STAGES, run / CONFIG)
+    places = (run / STAGES_FILE, run / CONFIG_FILE)
     # Path.is_file() raises an error where a name is too long
     files = [each for each in places if os.path.isfile(each)]  # noqa: PTH113
     config = ["--config", str(files[0])] if files and _brings_classes(files[0]) else []

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertlab.files.inert import spreadsheet_rows
-from bertlab.files.reading import explain_damage
+from bertlab.files.reading import explain_damage, spreadsheet_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -87,7 +86,7 @@ def history_rows(curves: dict[str, Curve]) -> list[dict[str, Any]]:
     return [{"step": step, **rows[step]} for step in sorted(rows)]
 
 
-def draw(curves: dict[str, Curve]) -> "Figure":
+def draw_curves(curves: dict[str, Curve]) -> "Figure":
     """Draw losses at the left, scores at the right, baselines dashed; notebooks show the figure."""
     from matplotlib.figure import Figure  # noqa: PLC0415  slow to import
 

@@ -16,7 +16,7 @@ from lightning.pytorch.loggers import (
 )
 from lightning.pytorch.profilers import AdvancedProfiler, Profiler, PyTorchProfiler, SimpleProfiler
 
-from bertlab.checkpoints.run_directory import STUDY, VARIANT
+from bertlab.checkpoints.run_directory import STUDY_ENVIRONMENT, VARIANT_ENVIRONMENT
 from bertlab.config.parser import LoggerChoice
 from bertlab.errors import TrainerError
 
@@ -64,7 +64,7 @@ def _tracker(name: str, directory: Path, seed: int) -> Logger:
     """Return the logger of a tracking service; group and tags say which study a run belongs to."""
     if find_spec(name) is None:
         raise TrainerError(f"trainer.logger: {name} is not installed; pip install {name}")
-    study, variant = os.environ.get(STUDY), os.environ.get(VARIANT)
+    study, variant = os.environ.get(STUDY_ENVIRONMENT), os.environ.get(VARIANT_ENVIRONMENT)
     if name == "wandb":
         tags = [each for each in (variant, f"seed-{seed}") if each]
         project = os.environ.get("WANDB_PROJECT", _PROJECT)

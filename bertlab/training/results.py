@@ -4,8 +4,8 @@ from pathlib import Path
 
 from lightning.pytorch import Trainer
 
-from bertlab.checkpoints.run_checkpoint import BEST
-from bertlab.checkpoints.run_directory import RESULTS
+from bertlab.checkpoints.run_checkpoint import BEST_CHECKPOINT
+from bertlab.checkpoints.run_directory import RESULTS_FILE
 from bertlab.files.reading import explain_damage, read_object
 from bertlab.training.console import print_table
 
@@ -25,7 +25,7 @@ def held_out_results(trainer: Trainer, stage: str) -> Results:
 
 def read_results(run: Path, best: bool = False) -> Results:
     """Return the metrics that a run wrote for its last or best step; empty if it wrote none."""
-    path = run / (BEST if best else RESULTS)
+    path = run / (BEST_CHECKPOINT if best else RESULTS_FILE)
     if not path.is_file():
         return {}
     content = read_object(path, {"results": dict} if best else None)
@@ -48,7 +48,7 @@ def result_rows(results: Results) -> list[tuple[str, str, str, str]]:
         task, _, metric = name.rpartition("/")
         if not task or metric.startswith(("unigram", "majority")):
             continue
-        rows.append((task, metric, show(metric, value), _baseline(results, task, metric)))
+        rows.append((task, metric, shown_figure(metric, value), _baseline(results, task, metric)))
     return rows
 
 
@@ -56,11 +56,11 @@ def _baseline(results: Results, task: str, metric: str) -> str:
     for kind in ("unigram", "majority"):
         value = results.get(f"{task}/{kind}_{metric}")
         if value is not None:
-            return f"{show(metric, value)} ({kind})"
+            return f"{shown_figure(metric, value)} ({kind})"
     return ""
 
 
-def show(metric: str, value: float) -> str:
+def shown_figure(metric: str, value: float) -> str:
     """Return a value as people read it: shares in percent."""
     if metric.endswith(_COUNTS):
         return f"{value:g}"

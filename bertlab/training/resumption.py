@@ -12,7 +12,7 @@ from typing import Any
 
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.run_directory import MANIFEST
+from bertlab.checkpoints.run_directory import MANIFEST_FILE
 from bertlab.config.computation import computed
 from bertlab.config.run_config import RunConfig
 from bertlab.config.versions import complete
@@ -52,7 +52,7 @@ def recorded_hashes(checkpoint: Pretrained) -> Hashes:
 def manifest_hashes(run: Path) -> Hashes:
     """Return the hashes in a run's manifest; none if it has none that can be read."""
     try:
-        return hashes_of(read_object(run / MANIFEST))
+        return hashes_of(read_object(run / MANIFEST_FILE))
     except (BertlabError, OSError, ValueError):
         return {}
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bertlab.api.exporter import ExportReport, ModelAddress
 from bertlab.checkpoints.export import TRANSFORMERS, export_model
 from bertlab.checkpoints.pretrained_model import PretrainedModel, load
-from bertlab.checkpoints.run_directory import MANIFEST, RESULTS, STAGES
+from bertlab.checkpoints.run_directory import MANIFEST_FILE, RESULTS_FILE, STAGES_FILE
 from bertlab.config.merge import read_request
 from bertlab.config.overrides import to_arguments
 from bertlab.config.request import Request
@@ -20,8 +20,8 @@ from bertlab.files.reading import read_object
 from bertlab.model.prediction import Input
 from bertlab.plugins.hooks import push_to
 from bertlab.training.console import as_table
-from bertlab.training.history import draw, history_rows, read_curves
-from bertlab.training.results import Results, read_results, show
+from bertlab.training.history import draw_curves, history_rows, read_curves
+from bertlab.training.results import Results, read_results, shown_figure
 from bertlab.training.stages import open_fit
 
 if TYPE_CHECKING:
@@ -82,25 +82,25 @@ class Run:
 
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory)
-        if not any((self.directory / name).is_file() for name in (MANIFEST, STAGES)):
-            raise CheckpointError(f"{directory}: no such run (it has no {MANIFEST})")
+        if not any((self.directory / name).is_file() for name in (MANIFEST_FILE, STAGES_FILE)):
+            raise CheckpointError(f"{directory}: no such run (it has no {MANIFEST_FILE})")
 
     @property
     def is_finished(self) -> bool:
         """Whether it came to its end; else :meth:`resume` goes on with it."""
-        return (self.directory / RESULTS).is_file()
+        return (self.directory / RESULTS_FILE).is_file()
 
     @property
     def stages(self) -> "dict[str, Run]":
         """The run of each stage that was begun, by name; the last one's is this. Empty without."""
-        if not (self.directory / STAGES).is_file():
+        if not (self.directory / STAGES_FILE).is_file():
             return {}
-        stages = read_stages(read_config(self.directory / STAGES)["stages"])
+        stages = read_stages(read_config(self.directory / STAGES_FILE)["stages"])
         places = [stage_directory(self.directory, stages, each) for each in range(len(stages))]
         return {
             stage.name: Run(place)
             for stage, place in zip(stages, places, strict=True)
-            if (place / MANIFEST).is_file()
+            if (place / MANIFEST_FILE).is_file()
         }
 
     @property
@@ -126,13 +126,13 @@ class Run:
         Of a run in stages that of the last stage, or of the whole before it has begun.
         """
         path = self.directory / "config.yaml"
-        return read_config(path if path.is_file() else self.directory / STAGES)
+        return read_config(path if path.is_file() else self.directory / STAGES_FILE)
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """Versions, hashes, machine and command of the run."""
         with as_mistakes():
-            return read_object(self.directory / MANIFEST)
+            return read_object(self.directory / MANIFEST_FILE)
 
     @cached_property
     def model(self) -> PretrainedModel:
@@ -156,7 +156,7 @@ class Run:
 
     def plot(self) -> "Figure":
         """Return the picture of losses and scores against steps."""
-        return draw(read_curves(self.directory))
+        return draw_curves(read_curves(self.directory))
 
     def export(
         self,
@@ -203,7 +203,7 @@ class Run:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><td>{escape(name)}</td><td>{escape(show(name, value))}</td></tr>"
+            f"<tr><td>{escape(name)}</td><td>{escape(shown_figure(name, value))}</td></tr>"
             for name, value in self.metrics.items()
         )
         return f"<b>{escape(repr(self))}</b><table>{rows}</table>"

@@ -11,8 +11,8 @@ from pathlib import Path
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import LAST, check_nothing_lacks, last_run, read_warm_start
 from bertlab.checkpoints.run_directory import (
-    RESULTS,
-    STAGES,
+    RESULTS_FILE,
+    STAGES_FILE,
     choose_run_directory,
     claim_stages,
     give_up,
@@ -61,8 +61,8 @@ def open_fit(request: Request) -> "BertlabCLI | StagedRun":
         return open_command("fit", request)
     if begun is None and request.ckpt_path not in (None, LAST):
         raise CheckpointError(
-            f"--ckpt_path: {request.ckpt_path} is no run in stages (it has no {STAGES}), but the "
-            "config has stages; expected such a run, or the checkpoint without --config"
+            f"--ckpt_path: {request.ckpt_path} is no run in stages (it has no {STAGES_FILE}), but "
+            "the config has stages; expected such a run, or the checkpoint without --config"
         )
     return _new_run(request) if begun is None else _begun_run(request, begun)
 
@@ -79,7 +79,7 @@ def _new_run(request: Request) -> "StagedRun":
 
 
 def _begun_run(request: Request, run: Path) -> "StagedRun":
-    source = run / STAGES
+    source = run / STAGES_FILE
     # as of a checkpoint: the run may come from anywhere
     stored, left_out = read_stored_config(read_config(source), str(source))
     recorded = migrate(stored, version=1)  # it does not say which it has
@@ -100,7 +100,7 @@ def _begun(request: Request) -> Path | None:
     run = last_run(request) if request.ckpt_path == LAST else Path(request.ckpt_path)
     if run is None and request.run_dir is not None:  # ended before its first checkpoint
         run = Path(request.run_dir)
-    return run if run is not None and (run / STAGES).is_file() else None
+    return run if run is not None and (run / STAGES_FILE).is_file() else None
 
 
 @dataclass
@@ -154,7 +154,7 @@ class StagedRun:
         for number, stage in enumerate(self.stages):
             place = stage_directory(self.directory, self.stages, number)
             is_last = number == len(self.stages) - 1
-            if not is_last and (place / RESULTS).is_file():
+            if not is_last and (place / RESULTS_FILE).is_file():
                 continue
             session = self._open(stage, self.requests[number], place)
             if session.trainer.is_global_zero:

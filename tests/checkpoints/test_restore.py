@@ -24,7 +24,7 @@ def alive(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many of the tensors that were read are left when a command begins its work."""
     read: list[Reference] = []
     left: list[int] = []
-    readers = {name: getattr(restore, name) for name in ("read_run_checkpoint", "read_huggingface")}
+    readers = {name: getattr(restore, name) for name in ("read_run_checkpoint", "read_foreign")}
 
     def reading(name: str) -> Callable[..., Pretrained]:
         def read_and_note(*arguments: Any) -> Pretrained:

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from bertlab.checkpoints.run_directory import MANIFEST, RUN_ENVIRONMENT, choose_run_directory, claim
+from bertlab.checkpoints.run_directory import (
+    MANIFEST_FILE,
+    RUN_ENVIRONMENT,
+    choose_run_directory,
+    claim,
+)
 from bertlab.errors import ConfigError
 
 
@@ -25,7 +30,7 @@ def test_choosing_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_directories_in_use_are_passed_over_or_refused(tmp_path: Path) -> None:
     claim(Path("runs/run"), {"seed": 1})
-    assert json.loads(Path("runs/run", MANIFEST).read_text("utf-8")) == {"seed": 1}
+    assert json.loads(Path("runs/run", MANIFEST_FILE).read_text("utf-8")) == {"seed": 1}
     assert choose_run_directory(None, "run") == Path("runs/run-2")
     with pytest.raises(ConfigError, match="already holds a run"):
         choose_run_directory("runs/run", "run")
@@ -60,5 +65,7 @@ def test_one_of_many_gets_a_directory(tmp_path: Path) -> None:
     assert len(winners) == 1
     with pytest.raises(ConfigError, match="another run has taken"):
         claim(tmp_path / "run", {})
-    assert json.loads((tmp_path / "run" / MANIFEST).read_text("utf-8")) == {"number": winners[0]}
-    assert [path.name for path in (tmp_path / "run").iterdir()] == [MANIFEST]
+    assert json.loads((tmp_path / "run" / MANIFEST_FILE).read_text("utf-8")) == {
+        "number": winners[0]
+    }
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [MANIFEST_FILE]

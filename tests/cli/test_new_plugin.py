@@ -15,7 +15,7 @@ from bertlab.cli.main import main
 from bertlab.plugins.first_party import OWN_PACKAGE
 from bertlab.plugins.index import GROUPS
 from bertlab.plugins.new import package_files
-from bertlab.plugins.new.names import GROUP_OF_KIND
+from bertlab.plugins.new.package_files import GROUP_OF_KIND
 from tests.conftest import Command
 from tests.plugins.plugin_environment import PluginEnvironment
 from tests.plugins.strange_packages import install

@@ -49,7 +49,10 @@ def strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
         sys.modules.pop(name, None)
 
 
-def test_the_list_says_what_comes_from_where(strangers: Path, bertlab: Command) -> None:
+def test_the_list_says_what_comes_from_where(
+    strangers: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")  # no cell takes two lines
     code, printed, errors = bertlab("plugins", "list")
     assert (code, errors) == (0, "")
     words = " ".join(printed.split())

@@ -28,7 +28,7 @@ BASES = (
     *(
         [],
         ["quickstart"],
-        ["quickstart", "recipes/bert"],
+        ["quickstart", "recipes/modern"],
         ["pretrain/bert-mini"],
         ["babylm/strict-small"],
     ),

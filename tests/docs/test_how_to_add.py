@@ -10,9 +10,13 @@ from types import ModuleType
 import pytest
 
 import bertlab
+from bertlab.data.examples.source import read_rows
+from bertlab.heads.sentence_pair import SentencePair
+from bertlab.plugins.index import forget_installed
 from bertlab.plugins.signatures import broken_signature
 from bertlab.testing import conformance
 from tests.docs.test_plugin_docs import passed_checks
+from tests.plugins.strange_packages import install
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "how-to-add.md").read_text("utf-8")
@@ -78,6 +82,19 @@ def test_the_source_gives_documents(snippets: Path) -> None:
     assert [each.source for each in documents] == ["numbers:2 0", "numbers:2 1"]
     with pytest.raises(bertlab.CorpusError, match="expected numbers:N"):
         list(load("numbers_source", snippets).Numbers("numbers:two", "two").documents())
+
+
+def test_the_format_reads(snippets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = {"bertlab.formats": {"boolq": "boolq:BoolQ"}}
+    install(tmp_path, "boolq", groups, {})
+    monkeypatch.syspath_prepend(snippets)
+    forget_installed()
+    row = '{"question": "Is it?", "passage": "It is.", "answer": true}\n'
+    (tmp_path / "a.jsonl").write_text(row, "utf-8")
+    read = read_rows(str(tmp_path / "a.jsonl"), None, {}, "boolq", SentencePair.columns)
+    forget_installed()
+    assert read.label_names == ("no", "yes")
+    assert [row.values["label"] for row in read.rows] == ["yes"]
 
 
 def test_the_command_counts(snippets: Path, capsys: pytest.CaptureFixture[str]) -> None:

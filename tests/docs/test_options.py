@@ -20,6 +20,8 @@ CONFIGS = ("quickstart", "finetune/mrpc")
 MORE_HELP = {
     "evaluate": "evaluate --evaluation held_out_loss --help",
     "predict": "predict --help all",
+    "prepare": "prepare --executor ray --help",
+    "study run": "study run --executor ray --help\nstudy run --executor slurm --help",
 }
 
 

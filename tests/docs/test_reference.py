@@ -49,7 +49,8 @@ def test_every_hook_is_documented() -> None:
 def test_the_built_in_plugins_are_those_of_the_packages() -> None:
     plugins = [
         (name, plugin.target.replace(":", "."))
-        for kind in set(GROUPS) - {"command"}  # a page of its own has those
+        # a page of its own has the commands, a table in finetuning-reference.md the formats
+        for kind in set(GROUPS) - {"command", "format"}
         for name, plugin in installed(kind).items()
         if plugin.package in FIRST_PARTY
     ]
@@ -61,3 +62,9 @@ def test_the_built_in_plugins_are_those_of_the_packages() -> None:
 def test_the_help_of_every_command_is_shown() -> None:
     page = (REFERENCE / "commands.md").read_text("utf-8")
     assert sorted(re.findall(r"^!bertlab (\S+) --help", page, re.M)) == sorted(command_names())
+
+
+def test_the_formats_are_in_their_table() -> None:
+    page = (REFERENCE.parent / "finetuning-reference.md").read_text("utf-8")
+    table = page[page.index("| `data.format` |") :].partition("\n\n")[0]
+    assert set(installed("format")) <= set(re.findall(r"`(\w+)`", table))

@@ -12,7 +12,7 @@ from bertlab.config.run_config import resolve_arguments
 from bertlab.errors import BertlabError, CheckpointError, ConfigError, PluginError
 from bertlab.model.optimizer import OptimizerState, build_optimizer
 from bertlab.model.optimizer_config import (
-    PLUGGED,
+    PLUGGED_OPTIMIZER_KEYS,
     OptimizerConfig,
     load_recipe,
     read_optimizer,
@@ -210,11 +210,13 @@ def test_another_optimizer_keeps_what_all_have(tmp_path) -> None:
 
 
 def test_no_argument_of_an_optimizer_is_called_as_one_of_all() -> None:
-    common = {each for each in OptimizerConfig.__dataclass_fields__ if each not in PLUGGED}
+    common = {
+        each for each in OptimizerConfig.__dataclass_fields__ if each not in PLUGGED_OPTIMIZER_KEYS
+    }
     assert {*OF_EVERY_OPTIMIZER} == {*common, "schedule"}
     for name in ("adamw", *torch_names()):
         own = {*load_recipe(name).__init__.__code__.co_varnames}
-        assert not own & {*common, *PLUGGED}
+        assert not own & {*common, *PLUGGED_OPTIMIZER_KEYS}
 
 
 @pytest.mark.parametrize("name", ["lamb", "lion", "muon"])

@@ -13,8 +13,7 @@ import torch
 from safetensors.torch import save
 
 from bertlab.api.examples import Column
-from bertlab.checkpoints.huggingface import form_of
-from bertlab.checkpoints.huggingface import read_config as read_huggingface_config
+from bertlab.checkpoints.huggingface import form_of, read_huggingface_config
 from bertlab.checkpoints.tensor_files import read_tensors
 from bertlab.config.checkpoint_config import read_stored_config
 from bertlab.config.merge import read_request

@@ -11,7 +11,7 @@ import torch
 import yaml
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 
-from bertlab.checkpoints.run_directory import STUDY, VARIANT
+from bertlab.checkpoints.run_directory import STUDY_ENVIRONMENT, VARIANT_ENVIRONMENT
 from bertlab.training import loggers
 from bertlab.training.loggers import make_loggers
 from tests.conftest import Command
@@ -89,8 +89,8 @@ def test_trackers_know_the_study(
     assert trackers[0].arguments == {
         "name": "run", "save_dir": run, "project": "bertlab", "group": None, "tags": ["seed-7"],
     }  # fmt: skip
-    monkeypatch.setenv(STUDY, "masking")
-    monkeypatch.setenv(VARIANT, "rate 0.4")
+    monkeypatch.setenv(STUDY_ENVIRONMENT, "masking")
+    monkeypatch.setenv(VARIANT_ENVIRONMENT, "rate 0.4")
     make_loggers(["wandb", "mlflow", "wandb"], run, 7)
     assert len(trackers) == 3
     assert trackers[1].arguments["group"] == "masking"

@@ -12,7 +12,7 @@ import yaml
 
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
 from bertlab.config.merge import read_request
-from bertlab.config.seeds import PARTS
+from bertlab.config.seeds import SEED_PARTS
 from bertlab.data.loader import prepare_sequences
 from bertlab.data.pretraining import PretrainingData
 from bertlab.encoders.layers import dropout
@@ -80,14 +80,14 @@ def what_a_run_draws(run: Path, *arguments: object) -> Found:
 def draws(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
     """What a run with one seed draws, and runs in which one part has another."""
     folder = tmp_path_factory.mktemp("apart")
-    settings: dict[str, list[object]] = {part: apart(**{part: 4}) for part in PARTS}
+    settings: dict[str, list[object]] = {part: apart(**{part: 4}) for part in SEED_PARTS}
     return {
         part: what_a_run_draws(folder / (part or "one"), "--config", tiny_config, *more)
         for part, more in {"": [], **settings}.items()
     }
 
 
-@pytest.mark.parametrize(("given", "part"), list(itertools.product(PARTS, PARTS)))
+@pytest.mark.parametrize(("given", "part"), list(itertools.product(SEED_PARTS, SEED_PARTS)))
 def test_a_seed_changes_its_own_part_and_no_other(
     given: str, part: str, draws: dict[str, Found]
 ) -> None:
@@ -95,12 +95,12 @@ def test_a_seed_changes_its_own_part_and_no_other(
     assert changed == (given == part)
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", SEED_PARTS)
 def test_each_part_matters_to_the_weights_at_the_end(part: str, draws: dict[str, Found]) -> None:
     assert draws[part]["end"] != draws[""]["end"]
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", SEED_PARTS)
 def test_a_part_is_what_the_run_with_this_seed_alone_has(
     part: str, tiny_config: Path, tmp_path: Path, draws: dict[str, Found]
 ) -> None:

@@ -9,8 +9,9 @@ import contextlib
 import hashlib
 import json
 import logging
+import os
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,16 +21,22 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from bertlab.api.executor import OrderedMap
 from bertlab.api.source import RawDocument
 from bertlab.api.tokenizer import Tokenizer, TokenizerKind
 from bertlab.data.corpus.corpus import Corpus, naming, read_raw_documents
-from bertlab.data.corpus.prepare_worker import EncodedBatch, encode_all
-from bertlab.data.corpus.remote_store import default_cache_dir, unwritable_cache
+from bertlab.data.corpus.prepare_worker import EncodedBatch, encode_all, encode_batch
 from bertlab.data.corpus.report import StoreReport, check_store, length_quantiles
 from bertlab.data.corpus.store import FORMAT_VERSION, TokenStore
 from bertlab.data.corpus.store_writer import SHARD_TOKENS, TokenStoreWriter, check_free
 from bertlab.data.reading.lines import explain_failed_read
-from bertlab.errors import ConfigError, CorpusError, check_processes, working
+from bertlab.errors import (
+    ConfigError,
+    CorpusError,
+    TokenStoreError,
+    check_processes,
+    working,
+)
 from bertlab.files import remove_abandoned, write_json
 from bertlab.files.remote import RemoteFile, located
 from bertlab.tokenizer.kinds import WordPiece, train_tokenizer
@@ -42,8 +49,18 @@ _BATCH_CHARACTERS = 2**20  # at a time to a worker
 _BATCH_DOCUMENTS = 4096  # or so many, where they are short
 _UNKNOWN_KEPT = 10_000
 
-Batches = Callable[[], Iterable[list[RawDocument]]]
-Encode = Callable[[Batches, Tokenizer, str], Generator[EncodedBatch, None, None]]
+
+def default_cache_dir() -> Path:
+    """Return ``$BERTLAB_CACHE``, or ``~/.cache/bertlab``."""
+    return Path(os.environ.get("BERTLAB_CACHE") or "~/.cache/bertlab").expanduser()
+
+
+def unwritable_cache(folder: Path, error: OSError) -> TokenStoreError:
+    """Return the error of a folder of the cache that cannot be written."""
+    return TokenStoreError(
+        f"{folder}: cannot write the cache: {error.strerror or error}; choose another folder with "
+        "the environment variable BERTLAB_CACHE"
+    )
 
 
 def prepare(
@@ -53,7 +70,7 @@ def prepare(
     workers: int = 1,
     progress: bool = True,
     shard_tokens: int = SHARD_TOKENS,
-    encode: Encode | None = None,
+    away: OrderedMap | None = None,
 ) -> TokenStore:
     """Tokenize a corpus into a token store, with ``report.json`` in it.
 
@@ -64,8 +81,7 @@ def prepare(
         workers: processes that tokenize; 1 works in this process.
         progress: show documents, megabytes and MB/s on standard error.
         shard_tokens: most tokens of one file; a larger store has several shards.
-        encode: reads and tokenizes in place of ``workers``, such as
-            :func:`bertlab_cluster.prepare_ray.encode_on_ray`.
+        away: reads and tokenizes elsewhere, in place of ``workers``; of an executor.
 
     Raises:
         CorpusError: the corpus is missing, damaged or unfit (see
@@ -75,12 +91,13 @@ def prepare(
     check_free(Path(output))
     check_processes("workers", workers, 1)
     totals = _Totals()
-    batches = partial(read_batches, corpus if encode is None else corpus.absolute())
+    batches = partial(read_batches, corpus if away is None else corpus.absolute())
     with TokenStoreWriter(output, tokenizer, corpus.fingerprint, shard_tokens) as writer:
-        if encode is None:
+        if away is None:
             encoded = encode_all(batches(), tokenizer, corpus.language, workers)
         else:
-            encoded = encode(batches, tokenizer, corpus.language)
+            function = partial(encode_batch, tokenizer=tokenizer, language=corpus.language)
+            encoded = away(batches, function)
         # Closing the generator ends the workers, whatever happens here.
         with contextlib.closing(encoded), _progress_line(progress) as show:
             for batch in encoded:

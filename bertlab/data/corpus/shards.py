@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from bertlab.errors import TokenStoreError
 
-FOLDER = "shards"
+SHARD_FOLDER = "shards"
 SHARD_ARRAYS = ("tokens", "sentence_offsets")
 
 OPEN = 4096
@@ -28,8 +28,8 @@ OPEN = 4096
 _HEADER = 1024  # bytes: more than that of any flat array
 
 IntArray = npt.NDArray[np.int64]
-Array = npt.NDArray[Any]
-OpenShard = Callable[[int], Array]
+ShardArray = npt.NDArray[Any]
+OpenShard = Callable[[int], ShardArray]
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ class Shard:
 
 def shard_file(name: str, number: int) -> str:
     """Return the file of an array of a shard, in the folder of the store."""
-    return f"{FOLDER}/{number:05}.{name}.npy"
+    return f"{SHARD_FOLDER}/{number:05}.{name}.npy"
 
 
-def mapped(file: Path, dtype: np.dtype[Any], length: int) -> Array:
+def mapped(file: Path, dtype: np.dtype[Any], length: int) -> ShardArray:
     """Map a flat ``.npy`` file; the file is closed again, unlike by ``numpy.load``.
 
     Raises:
@@ -92,7 +92,7 @@ class ShardedArray:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, key: object) -> Array:
+    def __getitem__(self, key: object) -> ShardArray:
         """Return the items at places, as an array would; places count from 0."""
         if isinstance(key, slice):
             key = np.arange(*key.indices(len(self)))
@@ -105,8 +105,8 @@ class ShardedArray:
             found[here] = self._read(shard, flat[here] - self.firsts[shard])
         return found.reshape(places.shape)[()]
 
-    def _read(self, shard: int, places: IntArray) -> Array:
-        found: Array = self.open_shard(shard)[places]
+    def _read(self, shard: int, places: IntArray) -> ShardArray:
+        found: ShardArray = self.open_shard(shard)[places]
         return found
 
 
@@ -125,7 +125,7 @@ class ShardedOffsets(ShardedArray):
         super().__init__(ends, np.dtype(np.int64), open_shard)
         self.tokens = tokens
 
-    def _read(self, shard: int, places: IntArray) -> Array:
+    def _read(self, shard: int, places: IntArray) -> ShardArray:
         # where a shard begins is known without it: its neighbour alone may be asked for
         found = np.full(places.shape, self.tokens[shard])
         inside = np.flatnonzero(places)
@@ -174,15 +174,35 @@ def read_shards(path: Path, found: object) -> tuple[Shard, ...]:
     return shards
 
 
-class Fetching(Protocol):
-    """What has the files of shards that need not be there: ``remote_store.RemoteStore``."""
+class RemoteStore(Protocol):
+    """A token store that is not on this machine; bertlab-cluster brings those behind URLs.
 
-    def opened(self, name: str, size: int, sha256: str, open_file: Callable[[], Array]) -> Array:
-        """Return the array in a file, which is fetched if need be."""
+    It is made by ``RemoteStore(url, cache_dir)``, which puts all files but the shards into
+    ``folder``; ``cache_dir`` is None for the default one.
+    """
+
+    url: str
+    cache_dir: Path | None
+    folder: Path
+
+    def opened(
+        self, name: str, size: int, sha256: str, open_file: Callable[[], ShardArray]
+    ) -> ShardArray:
+        """Return the array in a file of a shard, which is fetched into ``folder`` if need be.
+
+        Args:
+            name: of the file in the store.
+            size: of the file in bytes.
+            sha256: of the file.
+            open_file: opens it, once it is there.
+
+        Raises:
+            TokenStoreError: it cannot be fetched, or is not what ``size`` and ``sha256`` say.
+        """
 
 
 def open_shards(
-    path: Path, shards: Sequence[Shard], dtype: np.dtype[Any], remote: Fetching | None = None
+    path: Path, shards: Sequence[Shard], dtype: np.dtype[Any], remote: RemoteStore | None = None
 ) -> dict[str, Any]:
     """Return the arrays of all shards by name; none of their files is opened yet.
 
@@ -203,10 +223,10 @@ def open_shards(
     }
 
     def opener(name: str, dtype: np.dtype[Any]) -> OpenShard:
-        def open_file(number: int) -> Array:
+        def open_file(number: int) -> ShardArray:
             return _map_shard(path, number, shards[number], name, dtype)
 
-        def fetch(number: int) -> Array:
+        def fetch(number: int) -> ShardArray:
             assert remote is not None
             file, shard = shard_file(name, number), shards[number]
             opened = partial(open_file, number)
@@ -224,9 +244,9 @@ def open_shards(
 def _check_files(path: Path, shards: Sequence[Shard]) -> None:
     """Refuse a store whose shards are not all there, in whole; their folder is listed once."""
     try:
-        there = {entry.name: entry.stat().st_size for entry in os.scandir(path / FOLDER)}
+        there = {entry.name: entry.stat().st_size for entry in os.scandir(path / SHARD_FOLDER)}
     except OSError as error:
-        raise damaged(path, f"{FOLDER} cannot be read: {error.strerror}") from None
+        raise damaged(path, f"{SHARD_FOLDER} cannot be read: {error.strerror}") from None
     for number, shard in enumerate(shards):
         for name in SHARD_ARRAYS:
             file = shard_file(name, number)
@@ -236,7 +256,9 @@ def _check_files(path: Path, shards: Sequence[Shard]) -> None:
                 raise damaged(path, f"{file} {what}")
 
 
-def _map_shard(path: Path, number: int, shard: Shard, name: str, dtype: np.dtype[Any]) -> Array:
+def _map_shard(
+    path: Path, number: int, shard: Shard, name: str, dtype: np.dtype[Any]
+) -> ShardArray:
     file = path / shard_file(name, number)
     try:
         array = mapped(file, dtype, shard.tokens if name == "tokens" else shard.sentences + 1)

@@ -23,17 +23,24 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from bertlab.api.tokenizer import TokenArray
-from bertlab.data.corpus.remote_store import RemoteStore
-from bertlab.data.corpus.shards import Shard, bytes_of, damaged, open_shards, read_shards
+from bertlab.data.corpus.shards import (
+    RemoteStore,
+    Shard,
+    bytes_of,
+    damaged,
+    open_shards,
+    read_shards,
+)
 from bertlab.errors import TokenizerError, TokenStoreError
 from bertlab.files.reading import read_json
 from bertlab.files.remote import is_url
+from bertlab.plugins.index import added_name
 from bertlab.tokenizer.loading import load_tokenizer
 
 FORMAT_VERSION = 1
@@ -105,7 +112,7 @@ class TokenStore:
 
     def __init__(self, path: str | Path, cache_dir: Path | None = None) -> None:
         url = str(path)
-        self._remote = RemoteStore(url, cache_dir) if is_url(url) else None
+        self._remote = _behind_url(url, cache_dir) if is_url(url) else None
         self.path = Path(path) if self._remote is None else self._remote.folder
         self.metadata = _read_metadata(self.path)
         whole = WHOLE_ARRAYS if self.metadata.shards else ARRAYS
@@ -245,6 +252,15 @@ class TokenStore:
             part = offsets[start : start + _CHECKED_OFFSETS + 1]  # and the next part's first
             if not (part[1:] > part[:-1]).all():
                 raise damaged(self.path, f"{name}.npy goes back from {start} on")
+
+
+def _behind_url(url: str, cache_dir: Path | None) -> RemoteStore:
+    """Fetch what a store behind a URL has once, by the class that bertlab-cluster adds."""
+    try:
+        found = cast("type", added_name("bertlab.data", "RemoteStore"))
+    except ImportError as error:
+        raise TokenStoreError(f"{url}: cannot read a token store behind a URL: {error}") from None
+    return cast("RemoteStore", found(url, cache_dir))
 
 
 def _read_metadata(path: Path) -> StoreMetadata:

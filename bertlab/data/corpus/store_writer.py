@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 import bertlab
 from bertlab.api.tokenizer import TokenArray, Tokenizer
-from bertlab.data.corpus.shards import FOLDER, SHARD_ARRAYS, Shard, shard_file
+from bertlab.data.corpus.shards import SHARD_ARRAYS, SHARD_FOLDER, Shard, shard_file
 from bertlab.data.corpus.store import (
     ARRAYS,
     FORMAT_VERSION,
@@ -83,7 +83,7 @@ class TokenStoreWriter:
         check_free(self.path)
         with self._explain_failed_write(), contextlib.ExitStack() as open_files:
             self.folder = open_files.enter_context(new_folder(self.path))
-            (self.folder / FOLDER).mkdir()
+            (self.folder / SHARD_FOLDER).mkdir()
             self._columns: dict[str, _Column] = {}
             open_files.callback(self._close)
             for name in ("document_offsets", "document_token_offsets"):
@@ -232,7 +232,7 @@ class TokenStoreWriter:
         for name in SHARD_ARRAYS:
             self._columns[name].finish()
             (self.folder / shard_file(name, 0)).rename(self.folder / f"{name}.npy")
-        (self.folder / FOLDER).rmdir()
+        (self.folder / SHARD_FOLDER).rmdir()
         (self.folder / "document_token_offsets.npy").unlink()
 
     @contextlib.contextmanager

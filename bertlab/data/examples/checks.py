@@ -38,23 +38,10 @@ def read_value(
 ) -> Any:  # noqa: ANN401  of the kind that the column has
     """Return the value of a head's column in a raw row; None if the row lacks it.
 
-    Args:
-        mapped: the column.
-        row: the raw row.
-        where: the row, for messages.
-        by_raw: names for raw labels and tags.
-        no_label: a raw label that stands for none.
-        labelled: the row is not new text: an empty cell of answers or labels says that there are
-            none.
-
     Returns:
         ``text``: the text as it is. ``texts``, ``tags``: a list of texts. ``label``: a name, or a
         float if the source has floats. ``labels``: a list of names. ``answers``: lists under
         ``text`` and ``answer_start``.
-
-    Raises:
-        EmptyTextError: a text is empty or blank.
-        DataError: any other value that does not suit the column; the row and column are named.
     """
     column = mapped.column
     place = f"{where}: {mapped.place}"

@@ -54,17 +54,7 @@ def _names(candidates: ColumnSources) -> list[str]:
 def read_mapping(
     given: Mapping[str, object], wanted: Sequence[Column], where: str
 ) -> dict[str, tuple[ColumnSource, ...]]:
-    """Return the user's ``columns`` as candidates; others keep their names or aliases.
-
-    Args:
-        given: name or place (from 0, where there is no header) in the source, or a list of these,
-            by name of the head's column.
-        wanted: columns of the head.
-        where: the source, for messages.
-
-    Raises:
-        DataError: the head has no such column, or a value is of another form.
-    """
+    """Return the user's ``columns`` as candidates; others keep their names or aliases."""
     names = [column.name for column in wanted]
     candidates: dict[str, tuple[ColumnSource, ...]] = {
         column.name: (column.name, *column.aliases) for column in wanted
@@ -94,17 +84,7 @@ def _as_source(name: str, given: object, where: str) -> ColumnSource:
 def map_columns(
     raw: RawExamples, wanted: Sequence[Column], candidates: ColumnSources, needs_truth: bool
 ) -> list[Mapped]:
-    """Find the head's columns in a source; optional columns, and truth not needed, may be missing.
-
-    Args:
-        raw: the source.
-        wanted: columns of the head.
-        candidates: where they may come from.
-        needs_truth: False for new text.
-
-    Raises:
-        DataError: a column is missing; says what there is.
-    """
+    """Find the head's columns in a source; optional ones, and truth not needed, may be missing."""
     mapped = []
     taken: set[str] = set()
     for column in wanted:

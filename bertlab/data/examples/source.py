@@ -101,25 +101,6 @@ def read_rows(
     A row whose label or answers are empty is there without them. Left out, and counted, are rows of
     SNLI and MNLI without a gold label, the few rows of QQP, MNLI and SNLI whose published form is
     broken, ``-DOCSTART-`` lines, and empty lines of plain text.
-
-    Args:
-        location: a file, perhaps ``.gz``; a folder with a file for each split (``train.tsv``,
-            ``dev.*`` or ``validation.*``, official names), or one that ``save_to_disk`` of
-            ``datasets`` wrote; ``hf:OWNER/NAME`` or ``hf:OWNER/NAME/CONFIG`` on the hub;
-            ``python-english:NAME``, or another installed source.
-        split: of a folder or a source; a file is read whole.
-        columns: for a column of the head the source's column, its number from 0 in a TSV or CSV
-            without a header, or a list of these for ``texts``. The others have the head's names. A
-            named format has its own and takes no others, but for ``conll``'s numbers.
-        format: one of ``TABLES``, or a named format. The hub, ``.jsonl`` and ``.parquet`` are read
-            as what they are, with the column and label names of the format.
-        wanted: the head's columns.
-        label_names: names for raw labels and tags: by number, or by raw label. Also their order.
-        reading: the form of CSV, and what is done about empty cells.
-
-    Raises:
-        ConfigError: ``columns`` says otherwise than the format.
-        DataError: anything is missing, unreadable or unfit; names the file and line or row.
     """
     opened = _open(location, split, columns, format, wanted, label_names, True, reading)
     truth = {column.name for column in wanted if column.is_truth and column.required}
@@ -154,18 +135,7 @@ def read_all_rows(
     format: str = "auto",
     split: str | None = None,
 ) -> list[Example]:
-    """Read rows as :func:`read_rows` does, and of a folder without a split those of all its files.
-
-    Args:
-        location: a file, a folder, or a source such as ``hf:OWNER/NAME``.
-        columns: the source's column by the wanted one, where the names differ.
-        wanted: columns that are read.
-        format: of the files; ``auto`` goes by their endings.
-        split: of a folder or source.
-
-    Raises:
-        DataError: there is no such file, a column is missing, or a row is not usable.
-    """
+    """Read rows as :func:`read_rows`; of a folder without a split, those of all its files."""
     folder = Path(location).expanduser()
     if split is not None or not folder.is_dir() or is_saved(folder):
         return read_rows(location, split, columns, format, wanted).rows
@@ -196,20 +166,6 @@ def stream_rows(
     """Open new text at once, and yield its rows in order while it is read.
 
     Truth may lack; it is kept where it is there.
-
-    Args:
-        path: as ``location`` of :func:`read_rows`, or ``-`` for standard input, which ``auto``
-            takes for JSON lines if it begins with ``{``.
-        columns: see :func:`read_rows`.
-        format: see :func:`read_rows`.
-        wanted: the head's columns.
-        split: see :func:`read_rows`.
-        label_names: see :func:`read_rows`.
-        reading: see :func:`read_rows`; the number of rows left out is a warning at the end.
-
-    Raises:
-        ConfigError: see :func:`read_rows`.
-        DataError: see :func:`read_rows`.
     """
     opened = _open(path, split, columns, format, wanted, label_names, False, reading)
     return _stream(opened, reading.skip_empty)

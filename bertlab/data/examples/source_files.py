@@ -12,7 +12,7 @@ from bertlab.api.examples import Column
 from bertlab.data.reading.lines import (
     STANDARD_INPUT,
     explain_failed_read,
-    name_of,
+    input_name,
     read_lines,
 )
 from bertlab.errors import DataError, nearest
@@ -61,16 +61,7 @@ def unknown_format(form: str) -> str | None:
 def find_file(
     location: str, split: str | None, official: Mapping[str, Sequence[str]] | None = None
 ) -> str:
-    """Return the file at a location, which may be a URL; in a folder, that of the split.
-
-    Args:
-        location: a file or folder.
-        split: of a folder.
-        official: patterns of file names by split, besides ``train.*`` and the like.
-
-    Raises:
-        DataError: there is none, or more than one; says what there is.
-    """
+    """Return the file at a location, which may be a URL; in a folder, that of the split."""
     if location == STANDARD_INPUT:
         return location
     found = located(location)
@@ -135,12 +126,9 @@ def detect_format(
     where truth is needed, as plain text has none and some of GLUE's tables have such names; where
     one text is all that is read, it is plain text unless columns are given or its first line names
     that column.
-
-    Raises:
-        DataError: the name has no such ending, or the file cannot be read.
     """
     if path == STANDARD_INPUT:
-        with explain_failed_read(name_of(path), DataError):
+        with explain_failed_read(input_name(path), DataError):
             ahead = cast("io.BufferedReader", sys.stdin.buffer).peek(1)  # leaves it to be read
         return "jsonl" if ahead.lstrip().startswith(b"{") else "txt"
     form = ending_format(path)

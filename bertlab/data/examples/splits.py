@@ -23,11 +23,7 @@ _SPLIT_NAMES = ("train", "validation", "test")
 
 
 def train_split(source: str | None, given: str | None) -> str:
-    """Return the split to train on: ``given``, else the one file, else the source's ``train``.
-
-    Raises:
-        ConfigError: there is neither.
-    """
+    """Return the split to train on: ``given``, else the one file, else the source's ``train``."""
     if given is not None:
         return given
     if source is None:
@@ -38,14 +34,7 @@ def train_split(source: str | None, given: str | None) -> str:
 def evaluation_splits(
     source: str | None, train: str | None, given: str | dict[str, str] | None, default: str
 ) -> dict[str, str] | None:
-    """Return splits by name, a single one under an empty name; None if there is no such split.
-
-    Args:
-        source: of all splits.
-        train: the setting ``data.train``; where it is given, so is any other split.
-        given: the setting of these splits.
-        default: name of the split in a folder or data set.
-    """
+    """Return splits by name, a single one under an empty name; None if there is no such split."""
     if isinstance(given, dict):
         return given
     if given is not None:
@@ -56,16 +45,7 @@ def evaluation_splits(
 
 
 def locate_split(split: str, source: str | None, role: str) -> tuple[str, str | None]:
-    """Return the location of a split, and its name there; None for a file, which is read whole.
-
-    Args:
-        split: a split of ``source``, or a location of its own.
-        source: of all splits.
-        role: the setting under ``data`` that names the split.
-
-    Raises:
-        DataError: it is meant for a file, and there is none; names the nearest.
-    """
+    """Return the location of a split, and its name there; None for a file, which is read whole."""
     if split == source or source is None or is_url(split) or (":" in split and is_source(split)):
         return split, None
     if Path(split).expanduser().exists() and split not in _SPLIT_NAMES:
@@ -95,17 +75,8 @@ def hold_out(
 ) -> tuple[LabelledExamples, LabelledExamples]:
     """Split the same rows off in every run; rows that share a text stay together.
 
-    Args:
-        train: all rows.
-        fraction: about this share of them is held out.
-        columns: of the head.
-        splits_by: column with the text. Rows without it stay together if all their texts are equal.
-
     Returns:
         The rows to train on and those held out, both in the order of ``train``.
-
-    Raises:
-        DataError: there are too few different texts.
     """
     truth = {column.name for column in columns if column.is_truth}
     keys = [_group(row, splits_by, truth) for row in train.rows]

@@ -15,7 +15,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from bertlab.api.examples import Column, Example
 from bertlab.api.format import NamedFormat, Submission
 from bertlab.api.source import RawExamples, holds_no_examples
-from bertlab.data.reading.lines import name_of, numbered, read_lines
+from bertlab.data.reading.lines import input_name, numbered, read_lines
 from bertlab.data.reading.tables import parse_json
 from bertlab.errors import DataError
 from bertlab.files import explain_failed_write, write_text
@@ -32,11 +32,8 @@ def read_columns(path: str) -> RawExamples:
     CoNLL-2003 stand between documents and are no sentences. There are no comments: W-NUT's tweets
     have words that are ``#``. Each column ``"0"``, ``"1"``, … holds a list with a text for each
     word; ``where`` names the first line of a sentence.
-
-    Raises:
-        DataError: not readable, no sentences, or a line with another number of columns.
     """
-    name = name_of(path)
+    name = input_name(path)
     raw = RawExamples(name, (), iter(()))
     sentences = _sentences(path, name, raw)
     first = next(sentences, None)
@@ -87,11 +84,8 @@ def read_squad(path: str) -> RawExamples:
     Columns: ``id``, ``title``, ``context``, ``question`` and, unless the question has no
     ``answers`` key, ``answers`` ``{"text": [...], "answer_start": [...]}``, whose lists are empty
     where there is no answer. ``where`` is the path into the JSON.
-
-    Raises:
-        DataError: not readable, not JSON, or not of SQuAD's form; the path into the JSON is named.
     """
-    name = name_of(path)
+    name = input_name(path)
     document = parse_json("\n".join(read_lines(path)), name, 1, "one object, as SQuAD's files")
     if not isinstance(document, dict) or "data" not in document:
         raise DataError(
@@ -167,16 +161,8 @@ def read_text(path: str, wanted: Sequence[Column], is_parted: bool = False) -> R
 
     The line is the text. Several texts are separated by tabs, in the head's order. Where the head
     reads words, they are those of :func:`words_of`, and the line stays as ``text``.
-
-    Args:
-        path: the file, or ``-``.
-        wanted: columns of the head.
-        is_parted: words are parted by spaces already.
-
-    Raises:
-        DataError: not readable, empty, another number of texts, or the head needs more than texts.
     """
-    name = name_of(path)
+    name = input_name(path)
     needed = [column for column in wanted if column.required and not column.is_truth]
     columns = tuple(column.name for column in needed)
     if any(column.kind not in ("text", "texts") for column in needed) or (

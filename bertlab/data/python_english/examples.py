@@ -57,15 +57,6 @@ def read(name: str, split: Split) -> LabelledExamples:
 
     ``where`` of a row is its module, such as ``email.message``, or topic; of a pair the first
     sentence's. Takes as long as reading the corpus, about three seconds, the first time.
-
-    Args:
-        name: ``packages`` (columns ``text`` and ``label``) or ``same_page`` (columns ``text_a``,
-            ``text_b`` and ``label``, which is ``same_page`` or ``other_page``).
-        split: ``train``, or ``validation``: about a quarter of the modules and topics.
-
-    Raises:
-        DataError: no such task or split, or this Python ships too little documentation for it.
-        CorpusError: the standard library is here without its sources.
     """
     if name not in _READERS:
         raise DataError(

@@ -25,9 +25,6 @@ def read_hub(location: str, split: str | None) -> RawExamples:
     """Read a split of ``hf:NAME``, ``hf:OWNER/NAME`` or ``hf:OWNER/NAME/CONFIG``.
 
     ``hf:NAME:CONFIG`` is read as well. The split may be a slice: ``train[:10%]``.
-
-    Raises:
-        DataError: unknown name, configuration or split, no network, or no rows.
     """
     name, _, config = location.removeprefix(HUB_PREFIX).partition(":")
     if name.count("/") == 2 and not config:  # OWNER/NAME/CONFIG
@@ -41,11 +38,7 @@ def read_hub(location: str, split: str | None) -> RawExamples:
 
 
 def load_hub(name: str, config: str, split: str, called: str) -> Any:  # noqa: ANN401
-    """Load a split (downloaded once) as a memory-mapped ``datasets.Dataset``.
-
-    Raises:
-        DataError: unknown name, configuration or split, or no network; it is named as ``called``.
-    """
+    """Load a split (downloaded once) as a memory-mapped ``datasets.Dataset``."""
     import datasets  # noqa: PLC0415
 
     try:
@@ -63,11 +56,7 @@ def is_saved(folder: Path) -> bool:
 
 
 def read_saved(folder: Path, split: str | None) -> RawExamples:
-    """Read what ``save_to_disk`` of ``datasets`` wrote; a set without splits is read whole.
-
-    Raises:
-        DataError: damaged, no such split, or no rows.
-    """
+    """Read what ``save_to_disk`` of ``datasets`` wrote; a set without splits is read whole."""
     import datasets  # noqa: PLC0415
 
     try:
@@ -96,11 +85,7 @@ def _raw_rows(dataset: Any, name: str) -> RawExamples:  # noqa: ANN401
 
 
 def read_parquet(path: str) -> RawExamples:
-    """Read a Parquet file; class names that ``datasets`` wrote into it are kept.
-
-    Raises:
-        DataError: not readable, or no rows.
-    """
+    """Read a Parquet file; class names that ``datasets`` wrote into it are kept."""
     import datasets  # noqa: PLC0415
 
     file = ParquetFile(path)

@@ -51,15 +51,7 @@ def open_unpacked(path: Path | RemoteFile) -> IO[bytes]:
 
 @contextmanager
 def explain_failed_read(name: str, error_class: type[BertlabError]) -> Iterator[None]:
-    """Re-raise errors of opening, reading and unpacking a file as errors of bertlab's.
-
-    Args:
-        name: of the file, for messages.
-        error_class: of the errors.
-
-    Raises:
-        BertlabError: of ``error_class``: the file cannot be read, or its gzip is damaged.
-    """
+    """Re-raise errors of opening, reading and unpacking a file as errors of bertlab's."""
     try:
         yield
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -79,7 +71,7 @@ def _disguise(start: bytes) -> str | None:
 STANDARD_INPUT = "-"
 
 
-def name_of(path: str) -> str:
+def input_name(path: str) -> str:
     """Return the name of a path in messages: ``standard input`` for ``-``."""
     return "standard input" if path == STANDARD_INPUT else path
 
@@ -88,14 +80,8 @@ def read_lines(path: str) -> Iterator[str]:
     """Yield the lines of a file as they are read, without their ends (LF or CR LF).
 
     A byte order mark is dropped.
-
-    Args:
-        path: the file or its URL, unpacked if its name ends in ``.gz``; ``-`` is standard input.
-
-    Raises:
-        DataError: the file cannot be read, its gzip is damaged, or it is not UTF-8 text.
     """
-    name = name_of(path)
+    name = input_name(path)
     offset = 0
     with explain_failed_read(name, DataError), _open(path) as file:
         for number, line in enumerate(file, 1):
@@ -145,14 +131,6 @@ def read_long_lines(
 
     A file may be one line of any length, so memory must not depend on lines. Bad bytes are named by
     their offset only.
-
-    Args:
-        path: the file; a name that ends in ``.gz`` is unpacked on the fly.
-        errors: ``strict`` or ``replace``, for bytes that are not UTF-8.
-        max_line: characters after which a line is cut (about), None for never.
-
-    Raises:
-        CorpusError: the file cannot be read, its gzip is damaged, or it is not UTF-8.
     """
     pending: list[str] = []
     size = 0

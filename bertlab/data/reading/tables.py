@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from bertlab.api.source import RawExamples, holds_no_examples
-from bertlab.data.reading.lines import name_of, numbered, read_lines
+from bertlab.data.reading.lines import input_name, numbered, read_lines
 from bertlab.errors import ConfigError, DataError
 from bertlab.files import reading
 
@@ -22,16 +22,7 @@ HasHeader = Callable[[list[str]], bool]
 
 
 def read_tsv(path: str, has_header: HasHeader, skip_ragged: bool = False) -> RawExamples:
-    """Read tab-separated columns.
-
-    Args:
-        path: the file, or ``-``.
-        has_header: tells from the cells of the first line whether they name the columns.
-        skip_ragged: leave out, and count, rows with more or fewer cells than the first line.
-
-    Raises:
-        DataError: not readable, empty, or a row of another length; the file and line are named.
-    """
+    """Read tab-separated columns."""
     cells = ((number, line.split("\t")) for number, line in numbered(read_lines(path)))
     return _table(path, cells, has_header, "tab-separated", skip_ragged)
 
@@ -103,7 +94,7 @@ def _csv_cells(path: str, lines: Iterable[str], delimiter: str, quote: str | Non
             start = reader.line_num + 1
     except csv.Error as error:
         raise DataError(
-            f"{name_of(path)}:{start}: malformed CSV in the row that begins here ({error}); "
+            f"{input_name(path)}:{start}: malformed CSV in the row that begins here ({error}); "
             "a cell with quotes, commas or line breaks is written in double quotes, and a double "
             "quote in it twice; data.delimiter and data.quote tell another form, and a file "
             "separated by tabs, without quotes, is format tsv"
@@ -113,7 +104,7 @@ def _csv_cells(path: str, lines: Iterable[str], delimiter: str, quote: str | Non
 def _table(
     path: str, cells: Cells, has_header: HasHeader, separated: str, skip_ragged: bool
 ) -> RawExamples:
-    name = name_of(path)
+    name = input_name(path)
     first = next(cells, None)
     if first is None:
         raise holds_no_examples(name)
@@ -150,35 +141,21 @@ def _table(
 
 
 def read_json_lines(path: str) -> RawExamples:
-    """Read a JSON object a line; lines that are blank are passed over.
-
-    Raises:
-        DataError: not readable, empty, or not JSON; the file and line are named.
-    """
-    name = name_of(path)
+    """Read a JSON object a line; lines that are blank are passed over."""
+    name = input_name(path)
     return _objects(name, json_values(read_lines(path), name, arrays=False))
 
 
 def read_json(path: str) -> RawExamples:
     """Read one JSON array of objects, or an object a line; errors as above."""
-    name = name_of(path)
+    name = input_name(path)
     return _objects(name, json_values(read_lines(path), name))
 
 
 def json_values(
     lines: Iterable[str], name: str, arrays: bool = True, expected: str | None = None
 ) -> Iterator[tuple[str, Any]]:
-    """Yield JSON values, one a line or those of one array, each behind its place for messages.
-
-    Args:
-        lines: of the file; blank ones are passed over.
-        name: of the file.
-        arrays: a file that begins with ``[`` is one array, and held in memory.
-        expected: what messages say of malformed JSON.
-
-    Raises:
-        DataError: not JSON; the file and line are named.
-    """
+    """Yield JSON values, one a line or those of one array, each behind its place for messages."""
     numbered_lines = enumerate(lines, 1)
     texts = ((number, line) for number, line in numbered_lines if line and not line.isspace())
     first = next(texts, None)
@@ -196,11 +173,7 @@ def json_values(
 
 
 def parse_json(text: str, name: str, first_line: int, expected: str) -> Any:  # noqa: ANN401
-    """Parse JSON that begins in a line of a file; ``expected`` says what should be there.
-
-    Raises:
-        DataError: names the line and column where it stops being JSON.
-    """
+    """Parse JSON that begins in a line of a file; ``expected`` says what should be there."""
     try:
         return reading.parse_json(text)
     except json.JSONDecodeError as error:

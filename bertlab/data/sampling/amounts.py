@@ -23,13 +23,7 @@ def mean_sequence_length(sampler: SequenceSampler, sample_size: int = 4096) -> f
 
 
 def mean_text_length(sampler: SequenceSampler, sample_size: int = 2**16) -> float:
-    """Return the mean tokens of text, without ``[CLS]`` and ``[SEP]``, of sequences of epoch 0.
-
-    Args:
-        sampler: of the sequences.
-        sample_size: number of sequences to look at, the first ones; all if there are fewer. The
-            many make the mean exact to about a thousandth.
-    """
+    """Return the mean tokens of text, without ``[CLS]`` and ``[SEP]``, of sequences of epoch 0."""
     count, tokens = min(sample_size, len(sampler)), 0
     for start in range(0, count, _SAMPLED_AT_A_TIME):
         indices = np.arange(start, min(start + _SAMPLED_AT_A_TIME, count))

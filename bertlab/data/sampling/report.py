@@ -11,7 +11,7 @@ from bertlab.api.task import Objective
 from bertlab.data.corpus.report import StoreReport
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.loader import prepare_sequences
-from bertlab.data.sampling.formats import paper_sampler
+from bertlab.data.sampling.input_formats import paper_sampler
 from bertlab.data.sampling.sampler import SequenceSampler
 from bertlab.errors import CorpusError
 from bertlab.files import explain_vanished_folder, write_json
@@ -77,14 +77,7 @@ def report_sampling(
     mask_id: int,
     seed: int,
 ) -> SamplingReport:
-    """Sample the first sequences of epoch 0 as training will, and count.
-
-    Args:
-        sampler: of the training part.
-        objectives: by config name; one may overwrite the input.
-        mask_id: id of ``[MASK]``.
-        seed: of the objectives' draws.
-    """
+    """Sample the first sequences of epoch 0 as training will, and count."""
     sequences = _first_sequences(sampler)
     prepare_sequences(sequences, objectives, seed, training=True)
     masked = sequences.token_labels("mlm") if "mlm" in objectives else None
@@ -95,9 +88,6 @@ def report_store(store: TokenStore, max_seq_length: int) -> list[tuple[str, str]
     """Return the data report of a store: name and figure of each line to print.
 
     What BERT's sampling makes of the store is written beside it, as ``sampling.json``.
-
-    Raises:
-        OutputError: the store has vanished with its disk.
     """
     with explain_vanished_folder(store.path):
         report = StoreReport.read(store.path)

@@ -94,21 +94,7 @@ class SequenceSampler(ABC):
         rng: CounterRNG,
         random_pair_share: float = 0.5,
     ) -> None:
-        """Check the settings and index the documents.
-
-        Args:
-            store: the corpus as token ids.
-            tokenizer: ids of special tokens, and which ids continue a word.
-            documents: ids of the documents to read, those of one split.
-            max_seq_length: longest sequence in tokens, special tokens included.
-            short_sequence_probability: share of sequences with a random shorter target length.
-            rng: source of every random choice.
-            random_pair_share: share of pairs whose B is random; no effect without pairs.
-
-        Raises:
-            ConfigError: a setting is out of range.
-            CorpusError: the documents are too few or too short for the format.
-        """
+        """Check the settings and index the documents."""
         check_max_seq_length(max_seq_length)
         check_share("data.short_sequence_probability", short_sequence_probability)
         check_share("data.random_pair_share", random_pair_share)
@@ -122,11 +108,7 @@ class SequenceSampler(ABC):
 
     @abstractmethod
     def _index(self, documents: IntArray) -> int:
-        """Count the units (chunks, sentence pairs) of documents; return how many it can use.
-
-        Raises:
-            CorpusError: the documents are too few or too short for the format.
-        """
+        """Count the units (chunks, sentence pairs) of documents; return how many it can use."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -153,10 +135,6 @@ class SequenceSampler(ABC):
                 ``MIN_SEQUENCE_LENGTH``. The text of longer ones is divided into several sequences,
                 numbered ``index + N``, ``index + 2N``, … from the second on. None, or
                 ``max_seq_length``: one sequence for each index.
-
-        Raises:
-            IndexError: an index is outside [0, N).
-            TokenStoreError: the store holds an id that the vocabulary has not.
         """
         if indices.size and not 0 <= indices.min() <= indices.max() < len(self):
             raise IndexError(f"sequence index outside [0, {len(self)})")
@@ -240,10 +218,6 @@ def split_documents(
 
     Returns:
         Ids of training and of held-out documents, each sorted, at least 2 of each.
-
-    Raises:
-        ConfigError: the fraction is not between 0 and 1.
-        CorpusError: fewer than 4 documents have text.
     """
     check_share("data.validation_fraction", validation_fraction, ends=False)
     with_text = np.flatnonzero(document_lengths > 0)

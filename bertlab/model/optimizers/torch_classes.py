@@ -36,11 +36,7 @@ class TorchRecipe(OptimizerRecipe):
     def build(
         self, groups: Sequence[ParameterGroup], learning_rate: float, fused: bool
     ) -> Optimizer:
-        """Return an optimiser over the groups as they are; whether it is fused is a setting.
-
-        Raises:
-            ConfigError: PyTorch refuses a setting.
-        """
+        """Return an optimiser over the groups as they are; whether it is fused is a setting."""
         del fused
         given = {each.name: getattr(self, each.name) for each in fields(self)}
         settings = [group.settings() for group in groups]
@@ -64,11 +60,7 @@ def torch_names() -> list[str]:
 
 @cache
 def torch_recipe(name: str) -> type[TorchRecipe] | None:
-    """Return the recipe of a class of ``torch.optim``; None if there is none of that name.
-
-    Raises:
-        ConfigError: bertlab cannot use the class.
-    """
+    """Return the recipe of a class of ``torch.optim``; None if there is none of that name."""
     if name in _REFUSED:
         raise ConfigError(f"model.optimizer.name: found {name!r}: it {_REFUSED[name]}")
     if name not in torch_names():

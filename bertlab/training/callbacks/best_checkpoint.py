@@ -8,7 +8,7 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from bertlab.checkpoints.run_checkpoint import BEST
+from bertlab.checkpoints.run_checkpoint import BEST_CHECKPOINT
 from bertlab.errors import ConfigError, DamagedCheckpointError, nearest
 from bertlab.files import write_json
 from bertlab.model.evaluation import HEADS_MEAN, heads_direction
@@ -118,7 +118,7 @@ def record_best(trainer: Trainer, model: BertModule, run: Path) -> str | None:
         "results": results,
     }
     heads = best_of_heads(model)
-    write_json(run / BEST, content | ({"heads": heads} if heads else {}))
+    write_json(run / BEST_CHECKPOINT, content | ({"heads": heads} if heads else {}))
     best = [
         f"best {each['monitor']}: {each['value']:.4f} at step {each['step']}"
         for each in heads.values()

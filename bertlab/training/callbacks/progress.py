@@ -12,8 +12,8 @@ from torch.optim.lr_scheduler import LambdaLR
 from bertlab.api.batch import PackedBatch
 from bertlab.errors import say
 from bertlab.model.module import BertModule
-from bertlab.training.history import draw, read_curves
-from bertlab.training.results import show
+from bertlab.training.history import draw_curves, read_curves
+from bertlab.training.results import shown_figure
 
 
 class TokenThroughput(Callback):
@@ -95,7 +95,7 @@ class EvaluationLines(Callback):
             parts.append(f"train loss {logged['train/loss']:.3f}")
         for name, value in logged.items():
             if name.startswith("val/") and name.rpartition("/")[2] in wanted:
-                shown = show(name, value)
+                shown = shown_figure(name, value)
                 parts.append(f"{name.removeprefix('val/').replace('/', ' ')} {shown}")
         say("  ".join(parts))
         sys.stdout.flush()
@@ -114,7 +114,7 @@ class LossCurve(Callback):
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Draw what has been logged so far, earlier attempts at the same run included."""
         if trainer.is_global_zero and (curves := read_curves(self.directory)):
-            draw(curves).savefig(self.directory / "loss_curve.png", dpi=130)
+            draw_curves(curves).savefig(self.directory / "loss_curve.png", dpi=130)
 
 
 class FoundLearningRate(Callback):

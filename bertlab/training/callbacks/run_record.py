@@ -15,8 +15,8 @@ from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_checkpoint import RUN_KEY
 from bertlab.checkpoints.run_directory import (
-    CONFIG,
-    MANIFEST,
+    CONFIG_FILE,
+    MANIFEST_FILE,
     add_session,
     claim,
     entries,
@@ -115,10 +115,12 @@ class RunRecord(Callback):
         else:
             self.before = sessions_of(self._read_manifest())[-1]
             add_session(self.directory, {**here, **changed_facts(self.facts, self.before)})
-        if self.goes_on and (self.directory / CONFIG).is_file():  # keeps the record of its start
+        if (
+            self.goes_on and (self.directory / CONFIG_FILE).is_file()
+        ):  # keeps the record of its start
             return
         text = yaml.safe_dump(self.config, sort_keys=False, allow_unicode=True)
-        write_text(self.directory / CONFIG, text)
+        write_text(self.directory / CONFIG_FILE, text)
         self.tokenizer.save(self.directory / "tokenizer")
 
     def _check_first_step(self, trainer: Trainer) -> None:
@@ -198,7 +200,7 @@ class RunRecord(Callback):
 
     def _read_manifest(self) -> dict[str, Any]:
         try:
-            return read_object(self.directory / MANIFEST)
+            return read_object(self.directory / MANIFEST_FILE)
         except (OSError, ValueError):  # of a run that goes on elsewhere
             return {}
 

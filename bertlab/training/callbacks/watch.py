@@ -14,7 +14,7 @@ from bertlab.errors import warn
 from bertlab.model.module import BertModule
 from bertlab.plugins.hooks import inspect_batch
 
-WINDOW = 50  # losses that say how noisy they are
+LOSS_WINDOW = 50  # losses that say how noisy they are
 _RECENT = 10  # those that a new one is compared with
 _SPIKE = 8.0  # in median differences from one to the next
 _SHARE = 0.2  # and in shares of the loss, where it hardly varies
@@ -71,7 +71,7 @@ class LossWatch(Callback):
                 self._look_at(float(loss), trainer.global_step, key)
 
     def _look_at(self, loss: float, step: int, key: str = "train/loss") -> None:
-        losses = self.losses.setdefault(key, deque(maxlen=WINDOW))
+        losses = self.losses.setdefault(key, deque(maxlen=LOSS_WINDOW))
         middle = jump_above(losses, loss)
         if middle is not None and key not in self.high:  # once for each spike
             warn(

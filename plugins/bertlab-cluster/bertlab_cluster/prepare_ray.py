@@ -9,14 +9,12 @@ import importlib
 import logging
 import pickle
 import socket
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
-from bertlab.api.source import RawDocument
-from bertlab.api.tokenizer import Tokenizer
-from bertlab.data.corpus.prepare_worker import EncodedBatch, encode_batch
-from bertlab.errors import BertlabError, CorpusError, TokenStoreError
+from bertlab.api import BertlabError, CorpusError
+from bertlab.extend import TokenStoreError
 
 OBJECT_STORE = 500 * 2**20
 """Bytes of memory for batches on their way, where Ray is started on this machine."""
@@ -24,21 +22,24 @@ OBJECT_STORE = 500 * 2**20
 BLOCK = 2**24
 """Bytes of text that one task takes; with a batch or two, half the time is lost between tasks."""
 
-Batches = Callable[[], Iterable[Sequence[RawDocument]]]
 Row = dict[str, Any]
+Batch = TypeVar("Batch")
+Result = TypeVar("Result")
 
 
-def encode_on_ray(
-    ray: ModuleType, batches: Batches, tokenizer: Tokenizer, language: str, workers: int | None
-) -> Generator[EncodedBatch, None, None]:
-    """Tokenize batches by tasks of Ray, in order.
+def map_on_ray(
+    ray: ModuleType,
+    workers: int | None,
+    read: Callable[[], Iterable[Batch]],
+    function: Callable[[Batch], Result],
+) -> Generator[Result, None, None]:
+    """Call a function for each batch of a corpus by tasks of Ray, in order.
 
     Args:
         ray: the module, connected.
-        batches: reads the corpus; called on one of the nodes, and again if that is lost.
-        tokenizer: with which; sent to each worker once.
-        language: as in :func:`bertlab.data.corpus.documents.split_sentences`.
         workers: tasks at a time, over all nodes; None for as many as there are CPUs.
+        read: reads the corpus; called on one of the nodes, and again if that is lost.
+        function: sent to each worker once.
 
     Raises:
         CorpusError: the corpus cannot be read on the node that reads it.
@@ -46,25 +47,25 @@ def encode_on_ray(
     """
     data = _ordered(ray)
 
-    def read(_: Row) -> Iterator[Row]:
+    def read_all(_: Row) -> Iterator[Row]:
         try:
-            for batch in batches():
-                yield {"documents": pickle.dumps(batch)}
+            for batch in read():
+                yield {"batch": pickle.dumps(batch)}
         except CorpusError as error:
             node = socket.gethostname()
             raise CorpusError(f"{error} (read on the node {node} of Ray)") from None
 
-    def encode(row: Row) -> Row:
-        documents = pickle.loads(row["documents"])  # noqa: S301  of the task above
-        return {"encoded": pickle.dumps(encode_batch(documents, tokenizer, language))}
+    def call(row: Row) -> Row:
+        batch = pickle.loads(row["batch"])  # noqa: S301  of the task above
+        return {"result": pickle.dumps(function(batch))}
 
     # the reader asks for no CPU: it mostly waits, and so remains a task of its own
     read_by = {"compute": data.TaskPoolStrategy(1), "num_cpus": 0}
-    encoded_by = {"compute": data.TaskPoolStrategy(workers), "num_cpus": 1}
-    documents = data.from_items([{"corpus": 0}]).flat_map(read, **read_by)
+    called_by = {"compute": data.TaskPoolStrategy(workers), "num_cpus": 1}
+    batches = data.from_items([{"corpus": 0}]).flat_map(read_all, **read_by)
     try:
-        for row in documents.map(encode, **encoded_by).iter_rows():
-            yield pickle.loads(row["encoded"])  # noqa: S301
+        for row in batches.map(call, **called_by).iter_rows():
+            yield pickle.loads(row["result"])  # noqa: S301
     except ray.exceptions.RayError as error:
         raise _cause(error) from None
 

@@ -14,12 +14,12 @@ import pytest
 from bertlab.api.source import RawDocument
 from bertlab.data.corpus.corpus import Corpus
 from bertlab.data.corpus.prepare import prepare
-from bertlab.data.corpus.prepare_worker import EncodedBatch
+from bertlab.data.corpus.prepare_worker import EncodedBatch, encode_batch
 from bertlab.errors import CorpusError
 from bertlab.tokenizer.files import SPECIAL_TOKENS
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from bertlab_cluster import prepare_ray
-from bertlab_cluster.prepare_ray import encode_on_ray
+from bertlab_cluster.prepare_ray import map_on_ray
 from bertlab_cluster.ray import connection
 from tests.conftest import Command
 
@@ -121,9 +121,9 @@ def test_the_store_is_the_same_on_one_and_two_nodes(
     node = None
     for workers in (1, 2):
         with connection(cluster.address) as ray:
-            encode = partial(encode_on_ray, ray, workers=workers)
+            away = partial(map_on_ray, ray, workers)
             output = tmp_path / f"{workers}"
-            prepare(corpus, TOKENIZER, output, 1, False, shard_tokens=SHARD_TOKENS, encode=encode)
+            prepare(corpus, TOKENIZER, output, 1, False, shard_tokens=SHARD_TOKENS, away=away)
         assert files_of(output) == here
         node = node or cluster.add_node(num_cpus=1, object_store_memory=SMALL)
     cluster.remove_node(node)
@@ -143,18 +143,17 @@ def test_workers_and_a_node_that_are_lost(
 
     with connection(cluster.address) as ray:
 
-        def encode(
-            batches: Any, tokenizer: Any, language: str
-        ) -> Generator[EncodedBatch, None, None]:
-            del tokenizer
-            read = partial(dying_batches, batches, dying.markers)
-            encoded = encode_on_ray(ray, read, dying, language, 2)
+        def away(read: Any, function: Any) -> Generator[EncodedBatch, None, None]:
+            del function
+            read = partial(dying_batches, read, dying.markers)
+            function = partial(encode_batch, tokenizer=dying, language="en")
+            encoded = map_on_ray(ray, 2, read, function)
             yield next(encoded)
             cluster.remove_node(node, allow_graceful=False)
             yield from encoded
 
         output = tmp_path / "store"
-        prepare(corpus, TOKENIZER, output, 1, False, shard_tokens=SHARD_TOKENS, encode=encode)
+        prepare(corpus, TOKENIZER, output, 1, False, shard_tokens=SHARD_TOKENS, away=away)
     assert len(list(dying.markers.iterdir())) == 3
     assert files_of(output) == here
 
@@ -169,9 +168,9 @@ def test_what_the_reading_node_says_is_passed_on(cluster: Any, tmp_path: Path) -
     assert corpus.fingerprint  # is there for whoever asks for the store
     (tmp_path / "text.txt").unlink()
     with connection(cluster.address) as ray:
-        encode = partial(encode_on_ray, ray, workers=1)
+        away = partial(map_on_ray, ray, 1)
         with pytest.raises(CorpusError) as found:
-            prepare(corpus, TOKENIZER, tmp_path / "store", 1, False, encode=encode)
+            prepare(corpus, TOKENIZER, tmp_path / "store", 1, False, away=away)
     assert "text.txt: no such file" in str(found.value)
     assert "(read on the node " in str(found.value)
     assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from bertlab.plugins.index import Kind
+from bertlab.extend import Kind
 
 if TYPE_CHECKING:
     from bertlab_conformance.cases import Case
@@ -56,9 +56,10 @@ class NotApplicable(Exception):  # noqa: N818  nothing is wrong
 TASK_KINDS: tuple[Kind, ...] = ("objective", "head")
 CONFIG_KINDS: tuple[Kind, ...] = (
     *("encoder", "objective", "head", "metric", "evaluation", "optimizer", "schedule"),
-    "tokenizer",
+    *("tokenizer", "exporter"),
 )
-ALL_KINDS: tuple[Kind, ...] = (*CONFIG_KINDS, "source")
+BARE_KINDS: tuple[Kind, ...] = ("command", "reader", "format")  # made without arguments
+ALL_KINDS: tuple[Kind, ...] = (*CONFIG_KINDS, "source", *BARE_KINDS)
 
 
 @dataclass(frozen=True)

@@ -9,21 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bertlab.api.batch import PackedBatch
-from bertlab.api.encoder import Encoder
-from bertlab.api.examples import Example, Features
-from bertlab.api.task import Task
-from bertlab.data.examples.encoded import collate
-from bertlab.errors import PluginError, nearest
-from bertlab.plugins.index import GROUPS, Kind, installed, load_class
+from bertlab import nearest
+from bertlab.api import Encoder, Example, Features, PackedBatch, PluginError, Task
+from bertlab.extend import Kind, collate, installed, load_class
 from bertlab_conformance.cases import BASES, Case, MetricCase, Options, SourceCase, TokenizerCase
 from bertlab_conformance.check import SHOWN_ALONE, Check, CheckRunner
 from bertlab_conformance.checks import (
     building,
     classes,
+    commands,
     encoder_use,
     encoders,
     evaluations,
+    exchange,
+    formats,
     losses,
     metric_plugins,
     metrics,
@@ -39,6 +38,7 @@ from bertlab_conformance.checks import (
 from bertlab_conformance.checks import (
     rows as row_checks,
 )
+from bertlab_conformance.checks.exchange import ExporterCase, ReaderCase
 from bertlab_conformance.task_cases import EncoderCase, EvaluationCase, HeadCase, ObjectiveCase
 
 # in the order in which their checks run
@@ -59,6 +59,9 @@ _MODULES: tuple[ModuleType, ...] = (
     optimizers,
     schedules,
     tokenizers,
+    commands,
+    exchange,
+    formats,
     speed,
 )
 _CASES: dict[Kind, type[Case]] = {
@@ -71,6 +74,10 @@ _CASES: dict[Kind, type[Case]] = {
     "optimizer": Case,
     "schedule": Case,
     "tokenizer": TokenizerCase,
+    "command": Case,
+    "exporter": ExporterCase,
+    "reader": ReaderCase,
+    "format": Case,
 }
 _OPTIONS: dict[str, tuple[Kind, ...]] = {  # the kinds that an option is for
     "rows": ("head", "metric", "evaluation"),
@@ -104,10 +111,11 @@ def conformance(
         test_conformance = conformance(MyObjective)
 
     Args:
-        plugin: subclass of Encoder, Objective, Head, DataSource, Evaluation, OptimizerRecipe,
-            Schedule or torchmetrics' Metric, or the entry-point name of an installed one.
+        plugin: subclass of a contract of :mod:`bertlab.api` or of torchmetrics' Metric, or the
+            entry-point name of an installed one.
         arguments: of its ``__init__``; for an encoder, small sizes. The defaults if not given. Of
-            a source: ``argument``, what stands behind the colon, and the ``split`` to read.
+            a source: ``argument``, what stands behind the colon, and the ``split`` to read. Of a
+            reader: ``path`` of a small checkpoint, in a folder of its own.
         rows: rows of a head or an evaluation, its columns by name; made for the declared columns if
             not given. Of a metric: batches ``{"preds": …, "target": …}``; class ids if not given.
         vocabulary: tokens of the tokenizer, BERT's special tokens among them; a small English
@@ -168,8 +176,7 @@ def list_checks(kind: Kind) -> list[tuple[str, str]]:
     """Return the name of each check of a kind and what it checks, in a line.
 
     Args:
-        kind: ``encoder``, ``objective``, ``head``, ``metric``, ``source``, ``evaluation``,
-            ``optimizer``, ``schedule`` or ``tokenizer``.
+        kind: a key of ``bertlab_conformance.cases.BASES``, such as ``encoder``.
     """
     return [(check.name, check.summary) for check in checks_of(kind)]
 
@@ -243,9 +250,9 @@ def find_plugin(plugin: type[Any] | str) -> tuple[Kind, type[Any]]:
 
 
 def _installed(name: str) -> tuple[Kind, type[Any]]:
-    kinds = [kind for kind in GROUPS if kind in BASES and name in installed(kind)]
+    kinds = [kind for kind in BASES if name in installed(kind)]
     if not kinds:
-        names = [each for kind in GROUPS for each in installed(kind)]
+        names = [each for kind in BASES for each in installed(kind)]
         raise RefusedPlugin(
             f"conformance: no installed plugin is called {name!r}{nearest(name, names)}; "
             "`pip install -e .` reads the entry points of pyproject.toml anew"

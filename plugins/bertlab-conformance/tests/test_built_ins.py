@@ -1,5 +1,7 @@
 """Everything that bertlab brings keeps its own contract; one line each, as in a plugin's tests."""
 
+import pytest
+
 from bertlab.encoders.bert import BertEncoder
 from bertlab.objectives.classification import Accuracy, MajorityAccuracy
 from bertlab.testing import conformance
@@ -23,7 +25,6 @@ BERT_LIKE = {
     "initialization": "normal",
     "hidden_dropout_prob": 0.1,
 }
-NARROW = {"hidden_size": 16}  # the LSTM of feature_tagging
 
 test_mlm = conformance("mlm")
 test_nsp = conformance("nsp")
@@ -32,10 +33,7 @@ test_single_sentence = conformance("single_sentence")
 test_sentence_pair = conformance("sentence_pair")
 test_regression = conformance("sentence_pair", arguments={"regression": True})
 test_tagging = conformance("tagging")
-test_feature_tagging = conformance("feature_tagging", arguments=NARROW)
 test_span = conformance("span", arguments={"unanswerable": True})
-test_multi_label = conformance("multi_label")
-test_multiple_choice = conformance("multiple_choice")
 test_held_out_loss = conformance("held_out_loss")
 test_minimal_pairs = conformance("minimal_pairs")
 test_attention = conformance(Attention)
@@ -60,3 +58,15 @@ test_majority_accuracy = conformance(MajorityAccuracy)
 test_wordpiece = conformance("wordpiece")
 test_bpe = conformance("bpe")
 test_unigram = conformance("unigram")
+test_transformers = conformance("transformers")
+test_sentence_transformers = conformance("sentence-transformers")
+test_onnx = pytest.mark.slow(conformance("onnx"))
+test_tensorflow = conformance("tensorflow")
+test_study = conformance("study")
+test_ablate = conformance("ablate")
+test_evaluate = conformance("evaluate")
+test_embed = conformance("embed")
+test_demo = conformance("demo")
+test_conll = conformance("conll")
+test_squad = conformance("squad")
+test_mnli = conformance("mnli")

@@ -6,8 +6,8 @@ import broken_objectives
 from bertlab.api.examples import Features
 from bertlab.api.task import Task
 from bertlab.errors import PluginError
-from bertlab.plugins.index import GROUPS
 from bertlab.testing import batch_of, conformance, list_checks
+from bertlab_conformance.cases import BASES
 from bertlab_conformance.check import CheckRunner, ConformanceFailure, NotApplicable
 from bertlab_conformance.kit import checks_of, make_case
 from good_plugins import GoodEncoder, GoodHead, GoodMetric, GoodObjective
@@ -22,6 +22,10 @@ EXPECTED = {
     "optimizer": 20,
     "schedule": 15,
     "tokenizer": 15,
+    "command": 9,
+    "exporter": 15,
+    "reader": 9,
+    "format": 10,
 }
 
 
@@ -30,7 +34,7 @@ def parameters(test):
     return {parameter.id: parameter for parameter in mark.args[1]}
 
 
-@pytest.mark.parametrize("kind", GROUPS)
+@pytest.mark.parametrize("kind", BASES)
 def test_every_kind_has_its_checks_each_with_a_line_that_says_what_holds(kind):
     listed = list_checks(kind)
     names = [name for name, _ in listed]
@@ -42,7 +46,7 @@ def test_every_kind_has_its_checks_each_with_a_line_that_says_what_holds(kind):
 
 
 def test_checks_build_on_checks_that_exist():
-    every = [check for kind in GROUPS for check in checks_of(kind)]
+    every = [check for kind in BASES for check in checks_of(kind)]
     known = {check.name for check in every}
     assert {name for check in every for name in check.after} <= known
 

@@ -4,14 +4,19 @@ from collections.abc import Callable
 
 import pytest
 
+import broken_commands
 import broken_evaluations
+import broken_exchange
+import broken_heavy_command
 import broken_objectives
 import broken_optimizers
 import broken_others
 import broken_tokenizers
+import good_commands
+import good_exchange
 import good_plugins
 import small_bugs
-from bertlab.plugins.index import GROUPS
+from bertlab_conformance.cases import BASES
 from bertlab_conformance.check import CheckRunner, ConformanceFailure
 from bertlab_conformance.kit import checks_of, find_plugin, make_case
 
@@ -31,16 +36,22 @@ def classes(*modules: object) -> list[type]:
 
 
 BUGS = classes(
-    broken_objectives, broken_others, broken_evaluations, broken_optimizers, broken_tokenizers
+    *(broken_objectives, broken_others, broken_evaluations, broken_optimizers, broken_tokenizers),
+    *(broken_commands, broken_exchange, broken_heavy_command),
 )
 SMALL_BUGS = [bug for bug in classes(small_bugs) if bug not in BUGS]
-GOOD = [v for name, v in vars(good_plugins).items() if name.startswith("Good")]
+GOOD = [
+    value
+    for module in (good_plugins, good_commands, good_exchange)
+    for name, value in vars(module).items()
+    if name.startswith("Good")
+]
 
 
 def failures(plugin: type, wanted: Callable[[str], bool] = lambda name: True) -> dict[str, str]:
     kind, _ = find_plugin(plugin)
     options = {"encoder": good_plugins.GoodEncoder} if kind in ("objective", "head") else {}
-    case = make_case(kind, plugin, {}, options)
+    case = make_case(kind, plugin, vars(good_exchange).get(f"{kind}_arguments", {}), options)
     known = {check.name: check for check in checks_of(kind)}
     runner = CheckRunner(case, known, skipped=set())
     outcomes = {name: runner.outcome(name) for name in known if wanted(name)}
@@ -75,13 +86,13 @@ def test_the_same_plugins_without_a_bug_pass(plugin):
 
 def test_there_are_bugs_of_every_kind():
     kinds = [find_plugin(plugin)[0] for plugin in BUGS]
-    assert set(GROUPS) == set(kinds)
+    assert set(BASES) == set(kinds)
     assert len(kinds) >= 40
 
 
 def test_nearly_every_check_has_its_bug():
     caught = {(find_plugin(bug)[0], bug.expects[0]) for bug in [*BUGS, *SMALL_BUGS]}
-    checks = {check.name for kind in GROUPS for check in checks_of(kind)}
+    checks = {check.name for kind in BASES for check in checks_of(kind)}
     without = checks - {name for _, name in caught}
     assert without == {
         "given_rows_are_readable",  # of given rows, not of a plugin: test_conformance

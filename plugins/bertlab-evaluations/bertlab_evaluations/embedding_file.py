@@ -10,18 +10,24 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from bertlab import __version__
-from bertlab.api.batch import IntArray, pack
-from bertlab.api.encoder import Encoder
-from bertlab.api.tokenizer import Tokenizer
-from bertlab.checkpoints.loading import load_matching
-from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.restore import inference_device, known_tokenizer
-from bertlab.data.reading.lines import STANDARD_INPUT, name_of, read_lines
-from bertlab.errors import CheckpointError, ConfigError, DataError, OutputError
-from bertlab.files import explain_failed_write, replacing
-from bertlab.model.build import build_encoder
-from bertlab.model.embedding import FeatureChoice, batches_by_length, embed
+from bertlab import CheckpointError, IntArray, __version__
+from bertlab.api import ConfigError, DataError, Encoder, Tokenizer, pack
+from bertlab.extend import (
+    STANDARD_INPUT,
+    FeatureChoice,
+    OutputError,
+    Pretrained,
+    batches_by_length,
+    build_encoder,
+    embed_texts,
+    explain_failed_write,
+    inference_device,
+    input_name,
+    known_tokenizer,
+    load_matching,
+    read_lines,
+    replacing,
+)
 
 Precision = Literal["float32", "float16"]
 SUFFIX = ".safetensors"
@@ -119,7 +125,7 @@ def embed_file(
     device = encoder.token_embedding.weight.device
     limit = _limit(max_seq_length, encoder)
     bare = tokenizer.build_inputs([])[0]  # [CLS] [SEP]
-    embed(encoder, pack([bare]).to(device), choice)  # refuses wrong layers before reading on
+    embed_texts(encoder, pack([bare]).to(device), choice)  # refuses wrong layers before reading on
     sequences, cut = _encode_lines(text, tokenizer, limit, truncate)
     tokens = sum(map(len, sequences))
     metadata = {
@@ -168,13 +174,13 @@ def _encode_lines(
         if len(ids) > limit - 2:  # room for [CLS] and [SEP]
             if not truncate:
                 raise DataError(
-                    f"{name_of(text)}:{number}: {len(ids) + 2} tokens with [CLS] and [SEP], "
+                    f"{input_name(text)}:{number}: {len(ids) + 2} tokens with [CLS] and [SEP], "
                     f"expected at most {limit}; split the text, or cut all such by --truncate true"
                 )
             cut += 1
         sequences.append(tokenizer.build_inputs(ids[: limit - 2])[0])
     if not sequences:
-        raise DataError(f"{name_of(text)}: is empty, expected one text a line")
+        raise DataError(f"{input_name(text)}: is empty, expected one text a line")
     return sequences, cut
 
 
@@ -228,7 +234,7 @@ def write_embeddings(
     """
     device = encoder.token_embedding.weight.device
     shortest = min(sequences, key=len)  # run once for D: concat of 4 layers of 768 has 3072
-    width = embed(encoder, pack([shortest]).to(device), choice)[0].shape[1]
+    width = embed_texts(encoder, pack([shortest]).to(device), choice)[0].shape[1]
     offsets = np.cumsum([0, *map(len, sequences)], dtype=np.int64)  # lengths [3, 2] -> [0, 3, 5]
     rows = offsets if choice.pool == "none" else np.arange(len(sequences) + 1)
     # safetensors are little-endian on every machine
@@ -241,7 +247,7 @@ def write_embeddings(
     start = file.tell()
     for batch in batches:
         packed = pack([sequences[number] for number in batch]).to(device)
-        for number, vectors in zip(batch, embed(encoder, packed, choice), strict=True):
+        for number, vectors in zip(batch, embed_texts(encoder, packed, choice), strict=True):
             array = vectors.float().cpu().numpy()
             if np.abs(array).max() > np.finfo(dtype).max:
                 raise CheckpointError(

@@ -7,19 +7,24 @@ from typing import Any
 import numpy as np
 import torch
 
-from bertlab.api.evaluation import EvaluatedModel, EvaluationResult
-from bertlab.api.examples import Example
-from bertlab.checkpoints.pretrained_model import PretrainedModel, load
-from bertlab.checkpoints.run_checkpoint import words_checkpoints
-from bertlab.checkpoints.run_directory import MANIFEST, RESULTS, machine, manifest
-from bertlab.data.examples.source import read_all_rows
-from bertlab.data.examples.splits import fingerprint
-from bertlab.errors import CheckpointError, DataError, PluginError, say
-from bertlab.files import explain_failed_write, write_json
-from bertlab.plugins.index import installed
-from bertlab.training.allocator import keep_freed_memory
-from bertlab.training.made_with import facts_of
-from bertlab.training.results import Results
+from bertlab import CheckpointError, PretrainedModel, load
+from bertlab.api import DataError, EvaluatedModel, EvaluationResult, Example, PluginError
+from bertlab.extend import (
+    MANIFEST_FILE,
+    RESULTS_FILE,
+    Results,
+    explain_failed_write,
+    facts_of,
+    fingerprint,
+    installed,
+    keep_freed_memory,
+    machine_facts,
+    manifest,
+    read_all_rows,
+    say,
+    words_checkpoints,
+    write_json,
+)
 from bertlab_evaluations.entries import EvaluationEntry
 from bertlab_evaluations.evaluation_output import (
     Curve,
@@ -140,9 +145,9 @@ def evaluate_source(
             evaluated.append(Evaluated(entry.name, entry.data, entry.evaluation, result, groups))
         *_, page = write_pages(folder, source, evaluated)
         content = {name: fingerprint(found) for name, found in rows.items()}
-        write_json(folder / MANIFEST, _manifest(model, entries, command, checkpoints, content))
-        write_json(folder / RESULTS, results)  # the last: the evaluation is whole
-    say(f"{page}\n{folder}: {RESULTS}, and the score of each row")
+        write_json(folder / MANIFEST_FILE, _manifest(model, entries, command, checkpoints, content))
+        write_json(folder / RESULTS_FILE, results)  # the last: the evaluation is whole
+    say(f"{page}\n{folder}: {RESULTS_FILE}, and the score of each row")
     return folder
 
 
@@ -192,7 +197,7 @@ def _manifest(
         "step": model.global_step,
         "words_checkpoints": list(checkpoints),
         "tokenizer": model.tokenizer.fingerprint,
-        **machine(model.evaluated().device),
+        **machine_facts(model.evaluated().device),
         "rows": dict(rows),
         "evaluations": {entry.name: entry.plain() for entry in entries},
     }

@@ -6,14 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertlab.api.evaluation import EvaluationResult
-from bertlab.checkpoints.run_directory import RESULTS
-from bertlab.errors import OutputError, say
-from bertlab.files import replacing, utf8, write_text
-from bertlab.files.inert import json_line, spreadsheet_csv
-from bertlab.files.reading import read_object
-from bertlab.training.console import print_table
-from bertlab.training.results import Results, show
+from bertlab.api import EvaluationResult
+from bertlab.extend import (
+    RESULTS_FILE,
+    OutputError,
+    Results,
+    json_line,
+    print_table,
+    read_object,
+    replacing,
+    say,
+    shown_figure,
+    spreadsheet_csv,
+    utf8,
+    write_text,
+)
 from bertlab_evaluations.entries import EvaluationEntry
 from bertlab_evaluations.evaluation_scores import GroupScore
 from bertlab_evaluations.evaluation_tables import MOST_COLUMNS, interval, tables_of
@@ -86,7 +93,7 @@ def earlier_results(folder: Path) -> Results:
     Raises:
         OutputError: the file is damaged.
     """
-    file = folder / RESULTS
+    file = folder / RESULTS_FILE
     if not file.is_file():
         return {}
     try:
@@ -103,7 +110,7 @@ def print_curve(entry: EvaluationEntry, curve: Curve) -> None:
     """Print the score of all rows by the number of words seen."""
     metric, _ = entry.evaluation.monitor
     cells = [
-        (f"{words:,}", show(metric, groups[0].mean), interval(metric, groups[0]))
+        (f"{words:,}", shown_figure(metric, groups[0].mean), interval(metric, groups[0]))
         for words, groups in curve.items()
     ]
     print_table(f"{entry.name} along the run", cells, ("words", metric, "95 %"), figures=3)

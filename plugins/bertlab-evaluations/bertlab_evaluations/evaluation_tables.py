@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bertlab.api.evaluation import EvaluationResult, ScoreGrid
-from bertlab.training.results import is_share, show
+from bertlab.api import EvaluationResult, ScoreGrid
+from bertlab.extend import is_share, shown_figure
 from bertlab_evaluations.evaluation_scores import GroupScore
 from bertlab_pages.tables import Grid, plain_grid
 
@@ -60,7 +60,7 @@ def kinds_of(groups: Sequence[GroupScore], most: int) -> dict[str, list[GroupSco
 def group_table(metric: str, kind: str, groups: Sequence[GroupScore]) -> Grid:
     """Return the groups of a kind with their means and intervals."""
     rows = [
-        (each.group, str(each.rows), show(metric, each.mean), interval(metric, each))
+        (each.group, str(each.rows), shown_figure(metric, each.mean), interval(metric, each))
         for each in groups
     ]
     return plain_grid((kind, "rows", metric, "95 % over rows"), rows, figures=3)
@@ -92,9 +92,9 @@ def figures_table(metric: str, result: EvaluationResult, all_rows: GroupScore) -
 
 def interval(metric: str, group: GroupScore) -> str:
     """Return an interval as people read it: ``50.1% to 53.9%``."""
-    return f"{show(metric, group.low)} to {show(metric, group.high)}"
+    return f"{shown_figure(metric, group.low)} to {shown_figure(metric, group.high)}"
 
 
 def _show(name: str, monitor: str, value: float) -> str:
     # ties is a share as the accuracy is
-    return f"{value:.1%}" if is_share(monitor) and name == "ties" else show(name, value)
+    return f"{value:.1%}" if is_share(monitor) and name == "ties" else shown_figure(name, value)

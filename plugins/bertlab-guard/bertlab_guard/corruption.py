@@ -18,9 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bertlab.errors import CorruptionError, warn
-from bertlab.training.callbacks.watch import WINDOW, jump_above
-from bertlab.training.step_memory import free_memory
+from bertlab.extend import LOSS_WINDOW, CorruptionError, free_memory, jump_above, warn
 
 _WATCH_SHARE = 0.005  # of the time, for sums
 _LEAP = 10.0  # in learning rates a step
@@ -86,7 +84,7 @@ class StepAudit:
         self.is_deterministic = True
         self._copy: _Copy | None = None
         self._rates: dict[int, list[float]] = {}  # of each step since the copy
-        self._losses: deque[float] = deque(maxlen=WINDOW)
+        self._losses: deque[float] = deque(maxlen=LOSS_WINDOW)
         self._sums: dict[str, int] = {}
         self._began = math.nan
 

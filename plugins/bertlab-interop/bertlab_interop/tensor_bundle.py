@@ -17,10 +17,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bertlab.api.reader import CheckpointReader, ForeignCheckpoint
-from bertlab.checkpoints.huggingface import config_file, read_config
-from bertlab.errors import CheckpointError, DamagedCheckpointError
-from bertlab.files.reading import read_bytes
+from bertlab import CheckpointError
+from bertlab.api import CheckpointReader, ForeignCheckpoint
+from bertlab.extend import DamagedCheckpointError, config_file, read_bytes, read_huggingface_config
 from bertlab_interop.sstable import (
     DamagedTableError,
     crc32c,
@@ -72,7 +71,9 @@ class TensorFlowReader(CheckpointReader):
     def read(self, file: Path) -> ForeignCheckpoint:
         """Read the weights, and the config beside them."""
         config = config_file(file.parent)
-        return ForeignCheckpoint(read_config(config), read_tensorflow(file), config, file)
+        return ForeignCheckpoint(
+            read_huggingface_config(config), read_tensorflow(file), config, file
+        )
 
 
 def read_tensorflow(index: Path) -> dict[str, Tensor]:

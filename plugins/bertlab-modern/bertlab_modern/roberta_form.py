@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from bertlab.api.huggingface import HeadLayout
-from bertlab.api.tokenizer import Tokenizer
-from bertlab.encoders.bert_form import POSITIONS, BertForm
-from bertlab.errors import CheckpointError
+from bertlab import CheckpointError
+from bertlab.api import Tokenizer
+from bertlab.extend import POSITION_NAMES, BertForm, HeadLayout
 
 if TYPE_CHECKING:
-    from bertlab.encoders.bert import BertEncoder
+    from bertlab import BertEncoder
 
 _SEQUENCES = "BertForSequenceClassification"
 _SEPARATORS = 2  # <s> A </s></s> B </s>
@@ -84,8 +83,8 @@ class RobertaForm(BertForm):
         """Leave out the rows of the table that stand for no position."""
         pad_token_id = content.get("pad_token_id", 1)
         first = 1 if pad_token_id is None else pad_token_id + 1
-        if POSITIONS in encoder:
-            encoder[POSITIONS] = encoder[POSITIONS][first:]  # (514, H) -> (512, H)
+        if POSITION_NAMES in encoder:
+            encoder[POSITION_NAMES] = encoder[POSITION_NAMES][first:]  # (514, H) -> (512, H)
 
     def config(self, encoder: "BertEncoder", architecture: str) -> dict[str, Any]:
         """As BERT's, with rows for the positions that are none."""
@@ -95,7 +94,7 @@ class RobertaForm(BertForm):
 
     def before_writing(self, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Add rows to the table for positions that are none; keep the pooler at one place."""
-        for name in [each for each in tensors if each.endswith(POSITIONS)]:
+        for name in [each for each in tensors if each.endswith(POSITION_NAMES)]:
             table = tensors[name]
             rows = table.new_zeros(config["pad_token_id"] + 1, table.shape[1])
             tensors[name] = torch.cat([rows, table])  # (512, H) -> (514, H)

@@ -12,7 +12,12 @@ from bertlab.api.optimizer import OptimizerRecipe
 from bertlab.config.run_config import resolve_arguments
 from bertlab.errors import BertlabError, ConfigError
 from bertlab.model.optimizer import build_optimizer
-from bertlab.model.optimizer_config import PLUGGED, OptimizerConfig, load_recipe, read_optimizer
+from bertlab.model.optimizer_config import (
+    PLUGGED_OPTIMIZER_KEYS,
+    OptimizerConfig,
+    load_recipe,
+    read_optimizer,
+)
 from bertlab.model.parameter_groups import split_by_weight_decay
 from bertlab_modern.lamb import Lamb
 from bertlab_modern.lion import Lion
@@ -180,7 +185,9 @@ def test_another_optimizer_has_its_own_settings(tmp_path) -> None:
 
 
 def test_no_argument_of_an_optimizer_is_called_as_one_of_all() -> None:
-    common = {each for each in OptimizerConfig.__dataclass_fields__ if each not in PLUGGED}
+    common = {
+        each for each in OptimizerConfig.__dataclass_fields__ if each not in PLUGGED_OPTIMIZER_KEYS
+    }
     for name in NAMES:
         own = {*load_recipe(name).__init__.__code__.co_varnames}
-        assert not own & {*common, *PLUGGED}
+        assert not own & {*common, *PLUGGED_OPTIMIZER_KEYS}

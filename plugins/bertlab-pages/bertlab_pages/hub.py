@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertlab.errors import CommandError, OutputError
+from bertlab.extend import CommandError, OutputError
 
 
 @dataclass(frozen=True)

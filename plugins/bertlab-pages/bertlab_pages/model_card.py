@@ -12,14 +12,20 @@ from typing import Any
 
 from markupsafe import Markup
 
-from bertlab.api.exporter import ExportReport, ModelAddress
-from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.run_checkpoint import BEST
-from bertlab.checkpoints.run_directory import MANIFEST
-from bertlab.errors import as_mistakes, printable, visible
-from bertlab.files import write_text
-from bertlab.files.reading import read_object
-from bertlab.training.results import Results, read_results, result_rows
+from bertlab.api import ExportReport, ModelAddress
+from bertlab.extend import (
+    BEST_CHECKPOINT,
+    MANIFEST_FILE,
+    Pretrained,
+    Results,
+    as_mistakes,
+    printable,
+    read_object,
+    read_results,
+    result_rows,
+    visible,
+    write_text,
+)
 from bertlab_pages.escaping import markdown_templates
 
 CARD = "README.md"
@@ -125,8 +131,8 @@ def model_card(
         ways=[(_shown(library), _code(code)) for library, code in loading_code],
     )
     run = None if start.path is None else start.path.parent.parent
-    if start.path is not None and run is not None and (run / MANIFEST).is_file():
-        manifest = read_object(run / MANIFEST)
+    if start.path is not None and run is not None and (run / MANIFEST_FILE).is_file():
+        manifest = read_object(run / MANIFEST_FILE)
         card.summary = f"{what}, written by bertlab from its run {_shown(run.name)}."
         card.seed = _shown(manifest.get("seed", card.seed))
         card.training = _training_rows(start, manifest)
@@ -237,8 +243,8 @@ def _data_rows(start: Pretrained, manifest: Mapping[str, Any]) -> list[tuple[str
 
 def _scores_of(run: Path, checkpoint: Path, step: int) -> tuple[Results, int]:
     """Return the held-out scores of a run's checkpoint and their step; empty if there are none."""
-    if (run / BEST).is_file():
-        best = read_object(run / BEST)
+    if (run / BEST_CHECKPOINT).is_file():
+        best = read_object(run / BEST_CHECKPOINT)
         if best.get("checkpoint") == checkpoint.name:
             return read_results(run, best=True), step
     return (read_results(run) if checkpoint.name == "last.ckpt" else {}), step

@@ -12,11 +12,19 @@ from typing import Any
 import matplotlib as mpl
 from markupsafe import Markup
 
-from bertlab.checkpoints.run_directory import CONFIG, MANIFEST, STUDY
-from bertlab.files import write_text
-from bertlab.files.reading import read_bytes, read_object
-from bertlab.training.history import draw, read_curves
-from bertlab.training.results import Results, result_rows, show
+from bertlab.extend import (
+    CONFIG_FILE,
+    MANIFEST_FILE,
+    STUDY_ENVIRONMENT,
+    Results,
+    draw_curves,
+    read_bytes,
+    read_curves,
+    read_object,
+    result_rows,
+    shown_figure,
+    write_text,
+)
 from bertlab_pages.pictures import Picture, hover, inline_svg, svg_of
 from bertlab_pages.plot_axes import SETTINGS
 from bertlab_pages.samples import SAMPLES, read_samples
@@ -42,9 +50,9 @@ def write_run_page(
         results: metrics of the last step.
         tables: about the data, with their titles.
     """
-    if STUDY in os.environ:
+    if STUDY_ENVIRONMENT in os.environ:
         return
-    manifest = read_object(directory / MANIFEST)
+    manifest = read_object(directory / MANIFEST_FILE)
     page = PAGES.get_template("run.html").render(
         title=directory.name,
         lead=_lead(manifest),
@@ -52,7 +60,7 @@ def write_run_page(
         curves=_curves(directory),
         samples=_samples(directory),
         data=[(title, plain_grid(("", ""), rows)) for title, rows in tables],
-        config=read_bytes(directory / CONFIG).decode(errors="replace"),
+        config=read_bytes(directory / CONFIG_FILE).decode(errors="replace"),
         facts=plain_grid(("", ""), _facts(manifest)),
     )
     write_text(directory / PAGE, page)
@@ -79,7 +87,7 @@ def _curves(directory: Path) -> Markup | None:
     if not curves:
         return None
     with mpl.rc_context(SETTINGS):
-        figure = draw(curves)
+        figure = draw_curves(curves)
         for axis in figure.axes:
             for line in list(axis.lines):
                 name = str(line.get_label())
@@ -91,7 +99,7 @@ def _curves(directory: Path) -> Markup | None:
                     (point,) = axis.plot(
                         [step], [value], marker="o", markersize=8, alpha=0.0, label="_point"
                     )
-                    hover(point, f"{name}, step {step}: {show(name, value)}")
+                    hover(point, f"{name}, step {step}: {shown_figure(name, value)}")
         picture = Picture("curves", "losses and scores against steps", svg_of(figure))
     return inline_svg(picture)
 

@@ -1,39 +1,39 @@
 """``bertlab ablate``: a study in one line, without a study file."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from jsonargparse import ArgumentParser
 
-from bertlab.config.parse import parse_arguments
-from bertlab.config.shipped import find_config
-from bertlab.config.yaml_files import Config
-from bertlab.errors import CommandError
+from bertlab.extend import CommandError, Config, add_executor_options, find_config, parse_arguments
+from bertlab_studies.execute.executor import StudyExecutor
 from bertlab_studies.settings import parse_settings, parse_value
-from bertlab_studies.study_command import add_settings, run
+from bertlab_studies.study_command import add_settings, run, take_executor_options
 
 
 def main(argv: list[str]) -> int:
     """Run the study that the arguments describe; return the exit code."""
-    parser = make_parser()
+    parser = make_parser(argv)
     if not argv or "-h" in argv or "--help" in argv:
         parser.print_help()
         return 0
     options = vars(parse_arguments(parser, argv))
+    take_executor_options(options)
     study_dir = options.pop("study_dir")
     content = _study_content(
         **{name: options.pop(name) for name in ("config", "vary", "set", "evaluate_set")},
         seeds=options.pop("seeds"),
         evaluate=options.pop("evaluate"),
     )
-    from bertlab.training.trainer import quiet_lightning  # noqa: PLC0415
+    from bertlab.extend import quiet_lightning  # noqa: PLC0415
     from bertlab_studies.study import study  # noqa: PLC0415  imports torch, which help does without
 
     quiet_lightning()
     return run(study(content, study_dir), **options)
 
 
-def make_parser() -> ArgumentParser:
-    """Return the parser of the options."""
+def make_parser(argv: Sequence[str] | None = None) -> ArgumentParser:
+    """Return the parser of the options, with those of the executor that ``argv`` names."""
     parser = ArgumentParser(
         prog="bertlab ablate",
         usage="bertlab ablate --config CONFIG --vary 'KEY=VALUE,VALUE,…' [options]",
@@ -60,7 +60,8 @@ def make_parser() -> ArgumentParser:
     parser.add_argument(
         "--study_dir", metavar="DIR", help="runs/studies/ablate-CONFIG-KEY if not given"
     )
-    parser.add_function_arguments(run, skip={"study"})
+    parser.add_function_arguments(run, skip={"study", "options"})
+    add_executor_options(parser, argv, StudyExecutor)
     return parser
 
 

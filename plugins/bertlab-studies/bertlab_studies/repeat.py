@@ -15,15 +15,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertlab.checkpoints.run_directory import MANIFEST, choose_run_directory
-from bertlab.config.request import Request
-from bertlab.config.run_config import resolve_arguments
-from bertlab.config.yaml_files import Config, differences, split_arguments
-from bertlab.errors import ConfigError, StudyChangedError, say
-from bertlab.files import write_json
-from bertlab.files.reading import read_object
-from bertlab.training.console import print_table
-from bertlab.training.results import Results, read_results, show
+from bertlab.api import ConfigError
+from bertlab.extend import (
+    MANIFEST_FILE,
+    Config,
+    Request,
+    Results,
+    StudyChangedError,
+    choose_run_directory,
+    differences,
+    print_table,
+    read_object,
+    read_results,
+    resolve_arguments,
+    say,
+    shown_figure,
+    split_arguments,
+    write_json,
+)
 from bertlab_studies.execute.execution import FIT
 from bertlab_studies.execute.live_table import event_line
 from bertlab_studies.execute.local import LocalWorkers
@@ -157,7 +166,7 @@ def fit_repeatedly(repetition: Repetition) -> int:
     if summary.stopped_by is None:
         first = next(run for run in runs if run.id in summary.failed)
         code = read_attempts(first, study_dir)[-1].exit_code or 1
-    if not any((run.directory(study_dir) / MANIFEST).exists() for run in runs):
+    if not any((run.directory(study_dir) / MANIFEST_FILE).exists() for run in runs):
         _leave_nothing(study_dir)
     return code if code > 0 else 128 - code  # negative: killed by a signal
 
@@ -221,7 +230,7 @@ def _choose_directory(requested: str | None, name: str, asked: Config) -> Path:
         before = _asked_in(Path(requested))
         if before is None:
             for place in ("seed-*", FROM_SCRATCH, f"{FROM_SCRATCH}/seed-*"):
-                for other in Path(requested).glob(f"{place}/{MANIFEST}"):
+                for other in Path(requested).glob(f"{place}/{MANIFEST_FILE}"):
                     choose_run_directory(str(other.parent), name)  # which refuses it
             return choose_run_directory(requested, name)
         changes = differences(asked, before)
@@ -303,7 +312,9 @@ def _show(name: str, found: Mapping[str, float | None] | None) -> str:
     mean, deviation = (None, None) if found is None else (found["mean"], found["deviation"])
     if mean is None:
         return ""
-    return show(name, mean) + ("" if deviation is None else f" ± {show(name, deviation)}")
+    return shown_figure(name, mean) + (
+        "" if deviation is None else f" ± {shown_figure(name, deviation)}"
+    )
 
 
 def _seeds(given: str | None) -> tuple[int, ...]:

@@ -15,14 +15,21 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
-from bertlab.checkpoints.run_directory import MANIFEST
-from bertlab.config.seeds import SECTION
-from bertlab.config.yaml_files import Config, differences, read_config
-from bertlab.errors import BertlabError, StudyError
-from bertlab.files import explain_failed_write, new_folder, write_json
-from bertlab.files.reading import read_object
-from bertlab.plugins.index import version_of
-from bertlab.plugins.origin import content_hash
+from bertlab.api import BertlabError
+from bertlab.extend import (
+    MANIFEST_FILE,
+    SEED_SECTION,
+    Config,
+    StudyError,
+    content_hash,
+    differences,
+    explain_failed_write,
+    new_folder,
+    read_config,
+    read_object,
+    version_of,
+    write_json,
+)
 from bertlab_studies.execute.execution import take_lock
 from bertlab_studies.execute.run_state import (
     REUSED_FROM,
@@ -118,8 +125,8 @@ def adopt(found: Reusable, study_dir: Path) -> bool:
         failure = f"{directory}: cannot be taken over from {source}"
         with explain_failed_write(failure), new_folder(directory) as folder:
             shutil.copytree(source, folder, copy_function=_link_or_copy, dirs_exist_ok=True)
-            content = read_object(source / MANIFEST)
-            write_json(folder / MANIFEST, {**content, REUSED_FROM: str(source.resolve())})
+            content = read_object(source / MANIFEST_FILE)
+            write_json(folder / MANIFEST_FILE, {**content, REUSED_FROM: str(source.resolve())})
         if attempts:
             write_attempts(run, study_dir, attempts)
     finally:
@@ -153,10 +160,10 @@ def _problem(plan: Plan, study_dir: Path, run: PlannedRun, source: Path) -> str:
     config = plan.configs[run.variant, run.stage]
     seeds = RunSeeds(run.seed, run.id, run.seed_parts).content
     # as it is read from a file; a run without seeds of parts is not one with them
-    needed: Config = json.loads(json.dumps({SECTION: None, **computed(config, seeds)}))
+    needed: Config = json.loads(json.dumps({SEED_SECTION: None, **computed(config, seeds)}))
     try:
         there = computed(read_config(source / "config.yaml"), {})
-        manifest = read_object(source / MANIFEST)
+        manifest = read_object(source / MANIFEST_FILE)
         corpus = corpus_now(config)
     except (BertlabError, OSError, ValueError) as error:
         return str(error)

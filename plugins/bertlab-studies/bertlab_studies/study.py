@@ -9,16 +9,15 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bertlab.checkpoints.run_directory import manifest
-from bertlab.config.overrides import Overrides
-from bertlab.config.yaml_files import Config
-from bertlab.errors import CommandError, StudyError, check_processes, nearest
+from bertlab import nearest
+from bertlab.extend import CommandError, Config, Overrides, StudyError, check_processes, manifest
 from bertlab_studies.design_table import shown_by_plan
 from bertlab_studies.execute.execution import execute
-from bertlab_studies.execute.executor import Executor, executor_of, go_on_with
+from bertlab_studies.execute.executor import go_on_with, make_executor
 from bertlab_studies.execute.run_state import is_done
 from bertlab_studies.execute.schedule import Summary
 from bertlab_studies.folder import (
@@ -134,64 +133,43 @@ class Study:
 
     def run(
         self,
-        workers: int = 1,
-        threads: int | None = None,
-        devices: int | None = None,
-        retries: int = 1,
-        executor: Executor = "local",
-        address: str | None = None,
-        cpus: float = 1,
-        gpus: float = 0,
-        slurm: Mapping[str, Any] | None = None,
+        *,
+        executor: str = "local",
         reuse: str | Path | Sequence[str | Path] = (),
         accept_changes: bool = False,
         accept_mixture: bool = False,
+        **options: Any,  # noqa: ANN401  the executor's
     ) -> Summary:
         """Run what is not done yet, each run in a process of its own.
 
         Args:
-            workers: runs at a time on this machine.
-            threads: CPU threads of each; by default all cores shared among the workers.
-            devices: CUDA devices of each; by default those that are there shared among the workers.
-            retries: how often a run that fails is tried again, from its last checkpoint.
-            executor: ``ray`` spreads the runs over a Ray cluster, ``slurm`` makes each a job.
-            address: of the cluster; one is started on this machine if None.
-            cpus: of each run, for Ray.
-            gpus: of each run, for Ray.
-            slurm: what a job of SLURM asks for, by submitit's names, such as ``{"partition": "gpu",
-                "time": 240}``; what ``slurm/options.yaml`` in the study's directory has if None.
+            executor: ``local``; ``ray`` or ``slurm`` of bertlab-cluster; or that of a plugin.
             reuse: directories of studies whose finished pre-trainings are taken over where they
                 are the same by config, seed, corpus and versions.
             accept_changes: go on though the study changed; runs that are not asked any more are
                 left out of the report.
             accept_mixture: go on though runs are not of the same data.
+            options: of the executor. ``local`` has ``workers``, runs at a time on this machine;
+                ``threads`` and ``devices``, CPU threads and CUDA devices of each, by default those
+                that are there shared among the workers; and ``retries``, how often a run that fails
+                is tried again, from its last checkpoint.
 
         Returns:
             Which runs are done, and which failed and why. A run that fails raises nothing.
 
         Raises:
-            CommandError: if a number is out of range.
+            CommandError: if an option of the executor is unknown or out of range.
+            PluginError: if there is no such executor.
             ExecutorError: if there are fewer workers or devices than asked for.
             StudyChangedError: if runs that were begun would be left out.
             MixtureError: if runs are not of the same data, or would not be.
             StudyStopped: if Ctrl-C, SIGTERM or SIGHUP stopped it.
         """
-        execute_all = executor_of(
-            self.study_dir,
-            workers=workers,
-            threads=threads,
-            devices=devices,
-            retries=retries,
-            executor=executor,
-            address=address,
-            cpus=cpus,
-            gpus=gpus,
-            slurm=slurm,
-        )
-        go_on = go_on_with(self.study_dir, executor)
-        elsewhere = executor != "local"
+        made = make_executor(executor, options)
+        execute_all = partial(made.execute, kept_in=self.study_dir)
+        go_on, reused = go_on_with(self.study_dir, executor), _paths(reuse)
         return run_study(
-            self, execute_all, go_on, elsewhere, _paths(reuse), accept_changes, accept_mixture
+            self, execute_all, go_on, made.elsewhere, reused, accept_changes, accept_mixture
         )
 
     def run_one(self, run: str, threads: int | None = None) -> int:

@@ -2,14 +2,15 @@
 
 import contextlib
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser
 
-from bertlab.config.parse import parse_arguments
-from bertlab.errors import CommandError, nearest, say
+from bertlab import nearest
+from bertlab.extend import CommandError, add_executor_options, option_names, parse_arguments, say
+from bertlab_studies.execute.executor import StudyExecutor
 from bertlab_studies.settings import parse_settings
 
 if TYPE_CHECKING:
@@ -36,11 +37,12 @@ def main(argv: list[str]) -> int:
             f"study: no action is called {action!r}{nearest(action, ACTIONS)} "
             f"(there are: {', '.join(ACTIONS)})"
         )
-    parser = make_parser(action)
+    parser = make_parser(action, rest)
     if "-h" in rest or "--help" in rest:
         parser.print_help()
         return 0
     options = vars(parse_arguments(parser, rest))
+    take_executor_options(options)
     names = options.pop("study")
     if not names:
         raise CommandError(f"study {action}: found no study, expected its file or directory")
@@ -50,7 +52,7 @@ def main(argv: list[str]) -> int:
     study_dir = options.pop("study_dir")
     settings = parse_settings(options.pop("set"), "--set")
     evaluate_settings = parse_settings(options.pop("evaluate_set"), "--evaluate_set")
-    from bertlab.training.trainer import quiet_lightning  # noqa: PLC0415
+    from bertlab.extend import quiet_lightning  # noqa: PLC0415
     from bertlab_studies.study import study  # noqa: PLC0415  imports torch, which help does without
 
     quiet_lightning()
@@ -66,7 +68,7 @@ def main(argv: list[str]) -> int:
 
 def _reading_only(names: list[str]) -> contextlib.AbstractContextManager[None]:
     """Import no class that the directory of a study names, which may come from anywhere."""
-    from bertlab.config.named_classes import importing_no_classes  # noqa: PLC0415  for its parsers
+    from bertlab.extend import importing_no_classes  # noqa: PLC0415  for its parsers
 
     folders = [Path(name) for name in names if Path(name).is_dir()]
     if not folders:  # a study file is the user's own
@@ -90,8 +92,8 @@ def _first_line(act: Callable[..., int]) -> str:
     return text[0].lower() + text[1:]
 
 
-def make_parser(action: str) -> ArgumentParser:
-    """Return the parser of an action's options."""
+def make_parser(action: str, argv: Sequence[str] | None = None) -> ArgumentParser:
+    """Return the parser of an action's options, with those of the executor that ``argv`` names."""
     parser = ArgumentParser(
         prog=f"bertlab study {action}",
         description=f"{(ACTIONS[action].__doc__ or '').partition(chr(10))[0]}",
@@ -103,8 +105,17 @@ def make_parser(action: str) -> ArgumentParser:
     )
     add_settings(parser)
     # an action's signature and docstring are its options and their help
-    parser.add_function_arguments(ACTIONS[action], skip={"study", "studies"})
+    parser.add_function_arguments(ACTIONS[action], skip={"study", "studies", "options"})
+    if action == "run":
+        add_executor_options(parser, argv, StudyExecutor)
     return parser
+
+
+def take_executor_options(options: dict[str, Any]) -> None:
+    """Put the options of the executor, if the action has one, below ``options``."""
+    if "executor" in options:
+        names = option_names(options["executor"], StudyExecutor)
+        options["options"] = {name: options.pop(name) for name in names}
 
 
 def add_settings(parser: ArgumentParser) -> None:
@@ -124,38 +135,24 @@ def add_settings(parser: ArgumentParser) -> None:
 
 def run(
     study: Study,
-    workers: int = 1,
-    threads: int | None = None,
-    devices: int | None = None,
-    retries: int = 1,
-    executor: Literal["local", "ray", "slurm"] = "local",
-    address: str | None = None,
-    cpus: float = 1,
-    gpus: float = 0,
-    slurm: dict[str, Any] | None = None,
+    executor: str = "local",
     reuse: str | list[str] | None = None,
     accept_changes: bool = False,
     accept_mixture: bool = False,
+    options: Mapping[str, Any] | None = None,
 ) -> int:
     """Run what is not done yet, then print and write the report.
 
     Args:
         study: that is run.
-        workers: runs at a time on this machine.
-        threads: CPU threads of each; by default all cores shared among the workers.
-        devices: CUDA devices of each; by default those that are there shared among the workers.
-        retries: how often a run that fails is tried again, from its last checkpoint.
-        executor: ``ray`` spreads the runs over a Ray cluster, ``slurm`` makes each run a job.
-        address: of the cluster; one is started on this machine if not given.
-        cpus: of each run, for Ray.
-        gpus: of each run, for Ray.
-        slurm: what a job of SLURM asks for, such as '{partition: gpu, time: 240, gpus_per_node:
-            1}'; kept in slurm/options.yaml of the study's directory.
+        executor: what executes the runs: ``local``, ``ray`` or ``slurm`` of bertlab-cluster, or
+            that of a plugin; ``--executor NAME --help`` shows its options.
         reuse: directory of a study, or a list, whose finished pre-trainings are taken over if they
             are the same.
         accept_changes: go on though the study changed; runs that are not asked any more are left
             out of the report.
         accept_mixture: go on though runs are not of the same data; every table is marked.
+        options: of the executor.
     """
     from bertlab_studies.execute.executor import go_on_with  # noqa: PLC0415
     from bertlab_studies.execute.schedule import StudyStopped  # noqa: PLC0415
@@ -163,18 +160,11 @@ def run(
     runs_in = study.study_dir
     try:
         summary = study.run(
-            workers=workers,
-            threads=threads,
-            devices=devices,
-            retries=retries,
             executor=executor,
-            address=address,
-            cpus=cpus,
-            gpus=gpus,
-            slurm=slurm,
             reuse=reuse or (),
             accept_changes=accept_changes,
             accept_mixture=accept_mixture,
+            **options or {},
         )
     except StudyStopped as stopped:
         summary, runs_in = stopped.summary, stopped.study_dir

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from bertlab.errors import BertlabError, CommandError, StudyChangedError, StudyError
-from bertlab_studies.execute import executor
+from bertlab_studies.execute import local
 from bertlab_studies.execute.local import run_local
 from bertlab_studies.execute.run_state import State, own_state
 from bertlab_studies.execute.schedule import Change, OnChange, StudyStopped, Summary
@@ -162,7 +162,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> None:
         plan = [fake_run("a", fail_at=0, failures=9), fake_run("b")]
         return run_local(plan, study_dir, on_change=on_change, program=FAKE, **settings)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(executor, "run_local", run_fake)
+    monkeypatch.setattr(local, "run_local", run_fake)
 
 
 @pytest.mark.usefixtures("fake")
@@ -177,9 +177,8 @@ def test_a_run_that_fails_is_in_the_summary(tmp_path: Path) -> None:
         ({"workers": 10**6}, "--workers: found 1000000, expected at most"),
         ({"threads": 10**6}, "threads: found 1000000, expected at most 4,096"),
         ({"threads": 4000}, "--threads: found 4000, expected at most"),
-        ({"cpus": 1e9, "executor": "ray"}, "cpus: found 1000000000.0, expected at most 4,096"),
-        ({"gpus": float("nan"), "executor": "ray"}, "gpus: found nan"),
-        ({"cpus": float("inf"), "executor": "ray"}, "cpus: found inf"),
+        ({"worker": 2}, "worker: the executor local has no such option; did you mean 'workers'"),
+        ({"executor": "locla"}, "no executor is called 'locla'; did you mean 'local'"),
     ]
     for number, told in numbers:
         with pytest.raises(BertlabError, match=told):
@@ -209,7 +208,7 @@ def test_ctrl_c_stops_a_study_and_leaves_it_to_go_on_with(
 
         return run_local(runs, study_dir, on_change=note, program=FAKE, **settings)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(executor, "run_local", run_fake)
+    monkeypatch.setattr(local, "run_local", run_fake)
     study = opened(tmp_path)
     with pytest.raises(KeyboardInterrupt, match="stopped; go on with: bertlab study run") as caught:
         study.run()

@@ -63,7 +63,11 @@ def test_help_of_an_action(action: str, bertlab: Command) -> None:
         (["run", "STUDY", "--workers", "0"], ["workers: found 0, expected 1 or more"]),
         (["run", "STUDY", "--retries", "-1"], ["retries: found -1, expected 0 or more"]),
         (["run", "STUDY", "--threads", "0"], ["threads: found 0, expected 1 or more"]),
-        (["run", "STUDY", "--executor", "slrum"], ["executor: found 'slrum'"]),
+        (["run", "STUDY", "--executor", "slrum"], ["no executor is called 'slrum'"]),
+        (
+            ["run", "STUDY", "--executor", "ray", "--workers", "2"],
+            ["--workers: is an option of the executor local; not of ray"],
+        ),
         (["run", "STUDY", "--set", "trainer.max_step=3"], ["did you mean 'trainer.max_steps'"]),
         (["plan", "STUDY", "--set"], ["--set: expected a value after it"]),
         (["plan", "STUDY", "--set", "x"], ["--set: found 'x', expected KEY=VALUE"]),

@@ -1,17 +1,20 @@
 """A study that is tuned: trials are run first, the best is chosen, the study goes on with it."""
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import yaml
 
 from bertlab.errors import CommandError, StudyError
+from bertlab.plugins import index
 from bertlab_studies import run_study
 from bertlab_studies.choice import TUNED
-from bertlab_studies.execute import executor
+from bertlab_studies.execute import local
+from bertlab_studies.execute.executor import StudyExecutor
 from bertlab_studies.execute.run_state import (
     Attempt,
     Outcome,
@@ -27,6 +30,7 @@ from bertlab_studies.reuse import Reusable
 from bertlab_studies.study import Study
 from bertlab_studies.study import study as open_study
 from small_study import opened
+from tests.plugins.strange_packages import install
 
 ROWS = 60
 RATES = [1.0e-4, 1.0e-3, 1.0e-2]
@@ -96,7 +100,7 @@ class FakeExecutor:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeExecutor:
     found = FakeExecutor()
-    monkeypatch.setattr(executor, "run_local", found)
+    monkeypatch.setattr(local, "run_local", found)
     return found
 
 
@@ -202,37 +206,48 @@ def test_no_choice_without_a_value(tmp_path: Path, fake: FakeExecutor) -> None:
     assert not (tmp_path / "study" / TUNED).exists()
 
 
-def test_trials_and_the_study_are_run_by_the_same_executor(
+class Strange(StudyExecutor):
+    """Executes the runs of a study somehow.
+
+    Args:
+        queue: where they wait.
+    """
+
+    fake = FakeExecutor()
+    asked: ClassVar[list[tuple[Path, Path, str | None]]] = []
+
+    def __init__(self, queue: str | None = None) -> None:
+        self.queue = queue
+
+    def execute(
+        self, plan: Sequence[PlannedRun], study_dir: Path, *, kept_in: Path, on_change: OnChange
+    ) -> Summary:
+        self.asked.append((study_dir, kept_in, self.queue))
+        return self.fake(plan, study_dir, on_change=on_change)
+
+
+def test_trials_and_the_study_are_run_by_the_same_executor_of_a_stranger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[Path, Any, Any]] = []
-    fake = FakeExecutor()
-
-    def note(
-        plan: Sequence[PlannedRun],
-        study_dir: Path,
-        *,
-        on_change: OnChange,
-        options: Any,
-        kept_in: Any,
-        **given: object,
-    ) -> Summary:
-        asked.append((study_dir, options, kept_in))
-        return fake(plan, study_dir, on_change=on_change, **given)
-
-    monkeypatch.setattr(executor, "run_on_slurm", note)
+    entry_points = {index.GROUPS["executor"]: {"strange": "strange_executor:Strange"}}
+    install(tmp_path / "site", "bertlab-strange", entry_points, {})
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.setitem(sys.modules, "strange_executor", sys.modules[__name__])
+    index.forget_installed()
     study = tuned(tmp_path)
-    fake.stopping = "mlm-trial"
-    go_on = r"study run .*/study --executor slurm$"
+    Strange.fake.stopping = "mlm-trial"
+    go_on = r"study run .*/study --executor strange$"
     with pytest.raises(StudyStopped, match=go_on) as stopped:
-        study.run(executor="slurm", slurm={"time": 5})
+        study.run(executor="strange", queue="long")
     assert stopped.value.study_dir == study.study_dir / "tuning"
-    fake.stopping = " "
-    open_study(study.study_dir).run(executor="slurm")
+    Strange.fake.stopping = " "
+    open_study(study.study_dir).run(executor="strange")
     places = [study.study_dir / "tuning", study.study_dir / "tuning", study.study_dir]
-    assert [place for place, _, _ in asked] == places
-    assert [options for _, options, _ in asked] == [{"time": 5}, None, None]
-    assert {kept for _, _, kept in asked} == {study.study_dir / "slurm" / "options.yaml"}
+    assert [place for place, _, _ in Strange.asked] == places
+    assert {kept_in for _, kept_in, _ in Strange.asked} == {study.study_dir}
+    assert [queue for _, _, queue in Strange.asked] == ["long", None, None]
+    monkeypatch.undo()
+    index.forget_installed()
 
 
 def test_pretrainings_of_trials_are_taken_over_from_another_study(

@@ -8,11 +8,7 @@ import pytest
 
 from bertlab.api.examples import Column
 from bertlab.data.examples.source import stream_rows
-from bertlab.data.fine_tuning import LabelledData
 from bertlab.errors import ConfigError
-from bertlab.plugins import hooks, index
-from bertlab.training.predictions import open_sink
-from tests.plugins.strange_packages import without
 
 from .labelled_files import (
     PAIR,
@@ -133,27 +129,6 @@ def test_columns_beside_a_named_format(tmp_path):
 def test_format_must_suit_the_head(tmp_path):
     path = write(tmp_path / "a.conll", "EU B-ORG\n")
     fails(read, path, form="conll", matches="format conll has words, tags, but the head reads text")
-
-
-@pytest.fixture
-def no_tasks(monkeypatch):
-    """An environment without bertlab-tasks."""
-    with monkeypatch.context() as patch:
-        without(patch, "bertlab-tasks")
-        yield
-    index.forget_installed()
-    hooks.hook_modules.cache_clear()
-
-
-def test_says_which_package_brings_a_format(tmp_path, no_tasks):
-    path = write(tmp_path / "a.tsv", ROWS)
-    fails(read, path, form="mnli", matches="it comes with bertlab-tasks: pip install bertlab-tasks")
-    with pytest.raises(
-        ConfigError, match=r"data\.format: found 'mnli'; it comes with bertlab-tasks"
-    ):
-        LabelledData(source=path, format="mnli")
-    fails(open_sink, str(tmp_path / "a"), "mnli", None, matches="it comes with bertlab-tasks")
-    assert len(values(path)) == 2
 
 
 LABELS = [

@@ -9,9 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bertlab.api.optimizer import ParameterGroup
-from bertlab.model.optimizer_config import COMMON, PLUGGED, OptimizerConfig
-from bertlab.model.parameter_groups import parameter_groups
+from bertlab.api import ParameterGroup
+from bertlab.extend import (
+    COMMON_OPTIMIZER_KEYS,
+    PLUGGED_OPTIMIZER_KEYS,
+    OptimizerConfig,
+    parameter_groups,
+)
 from bertlab_conformance.cases import SEED, Case
 from bertlab_conformance.check import ConformanceFailure, check
 
@@ -75,7 +79,9 @@ def _moved(model: nn.Module, before: dict[str, Tensor]) -> list[str]:
 @check("optimizer", after=("arguments_have_names",))
 def no_argument_of_every_optimizer(case: Case) -> None:
     """No argument has the name of a setting that every optimiser has."""
-    taken = sorted({*COMMON, *PLUGGED} & {*signature(case.plugin).parameters})
+    taken = sorted(
+        {*COMMON_OPTIMIZER_KEYS, *PLUGGED_OPTIMIZER_KEYS} & {*signature(case.plugin).parameters}
+    )
     if taken:
         raise ConformanceFailure(
             f"__init__ has {', '.join(taken)}",

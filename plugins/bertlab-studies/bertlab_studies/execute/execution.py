@@ -19,9 +19,15 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from bertlab.checkpoints.run_directory import MANIFEST, STUDY, VARIANT
-from bertlab.errors import ExecutorError, StudyError, visible
-from bertlab.files import utf8
+from bertlab.extend import (
+    MANIFEST_FILE,
+    STUDY_ENVIRONMENT,
+    VARIANT_ENVIRONMENT,
+    ExecutorError,
+    StudyError,
+    utf8,
+    visible,
+)
 from bertlab_studies.execute.processes import Launch, RunProcess, start_fresh
 from bertlab_studies.execute.run_state import (
     LOG_HEAD,
@@ -195,7 +201,11 @@ def start(
             _clear(run.directory(study_dir), study_dir)
         write_attempts(run, study_dir, attempts)  # OPEN, even if we are killed next
         command = [*(program if run.trains else EVALUATE), *arguments]
-        named = {**environment, STUDY: study_dir.resolve().name, VARIANT: run.variant}
+        named = {
+            **environment,
+            STUDY_ENVIRONMENT: study_dir.resolve().name,
+            VARIANT_ENVIRONMENT: run.variant,
+        }
         process = _start_process(run.log(study_dir), command, named, launch, lock)
     except LostParentError:
         os.close(lock)  # if there is a process, it holds the lock, and we wait for it
@@ -234,7 +244,7 @@ def _clear(directory: Path, study_dir: Path) -> None:
         shutil.rmtree(directory)
         return
     for path in directory.iterdir():
-        if path.name in STATE_ENTRIES or (path / MANIFEST).is_file():  # another run
+        if path.name in STATE_ENTRIES or (path / MANIFEST_FILE).is_file():  # another run
             continue
         if path.is_dir():
             shutil.rmtree(path)

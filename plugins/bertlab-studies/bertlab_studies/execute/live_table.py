@@ -11,9 +11,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from bertlab.errors import visible
-from bertlab.training.console import duration
-from bertlab.training.results import read_results, show
+from bertlab.extend import duration, read_results, shown_figure, visible
 from bertlab_studies.execute.run_state import State, is_done, read_status, reused_from
 from bertlab_studies.execute.schedule import Change, OnChange
 from bertlab_studies.execute.time_left import TimeLeft
@@ -139,7 +137,7 @@ def main_result(directory: Path) -> str:
     names.sort(key=lambda name: _metric(name) in _UNTOLD)  # stable: else the run's order
     if not names:
         return ""
-    return f"{names[0].replace('/', ' ')} {show(_metric(names[0]), results[names[0]])}"
+    return f"{names[0].replace('/', ' ')} {shown_figure(_metric(names[0]), results[names[0]])}"
 
 
 def _metric(name: str) -> str:

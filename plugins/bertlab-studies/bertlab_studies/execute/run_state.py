@@ -14,10 +14,14 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from bertlab.checkpoints.run_directory import MANIFEST, RESULTS, STAGES
-from bertlab.errors import StudyError
-from bertlab.files import write_json
-from bertlab.files.reading import read_object
+from bertlab.extend import (
+    MANIFEST_FILE,
+    RESULTS_FILE,
+    STAGES_FILE,
+    StudyError,
+    read_object,
+    write_json,
+)
 from bertlab_studies.plan.plan import PlannedRun
 
 PLAN = "plan.json"  # what is asked of the study
@@ -157,13 +161,13 @@ def read_status(run: PlannedRun, study_dir: Path, state: State) -> RunStatus:
 
 def is_done(directory: Path) -> bool:
     """Whether a run's results are in its directory; they are written last, and atomically."""
-    return (directory / RESULTS).is_file()
+    return (directory / RESULTS_FILE).is_file()
 
 
 def reused_from(directory: Path) -> str:
     """Return the directory of the study that a finished run was taken over from; or nothing."""
     try:
-        source = read_object(directory / MANIFEST).get(REUSED_FROM)
+        source = read_object(directory / MANIFEST_FILE).get(REUSED_FROM)
     except (OSError, ValueError):
         return ""
     return str(Path(source).parent.parent) if source else ""  # STUDY/runs/ID
@@ -176,11 +180,11 @@ def is_resumable(run: PlannedRun, study_dir: Path) -> bool:
     A run in stages goes on wherever it was.
     """
     directory = run.directory(study_dir)
-    if (directory / STAGES).is_file():
+    if (directory / STAGES_FILE).is_file():
         return True
     last = directory / "checkpoints" / "last.ckpt"
     # a checkpoint is a zip file, whose index is at its end: half of one is none
-    return (directory / MANIFEST).is_file() and last.is_file() and zipfile.is_zipfile(last)
+    return (directory / MANIFEST_FILE).is_file() and last.is_file() and zipfile.is_zipfile(last)
 
 
 def lock_file(run: PlannedRun, study_dir: Path) -> Path:
@@ -238,7 +242,7 @@ def write_attempts(run: PlannedRun, study_dir: Path, attempts: Sequence[Attempt]
 def seconds_until_last_sign(run: PlannedRun, study_dir: Path, attempt: Attempt) -> float:
     """Return how long an attempt, whose end nobody saw, wrote to its directory and log."""
     directory = run.directory(study_dir)
-    files = [run.log(study_dir), directory / RESULTS, directory / "checkpoints" / "last.ckpt"]
+    files = [run.log(study_dir), directory / RESULTS_FILE, directory / "checkpoints" / "last.ckpt"]
     last = max([_modified(path) for path in (*files, *_logs(directory))])
     return max(0.0, last - attempt.started)
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from bertlab.config.seeds import PARTS, SECTION, check_seed
-from bertlab.errors import ConfigError, StudyError, nearest
+from bertlab import nearest
+from bertlab.api import ConfigError
+from bertlab.extend import SEED_PARTS, SEED_SECTION, StudyError, check_seed
 
 FIXED = 1  # the seed of what does not vary
 _TOGETHER = "+"  # order+masks: 3 gives both the seeds 1, 2, 3 at a time
@@ -49,12 +50,12 @@ class RunSeeds:
     @property
     def content(self) -> dict[str, object]:
         """The config keys that a run's hash is made of."""
-        return {"seed_everything": self.seed, **({SECTION: self.parts} if self.parts else {})}
+        return {"seed_everything": self.seed, **({SEED_SECTION: self.parts} if self.parts else {})}
 
     @property
     def arguments(self) -> list[str]:
         """Those of ``bertlab fit``."""
-        parts = [f"--{SECTION}.{part}={seed}" for part, seed in self.parts.items()]
+        parts = [f"--{SEED_SECTION}.{part}={seed}" for part, seed in self.parts.items()]
         return [*parts, f"--seed_everything={self.seed}"]
 
 
@@ -70,15 +71,17 @@ def read_factors(given: object, where: str) -> tuple[SeedFactor, ...]:
     """
     keys = list(given) if isinstance(given, dict) else []
     named = {key: str(key).split(_TOGETHER) for key in keys}
-    if not isinstance(given, dict) or not any(set(each) & set(PARTS) for each in named.values()):
+    if not isinstance(given, dict) or not any(
+        set(each) & set(SEED_PARTS) for each in named.values()
+    ):
         return ()
     seen: list[str] = []
     for key, parts in named.items():
         for part in parts:
-            if part not in PARTS:
+            if part not in SEED_PARTS:
                 raise StudyError(
-                    f"{where}: found {key!r} beside parts of a run{nearest(part, PARTS)} "
-                    f"(the parts are: {', '.join(PARTS)})"
+                    f"{where}: found {key!r} beside parts of a run{nearest(part, SEED_PARTS)} "
+                    f"(the parts are: {', '.join(SEED_PARTS)})"
                 )
         seen += parts
     twice = next((part for part in seen if seen.count(part) > 1), None)

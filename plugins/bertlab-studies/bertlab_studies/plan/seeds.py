@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bertlab.config.seeds import PARTS, choose_seed
-from bertlab.errors import CommandError, ConfigError, StudyError, nearest
+from bertlab import nearest
+from bertlab.api import ConfigError
+from bertlab.extend import SEED_PARTS, CommandError, StudyError, choose_seed
 from bertlab_studies.plan.seed_parts import RunSeeds, SeedFactor, SeedTuple, seed_list
 
 PRETRAIN, FINETUNE = "pretrain", "finetune"
@@ -34,10 +35,10 @@ def read_seeds(given: object, where: str) -> tuple[SeedTuple, SeedTuple | None]:
         return _seeds(given, where), None
     for key in given:
         if key not in (PRETRAIN, FINETUNE):
-            known = (PRETRAIN, FINETUNE, *PARTS)
+            known = (PRETRAIN, FINETUNE, *SEED_PARTS)
             raise StudyError(
                 f"{where}: no key is called {key!r}{nearest(str(key), known)} "
-                f"(there are: {PRETRAIN}, {FINETUNE}; or parts of a run: {', '.join(PARTS)})"
+                f"(there are: {PRETRAIN}, {FINETUNE}; or parts of a run: {', '.join(SEED_PARTS)})"
             )
     pretrain = _seeds(given.get(PRETRAIN, _DEFAULT), f"{where}.{PRETRAIN}")
     if FINETUNE not in given:

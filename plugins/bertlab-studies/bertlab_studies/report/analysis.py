@@ -13,11 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bertlab.checkpoints.run_directory import RESULTS
-from bertlab.config.yaml_files import differences
-from bertlab.errors import StudyError
-from bertlab.files import explain_failed_write, write_json
-from bertlab.files.reading import read_json
+from bertlab.extend import (
+    RESULTS_FILE,
+    StudyError,
+    differences,
+    explain_failed_write,
+    read_json,
+    write_json,
+)
 from bertlab_studies.execute.run_state import is_done
 from bertlab_studies.plan.plan import Plan
 from bertlab_studies.plan.study_file import StudyConfig
@@ -208,7 +211,7 @@ def _seeds(analysis: Analysis) -> dict[str, list[int]]:
 def _count_done(study_dir: Path) -> int:
     """Return the number of runs that are done: trials, and those not asked any more, as well."""
     folders = (study_dir / "runs", study_dir / TRIALS / "runs")
-    return sum(1 for folder in folders for _ in folder.glob(f"*/{RESULTS}"))
+    return sum(1 for folder in folders for _ in folder.glob(f"*/{RESULTS_FILE}"))
 
 
 def _read(path: Path, nothing: Kind) -> Kind:

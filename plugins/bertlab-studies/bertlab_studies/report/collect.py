@@ -8,13 +8,19 @@ from typing import NoReturn
 
 import numpy as np
 
-from bertlab.api.head import Head
-from bertlab.checkpoints.run_directory import DEGENERATE, PREDICTIONS
-from bertlab.config.heads import fine_tunes
-from bertlab.errors import StudyError, nearest
-from bertlab.files.reading import explain_damage, read_json
-from bertlab.model.evaluation import heads_direction
-from bertlab.training.results import is_share, read_results
+from bertlab import nearest
+from bertlab.api import Head
+from bertlab.extend import (
+    DEGENERATE_FILE,
+    PREDICTIONS_FILE,
+    StudyError,
+    explain_damage,
+    fine_tunes,
+    heads_direction,
+    is_share,
+    read_json,
+    read_results,
+)
 from bertlab_studies.execute.run_state import State, is_done, read_states, read_status
 from bertlab_studies.plan.measures import (
     PretrainingMeasures,
@@ -263,7 +269,7 @@ def _result_of_rows(
     if evaluation is not None and evaluation.zero_shot is not None:
         scores = evaluated_rows(directory / f"{evaluation.name}.rows.jsonl", value, rows)
     elif evaluation is None or evaluation.step == "last":  # predictions are those of the last step
-        scores = row_scores(directory / PREDICTIONS, measure.metric, value, rows)
+        scores = row_scores(directory / PREDICTIONS_FILE, measure.metric, value, rows)
     if rows is not Rows.ALL and math.isfinite(value):
         if scores is None:
             raise StudyError(
@@ -276,10 +282,10 @@ def _result_of_rows(
 
 
 def _degenerate(directory: Path, measure: Measure, of: str = "") -> str | None:
-    if not measure.is_primary or not (directory / DEGENERATE).is_file():
+    if not measure.is_primary or not (directory / DEGENERATE_FILE).is_file():
         return None
-    with explain_damage(directory / DEGENERATE):
-        lines = [str(line) for line in read_json(directory / DEGENERATE)]
+    with explain_damage(directory / DEGENERATE_FILE):
+        lines = [str(line) for line in read_json(directory / DEGENERATE_FILE)]
         own = [line.removeprefix(of) for line in lines if line.startswith(of)]
         return "; ".join(own) or None
 

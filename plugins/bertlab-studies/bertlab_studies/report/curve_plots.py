@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from bertlab.training.results import is_share, show
+from bertlab.extend import is_share, shown_figure
 from bertlab_pages.pictures import hover
 from bertlab_pages.plot_axes import (
     add_legend,
@@ -93,12 +93,12 @@ def _draw_variant(
     for run, curve in runs.items():
         if len(runs) > 1 and curve.steps:
             (line,) = axes.plot(curve.steps, curve.values, **thin_line(number))
-            last = f"{show(name, curve.values[-1])} at step {curve.steps[-1]:,}"
+            last = f"{shown_figure(name, curve.values[-1])} at step {curve.steps[-1]:,}"
             hover(line, f"{variant}, {run}: {last}")
     mean = [float(np.mean(row)) for row in rows]
     every = max(1, len(steps) // 8)  # markers would hide a long curve
     (line,) = axes.plot(steps, mean, label=label_of(variant), markevery=every, **style)
-    hover(line, f"{variant}, mean: {show(name, mean[-1])} at step {steps[-1]:,}")
+    hover(line, f"{variant}, mean: {shown_figure(name, mean[-1])} at step {steps[-1]:,}")
     low, high = [min(row) for row in rows], [max(row) for row in rows]
     axes.fill_between(steps, low, high, color=style["color"], alpha=0.15, linewidth=0)
 

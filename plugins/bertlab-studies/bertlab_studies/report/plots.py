@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import offset_copy
 
-from bertlab.training.results import show
+from bertlab.extend import shown_figure
 from bertlab_pages.pictures import Picture, file_names, hover, pdf_of, svg_of
 from bertlab_pages.plot_axes import (
     GRAY,
@@ -164,7 +164,7 @@ def score_against_compute(scores: StudyScores) -> Figure | None:
                     (point,) = axes.plot(cost, value, **points)
                     if math.isfinite(value):  # a moved point widens no axis by itself
                         axes.update_datalim([(cost, value)])
-                    hover(point, f"{name}, {run_name(seed)}: {show(measure.metric, value)}")
+                    hover(point, f"{name}, {run_name(seed)}: {shown_figure(measure.metric, value)}")
         axes.set_title(printable(measure.name))
         axes.set_xlabel(label)
         log_axis(axes, min(costs.values()), max(costs.values()))

@@ -12,8 +12,8 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from bertlab.config.seeds import PARTS
-from bertlab.errors import DataError
+from bertlab.api import DataError
+from bertlab.extend import SEED_PARTS
 from bertlab_studies.report.columns import Column
 from bertlab_studies.study_scores import Cell, StudyScores
 
@@ -118,7 +118,7 @@ def seed_warnings(scores: StudyScores) -> list[str]:
 
 def _fixed_parts(factors: Iterable[str]) -> str:
     varied = [part for name in factors for part in name.split("+")]
-    fixed = [part for part in PARTS if part not in varied]
+    fixed = [part for part in SEED_PARTS if part not in varied]
     if not fixed:
         return "all parts of a pre-training have the same seed; fine-tunings have seed 1"
     return (

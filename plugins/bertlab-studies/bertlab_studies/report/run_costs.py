@@ -4,9 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bertlab.checkpoints.run_directory import MANIFEST
-from bertlab.config.yaml_files import Config, read_config
-from bertlab.files.reading import read_object
+from bertlab.extend import MANIFEST_FILE, Config, read_config, read_object
 from bertlab_studies.execute.run_state import State, is_done, read_status
 from bertlab_studies.plan.budget import Cost, measured_cost, pretraining_cost, sum_of
 from bertlab_studies.plan.measures import head_of, uses_pretraining
@@ -62,9 +60,9 @@ def _measured(directory: Path) -> Cost | None:
     """Return what a run costs by its record, with its earlier stages; None without one."""
     costs = []
     for place in (*directory.glob("stages/*/"), directory):
-        if not ((place / MANIFEST).is_file() and (place / "config.yaml").is_file()):
+        if not ((place / MANIFEST_FILE).is_file() and (place / "config.yaml").is_file()):
             return None
-        manifest = _read(place / MANIFEST)
+        manifest = _read(place / MANIFEST_FILE)
         if "training_tokens" not in manifest:
             return None
         costs.append(measured_cost(read_config(place / "config.yaml"), manifest))

@@ -8,7 +8,8 @@ import pytest
 
 from bertlab.data.corpus.corpus import Corpus
 from bertlab.errors import CorpusError, MixtureError
-from bertlab_studies.execute import executor
+from bertlab_studies.execute import local
+from bertlab_studies.execute.executor import Local
 from bertlab_studies.execute.run_state import State
 from bertlab_studies.execute.schedule import Change, OnChange, Summary
 from bertlab_studies.plan.plan import PlannedRun
@@ -213,8 +214,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
                 on_change(Change(run, State.DONE, "done"))
         return Summary(done=[run.id for run in plan])
 
-    for name in ("run_local", "run_on_slurm", "run_on_ray"):
-        monkeypatch.setattr(executor, name, run_fake)
+    monkeypatch.setattr(local, "run_local", run_fake)
     return done
 
 
@@ -250,9 +250,8 @@ def test_a_replaced_file_is_noticed_before_anything_runs(tmp_path: Path, runs: l
     assert runs == []
 
 
-@pytest.mark.parametrize("elsewhere", ["slurm", "ray"])
 def test_a_text_that_other_machines_alone_have_is_left_to_the_runs(
-    elsewhere: Any, tmp_path: Path, runs: list[str]
+    tmp_path: Path, runs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = opened(tmp_path, seeds=1, settings={"data.corpus": str(tmp_path / "text.txt")})
     study.claim()
@@ -260,7 +259,8 @@ def test_a_text_that_other_machines_alone_have_is_left_to_the_runs(
     with pytest.raises(CorpusError, match=r"text\.txt"):
         study.run()
     assert runs == []
-    assert study.run(executor=elsewhere).exit_code == 0
+    monkeypatch.setattr(Local, "elsewhere", True)
+    assert study.run().exit_code == 0
     assert runs == [study.runs[1].id]
 
 

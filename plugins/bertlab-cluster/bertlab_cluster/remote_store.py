@@ -15,28 +15,22 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bertlab.data.corpus.shards import FOLDER, Array
-from bertlab.errors import ConfigError, TokenStoreError
-from bertlab.files import replacing
-from bertlab.files.reading import LARGEST
-from bertlab.files.remote import RemoteFile
+from bertlab.api import ConfigError
+from bertlab.extend import (
+    LARGEST_FILE,
+    SHARD_FOLDER,
+    RemoteFile,
+    ShardArray,
+    TokenStoreError,
+    default_cache_dir,
+    replacing,
+    unwritable_cache,
+)
+from bertlab.extend import RemoteStore as RemoteStoreContract
 
 DEFAULT_ROOM = 50.0
 _BLOCK = 2**20
 _TRIES = 5
-
-
-def default_cache_dir() -> Path:
-    """Return ``$BERTLAB_CACHE``, or ``~/.cache/bertlab``."""
-    return Path(os.environ.get("BERTLAB_CACHE") or "~/.cache/bertlab").expanduser()
-
-
-def unwritable_cache(folder: Path, error: OSError) -> TokenStoreError:
-    """Return the error of a folder of the cache that cannot be written."""
-    return TokenStoreError(
-        f"{folder}: cannot write the cache: {error.strerror or error}; choose another folder with "
-        "the environment variable BERTLAB_CACHE"
-    )
 
 
 def room() -> int:
@@ -55,7 +49,7 @@ def room() -> int:
     return int(gigabytes * 1e9)
 
 
-class RemoteStore:
+class RemoteStore(RemoteStoreContract):
     """The files of a store behind a URL, and the folder of the cache where they are kept.
 
     Args:
@@ -76,10 +70,10 @@ class RemoteStore:
         self.cache_dir = cache_dir
         self._cache = (cache_dir or default_cache_dir()) / "remote"
         self._room = room()
-        self._held: dict[str, Array] = {}
+        self._held: dict[str, ShardArray] = {}
         with self._explained():
             with RemoteFile(f"{self.url}/store.json").open() as file:
-                manifest = file.read(LARGEST + 1)
+                manifest = file.read(LARGEST_FILE + 1)
             key = hashlib.sha256(self.url.encode() + b"\0" + manifest).hexdigest()[:32]
             self.folder = self._cache / key
             if not (self.folder / "store.json").is_file():
@@ -87,7 +81,7 @@ class RemoteStore:
 
     def _fetch_whole(self, manifest: bytes) -> None:
         """Fetch all but the shards; the manifest comes last, so that what is there is whole."""
-        (self.folder / FOLDER).mkdir(parents=True, exist_ok=True)
+        (self.folder / SHARD_FOLDER).mkdir(parents=True, exist_ok=True)
         (self.folder / "tokenizer").mkdir(exist_ok=True)
         for inside in ("", "/tokenizer"):
             for file in RemoteFile(self.url + inside).inside():
@@ -102,7 +96,9 @@ class RemoteStore:
             while block := source.read(_BLOCK):
                 target.write(block)
 
-    def opened(self, name: str, size: int, sha256: str, open_file: Callable[[], Array]) -> Array:
+    def opened(
+        self, name: str, size: int, sha256: str, open_file: Callable[[], ShardArray]
+    ) -> ShardArray:
         """Return the array in a file of a shard, which is fetched if it is not in the cache.
 
         Args:
@@ -153,7 +149,7 @@ class RemoteStore:
     def _make_room(self, size: int) -> None:
         """Drop the shards that were not read for the longest time, until one more fits."""
         there = []
-        for file in self._cache.glob(f"*/{FOLDER}/*.npy"):
+        for file in self._cache.glob(f"*/{SHARD_FOLDER}/*.npy"):
             with contextlib.suppress(OSError):
                 status = file.stat()
                 there.append((status.st_mtime, status.st_size, file))

@@ -1,0 +1,67 @@
+"""Exporter, reader and format as they should be."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from safetensors.torch import save_file
+
+from bertlab.api.examples import Example
+from bertlab.api.exporter import Exporter, ExportReport, ModelAddress
+from bertlab.api.format import NamedFormat, Submission
+from bertlab.api.reader import CheckpointReader, ForeignCheckpoint
+from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.errors import CheckpointError
+
+reader_arguments = {"path": Path(__file__).parent / "foreign" / "model.weights"}
+
+
+class GoodExporter(Exporter):
+    """Tensors and settings.
+
+    Args:
+        indent: of the settings.
+    """
+
+    def __init__(self, indent: int = 2) -> None:
+        self.indent = indent
+
+    def write(self, model: Pretrained, folder: Path) -> ExportReport:
+        (folder / "config.json").write_text(json.dumps(model.encoder_config, indent=self.indent))
+        save_file({k: v.clone() for k, v in model.state.items()}, folder / "all.safetensors")
+        return ExportReport("load_file", "All tensors")
+
+    def loading_code(self, report: ExportReport, address: ModelAddress) -> list[tuple[str, str]]:
+        return [("safetensors", f"load_file({address.arguments})")]
+
+
+class GoodReader(CheckpointReader):
+    """JSON with lists of numbers."""
+
+    def find(self, path: Path) -> Path | None:
+        return path if path.suffix == ".weights" and path.is_file() else None
+
+    def read(self, file: Path) -> ForeignCheckpoint:
+        try:
+            content = json.loads(file.read_text())
+        except ValueError as error:
+            raise CheckpointError(f"{file}: {error}") from error
+        tensors = {name: torch.tensor(values) for name, values in content["tensors"].items()}
+        return ForeignCheckpoint(content["config"], tensors, file, file)
+
+
+class LabelLines(Submission):
+    """A label a line."""
+
+    def write(self, row: Example, prediction: Mapping[str, Any]) -> None:
+        self.file.write(f"{self.get(prediction, 'label', row)}\n")
+
+
+class GoodFormat(NamedFormat):
+    """Sentences and their moods."""
+
+    columns: ClassVar = {"text": ("sentence", "text"), "label": ("mood",)}
+    label_names = ("bad", "good")
+    submission = LabelLines

@@ -1,0 +1,54 @@
+"""The core without bertlab-tasks: what it reads itself, and what it says of the rest."""
+
+import pytest
+
+from bertlab.config.parser import data_class
+from bertlab.config.merge import read_request
+from bertlab.data.fine_tuning import LabelledData
+from bertlab.errors import ConfigError, DataError, PluginError
+from bertlab.heads.tagging import Tagging
+from bertlab.plugins import index
+from bertlab.training.predictions import open_sink
+from tests.data.examples.labelled_files import values, write
+from tests.plugins.core_alone import leave_the_core_alone
+
+INSTALL = "it comes with bertlab-tasks: pip install bertlab-tasks"
+
+
+@pytest.fixture(autouse=True)
+def _core_alone(monkeypatch):
+    with monkeypatch.context() as patch:
+        leave_the_core_alone(patch)
+        yield
+    index.forget_installed()
+
+
+def test_it_reads_and_writes_what_its_heads_need(tmp_path):
+    words = write(tmp_path / "a.conll", "EU NNP B-ORG\n")
+    expected = [{"words": ["EU"], "tags": ["B-ORG"]}]
+    assert values(words, Tagging.columns) == expected
+    assert values(words, Tagging.columns, form="conll") == expected
+    open_sink(str(tmp_path / "b.conll"), "conll", None).discard()
+
+
+def test_it_says_which_package_brings_a_format(tmp_path):
+    path = write(tmp_path / "a.tsv", "text\tlabel\nA\tB\n")
+    with pytest.raises(ConfigError, match=rf"data\.format: found 'mnli'; {INSTALL}"):
+        LabelledData(source=path, format="mnli")
+    with pytest.raises(DataError, match=rf"format: found 'mnli'; {INSTALL}"):
+        values(path, form="mnli")
+    with pytest.raises(DataError, match=rf"--output_format: found 'swag'; {INSTALL}"):
+        open_sink(str(tmp_path / "b"), "swag", None)
+
+
+def test_it_says_which_package_brings_several_heads():
+    request = read_request(["--model.heads", "{topic: single_sentence, page: sentence_pair}"])
+    with pytest.raises(PluginError, match=rf"model\.heads: no data_module .*{INSTALL}"):
+        data_class(request)
+    assert data_class(read_request(["--model.head", "single_sentence"])) is LabelledData
+
+
+@pytest.mark.parametrize("name", ["feature_tagging", "multi_label", "multiple_choice"])
+def test_it_says_which_package_brings_a_head(name):
+    with pytest.raises(PluginError, match=INSTALL):
+        index.load_class("head", name, object)
