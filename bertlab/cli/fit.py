@@ -1,7 +1,8 @@
 """``bertlab fit``, ``validate``, ``test`` and ``predict``."""
 
 from bertlab.cli.fit_help import asks_for_help, short_help, without_all
-from bertlab.config.request import Request, read_request
+from bertlab.config.merge import read_request
+from bertlab.config.request import Request
 from bertlab.config.shipped import with_config_options
 from bertlab.errors import CommandError, say
 from bertlab.plugins.hooks import run_elsewhere
@@ -25,12 +26,12 @@ def main(command: str, argv: list[str]) -> int:
     if command == "fit" and (code := run_elsewhere(argv, _keys(request))) is not None:
         return code
     # torch, not for --help
-    from bertlab.training.opening import open_session  # noqa: PLC0415
+    from bertlab.training.cli import open_command  # noqa: PLC0415
     from bertlab.training.stages import open_fit  # noqa: PLC0415
 
     if command == "fit":
         return open_fit(request).run()
-    return open_session(command, request).run()
+    return open_command(command, request).run()
 
 
 def print_config(command: str, argv: list[str]) -> int:

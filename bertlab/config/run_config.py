@@ -17,10 +17,11 @@ from lightning.pytorch import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
 from bertlab.config.class_imports import why_not_made
+from bertlab.config.merge import read_request
 from bertlab.config.named_classes import check_importable, check_no_classes
 from bertlab.config.parse import parse_config
 from bertlab.config.parser import build_parser, package_keys
-from bertlab.config.request import Request, read_request
+from bertlab.config.request import Request
 from bertlab.config.seeds import SEED_SECTION, Seeds, check_seeds, choose_seed
 from bertlab.config.stages import STAGES_KEY as STAGES
 from bertlab.config.stages import naming_stage, read_stages, stage_requests
@@ -111,7 +112,10 @@ class RunConfig:
 
 
 def parse_request(
-    request: Request, command: str, resumed_seed: int | bool | None = None
+    request: Request,
+    command: str,
+    resumed_seed: int | bool | None = None,
+    parser: LightningArgumentParser | None = None,
 ) -> RunConfig:
     """Return the config of a command.
 
@@ -119,12 +123,13 @@ def parse_request(
         request: config files and arguments.
         command: ``fit``, ``validate``, ``test`` or ``predict``.
         resumed_seed: seed of the run that goes on, if there is one.
+        parser: of the command with the plugins of the request; made if not given.
 
     Raises:
         ConfigError: one line that names the file and key, or the argument.
         SystemExit: with 0, after printing the help that the arguments ask for.
     """
-    parser = build_parser(command, request)
+    parser = parser or build_parser(command, request)
     if request.helps:
         parser.print_help()
         raise SystemExit(0)

@@ -7,8 +7,8 @@ from typing import get_args
 import pytest
 
 from bertlab.cli.fit_help import COMMON, asks_for_help, without_all
+from bertlab.config.merge import read_request
 from bertlab.config.parser import build_parser
-from bertlab.config.request import read_request
 from bertlab.config.unknown_keys import OTHER_NAMES, OTHER_VALUES, keys_of
 from tests.conftest import Command
 
