@@ -27,7 +27,7 @@ from bertlab.config.yaml_files import (
     split_arguments,
     value_at,
 )
-from bertlab.errors import CommandError, ConfigError, nearest
+from bertlab.errors import ConfigError, nearest
 from bertlab.plugins.index import installed, load_class
 
 # sections of one plugin, and the attribute of a request that names it; a section above comes first
@@ -87,9 +87,9 @@ def read_request(
             path = find_config(needs_value(key, value))
             merge.add_file(path, read_config(path))
         elif key == "--print_config":
-            raise CommandError(f"{key}: is an option of the command bertlab fit alone")
+            merge.request.prints = value or ""
         elif key in ("-h", "--help"):
-            merge.request.helps = True
+            merge.request.helps = "all" if value == "all" else "short"
         elif re.match(r"--\w", key):
             given.append((key[2:], NoValue() if value is None else value))
         else:

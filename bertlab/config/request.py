@@ -36,7 +36,8 @@ class Request:
         heads: those of several heads at once, by name; objectives may stand beside them.
         one_head: ``--head``: the one of several that is asked for.
         ckpt_path: ``--ckpt_path``, if given.
-        helps: whether ``--help`` is among the arguments.
+        helps: ``all`` with ``--help all``, ``short`` with ``--help`` alone; else empty.
+        prints: what stands behind ``--print_config``; None without it.
         sizes: ``name`` and arguments of the encoder of given weights: defaults of its keys.
         left_out: keys of files that belong to another plugin than is named now, in words.
     """
@@ -58,7 +59,8 @@ class Request:
     heads: dict[str, str] = field(default_factory=dict)
     one_head: str | None = None
     ckpt_path: str | None = None
-    helps: bool = False
+    helps: str = ""
+    prints: str | None = None
     sizes: Config | None = None
     left_out: list[str] = field(default_factory=list)
 
