@@ -139,7 +139,7 @@ class PretrainedModel:
         inputs = [texts] if isinstance(texts, str | tuple | Mapping) else list(texts)
         return predict(self._module, self.tokenizer, inputs, self.max_seq_length)
 
-    def embed_texts(
+    def embed(
         self,
         texts: str | Sequence[str],
         layers: Sequence[int] = (-1,),
