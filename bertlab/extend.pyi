@@ -12,6 +12,8 @@ from bertlab.api.huggingface import HuggingFaceForm as HuggingFaceForm
 from bertlab.api.huggingface import check_only as check_only
 from bertlab.api.huggingface import real_number as real_number
 from bertlab.api.huggingface import whole_number as whole_number
+from bertlab.api.rng import CounterRNG as CounterRNG
+from bertlab.api.source import RawDocument as RawDocument
 from bertlab.api.task import build_all as build_all
 from bertlab.api.tokenizer import BoolArray as BoolArray
 from bertlab.api.tokenizer import PairLayout as PairLayout
@@ -42,6 +44,7 @@ from bertlab.checkpoints.run_directory import VARIANT_ENVIRONMENT as VARIANT_ENV
 from bertlab.checkpoints.run_directory import choose_run_directory as choose_run_directory
 from bertlab.checkpoints.run_directory import machine_facts as machine_facts
 from bertlab.checkpoints.run_directory import manifest as manifest
+from bertlab.cli.data import name_corpus as name_corpus
 from bertlab.config.executor_options import LOCAL_EXECUTOR as LOCAL_EXECUTOR
 from bertlab.config.executor_options import add_executor_options as add_executor_options
 from bertlab.config.executor_options import load_executor as load_executor
@@ -79,12 +82,17 @@ from bertlab.config.yaml_files import read_config as read_config
 from bertlab.config.yaml_files import split_arguments as split_arguments
 from bertlab.config.yaml_files import take_options as take_options
 from bertlab.config.yaml_files import yaml_inline as yaml_inline
+from bertlab.data.corpus.corpus import Corpus as Corpus
+from bertlab.data.corpus.corpus import input_digests as input_digests
+from bertlab.data.corpus.corpus import read_raw_documents as read_raw_documents
+from bertlab.data.corpus.documents import count_words as count_words
 from bertlab.data.corpus.prepare import default_cache_dir as default_cache_dir
 from bertlab.data.corpus.prepare import open_prepared as open_prepared
 from bertlab.data.corpus.prepare import unwritable_cache as unwritable_cache
 from bertlab.data.corpus.shards import SHARD_FOLDER as SHARD_FOLDER
 from bertlab.data.corpus.shards import RemoteStore as RemoteStore
 from bertlab.data.corpus.shards import ShardArray as ShardArray
+from bertlab.data.corpus.store_writer import check_free as check_free
 from bertlab.data.examples.checks import ordered_names as ordered_names
 from bertlab.data.examples.checks import read_value as read_value
 from bertlab.data.examples.columns import Mapped as Mapped
@@ -132,6 +140,8 @@ from bertlab.encoders.states import LayerStates as LayerStates
 from bertlab.encoders.states import check_layers as check_layers
 from bertlab.encoders.states import combine_layers as combine_layers
 from bertlab.encoders.states import layer_states as layer_states
+from bertlab.errors import CommandError as CommandError
+from bertlab.errors import CorpusError as CorpusError
 from bertlab.errors import CorruptionError as CorruptionError
 from bertlab.errors import DamagedCheckpointError as DamagedCheckpointError
 from bertlab.errors import ExecutorError as ExecutorError
@@ -142,6 +152,7 @@ from bertlab.errors import StudyChangedError as StudyChangedError
 from bertlab.errors import StudyError as StudyError
 from bertlab.errors import TokenStoreError as TokenStoreError
 from bertlab.errors import as_mistakes as as_mistakes
+from bertlab.errors import check_at_least as check_at_least
 from bertlab.errors import check_processes as check_processes
 from bertlab.errors import printable as printable
 from bertlab.errors import say as say

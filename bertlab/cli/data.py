@@ -1,6 +1,5 @@
-"""``bertlab tokenizer``, ``prepare``, ``take-words``: text to vocabulary, store or less text."""
+"""``bertlab tokenizer`` and ``prepare``: text to vocabulary, or to a store."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from inspect import signature
@@ -13,7 +12,7 @@ from bertlab.api.executor import Executor
 from bertlab.config.executor_options import LOCAL_EXECUTOR, add_executor_options, load_executor
 from bertlab.config.parse import parse_arguments
 from bertlab.config.yaml_files import split_arguments
-from bertlab.errors import CommandError, OutputError, check_at_least, say, working
+from bertlab.errors import OutputError, check_at_least, say, working
 from bertlab.training.console import print_table
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ Errors = Literal["strict", "replace"]
 
 
 def main(command: str, argv: list[str]) -> int:
-    """Run ``tokenizer``, ``prepare`` or ``take-words``; return the exit code."""
+    """Run ``tokenizer`` or ``prepare``; return the exit code."""
     function, parser = _functions()[command], make_parser(command)
     settings: tuple[str, ...] = ()
     if function is make_tokenizer:
@@ -33,16 +32,13 @@ def main(command: str, argv: list[str]) -> int:
         settings = add_executor_options(parser, argv, Executor)
     options = vars(parse_arguments(parser, argv))
     source = name_corpus(**{name: options.pop(name) for name in signature(name_corpus).parameters})
-    if function is not take_text:
-        options["settings"] = {name: options.pop(name) for name in settings}
-    if function is take_text:
-        options["command"] = ["bertlab", command, *argv]  # for its manifest
+    options["settings"] = {name: options.pop(name) for name in settings}
     function(source, **options)
     return 0
 
 
 def _functions() -> dict[str, Callable[..., None]]:
-    return {"tokenizer": make_tokenizer, "prepare": make_store, "take-words": take_text}
+    return {"tokenizer": make_tokenizer, "prepare": make_store}
 
 
 def make_parser(command: str) -> ArgumentParser:
@@ -50,7 +46,7 @@ def make_parser(command: str) -> ArgumentParser:
     parser = ArgumentParser(prog=f"bertlab {command}", exit_on_error=False)
     # the corpus's options stand beside the command's own, and become its argument `source`
     parser.add_function_arguments(name_corpus)
-    parser.add_function_arguments(_functions()[command], skip={"source", "command", "settings"})
+    parser.add_function_arguments(_functions()[command], skip={"source", "settings"})
     return parser
 
 
@@ -132,49 +128,3 @@ def make_store(
     else:
         say(f"{folder}: holds this text already")
     print_table(output, report_store(store, max_seq_length))
-
-
-def take_text(
-    source: "Corpus",
-    words: str,
-    output: str,
-    shuffle: int | None = None,
-    held_out: str | None = None,
-    command: Sequence[str] = (),
-) -> None:
-    """Write the first N words of a corpus, in whole documents, as a corpus of its own."""
-    from bertlab.data.corpus.take import HELD_OUT, TEXT, take_words  # noqa: PLC0415  datasets
-
-    asked = _read_words("--words", words)
-    apart = None if held_out is None else _read_words("--held_out", held_out)
-    with working(f"writing {Path(output).name}"):
-        found = take_words(source, asked, Path(output), shuffle, apart, command)
-    rows = [
-        (each["source"], f"{each['words']:,} words, {each['documents']:,} documents")
-        for each in found["sources"]
-    ]
-    print_table(f"{Path(output) / TEXT}", rows)
-    say(
-        f"{Path(output) / TEXT}: {found['words']:,} words of {asked:,} asked for, in "
-        f"{found['documents']:,} whole documents"
-    )
-    if apart is not None:
-        part = found[HELD_OUT]
-        say(
-            f"{Path(output) / HELD_OUT}: {part['words']:,} words, in {part['documents']:,} whole "
-            "documents"
-        )
-
-
-def _read_words(option: str, text: str) -> int:
-    """Return the number that ``10M``, ``1e7`` or ``10000000`` stands for."""
-    factor = {"K": 10**3, "M": 10**6, "B": 10**9}.get(text[-1:].upper())
-    try:
-        words = float(text[:-1] if factor else text) * (factor or 1)
-    except ValueError:
-        words = 0.0
-    if not (1 <= words < math.inf and words == int(words)):
-        raise CommandError(
-            f"{option}: found {text!r}, expected a whole number of words as in 10M, 1e7 or 10000000"
-        )
-    return int(words)

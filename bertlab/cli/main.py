@@ -33,7 +33,6 @@ COMMANDS = {
     "predict": ("bertlab.cli.fit", "predict on new text or rows, as JSON lines"),
     "tokenizer": ("bertlab.cli.data", "train a tokenizer: WordPiece, BPE, Unigram"),
     "prepare": ("bertlab.cli.data", "tokenise a corpus once and print its data report"),
-    "take-words": ("bertlab.cli.data", "the first N words of a corpus, as a corpus of its own"),
     "plugins": ("bertlab.cli.plugins", "what is installed, what it takes, and what is broken"),
     "new-plugin": ("bertlab.cli.new_plugin", "write a package with a plugin of your own"),
     "export": ("bertlab.cli.export", "write a folder for transformers, or an ONNX file; upload it"),
@@ -41,7 +40,7 @@ COMMANDS = {
     "explain": ("bertlab.cli.errors", "what the code of an error means, and what to do"),
 }
 # commands of first-party packages, which may be missing, in the order of their lines in the help
-_OF_PACKAGES = ("evaluate", "demo", "embed", "study", "ablate")
+_OF_PACKAGES = ("evaluate", "demo", "embed", "study", "ablate", "take-words")
 # what others call a command
 _CALLED_ELSEWHERE = {
     **dict.fromkeys(("train", "pretrain", "finetune", "fine-tune", "run"), "fit"),
