@@ -12,6 +12,7 @@ from torchmetrics import Metric
 from bertlab.api.command import Command
 from bertlab.api.encoder import Encoder
 from bertlab.api.evaluation import Evaluation
+from bertlab.api.executor import Executor
 from bertlab.api.exporter import Exporter
 from bertlab.api.format import NamedFormat
 from bertlab.api.head import Head
@@ -39,6 +40,7 @@ BASES: dict[Kind, type[Any]] = {
     "command": Command,
     "exporter": Exporter,
     "reader": CheckpointReader,
+    "executor": Executor,
     "format": NamedFormat,
 }
 

@@ -26,6 +26,7 @@ from bertlab_conformance.checks import (
     encoders,
     evaluations,
     exchange,
+    executors,
     formats,
     losses,
     metric_plugins,
@@ -65,6 +66,7 @@ _MODULES: tuple[ModuleType, ...] = (
     tokenizers,
     commands,
     exchange,
+    executors,
     formats,
     speed,
 )
@@ -81,6 +83,7 @@ _CASES: dict[Kind, type[Case]] = {
     "command": Case,
     "exporter": ExporterCase,
     "reader": ReaderCase,
+    "executor": Case,
     "format": Case,
 }
 _OPTIONS: dict[str, tuple[Kind, ...]] = {  # the kinds that an option is for
