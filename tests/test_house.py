@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "bertlab"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 OF_PACKAGES = sorted((ROOT / "plugins").glob("bertlab-*/bertlab_*/**/*.py"))
-ENTRIES, SHORTEST, LONGEST = 21, 60, 450
+ENTRIES, SHORTEST, LONGEST = 23, 60, 450
 LINES, FILES = 34_300, 216  # of the core; on the way to 25,000 (27,000 while moves last) and 140
 
 
@@ -148,7 +148,7 @@ def _may_be_short(path: Path) -> bool:
     top = ast.parse(path.read_text("utf-8")).body
     if path.parent == PACKAGE / "cli":
         return any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in top)
-    if path.name in ("testing.py", "first_party.py"):  # a name for others, a table
+    if path.name in ("extend.py", "testing.py", "first_party.py"):  # a name for others, a table
         return True
     entry_points = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
         "entry-points"

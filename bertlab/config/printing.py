@@ -5,7 +5,6 @@ which was made for them, and a null where the default is none.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,23 +43,12 @@ class PrintedForm:
     skips_unset: bool = False
 
 
-def take_print_option(argv: Sequence[str]) -> tuple[PrintedForm | None, list[str]]:
-    """Return the form that ``--print_config[=FORM,…]`` asks for, if it is there; and the rest.
+def read_form(given: str) -> PrintedForm:
+    """Return the form that ``--print_config=FORM,…`` asks for.
 
     Raises:
         CommandError: there is no such form.
     """
-    form, rest = None, []
-    for each in argv:
-        option, _, given = each.partition("=")
-        if option == OPTION:
-            form = _read_form(given)
-        else:
-            rest.append(each)
-    return form, rest
-
-
-def _read_form(given: str) -> PrintedForm:
     names = [_OLDER.get(name, name) for name in given.split(",") if name]
     for name in names:
         if name not in _FORMS:

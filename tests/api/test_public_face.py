@@ -12,6 +12,7 @@ import pytest
 
 import bertlab
 import bertlab.api
+import bertlab.extend
 from bertlab.plugins.first_party import FIRST_PARTY
 
 ROOT = Path(__file__).parents[2]
@@ -38,10 +39,6 @@ def test_importing_it_is_light(statement: str) -> None:
     code = f"import sys, bertlab; {statement}; print([x for x in {HEAVY} if x in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_lazy_and_typed_names_agree() -> None:
-    assert typed_names("bertlab") == bertlab._HOME
 
 
 def test_names_of_the_contract_are_those_of_the_face() -> None:
@@ -96,3 +93,9 @@ def test_plugins_templates_and_documents_import_the_public_face_only(where: str,
     allowed = {"bertlab", "bertlab.api", "bertlab.testing"}
     ours = {each for each in imported(code) if re.match(r"bertlab[.:]", each)}
     assert ours <= allowed, where
+
+
+def test_every_name_for_packages_is_there() -> None:
+    for name in bertlab.extend.__all__:
+        assert getattr(bertlab.extend, name) is not None, name
+    assert not set(bertlab.extend.__all__) & set(bertlab.__all__), "one name has one place"

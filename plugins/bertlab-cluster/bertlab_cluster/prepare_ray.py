@@ -13,7 +13,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from types import ModuleType
 from typing import Any, TypeVar
 
-from bertlab.errors import BertlabError, CorpusError, TokenStoreError
+from bertlab.api import BertlabError, CorpusError
+from bertlab.extend import TokenStoreError
 
 OBJECT_STORE = 500 * 2**20
 """Bytes of memory for batches on their way, where Ray is started on this machine."""

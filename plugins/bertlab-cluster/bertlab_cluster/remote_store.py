@@ -15,13 +15,18 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bertlab.data.corpus.prepare import default_cache_dir, unwritable_cache
-from bertlab.data.corpus.shards import SHARD_FOLDER, ShardArray
-from bertlab.data.corpus.shards import RemoteStore as RemoteStoreContract
-from bertlab.errors import ConfigError, TokenStoreError
-from bertlab.files import replacing
-from bertlab.files.reading import LARGEST_FILE
-from bertlab.files.remote import RemoteFile
+from bertlab.api import ConfigError
+from bertlab.extend import (
+    LARGEST_FILE,
+    SHARD_FOLDER,
+    RemoteFile,
+    ShardArray,
+    TokenStoreError,
+    default_cache_dir,
+    replacing,
+    unwritable_cache,
+)
+from bertlab.extend import RemoteStore as RemoteStoreContract
 
 DEFAULT_ROOM = 50.0
 _BLOCK = 2**20

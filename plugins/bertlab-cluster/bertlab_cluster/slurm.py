@@ -15,9 +15,8 @@ from typing import Any
 import yaml
 from filelock import FileLock
 
-from bertlab.config.yaml_files import read_config
-from bertlab.errors import ExecutorError, nearest
-from bertlab.files import write_text
+from bertlab import nearest
+from bertlab.extend import ExecutorError, read_config, write_text
 from bertlab_cluster.slurm_job import (
     SlurmAttempt,
     import_submitit,

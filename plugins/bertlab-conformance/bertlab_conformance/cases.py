@@ -9,21 +9,23 @@ import numpy as np
 import torch
 from torchmetrics import Metric
 
-from bertlab.api.command import Command
-from bertlab.api.encoder import Encoder
-from bertlab.api.evaluation import Evaluation
-from bertlab.api.executor import Executor
-from bertlab.api.exporter import Exporter
-from bertlab.api.format import NamedFormat
-from bertlab.api.head import Head
-from bertlab.api.optimizer import OptimizerRecipe
-from bertlab.api.reader import CheckpointReader
-from bertlab.api.schedule import Schedule
-from bertlab.api.source import DataSource
-from bertlab.api.task import Objective
-from bertlab.api.tokenizer import Tokenizer, TokenizerKind
-from bertlab.plugins.index import Kind
-from bertlab.tokenizer.kinds import train_tokenizer
+from bertlab.api import (
+    CheckpointReader,
+    Command,
+    DataSource,
+    Encoder,
+    Evaluation,
+    Executor,
+    Exporter,
+    Head,
+    NamedFormat,
+    Objective,
+    OptimizerRecipe,
+    Schedule,
+    Tokenizer,
+    TokenizerKind,
+)
+from bertlab.extend import Kind, train_tokenizer
 from bertlab_conformance.samples import SampleCorpus, SampleLanguage
 
 SEED = 7

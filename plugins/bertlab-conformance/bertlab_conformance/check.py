@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from bertlab.plugins.index import Kind
+from bertlab.extend import Kind
 
 if TYPE_CHECKING:
     from bertlab_conformance.cases import Case

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bertlab.api.batch import IntArray
+from bertlab import IntArray
 from bertlab_conformance.check import ConformanceFailure
 
 SAME_STATE = 1e-4  # of the largest state; what rounding leaves is a hundredth of it

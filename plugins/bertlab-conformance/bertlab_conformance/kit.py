@@ -9,13 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bertlab.api.batch import PackedBatch
-from bertlab.api.encoder import Encoder
-from bertlab.api.examples import Example, Features
-from bertlab.api.task import Task
-from bertlab.data.examples.encoded import collate
-from bertlab.errors import PluginError, nearest
-from bertlab.plugins.index import Kind, installed, load_class
+from bertlab import nearest
+from bertlab.api import Encoder, Example, Features, PackedBatch, PluginError, Task
+from bertlab.extend import Kind, collate, installed, load_class
 from bertlab_conformance.cases import BASES, Case, MetricCase, Options, SourceCase, TokenizerCase
 from bertlab_conformance.check import SHOWN_ALONE, Check, CheckRunner
 from bertlab_conformance.checks import (

@@ -5,8 +5,8 @@ This line in ``conftest.py`` opts in to them; ``conformance`` works without.
 
 import pytest
 
-from bertlab.api.tokenizer import Tokenizer
-from bertlab.encoders.bert import BertEncoder
+from bertlab import BertEncoder
+from bertlab.api import Tokenizer
 from bertlab_conformance.samples import SampleLanguage
 from bertlab_conformance.stack import seeded, tiny_encoder
 

@@ -8,13 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bertlab.api.batch import IntArray, PackedSequences
-from bertlab.api.examples import Column, Example
-from bertlab.api.rng import CounterRNG
-from bertlab.data.sampling.formats import InputFormat, build_sampler
-from bertlab.data.sampling.sampler import SequenceSampler
-from bertlab.tokenizer.files import SPECIAL_TOKENS
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab import IntArray
+from bertlab.api import Column, CounterRNG, Example, PackedSequences, WordPieceTokenizer
+from bertlab.extend import SPECIAL_TOKENS, InputFormat, SequenceSampler, build_sampler
 
 _WORDS = """
 the of and to in a is that it was for on are as with his they at be this from have or by one had not

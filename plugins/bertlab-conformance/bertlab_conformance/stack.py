@@ -9,11 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bertlab.api.batch import EncoderOutput, PackedBatch
-from bertlab.api.encoder import Encoder
-from bertlab.api.head import Head
-from bertlab.api.task import Objective, Task, TaskLoss
-from bertlab.encoders.bert import BertEncoder
+from bertlab import BertEncoder
+from bertlab.api import Encoder, EncoderOutput, Head, Objective, PackedBatch, Task, TaskLoss
 
 MAX_LENGTH = 64  # of a sequence, in tokens
 LEARNING_RATE = 3e-3

@@ -8,19 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from bertlab.api.batch import PackedBatch, PackedSequences, pack
-from bertlab.api.encoder import Encoder
-from bertlab.api.evaluation import EvaluatedModel, Evaluation
-from bertlab.api.examples import Example, Labels
-from bertlab.api.head import Head
-from bertlab.api.task import Objective, Task, TaskContext, build_all
-from bertlab.data.examples.encoded import EncodedExamples, encode_examples
-from bertlab.data.loader import prepare_sequences
-from bertlab.data.sampling.formats import InputFormat
-from bertlab.errors import BertlabError
-from bertlab.objectives.causal_lm import CausalLM
-from bertlab.objectives.masked_lm import MaskedLM
-from bertlab.plugins.index import load_class
+from bertlab import CausalLM, MaskedLM, encode_examples, prepare_sequences
+from bertlab.api import (
+    BertlabError,
+    Encoder,
+    EvaluatedModel,
+    Evaluation,
+    Example,
+    Head,
+    Labels,
+    Objective,
+    PackedBatch,
+    PackedSequences,
+    Task,
+    TaskContext,
+    pack,
+)
+from bertlab.extend import EncodedExamples, InputFormat, build_all, load_class
 from bertlab_conformance.cases import SEED, Case, Options
 from bertlab_conformance.check import ConformanceFailure
 from bertlab_conformance.samples import sample_rows, without_truth

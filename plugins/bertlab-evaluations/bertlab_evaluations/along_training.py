@@ -8,15 +8,9 @@ from jsonargparse import Namespace
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.trainer.states import TrainerFn
 
-from bertlab.api.evaluation import EvaluatedModel
-from bertlab.api.examples import Example
-from bertlab.api.tokenizer import Tokenizer
-from bertlab.checkpoints.run_directory import RESULTS_FILE
-from bertlab.data.module import TaskData
-from bertlab.errors import ConfigError, check_at_least
-from bertlab.files import write_json
-from bertlab.model.module import BertModule
-from bertlab.training.results import Results
+from bertlab import check_at_least
+from bertlab.api import ConfigError, EvaluatedModel, Example, TaskData, Tokenizer
+from bertlab.extend import RESULTS_FILE, BertModule, Results, write_json
 from bertlab_evaluations.entries import EvaluationEntry, read_entries
 from bertlab_evaluations.evaluate import (
     evaluate,

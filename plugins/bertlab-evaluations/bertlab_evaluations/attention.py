@@ -8,17 +8,18 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from bertlab.api.batch import IntArray
-from bertlab.api.evaluation import (
+from bertlab import IntArray, check_at_least
+from bertlab.api import (
+    Column,
+    DataError,
     EvaluatedModel,
     Evaluation,
     EvaluationResult,
-    FloatArray,
+    Example,
     ScoreGrid,
+    Tokenizer,
 )
-from bertlab.api.examples import Column, Example
-from bertlab.api.tokenizer import Tokenizer
-from bertlab.errors import DataError, check_at_least
+from bertlab.extend import FloatArray
 from bertlab_pages.attention_maps import (
     FIGURES,
     TARGETS,

@@ -19,7 +19,7 @@ class Evaluate(Command):
     def parsers(self) -> "dict[str, ArgumentParser]":  # noqa: D102
         from jsonargparse import ArgumentParser  # noqa: PLC0415
 
-        from bertlab.plugins.index import installed  # noqa: PLC0415
+        from bertlab.extend import installed  # noqa: PLC0415
         from bertlab_evaluations.evaluate_command import OPTIONS  # noqa: PLC0415
 
         parser = ArgumentParser(prog="bertlab evaluate", exit_on_error=False)

@@ -6,8 +6,8 @@ from typing import Literal
 
 from jsonargparse import ArgumentParser
 
-from bertlab.config.parse import parse_arguments
-from bertlab.errors import check_at_least, say
+from bertlab import check_at_least
+from bertlab.extend import parse_arguments, say
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -64,8 +64,7 @@ def embed(
         DataError: the text cannot be read, is empty, or a line is too long.
     """
     # torch, not for --help
-    from bertlab.checkpoints.restore import read_pretrained  # noqa: PLC0415
-    from bertlab.model.embedding import FeatureChoice  # noqa: PLC0415
+    from bertlab.extend import FeatureChoice, read_pretrained  # noqa: PLC0415
     from bertlab_evaluations.embedding_file import (  # noqa: PLC0415
         check_output,
         embed_file,

@@ -10,18 +10,23 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from bertlab import __version__
-from bertlab.api.batch import IntArray, pack
-from bertlab.api.encoder import Encoder
-from bertlab.api.tokenizer import Tokenizer
-from bertlab.checkpoints.loading import load_matching
-from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.restore import inference_device, known_tokenizer
-from bertlab.data.reading.lines import STANDARD_INPUT, input_name, read_lines
-from bertlab.errors import CheckpointError, ConfigError, DataError, OutputError
-from bertlab.files import explain_failed_write, replacing
-from bertlab.model.build import build_encoder
-from bertlab.model.embedding import FeatureChoice, batches_by_length, embed_texts
+from bertlab import CheckpointError, IntArray, Pretrained, __version__
+from bertlab.api import ConfigError, DataError, Encoder, Tokenizer, pack
+from bertlab.extend import (
+    STANDARD_INPUT,
+    FeatureChoice,
+    OutputError,
+    batches_by_length,
+    build_encoder,
+    embed_texts,
+    explain_failed_write,
+    inference_device,
+    input_name,
+    known_tokenizer,
+    load_matching,
+    read_lines,
+    replacing,
+)
 
 Precision = Literal["float32", "float16"]
 SUFFIX = ".safetensors"

@@ -6,12 +6,15 @@ from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from bertlab.api.evaluation import Evaluation
-from bertlab.config.named_classes import check_importable, check_no_classes
-from bertlab.config.parse import parse_config
-from bertlab.errors import ConfigError
-from bertlab.files import why_no_file_name
-from bertlab.plugins.index import installed, load_class
+from bertlab.api import ConfigError, Evaluation
+from bertlab.extend import (
+    check_importable,
+    check_no_classes,
+    installed,
+    load_class,
+    parse_config,
+    why_no_file_name,
+)
 
 Columns = Mapping[str, str | list[str]]
 

@@ -7,19 +7,24 @@ from typing import Any
 import numpy as np
 import torch
 
-from bertlab.api.evaluation import EvaluatedModel, EvaluationResult
-from bertlab.api.examples import Example
-from bertlab.checkpoints.pretrained_model import PretrainedModel, load
-from bertlab.checkpoints.run_checkpoint import words_checkpoints
-from bertlab.checkpoints.run_directory import MANIFEST_FILE, RESULTS_FILE, machine_facts, manifest
-from bertlab.data.examples.source import read_all_rows
-from bertlab.data.examples.splits import fingerprint
-from bertlab.errors import CheckpointError, DataError, PluginError, say
-from bertlab.files import explain_failed_write, write_json
-from bertlab.plugins.index import installed
-from bertlab.training.allocator import keep_freed_memory
-from bertlab.training.made_with import facts_of
-from bertlab.training.results import Results
+from bertlab import CheckpointError, PretrainedModel, load
+from bertlab.api import DataError, EvaluatedModel, EvaluationResult, Example, PluginError
+from bertlab.extend import (
+    MANIFEST_FILE,
+    RESULTS_FILE,
+    Results,
+    explain_failed_write,
+    facts_of,
+    fingerprint,
+    installed,
+    keep_freed_memory,
+    machine_facts,
+    manifest,
+    read_all_rows,
+    say,
+    words_checkpoints,
+    write_json,
+)
 from bertlab_evaluations.entries import EvaluationEntry
 from bertlab_evaluations.evaluation_output import (
     Curve,

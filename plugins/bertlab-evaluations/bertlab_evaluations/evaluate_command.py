@@ -3,9 +3,9 @@
 import shlex
 from typing import TYPE_CHECKING
 
-from bertlab.config.shipped import find_config
-from bertlab.config.yaml_files import read_config, take_options
-from bertlab.errors import CommandError, ConfigError, nearest, say
+from bertlab import CommandError, nearest
+from bertlab.api import ConfigError
+from bertlab.extend import find_config, read_config, say, take_options
 
 if TYPE_CHECKING:
     from bertlab_evaluations.entries import EvaluationEntry
@@ -43,7 +43,7 @@ def main(command: str, argv: list[str]) -> int:
     given = {key: values[-1] for key, values in taken.items() if values}
     helping = "-h" in rest or "--help" in rest
     if not argv or (helping and "--evaluation" not in given):
-        from bertlab.plugins.index import installed  # noqa: PLC0415  reads the entry points
+        from bertlab.extend import installed  # noqa: PLC0415  reads the entry points
 
         say(_USAGE.format(names=", ".join(installed("evaluation"))))
         return 0
@@ -55,7 +55,7 @@ def main(command: str, argv: list[str]) -> int:
         raise CommandError(
             f"{command}: expected --ckpt_path with a run, checkpoint or model folder"
         )
-    from bertlab.training.trainer import quiet_lightning  # noqa: PLC0415
+    from bertlab.extend import quiet_lightning  # noqa: PLC0415
     from bertlab_evaluations.evaluate import evaluate_source  # noqa: PLC0415  torch, not for --help
 
     quiet_lightning()
@@ -71,7 +71,7 @@ def _is_true(given: str) -> bool:
 
 
 def _entries(given: dict[str, str], rest: list[str]) -> "list[EvaluationEntry]":
-    from bertlab.config.parse import parse_arguments  # noqa: PLC0415
+    from bertlab.extend import parse_arguments  # noqa: PLC0415
     from bertlab_evaluations.entries import (  # noqa: PLC0415  torch, not for --help
         entry_parser,
         make_entry,

@@ -6,14 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertlab.api.evaluation import EvaluationResult
-from bertlab.checkpoints.run_directory import RESULTS_FILE
-from bertlab.errors import OutputError, say
-from bertlab.files import replacing, utf8, write_text
-from bertlab.files.inert import json_line, spreadsheet_csv
-from bertlab.files.reading import read_object
-from bertlab.training.console import print_table
-from bertlab.training.results import Results, shown_figure
+from bertlab.api import EvaluationResult
+from bertlab.extend import (
+    RESULTS_FILE,
+    OutputError,
+    Results,
+    json_line,
+    print_table,
+    read_object,
+    replacing,
+    say,
+    shown_figure,
+    spreadsheet_csv,
+    utf8,
+    write_text,
+)
 from bertlab_evaluations.entries import EvaluationEntry
 from bertlab_evaluations.evaluation_scores import GroupScore
 from bertlab_evaluations.evaluation_tables import MOST_COLUMNS, interval, tables_of

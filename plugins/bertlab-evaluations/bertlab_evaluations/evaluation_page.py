@@ -9,10 +9,8 @@ import matplotlib as mpl
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from bertlab.api.evaluation import Evaluation, EvaluationResult, ScoreGrid
-from bertlab.files import write_text
-from bertlab.training.history import read_word_curves
-from bertlab.training.results import is_share
+from bertlab.api import Evaluation, EvaluationResult, ScoreGrid
+from bertlab.extend import is_share, read_word_curves, write_text
 from bertlab_evaluations.evaluation_output import page_file
 from bertlab_evaluations.evaluation_scores import GroupScore
 from bertlab_evaluations.evaluation_tables import figures_table, group_table, kinds_of, score_table

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from bertlab.api.evaluation import EvaluationResult, FloatArray
+from bertlab.api import EvaluationResult
+from bertlab.extend import FloatArray
 
 _LEVEL = 0.95
 

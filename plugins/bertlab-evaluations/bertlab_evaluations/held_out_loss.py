@@ -15,12 +15,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bertlab.api.batch import IntArray, PackedSequences
-from bertlab.api.evaluation import EvaluatedModel, Evaluation, EvaluationResult, FloatArray
-from bertlab.api.examples import Column, Example, text_ids
-from bertlab.api.rng import CounterRNG
-from bertlab.errors import EvaluationError, check_at_least
-from bertlab.objectives.language_model import TokenPrediction
+from bertlab import IntArray, TokenPrediction, check_at_least, text_ids
+from bertlab.api import (
+    Column,
+    CounterRNG,
+    EvaluatedModel,
+    Evaluation,
+    EvaluationError,
+    EvaluationResult,
+    Example,
+    PackedSequences,
+)
+from bertlab.extend import FloatArray
 from bertlab_evaluations.minimal_pairs import language_model
 from bertlab_evaluations.row_influence import ratio_scores
 

@@ -5,9 +5,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from bertlab.api.batch import PackedBatch
-from bertlab.encoders.states import check_layers
-from bertlab.errors import ConfigError
+from bertlab.api import ConfigError, PackedBatch
+from bertlab.extend import check_layers
 
 Layers = Literal["all"] | list[int]
 

@@ -14,11 +14,18 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bertlab.api.batch import IntArray, PackedBatch
-from bertlab.api.evaluation import EvaluatedModel, Evaluation, EvaluationResult, FloatArray
-from bertlab.api.examples import Column, Example, text_ids
-from bertlab.errors import ConfigError, EvaluationError, check_at_least, nearest
-from bertlab.objectives.language_model import TokenPrediction
+from bertlab import IntArray, TokenPrediction, check_at_least, nearest, text_ids
+from bertlab.api import (
+    Column,
+    ConfigError,
+    EvaluatedModel,
+    Evaluation,
+    EvaluationError,
+    EvaluationResult,
+    Example,
+    PackedBatch,
+)
+from bertlab.extend import FloatArray
 
 Method = Literal["within_word_l2r", "original"]
 METHODS = ("within_word_l2r", "original")

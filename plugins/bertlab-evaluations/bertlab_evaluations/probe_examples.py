@@ -9,11 +9,9 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from bertlab.api.batch import IntArray
-from bertlab.api.evaluation import FloatArray
-from bertlab.api.examples import Example
-from bertlab.api.tokenizer import Tokenizer
-from bertlab.errors import DataError
+from bertlab import IntArray
+from bertlab.api import DataError, Example, Tokenizer
+from bertlab.extend import FloatArray
 
 
 @dataclass(frozen=True)

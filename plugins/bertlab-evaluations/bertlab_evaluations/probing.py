@@ -14,17 +14,18 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bertlab.api.batch import IntArray
-from bertlab.api.evaluation import (
+from bertlab import IntArray, check_at_least, check_share, nearest
+from bertlab.api import (
+    Column,
+    ConfigError,
+    DataError,
     EvaluatedModel,
     Evaluation,
     EvaluationResult,
-    FloatArray,
+    Example,
     ScoreGrid,
 )
-from bertlab.api.examples import Column, Example
-from bertlab.encoders.states import layer_states
-from bertlab.errors import ConfigError, DataError, check_at_least, check_share, nearest
+from bertlab.extend import FloatArray, layer_states
 from bertlab_evaluations.layers import Layers, chosen_layers, mean_by_sequence
 from bertlab_evaluations.probe_examples import (
     ProbeExamples,

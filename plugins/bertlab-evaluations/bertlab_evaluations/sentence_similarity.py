@@ -14,16 +14,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bertlab.api.evaluation import (
+from bertlab import check_at_least, nearest, text_ids
+from bertlab.api import (
+    Column,
+    ConfigError,
+    DataError,
     EvaluatedModel,
     Evaluation,
     EvaluationResult,
-    FloatArray,
+    Example,
     ScoreGrid,
 )
-from bertlab.api.examples import Column, Example, text_ids
-from bertlab.encoders.states import LayerStates, layer_states
-from bertlab.errors import ConfigError, DataError, check_at_least, nearest
+from bertlab.extend import FloatArray, LayerStates, layer_states
 from bertlab_evaluations.layers import Layers, chosen_layers, mean_by_sequence
 from bertlab_evaluations.row_influence import spearman_scores
 

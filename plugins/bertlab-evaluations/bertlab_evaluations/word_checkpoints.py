@@ -7,12 +7,8 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from bertlab.checkpoints.run_checkpoint import words_checkpoint_name
-from bertlab.data.module import TaskData
-from bertlab.data.step_sizes import StepSizes
-from bertlab.errors import ConfigError
-from bertlab.model.schedule import training_size
-from bertlab.training.callbacks.run_record import RunRecord
+from bertlab.api import ConfigError, TaskData
+from bertlab.extend import RunRecord, StepSizes, training_size, words_checkpoint_name
 
 KEY = "checkpoint_words"
 

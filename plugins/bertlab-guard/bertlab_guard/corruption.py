@@ -18,9 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bertlab.errors import CorruptionError, warn
-from bertlab.training.callbacks.watch import LOSS_WINDOW, jump_above
-from bertlab.training.step_memory import free_memory
+from bertlab.extend import LOSS_WINDOW, CorruptionError, free_memory, jump_above, warn
 
 _WATCH_SHARE = 0.005  # of the time, for sums
 _LEAP = 10.0  # in learning rates a step

@@ -7,10 +7,9 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 from torch.optim import Optimizer
 
-from bertlab.api.batch import PackedBatch
-from bertlab.errors import check_at_least
-from bertlab.model.fsdp import FullyShardedStrategy
-from bertlab.model.module import BertModule
+from bertlab import check_at_least
+from bertlab.api import PackedBatch
+from bertlab.extend import BertModule, FullyShardedStrategy
 from bertlab_guard.corruption import StepAudit, Steps
 
 

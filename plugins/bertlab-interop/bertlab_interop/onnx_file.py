@@ -16,16 +16,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bertlab.api.exporter import Exporter, ExportReport, ModelAddress
-from bertlab.api.head import Head
-from bertlab.api.task import Task
-from bertlab.checkpoints.export_folder import save_tokenizer
-from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.pretrained_model import model_of
-from bertlab.errors import CheckpointError, CommandError
-from bertlab.files import write_json
-from bertlab.objectives.language_model import TokenPrediction
-from bertlab.objectives.next_sentence import NextSentencePrediction
+from bertlab import (
+    CheckpointError,
+    CommandError,
+    NextSentencePrediction,
+    Pretrained,
+    TokenPrediction,
+)
+from bertlab.api import Exporter, ExportReport, Head, ModelAddress, Task
+from bertlab.extend import model_of, save_tokenizer, write_json
 
 FILE = "model.onnx"
 _PACKAGES = ("onnx", "onnxscript")

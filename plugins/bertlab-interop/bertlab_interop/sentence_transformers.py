@@ -2,11 +2,9 @@
 
 from pathlib import Path
 
-from bertlab.api.exporter import ExportReport, ModelAddress
-from bertlab.checkpoints.export import TransformersExporter
-from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.files import write_json
-from bertlab.files.reading import read_object
+from bertlab import Pretrained
+from bertlab.api import ExportReport, ModelAddress
+from bertlab.extend import TransformersExporter, read_object, write_json
 
 _KINDS = ("Transformer", "Pooling")
 _PLACES = ("", "1_Pooling")

@@ -17,10 +17,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bertlab.api.reader import CheckpointReader, ForeignCheckpoint
-from bertlab.checkpoints.huggingface import config_file, read_huggingface_config
-from bertlab.errors import CheckpointError, DamagedCheckpointError
-from bertlab.files.reading import read_bytes
+from bertlab import CheckpointError
+from bertlab.api import CheckpointReader, ForeignCheckpoint
+from bertlab.extend import DamagedCheckpointError, config_file, read_bytes, read_huggingface_config
 from bertlab_interop.sstable import (
     DamagedTableError,
     crc32c,

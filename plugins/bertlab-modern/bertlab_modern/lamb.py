@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup
-from bertlab.model.optimizers.adamw import check_betas, check_eps
-from bertlab.model.optimizers.stepping import loss_of
+from bertlab.api import OptimizerRecipe, ParameterGroup
+from bertlab.extend import check_betas, check_eps, loss_of
 
 
 class Lamb(OptimizerRecipe):

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup
-from bertlab.model.optimizers.adamw import check_betas
-from bertlab.model.optimizers.stepping import loss_of
+from bertlab.api import OptimizerRecipe, ParameterGroup
+from bertlab.extend import check_betas, loss_of
 
 
 class Lion(OptimizerRecipe):

@@ -10,18 +10,18 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from bertlab.api.batch import (
-    EncoderOutput,
-    PackedBatch,
-    first_token,
-    last_token,
+from bertlab import check_at_least
+from bertlab.api import ConfigError, Encoder, EncoderOutput, PackedBatch, first_token, last_token
+from bertlab.extend import (
+    Dropout,
+    check_sizes,
+    choose_preset,
+    dtype_of_products,
+    given_or,
     pad_to_multiple_of,
+    rows_read,
+    states_at_rows,
 )
-from bertlab.api.encoder import Encoder
-from bertlab.encoders.attention import dtype_of_products
-from bertlab.encoders.layers import Dropout, rows_read, states_at_rows
-from bertlab.encoders.sizes import check_sizes, choose_preset, given_or
-from bertlab.errors import ConfigError, check_at_least
 from bertlab_modern.modern_form import ModernBertForm
 from bertlab_modern.modern_layer import (
     FeedForward,

@@ -7,15 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from bertlab.api.encoder import Encoder
-from bertlab.api.huggingface import (
-    HeadLayout,
-    HuggingFaceForm,
-    check_only,
-    real_number,
-    whole_number,
-)
-from bertlab.errors import CheckpointError
+from bertlab import CheckpointError
+from bertlab.api import Encoder
+from bertlab.extend import HeadLayout, HuggingFaceForm, check_only, real_number, whole_number
 
 if TYPE_CHECKING:
     from bertlab_modern.modern import ModernEncoder

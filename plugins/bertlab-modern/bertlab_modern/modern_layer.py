@@ -7,9 +7,8 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertlab.api.batch import PackedBatch, pad_to_multiple_of
-from bertlab.encoders.bert import SelfAttention
-from bertlab.encoders.layers import Dropout
+from bertlab.api import PackedBatch
+from bertlab.extend import Dropout, SelfAttention, pad_to_multiple_of
 from bertlab_modern.rotary import Rotation, rotate
 
 Norm = Literal["layer", "rms"]

@@ -5,10 +5,9 @@ from typing import Literal
 
 from torch.optim import AdamW, Muon, Optimizer
 
-from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup
-from bertlab.errors import ConfigError, check_at_least, check_share
-from bertlab.model.optimizers.adamw import check_betas, check_eps
-from bertlab.model.optimizers.stepping import JoinedOptimizer
+from bertlab import JoinedOptimizer, check_at_least, check_share
+from bertlab.api import ConfigError, OptimizerRecipe, ParameterGroup
+from bertlab.extend import check_betas, check_eps
 
 
 class MuonWithAdamW(OptimizerRecipe):

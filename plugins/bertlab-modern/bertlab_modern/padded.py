@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from bertlab.encoders.padded import padded_attention, padded_keys_seen, padded_summary
+from bertlab.extend import padded_attention, padded_keys_seen, padded_summary
 from bertlab_modern.modern_layer import ModernLayer
 from bertlab_modern.rotary import Rotation, rotation_of
 

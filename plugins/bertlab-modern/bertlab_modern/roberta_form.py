@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from bertlab.api.huggingface import HeadLayout
-from bertlab.api.tokenizer import Tokenizer
-from bertlab.encoders.bert_form import POSITION_NAMES, BertForm
-from bertlab.errors import CheckpointError
+from bertlab import CheckpointError
+from bertlab.api import Tokenizer
+from bertlab.extend import POSITION_NAMES, BertForm, HeadLayout
 
 if TYPE_CHECKING:
-    from bertlab.encoders.bert import BertEncoder
+    from bertlab import BertEncoder
 
 _SEQUENCES = "BertForSequenceClassification"
 _SEPARATORS = 2  # <s> A </s></s> B </s>

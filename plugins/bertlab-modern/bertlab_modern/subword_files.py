@@ -5,12 +5,13 @@ import binascii
 from collections.abc import Mapping
 from typing import Any
 
-from bertlab.api.tokenizer import PairLayout, SpecialTokens, model_ids
-from bertlab.errors import TokenizerError
-from bertlab.tokenizer.files import (
+from bertlab.api import SpecialTokens, TokenizerError
+from bertlab.extend import (
+    PairLayout,
     added_tokens,
     check_ids,
     checked_vocabulary,
+    model_ids,
     special_token,
 )
 from bertlab_modern.word_starts import parts

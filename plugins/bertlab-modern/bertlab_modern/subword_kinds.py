@@ -16,9 +16,9 @@ from tokenizers import (
 )
 from tokenizers import Tokenizer as Backend
 
-from bertlab.api.tokenizer import SpecialTokens, TokenizerKind
-from bertlab.errors import TokenizerError, check_at_least, warn
-from bertlab.tokenizer.training import MAX_WORD_CHARACTERS
+from bertlab import check_at_least
+from bertlab.api import SpecialTokens, TokenizerError, TokenizerKind
+from bertlab.extend import MAX_WORD_CHARACTERS, warn
 from bertlab_modern.unigram_training import train_unigram
 from bertlab_modern.word_starts import METASPACE
 

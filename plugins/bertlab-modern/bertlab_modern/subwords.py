@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer as Backend
 
-from bertlab.api.tokenizer import BoolArray, SpecialTokens, TokenArray, Tokenizer, TokenizerFiles
-from bertlab.files import write_json
+from bertlab.api import SpecialTokens, Tokenizer
+from bertlab.extend import BoolArray, TokenArray, TokenizerFiles, write_json
 from bertlab_modern.subword_files import checked_subwords, pair_layout, special_tokens
 from bertlab_modern.word_starts import METASPACE, parts, word_marks
 

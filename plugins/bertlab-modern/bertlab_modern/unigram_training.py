@@ -7,7 +7,7 @@ on the same text differ. SentencePiece's gives the same pieces and scores in eve
 import io
 from collections.abc import Iterator, Mapping
 
-from bertlab.errors import ConfigError, TokenizerError
+from bertlab.api import ConfigError, TokenizerError
 
 Piece = tuple[str, float]
 

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from bertlab.api.tokenizer import BoolArray
-from bertlab.errors import TokenizerError
-from bertlab.tokenizer.wordpiece import prefixed
+from bertlab.api import TokenizerError
+from bertlab.extend import BoolArray, prefixed
 
 METASPACE = "\u2581"  # ▁
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")  # of a Unigram with byte fallback

@@ -9,12 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bertlab.api.evaluation import EvaluatedModel, FloatArray
-from bertlab.api.tokenizer import Tokenizer
-from bertlab.encoders.attention import keys_seen
-from bertlab.encoders.bert import SelfAttention
-from bertlab.encoders.states import layer_states
-from bertlab.errors import EvaluationError
+from bertlab.api import EvaluatedModel, EvaluationError, Tokenizer
+from bertlab.extend import FloatArray, SelfAttention, keys_seen, layer_states
 
 TARGETS = ("cls", "sep", "next", "previous", "self", "same_token")
 FIGURES = ("entropy", *TARGETS)

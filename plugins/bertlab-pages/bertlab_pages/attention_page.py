@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from torch import Tensor
 
-from bertlab.api.evaluation import FloatArray
+from bertlab.extend import FloatArray
 
 _LEVELS = 100  # of a weight on the page: two decimals
 

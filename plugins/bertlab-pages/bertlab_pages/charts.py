@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from bertlab.training.history import WordCurve
+from bertlab.extend import WordCurve
 from bertlab_pages.pictures import hover
 from bertlab_pages.plot_axes import (
     GRAY,

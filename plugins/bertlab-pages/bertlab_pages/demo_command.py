@@ -5,14 +5,13 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser
 
-from bertlab.config.parse import parse_arguments
-from bertlab.errors import say, working
+from bertlab.extend import parse_arguments, say, working
 
 
 def main(command: str, argv: list[str]) -> int:
     """Run ``demo`` until Ctrl-C; return the exit code."""
     given = parse_arguments(make_parser(command), argv)
-    from bertlab.checkpoints.pretrained_model import load  # noqa: PLC0415  torch, not for --help
+    from bertlab import load  # noqa: PLC0415  torch, not for --help
     from bertlab_pages.demo.model_view import ModelView  # noqa: PLC0415
     from bertlab_pages.demo.server import HOST, new_server  # noqa: PLC0415
 

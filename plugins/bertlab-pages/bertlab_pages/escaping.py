@@ -12,8 +12,7 @@ from textwrap import indent
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from bertlab.config.yaml_files import yaml_inline
-from bertlab.errors import visible
+from bertlab.extend import visible, yaml_inline
 
 _SHARED = "bertlab_pages"  # its templates are there for every package
 # a_b stays as it is, _b and a_ would begin or end emphasis

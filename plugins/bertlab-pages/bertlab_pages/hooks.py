@@ -12,8 +12,8 @@ from bertlab import hookimpl
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
 
-    from bertlab.api.exporter import ExportReport, ModelAddress
-    from bertlab.checkpoints.pretrained import Pretrained
+    from bertlab import Pretrained
+    from bertlab.api import ExportReport, ModelAddress
 
 
 @hookimpl

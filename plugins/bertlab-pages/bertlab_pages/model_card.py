@@ -12,14 +12,20 @@ from typing import Any
 
 from markupsafe import Markup
 
-from bertlab.api.exporter import ExportReport, ModelAddress
-from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.run_checkpoint import BEST_CHECKPOINT
-from bertlab.checkpoints.run_directory import MANIFEST_FILE
-from bertlab.errors import as_mistakes, printable, visible
-from bertlab.files import write_text
-from bertlab.files.reading import read_object
-from bertlab.training.results import Results, read_results, result_rows
+from bertlab import Pretrained
+from bertlab.api import ExportReport, ModelAddress
+from bertlab.extend import (
+    BEST_CHECKPOINT,
+    MANIFEST_FILE,
+    Results,
+    as_mistakes,
+    printable,
+    read_object,
+    read_results,
+    result_rows,
+    visible,
+    write_text,
+)
 from bertlab_pages.escaping import markdown_templates
 
 CARD = "README.md"

@@ -12,11 +12,19 @@ from typing import Any
 import matplotlib as mpl
 from markupsafe import Markup
 
-from bertlab.checkpoints.run_directory import CONFIG_FILE, MANIFEST_FILE, STUDY_ENVIRONMENT
-from bertlab.files import write_text
-from bertlab.files.reading import read_bytes, read_object
-from bertlab.training.history import draw_curves, read_curves
-from bertlab.training.results import Results, result_rows, shown_figure
+from bertlab.extend import (
+    CONFIG_FILE,
+    MANIFEST_FILE,
+    STUDY_ENVIRONMENT,
+    Results,
+    draw_curves,
+    read_bytes,
+    read_curves,
+    read_object,
+    result_rows,
+    shown_figure,
+    write_text,
+)
 from bertlab_pages.pictures import Picture, hover, inline_svg, svg_of
 from bertlab_pages.plot_axes import SETTINGS
 from bertlab_pages.samples import SAMPLES, read_samples

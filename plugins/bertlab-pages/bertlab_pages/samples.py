@@ -10,13 +10,9 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import TensorBoardLogger, WandbLogger
 
-from bertlab.api.batch import EncoderOutput, PackedBatch
-from bertlab.api.examples import Example
-from bertlab.api.head import Head
-from bertlab.data.module import TaskData
-from bertlab.files.reading import read_bytes
-from bertlab.model.module import BertModule
-from bertlab.objectives.language_model import TokenPrediction
+from bertlab import TokenPrediction
+from bertlab.api import EncoderOutput, Example, Head, PackedBatch, TaskData
+from bertlab.extend import BertModule, read_bytes
 
 SAMPLES = "samples.jsonl"
 _COUNT = 6

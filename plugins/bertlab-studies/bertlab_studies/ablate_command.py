@@ -5,11 +5,8 @@ from typing import Any
 
 from jsonargparse import ArgumentParser
 
-from bertlab.config.executor_options import add_executor_options
-from bertlab.config.parse import parse_arguments
-from bertlab.config.shipped import find_config
-from bertlab.config.yaml_files import Config
-from bertlab.errors import CommandError
+from bertlab import CommandError
+from bertlab.extend import Config, add_executor_options, find_config, parse_arguments
 from bertlab_studies.execute.executor import StudyExecutor
 from bertlab_studies.settings import parse_settings, parse_value
 from bertlab_studies.study_command import add_settings, run, take_executor_options
@@ -29,7 +26,7 @@ def main(argv: list[str]) -> int:
         seeds=options.pop("seeds"),
         evaluate=options.pop("evaluate"),
     )
-    from bertlab.training.trainer import quiet_lightning  # noqa: PLC0415
+    from bertlab.extend import quiet_lightning  # noqa: PLC0415
     from bertlab_studies.study import study  # noqa: PLC0415  imports torch, which help does without
 
     quiet_lightning()

@@ -12,10 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from bertlab.config.overrides import Overrides
-from bertlab.errors import StudyError
-from bertlab.files import explain_failed_write, write_json
-from bertlab.files.reading import read_object
+from bertlab.extend import Overrides, StudyError, explain_failed_write, read_object, write_json
 from bertlab_studies.execute.run_state import State, read_states
 from bertlab_studies.plan.plan import Plan
 from bertlab_studies.plan.study_file import StudyConfig

@@ -7,12 +7,20 @@ from typing import Any
 
 import yaml
 
-from bertlab.config.overrides import Overrides
-from bertlab.config.shipped import find_config
-from bertlab.config.yaml_files import Config, differences, read_config
-from bertlab.errors import StudyChangedError, StudyError, warn
-from bertlab.files import explain_failed_write, write_json, write_text
-from bertlab.files.reading import read_object
+from bertlab.extend import (
+    Config,
+    Overrides,
+    StudyChangedError,
+    StudyError,
+    differences,
+    explain_failed_write,
+    find_config,
+    read_config,
+    read_object,
+    warn,
+    write_json,
+    write_text,
+)
 from bertlab_studies.execute.run_state import PLAN
 from bertlab_studies.plan.plan import Plan
 from bertlab_studies.plan.seeds import ADDED_SEEDS

@@ -31,7 +31,7 @@ def bertlab_runs_fit(arguments: list[str], keys: frozenset[str]) -> int | None:
     """Repeat a run where a key asks for it."""
     if keys.isdisjoint(("seeds", "against_scratch")):
         return None
-    from bertlab.config.request import read_request  # noqa: PLC0415  a plain fit does without
+    from bertlab.extend import read_request  # noqa: PLC0415  a plain fit does without
     from bertlab_studies.repeat import find_repetition, fit_repeatedly  # noqa: PLC0415
 
     repetition = find_repetition(arguments, read_request(arguments))

@@ -15,15 +15,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertlab.checkpoints.run_directory import MANIFEST_FILE, choose_run_directory
-from bertlab.config.request import Request
-from bertlab.config.run_config import resolve_arguments
-from bertlab.config.yaml_files import Config, differences, split_arguments
-from bertlab.errors import ConfigError, StudyChangedError, say
-from bertlab.files import write_json
-from bertlab.files.reading import read_object
-from bertlab.training.console import print_table
-from bertlab.training.results import Results, read_results, shown_figure
+from bertlab.api import ConfigError
+from bertlab.extend import (
+    MANIFEST_FILE,
+    Config,
+    Request,
+    Results,
+    StudyChangedError,
+    choose_run_directory,
+    differences,
+    print_table,
+    read_object,
+    read_results,
+    resolve_arguments,
+    say,
+    shown_figure,
+    split_arguments,
+    write_json,
+)
 from bertlab_studies.execute.execution import FIT
 from bertlab_studies.execute.live_table import event_line
 from bertlab_studies.execute.local import LocalWorkers

@@ -15,14 +15,21 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
-from bertlab.checkpoints.run_directory import MANIFEST_FILE
-from bertlab.config.seeds import SEED_SECTION
-from bertlab.config.yaml_files import Config, differences, read_config
-from bertlab.errors import BertlabError, StudyError
-from bertlab.files import explain_failed_write, new_folder, write_json
-from bertlab.files.reading import read_object
-from bertlab.plugins.index import version_of
-from bertlab.plugins.origin import content_hash
+from bertlab.api import BertlabError
+from bertlab.extend import (
+    MANIFEST_FILE,
+    SEED_SECTION,
+    Config,
+    StudyError,
+    content_hash,
+    differences,
+    explain_failed_write,
+    new_folder,
+    read_config,
+    read_object,
+    version_of,
+    write_json,
+)
 from bertlab_studies.execute.execution import take_lock
 from bertlab_studies.execute.run_state import (
     REUSED_FROM,

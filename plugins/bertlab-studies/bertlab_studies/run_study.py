@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertlab.config.yaml_files import yaml_inline
-from bertlab.errors import say
+from bertlab.extend import say, yaml_inline
 from bertlab_studies.execute.executor import ExecuteAll
 from bertlab_studies.execute.live_table import watch
 from bertlab_studies.execute.schedule import StudyStopped, Summary

@@ -5,9 +5,7 @@ from typing import Any
 
 import yaml
 
-from bertlab.config.overrides import Overrides, as_overrides
-from bertlab.config.plain_yaml import load_yaml
-from bertlab.errors import StudyError
+from bertlab.extend import Overrides, StudyError, as_overrides, load_yaml
 
 # what a study says itself
 _TAKEN = {

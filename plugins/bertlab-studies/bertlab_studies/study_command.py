@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser
 
-from bertlab.config.executor_options import add_executor_options, option_names
-from bertlab.config.parse import parse_arguments
-from bertlab.errors import CommandError, nearest, say
+from bertlab import CommandError, nearest
+from bertlab.extend import add_executor_options, option_names, parse_arguments, say
 from bertlab_studies.execute.executor import StudyExecutor
 from bertlab_studies.settings import parse_settings
 
@@ -53,7 +52,7 @@ def main(argv: list[str]) -> int:
     study_dir = options.pop("study_dir")
     settings = parse_settings(options.pop("set"), "--set")
     evaluate_settings = parse_settings(options.pop("evaluate_set"), "--evaluate_set")
-    from bertlab.training.trainer import quiet_lightning  # noqa: PLC0415
+    from bertlab.extend import quiet_lightning  # noqa: PLC0415
     from bertlab_studies.study import study  # noqa: PLC0415  imports torch, which help does without
 
     quiet_lightning()
@@ -69,7 +68,7 @@ def main(argv: list[str]) -> int:
 
 def _reading_only(names: list[str]) -> contextlib.AbstractContextManager[None]:
     """Import no class that the directory of a study names, which may come from anywhere."""
-    from bertlab.config.named_classes import importing_no_classes  # noqa: PLC0415  for its parsers
+    from bertlab.extend import importing_no_classes  # noqa: PLC0415  for its parsers
 
     folders = [Path(name) for name in names if Path(name).is_dir()]
     if not folders:  # a study file is the user's own

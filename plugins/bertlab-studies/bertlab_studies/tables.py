@@ -4,10 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertlab.config.request import read_request
-from bertlab.config.yaml_files import yaml_inline
-from bertlab.errors import say
-from bertlab.training.console import print_table
+from bertlab.extend import print_table, read_request, say, yaml_inline
 from bertlab_studies.execute.live_table import HEADINGS, state_cell, status_row
 from bertlab_studies.execute.run_state import State, read_states
 from bertlab_studies.plan.budget import pretraining_cost

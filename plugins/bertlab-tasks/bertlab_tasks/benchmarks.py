@@ -8,7 +8,8 @@ agree. The sources of each column are those of the official files, then those of
 
 from typing import ClassVar
 
-from bertlab.api.format import ColumnSources, LabelNames, NamedFormat
+from bertlab.api import NamedFormat
+from bertlab.extend import ColumnSources, LabelNames
 from bertlab_tasks.submissions import Choices, GlueIds, GlueNames, GlueScores
 
 _NLI = ("entailment", "neutral", "contradiction")

@@ -9,13 +9,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from bertlab.api.batch import EncoderOutput, PackedBatch
-from bertlab.api.task import TaskContext
-from bertlab.encoders.layers import Dropout, initialize, packed_lstm
-from bertlab.encoders.states import check_layers, combine_layers
-from bertlab.errors import check_at_least, check_share
-from bertlab.heads.tag_schemes import Scheme
-from bertlab.heads.tagging import Tagging
+from bertlab import check_at_least, check_share, initialize, packed_lstm
+from bertlab.api import EncoderOutput, PackedBatch, TaskContext
+from bertlab.extend import Dropout, Scheme, Tagging, check_layers, combine_layers
 
 
 class WeightedSum(nn.Module):

@@ -10,11 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from bertlab.api.batch import IntArray, PackedBatch
-from bertlab.api.rng import CounterRNG
-from bertlab.config.heads import OBJECTIVES_SHARE
-from bertlab.data.loader import TrainingSteps
-from bertlab.errors import ConfigError, nearest
+from bertlab import IntArray, nearest
+from bertlab.api import ConfigError, CounterRNG, PackedBatch
+from bertlab.extend import OBJECTIVES_SHARE, TrainingSteps
 
 # what the steps of all objectives are called among those of heads; no head can have the name
 OBJECTIVES = "objectives"

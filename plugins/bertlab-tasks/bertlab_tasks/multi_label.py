@@ -10,13 +10,20 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.classification import MultilabelExactMatch, MultilabelF1Score
 
-from bertlab.api.batch import EncoderOutput, PackedBatch
-from bertlab.api.examples import Column, Example, Features, Labels
-from bertlab.api.task import TaskContext, TaskLoss
-from bertlab.api.tokenizer import Tokenizer
-from bertlab.errors import DataError, check_share
-from bertlab.heads.classification import ClassifierHead
-from bertlab.heads.single_sentence import text_features
+from bertlab import ClassifierHead, check_share
+from bertlab.api import (
+    Column,
+    DataError,
+    EncoderOutput,
+    Example,
+    Features,
+    Labels,
+    PackedBatch,
+    TaskContext,
+    TaskLoss,
+    Tokenizer,
+)
+from bertlab.extend import text_features
 
 
 class MultiLabel(ClassifierHead):

@@ -7,14 +7,19 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from bertlab.api.batch import EncoderOutput, PackedBatch
-from bertlab.api.examples import Column, Example, Features, text_ids
-from bertlab.api.task import TaskContext, TaskLoss
-from bertlab.api.tokenizer import Tokenizer
-from bertlab.errors import DataError
-from bertlab.heads.classification import ClassifierHead
-from bertlab.heads.sentence_pair import pair_features
-from bertlab.objectives.classification import Accuracy, MajorityAccuracy, classification_loss
+from bertlab import Accuracy, ClassifierHead, MajorityAccuracy, classification_loss, text_ids
+from bertlab.api import (
+    Column,
+    DataError,
+    EncoderOutput,
+    Example,
+    Features,
+    PackedBatch,
+    TaskContext,
+    TaskLoss,
+    Tokenizer,
+)
+from bertlab.extend import pair_features
 
 
 class MultipleChoice(ClassifierHead):

@@ -13,15 +13,28 @@ from typing import Any, NoReturn
 import numpy as np
 from lightning.pytorch.cli import LightningArgumentParser
 
-from bertlab.api.batch import IntArray, PackedBatch
-from bertlab.api.examples import Example, Labels
-from bertlab.api.task import Objective, Task
-from bertlab.api.tokenizer import Tokenizer
-from bertlab.data.fine_tuning import LabelledData
-from bertlab.data.loader import StepLoader
-from bertlab.data.module import OWN_DATA, EvaluationRows, ReportRow, TaskData, naming, naming_head
-from bertlab.data.pretraining import PretrainingData
-from bertlab.errors import ConfigError, warn
+from bertlab import IntArray
+from bertlab.api import (
+    ConfigError,
+    Example,
+    Labels,
+    Objective,
+    PackedBatch,
+    Task,
+    TaskData,
+    Tokenizer,
+)
+from bertlab.extend import (
+    OWN_DATA,
+    EvaluationRows,
+    LabelledData,
+    PretrainingData,
+    ReportRow,
+    StepLoader,
+    naming,
+    naming_head,
+    warn,
+)
 from bertlab_tasks.mixing import OBJECTIVES, MixedSteps, Mixing, StepOrder
 
 # keys of data that the objectives beside heads have of their own

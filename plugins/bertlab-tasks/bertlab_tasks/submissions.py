@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bertlab.api.examples import Example
-from bertlab.api.format import NamedFormat, Submission
-from bertlab.data.examples.checks import ordered_names
-from bertlab.errors import DataError, nearest
+from bertlab import nearest
+from bertlab.api import DataError, Example, NamedFormat, Submission
+from bertlab.extend import ordered_names
 
 
 class GlueNames(Submission):

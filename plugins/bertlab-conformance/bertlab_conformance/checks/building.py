@@ -8,9 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bertlab.api.examples import Labels
-from bertlab.api.head import Head
-from bertlab.api.task import TaskContext
+from bertlab.api import Head, Labels, TaskContext
 from bertlab_conformance.cases import SEED
 from bertlab_conformance.check import TASK_KINDS, ConformanceFailure, check
 from bertlab_conformance.comparisons import PLAIN_FUNCTIONS, changed_tensor, difference, pickled

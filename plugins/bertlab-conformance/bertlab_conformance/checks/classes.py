@@ -10,11 +10,8 @@ import yaml
 from jsonargparse import ArgumentParser, Namespace
 from torch import nn
 
-from bertlab.api.examples import Column
-from bertlab.api.head import Head
-from bertlab.api.task import Objective, Task
-from bertlab.plugins.index import Kind
-from bertlab.plugins.signatures import broken_signature
+from bertlab.api import Column, Head, Objective, Task
+from bertlab.extend import Kind, broken_signature
 from bertlab_conformance.cases import BASES, Case
 from bertlab_conformance.check import ALL_KINDS, CONFIG_KINDS, TASK_KINDS, ConformanceFailure, check
 from bertlab_conformance.comparisons import difference, not_json

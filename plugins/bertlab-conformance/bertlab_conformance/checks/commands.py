@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from bertlab.errors import BertlabError
+from bertlab.api import BertlabError
 from bertlab_conformance.cases import Case
 from bertlab_conformance.check import BARE_KINDS, ConformanceFailure, check
 

@@ -7,10 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertlab.api.batch import EncoderOutput, PackedBatch
-from bertlab.api.task import TaskLoss
-from bertlab.heads.single_sentence import SingleSentence
-from bertlab.objectives.next_sentence import NextSentencePrediction
+from bertlab import NextSentencePrediction
+from bertlab.api import EncoderOutput, PackedBatch, TaskLoss
+from bertlab.extend import SingleSentence
 from bertlab_conformance.check import TASK_KINDS, ConformanceFailure, NotApplicable, check
 from bertlab_conformance.checks import building as saving_checks
 from bertlab_conformance.checks import training as training_checks

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from bertlab.api.batch import EncoderOutput, PackedBatch, pack
+from bertlab.api import EncoderOutput, PackedBatch, pack
 from bertlab_conformance.cases import SEED
 from bertlab_conformance.check import ConformanceFailure, check
 from bertlab_conformance.checks.building import USABLE

@@ -8,10 +8,16 @@ import random
 import numpy as np
 import torch
 
-from bertlab.api.evaluation import EvaluatedModel, EvaluationResult, FloatArray
-from bertlab.api.examples import Example
-from bertlab.errors import BertlabError, DataError, EvaluationError
-from bertlab.objectives.causal_lm import CausalLM
+from bertlab import CausalLM
+from bertlab.api import (
+    BertlabError,
+    DataError,
+    EvaluatedModel,
+    EvaluationError,
+    EvaluationResult,
+    Example,
+)
+from bertlab.extend import FloatArray
 from bertlab_conformance.check import ConformanceFailure, NotApplicable, check
 from bertlab_conformance.checks.training import refused_output
 from bertlab_conformance.comparisons import changed_tensor

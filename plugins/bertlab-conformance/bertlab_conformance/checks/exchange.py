@@ -9,11 +9,9 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from bertlab.api.exporter import Exporter, ExportReport, ModelAddress
-from bertlab.api.reader import CheckpointReader, ForeignCheckpoint
-from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.errors import CheckpointError
-from bertlab.plugins.index import RECORDED_AS
+from bertlab import CheckpointError, Pretrained
+from bertlab.api import CheckpointReader, Exporter, ExportReport, ForeignCheckpoint, ModelAddress
+from bertlab.extend import RECORDED_AS
 from bertlab_conformance.cases import Case
 from bertlab_conformance.check import ConformanceFailure, NotApplicable, check
 from bertlab_conformance.comparisons import not_json

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from bertlab.api.executor import Executor
-from bertlab.errors import ConfigError, check_at_least
+from bertlab import ConfigError, check_at_least
+from bertlab.api import Executor
 from bertlab_conformance.cases import Case
 from bertlab_conformance.check import ConformanceFailure, NotApplicable, check
 

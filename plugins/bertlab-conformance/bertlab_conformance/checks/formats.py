@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bertlab.api.format import NamedFormat
-from bertlab.errors import DataError
+from bertlab.api import DataError, NamedFormat
 from bertlab_conformance.cases import Case
 from bertlab_conformance.check import ConformanceFailure, NotApplicable, check
 

@@ -5,9 +5,8 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from bertlab.api.batch import PackedBatch
-from bertlab.api.task import Objective, TaskLoss
-from bertlab.data.filling import Filling
+from bertlab.api import Objective, PackedBatch, TaskLoss
+from bertlab.extend import Filling
 from bertlab_conformance.cases import SEED
 from bertlab_conformance.check import TASK_KINDS, ConformanceFailure, NotApplicable, check
 from bertlab_conformance.comparisons import changed_tensor, close

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from bertlab.api.task import Task, TaskLoss
-from bertlab.model.evaluation import EvaluationSet
+from bertlab.api import Task, TaskLoss
+from bertlab.extend import EvaluationSet
 from bertlab_conformance.check import TASK_KINDS, ConformanceFailure, NotApplicable, check
 from bertlab_conformance.comparisons import close, difference
 from bertlab_conformance.stack import Stack

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bertlab.api.examples import Column, Example
-from bertlab.data.examples.encoded import encode_examples
-from bertlab.errors import BertlabError, DataError
+from bertlab import encode_examples
+from bertlab.api import BertlabError, Column, DataError, Example
 from bertlab_conformance.check import ConformanceFailure, NotApplicable, check
 from bertlab_conformance.samples import changed, sample_rows, without_truth
 from bertlab_conformance.stack import MAX_LENGTH, Stack

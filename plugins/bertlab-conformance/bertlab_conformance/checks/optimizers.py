@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bertlab.api.optimizer import ParameterGroup
-from bertlab.model.optimizer_config import (
+from bertlab.api import ParameterGroup
+from bertlab.extend import (
     COMMON_OPTIMIZER_KEYS,
     PLUGGED_OPTIMIZER_KEYS,
     OptimizerConfig,
+    parameter_groups,
 )
-from bertlab.model.parameter_groups import parameter_groups
 from bertlab_conformance.cases import SEED, Case
 from bertlab_conformance.check import ConformanceFailure, check
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bertlab.api.batch import PackedSequences
+from bertlab.api import PackedSequences
 from bertlab_conformance.check import TASK_KINDS, ConformanceFailure, NotApplicable, check
 from bertlab_conformance.checks.building import USABLE
 from bertlab_conformance.comparisons import close, difference, fits_together

@@ -4,12 +4,8 @@ import copy
 
 import numpy as np
 
-from bertlab.api.batch import PackedBatch
-from bertlab.api.examples import Features
-from bertlab.api.head import Head
-from bertlab.data.examples.checks import read_value
-from bertlab.data.examples.columns import Mapped
-from bertlab.errors import BertlabError, DataError
+from bertlab.api import BertlabError, DataError, Features, Head, PackedBatch
+from bertlab.extend import Mapped, read_value
 from bertlab_conformance.check import TASK_KINDS, ConformanceFailure, NotApplicable, check
 from bertlab_conformance.checks.building import USABLE
 from bertlab_conformance.comparisons import difference, not_json

@@ -3,7 +3,7 @@
 import math
 import pickle
 
-from bertlab.api.schedule import Progress, Schedule
+from bertlab.api import Progress, Schedule
 from bertlab_conformance.cases import Case
 from bertlab_conformance.check import ConformanceFailure, check
 

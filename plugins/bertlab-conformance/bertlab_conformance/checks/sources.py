@@ -4,8 +4,7 @@ import inspect
 from collections.abc import Mapping
 from itertools import islice
 
-from bertlab.api.source import DataSource, RawDocument
-from bertlab.errors import BertlabError, CorpusError, DataError
+from bertlab.api import BertlabError, CorpusError, DataError, DataSource, RawDocument
 from bertlab_conformance.cases import SourceCase
 from bertlab_conformance.check import ConformanceFailure, NotApplicable, check
 from bertlab_conformance.checks.training import refused_output

@@ -9,12 +9,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bertlab.api.examples import Example, Labels
-from bertlab.api.head import Head
-from bertlab.api.task import TaskContext
-from bertlab.encoders.bert import BertEncoder
-from bertlab.heads.single_sentence import SingleSentence
-from bertlab.objectives.masked_lm import MaskedLM
+from bertlab import BertEncoder, MaskedLM
+from bertlab.api import Example, Head, Labels, TaskContext
+from bertlab.extend import SingleSentence
 from bertlab_conformance.check import TASK_KINDS, ConformanceFailure, check
 from bertlab_conformance.samples import sample_rows
 from bertlab_conformance.stack import MAX_LENGTH

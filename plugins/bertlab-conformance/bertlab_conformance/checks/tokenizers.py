@@ -10,8 +10,8 @@ import json
 import numpy as np
 from tokenizers import Tokenizer as Backend
 
-from bertlab.api.tokenizer import word_starts
-from bertlab.errors import BertlabError, TokenizerError
+from bertlab.api import BertlabError, TokenizerError
+from bertlab.extend import word_starts
 from bertlab_conformance.cases import TokenizerCase
 from bertlab_conformance.check import ConformanceFailure, check
 

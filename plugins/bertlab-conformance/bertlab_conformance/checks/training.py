@@ -7,15 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 
-from bertlab.api.batch import PackedBatch
-from bertlab.api.examples import Example
-from bertlab.api.task import Objective
-from bertlab.data.examples.encoded import encode_examples
-from bertlab.data.loader import prepare_sequences
-from bertlab.data.sampling.formats import SAMPLERS
-from bertlab.errors import BertlabError
-from bertlab.objectives.masked_lm import MaskedLM
-from bertlab.objectives.next_sentence import NextSentencePrediction
+from bertlab import MaskedLM, NextSentencePrediction, encode_examples, prepare_sequences
+from bertlab.api import BertlabError, Example, Objective, PackedBatch
+from bertlab.extend import SAMPLERS
 from bertlab_conformance.cases import SEED
 from bertlab_conformance.check import TASK_KINDS, ConformanceFailure, NotApplicable, check
 from bertlab_conformance.comparisons import close, difference

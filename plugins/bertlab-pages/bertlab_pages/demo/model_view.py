@@ -5,14 +5,9 @@ from typing import Any
 
 import torch
 
-from bertlab.api.batch import PackedBatch
-from bertlab.api.examples import Column
-from bertlab.api.head import Head
-from bertlab.checkpoints.pretrained_model import PretrainedModel
-from bertlab.data.examples.task_files import words_of
-from bertlab.data.input_texts import TextRows, given_texts
-from bertlab.errors import BertlabError, CommandError, DataError
-from bertlab.objectives.language_model import TokenPrediction
+from bertlab import CommandError, PretrainedModel, TokenPrediction
+from bertlab.api import BertlabError, Column, DataError, Head, PackedBatch
+from bertlab.extend import TextRows, given_texts, words_of
 from bertlab_pages.attention_maps import (
     FIGURES,
     attention_layers,

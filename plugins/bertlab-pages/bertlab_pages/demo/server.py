@@ -9,7 +9,8 @@ from werkzeug.exceptions import HTTPException, NotFound
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Request, Response
 
-from bertlab.errors import BertlabError, CommandError
+from bertlab import CommandError
+from bertlab.api import BertlabError
 from bertlab_pages.demo.model_view import ModelView
 
 HOST = "127.0.0.1"

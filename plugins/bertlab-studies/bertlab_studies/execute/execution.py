@@ -19,9 +19,15 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from bertlab.checkpoints.run_directory import MANIFEST_FILE, STUDY_ENVIRONMENT, VARIANT_ENVIRONMENT
-from bertlab.errors import ExecutorError, StudyError, visible
-from bertlab.files import utf8
+from bertlab.extend import (
+    MANIFEST_FILE,
+    STUDY_ENVIRONMENT,
+    VARIANT_ENVIRONMENT,
+    ExecutorError,
+    StudyError,
+    utf8,
+    visible,
+)
 from bertlab_studies.execute.processes import Launch, RunProcess, start_fresh
 from bertlab_studies.execute.run_state import (
     LOG_HEAD,

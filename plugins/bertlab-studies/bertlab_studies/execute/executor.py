@@ -7,9 +7,8 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from bertlab import Executor
-from bertlab.config.executor_options import LOCAL_EXECUTOR, load_executor
-from bertlab.errors import CommandError, check_processes, nearest
+from bertlab import CommandError, Executor, nearest
+from bertlab.extend import LOCAL_EXECUTOR, check_processes, load_executor
 
 if TYPE_CHECKING:
     from bertlab_studies.execute.schedule import OnChange, Summary

@@ -11,9 +11,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from bertlab.errors import visible
-from bertlab.training.console import duration
-from bertlab.training.results import read_results, shown_figure
+from bertlab.extend import duration, read_results, shown_figure, visible
 from bertlab_studies.execute.run_state import State, is_done, read_status, reused_from
 from bertlab_studies.execute.schedule import Change, OnChange
 from bertlab_studies.execute.time_left import TimeLeft

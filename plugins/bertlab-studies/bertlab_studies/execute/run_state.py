@@ -14,10 +14,14 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from bertlab.checkpoints.run_directory import MANIFEST_FILE, RESULTS_FILE, STAGES_FILE
-from bertlab.errors import StudyError
-from bertlab.files import write_json
-from bertlab.files.reading import read_object
+from bertlab.extend import (
+    MANIFEST_FILE,
+    RESULTS_FILE,
+    STAGES_FILE,
+    StudyError,
+    read_object,
+    write_json,
+)
 from bertlab_studies.plan.plan import PlannedRun
 
 PLAN = "plan.json"  # what is asked of the study

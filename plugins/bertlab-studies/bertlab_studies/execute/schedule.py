@@ -8,7 +8,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Protocol
 
-from bertlab.errors import NumericalError
+from bertlab.extend import NumericalError
 from bertlab_studies.execute.execution import settle
 from bertlab_studies.execute.run_state import (
     Outcome,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
-from bertlab.training.console import duration
+from bertlab.extend import duration
 from bertlab_studies.execute.run_state import State, read_states, read_status
 from bertlab_studies.execute.schedule import Change
 from bertlab_studies.plan.plan import PlannedRun

@@ -13,14 +13,19 @@ from typing import Any
 
 import torch
 
-from bertlab.api.encoder import Encoder
-from bertlab.config.heads import OBJECTIVES_SHARE, fine_tunes
-from bertlab.config.overrides import Overrides
-from bertlab.config.run_config import stage_configs
-from bertlab.config.stages import STAGES_KEY as STAGES
-from bertlab.errors import StudyError
-from bertlab.model.build import build_encoder, build_tasks
-from bertlab.objectives.changing import largest_of, mean_of
+from bertlab.api import Encoder
+from bertlab.extend import (
+    OBJECTIVES_SHARE,
+    Overrides,
+    StudyError,
+    build_encoder,
+    build_tasks,
+    fine_tunes,
+    largest_of,
+    mean_of,
+    stage_configs,
+)
+from bertlab.extend import STAGES_KEY as STAGES
 
 _KEYS = {
     "steps": "trainer.max_steps",

@@ -3,20 +3,27 @@
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Timer
 
-from bertlab.api.encoder import Encoder
-from bertlab.config.parser import data_class
-from bertlab.config.request import Request
-from bertlab.config.run_config import stage_configs
-from bertlab.config.seeds import SEED_SECTION
-from bertlab.config.stages import STAGES_KEY as STAGES
-from bertlab.config.stages import naming_stage, read_stages
-from bertlab.config.yaml_files import Config
-from bertlab.errors import ConfigError, StudyError
-from bertlab.model.build import build_tasks, check_lengths
-from bertlab.model.optimizer_config import read_optimizer
-from bertlab.model.schedule import check_budget, check_changes, check_schedule, is_endless
-from bertlab.model.task_checks import check_tasks, check_whole_steps
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.api import ConfigError, Encoder, WordPieceTokenizer
+from bertlab.extend import (
+    SEED_SECTION,
+    Config,
+    Request,
+    StudyError,
+    build_tasks,
+    check_budget,
+    check_changes,
+    check_lengths,
+    check_schedule,
+    check_tasks,
+    check_whole_steps,
+    data_class,
+    is_endless,
+    naming_stage,
+    read_optimizer,
+    read_stages,
+    stage_configs,
+)
+from bertlab.extend import STAGES_KEY as STAGES
 from bertlab_studies.plan.budget import meta_encoder
 
 # tasks and data are introduced to each other; what they check does not depend on it

@@ -5,15 +5,17 @@ from dataclasses import dataclass, field
 
 from torchmetrics import Metric
 
-from bertlab.api.examples import Labels
-from bertlab.api.head import Head
-from bertlab.api.task import Task
-from bertlab.config.run_config import last_config
-from bertlab.config.yaml_files import Config
-from bertlab.errors import StudyError, nearest
-from bertlab.model.build import build_metrics, build_tasks
-from bertlab.objectives.changing import largest_of
-from bertlab.training.results import is_share
+from bertlab import nearest
+from bertlab.api import Head, Labels, Task
+from bertlab.extend import (
+    Config,
+    StudyError,
+    build_metrics,
+    build_tasks,
+    is_share,
+    largest_of,
+    last_config,
+)
 from bertlab_studies.plan.plan import FREE, Plan
 from bertlab_studies.plan.study_file import BASE, Evaluation, StudyConfig
 from bertlab_studies.plan.zero_shot import plugin_of

@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bertlab.api.encoder import Encoder
-from bertlab.config.run_config import resolve_arguments
-from bertlab.config.yaml_files import Config
-from bertlab.errors import BertlabError, StudyError
+from bertlab.api import BertlabError, Encoder
+from bertlab.extend import Config, StudyError, resolve_arguments
 from bertlab_studies.plan.checks import (
     check_checkpoint,
     check_config,

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from bertlab.config.seeds import SEED_PARTS, SEED_SECTION, check_seed
-from bertlab.errors import ConfigError, StudyError, nearest
+from bertlab import nearest
+from bertlab.api import ConfigError
+from bertlab.extend import SEED_PARTS, SEED_SECTION, StudyError, check_seed
 
 FIXED = 1  # the seed of what does not vary
 _TOGETHER = "+"  # order+masks: 3 gives both the seeds 1, 2, 3 at a time

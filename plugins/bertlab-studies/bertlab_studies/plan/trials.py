@@ -8,10 +8,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from bertlab.config.overrides import Overrides
-from bertlab.config.run_config import last_config
-from bertlab.config.yaml_files import Config
-from bertlab.errors import StudyError, nearest
+from bertlab import nearest
+from bertlab.extend import Config, Overrides, StudyError, last_config
 from bertlab_studies.plan.measures import head_of, held_out_differences, pretraining_measures
 from bertlab_studies.plan.plan import Plan
 from bertlab_studies.plan.study_file import BASE, StudyConfig

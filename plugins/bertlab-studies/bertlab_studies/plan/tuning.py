@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertlab.api.rng import CounterRNG
-from bertlab.config.overrides import Overrides
-from bertlab.errors import StudyError, nearest
+from bertlab import nearest
+from bertlab.api import CounterRNG
+from bertlab.extend import Overrides, StudyError
 from bertlab_studies.plan.seed_parts import SeedTuple
 from bertlab_studies.plan.seeds import read_seeds
 from bertlab_studies.plan.values import check_keys, mapping, text

@@ -5,10 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bertlab.config.shipped import shipped_configs
-from bertlab.config.yaml_files import Config
-from bertlab.errors import StudyError, nearest
-from bertlab.files import why_no_file_name
+from bertlab import nearest
+from bertlab.extend import Config, StudyError, shipped_configs, why_no_file_name
 
 
 def refuse_repeated(names: list[str], where: str) -> None:

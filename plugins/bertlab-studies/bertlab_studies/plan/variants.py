@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-from bertlab.config.overrides import Overrides
-from bertlab.config.yaml_files import Config
-from bertlab.errors import StudyError, nearest
+from bertlab import nearest
+from bertlab.extend import Config, Overrides, StudyError
 from bertlab_studies.plan.values import mapping, refuse_repeated
 from bertlab_studies.settings import read_settings
 

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bertlab.api.evaluation import Evaluation as EvaluationPlugin
-from bertlab.config.yaml_files import Config, yaml_inline
-from bertlab.errors import BertlabError, StudyError
-from bertlab.plugins.index import load_class
+from bertlab.api import BertlabError
+from bertlab.api import Evaluation as EvaluationPlugin
+from bertlab.extend import Config, StudyError, load_class, yaml_inline
 from bertlab_evaluations.entries import read_entries
 
 ENTRY_KEYS = ("evaluation", "data", "format", "split", "columns", "settings")

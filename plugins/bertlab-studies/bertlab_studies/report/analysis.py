@@ -13,11 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bertlab.checkpoints.run_directory import RESULTS_FILE
-from bertlab.config.yaml_files import differences
-from bertlab.errors import StudyError
-from bertlab.files import explain_failed_write, write_json
-from bertlab.files.reading import read_json
+from bertlab.extend import (
+    RESULTS_FILE,
+    StudyError,
+    differences,
+    explain_failed_write,
+    read_json,
+    write_json,
+)
 from bertlab_studies.execute.run_state import is_done
 from bertlab_studies.plan.plan import Plan
 from bertlab_studies.plan.study_file import StudyConfig

@@ -8,13 +8,19 @@ from typing import NoReturn
 
 import numpy as np
 
-from bertlab.api.head import Head
-from bertlab.checkpoints.run_directory import DEGENERATE_FILE, PREDICTIONS_FILE
-from bertlab.config.heads import fine_tunes
-from bertlab.errors import StudyError, nearest
-from bertlab.files.reading import explain_damage, read_json
-from bertlab.model.evaluation import heads_direction
-from bertlab.training.results import is_share, read_results
+from bertlab import nearest
+from bertlab.api import Head
+from bertlab.extend import (
+    DEGENERATE_FILE,
+    PREDICTIONS_FILE,
+    StudyError,
+    explain_damage,
+    fine_tunes,
+    heads_direction,
+    is_share,
+    read_json,
+    read_results,
+)
 from bertlab_studies.execute.run_state import State, is_done, read_states, read_status
 from bertlab_studies.plan.measures import (
     PretrainingMeasures,

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from bertlab.training.results import is_share, shown_figure
+from bertlab.extend import is_share, shown_figure
 from bertlab_pages.pictures import hover
 from bertlab_pages.plot_axes import (
     add_legend,

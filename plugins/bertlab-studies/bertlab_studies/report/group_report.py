@@ -7,8 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from bertlab.files.inert import spreadsheet_csv
-from bertlab.training.history import WordCurve
+from bertlab.extend import WordCurve, spreadsheet_csv
 from bertlab_pages.charts import (
     FEWEST,
     MOST,

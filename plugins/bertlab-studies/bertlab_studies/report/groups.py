@@ -6,11 +6,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bertlab.config.yaml_files import Config
-from bertlab.files.inert import spreadsheet_rows
-from bertlab.files.reading import explain_damage, open_to_read, parse_json
-from bertlab.training.history import read_word_curves
-from bertlab.training.results import is_share
+from bertlab.extend import (
+    Config,
+    explain_damage,
+    is_share,
+    open_to_read,
+    parse_json,
+    read_word_curves,
+    spreadsheet_rows,
+)
 from bertlab_studies.execute.run_state import is_done
 from bertlab_studies.plan.plan import Plan
 from bertlab_studies.plan.study_file import StudyConfig

@@ -16,7 +16,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from bertlab.errors import DataError
+from bertlab.api import DataError
 from bertlab_studies.report.seed_noise import ROUNDING
 
 FloatArray = NDArray[np.float64]

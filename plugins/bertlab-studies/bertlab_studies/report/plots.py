@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import offset_copy
 
-from bertlab.training.results import shown_figure
+from bertlab.extend import shown_figure
 from bertlab_pages.pictures import Picture, file_names, hover, pdf_of, svg_of
 from bertlab_pages.plot_axes import (
     GRAY,

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bertlab.heads.span_answers import answer_scores, best_null_threshold, best_text
-from bertlab.heads.tag_schemes import entities, to_bio
+from bertlab.extend import answer_scores, best_null_threshold, best_text, entities, to_bio
 from bertlab_evaluations.row_influence import (
     FloatArray,
     f1_scores,

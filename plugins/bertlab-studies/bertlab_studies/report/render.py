@@ -7,9 +7,7 @@ from textwrap import fill
 
 from rich.console import Console
 
-from bertlab.errors import visible
-from bertlab.files import explain_failed_write, replacing, utf8
-from bertlab.training.console import print_table
+from bertlab.extend import explain_failed_write, print_table, replacing, utf8, visible
 from bertlab_pages.escaping import latex_templates, markdown_templates
 from bertlab_pages.pictures import Picture, inline_svg, on_white
 from bertlab_pages.tables import Grid

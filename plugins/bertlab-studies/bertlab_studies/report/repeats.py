@@ -12,8 +12,8 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from bertlab.config.seeds import SEED_PARTS
-from bertlab.errors import DataError
+from bertlab.api import DataError
+from bertlab.extend import SEED_PARTS
 from bertlab_studies.report.columns import Column
 from bertlab_studies.study_scores import Cell, StudyScores
 

@@ -10,8 +10,9 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertlab.errors import StudyError, nearest
-from bertlab.plugins.hooks import ReportSection, report_sections
+from bertlab import nearest
+from bertlab.api import ReportSection
+from bertlab.extend import StudyError, report_sections
 from bertlab_pages.escaping import html_templates
 from bertlab_pages.tables import Grid, TitledGrid
 from bertlab_studies.report import findings

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bertlab.errors import DataError
+from bertlab.api import DataError
 
 FloatArray = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bertlab.files.reading import explain_damage, open_to_read, parse_json
+from bertlab.extend import explain_damage, open_to_read, parse_json
 from bertlab_studies.plan.tuning import Rows
 from bertlab_studies.report.prediction_scores import candidate_scores
 

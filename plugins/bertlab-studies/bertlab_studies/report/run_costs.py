@@ -4,9 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bertlab.checkpoints.run_directory import MANIFEST_FILE
-from bertlab.config.yaml_files import Config, read_config
-from bertlab.files.reading import read_object
+from bertlab.extend import MANIFEST_FILE, Config, read_config, read_object
 from bertlab_studies.execute.run_state import State, is_done, read_status
 from bertlab_studies.plan.budget import Cost, measured_cost, pretraining_cost, sum_of
 from bertlab_studies.plan.measures import head_of, uses_pretraining

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertlab.training.history import read_curves
+from bertlab.extend import read_curves
 from bertlab_studies.plan.measures import head_of
 from bertlab_studies.plan.plan import Plan
 from bertlab_studies.plan.study_file import BASE, StudyConfig

@@ -11,15 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertlab.checkpoints.run_directory import MANIFEST_FILE
-from bertlab.config.heads import heads_by_name
-from bertlab.config.yaml_files import Config
-from bertlab.data.corpus.prepare import open_prepared
-from bertlab.data.pretraining import PretrainingData
-from bertlab.data.sources import is_source
-from bertlab.errors import CorpusError, MixtureError, TokenStoreError
-from bertlab.files.reading import read_object
-from bertlab.training.made_with import sessions_of
+from bertlab.api import CorpusError
+from bertlab.extend import (
+    MANIFEST_FILE,
+    Config,
+    MixtureError,
+    PretrainingData,
+    TokenStoreError,
+    heads_by_name,
+    is_source,
+    open_prepared,
+    read_object,
+    sessions_of,
+)
 from bertlab_studies.execute.run_state import State, is_done
 from bertlab_studies.execute.schedule import Change, OnChange
 from bertlab_studies.plan.plan import Plan, PlannedRun

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from bertlab.errors import DataError
+from bertlab.api import DataError
 from bertlab_studies.report.comparison import (
     LEVEL,
     Comparison,

@@ -11,8 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from scipy.special import comb
 
-from bertlab.config.yaml_files import yaml_inline
-from bertlab.files.inert import spreadsheet_csv
+from bertlab.extend import spreadsheet_csv, yaml_inline
 from bertlab_pages.plot_axes import (
     add_legend,
     label_of,

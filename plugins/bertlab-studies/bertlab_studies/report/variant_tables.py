@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from bertlab.config.yaml_files import yaml_inline
+from bertlab.extend import yaml_inline
 from bertlab_pages.tables import Grid
 from bertlab_studies.report.columns import DEGENERATE, NOTHING, SHOWN, Column, columns_of, label_of
 from bertlab_studies.report.comparison import Comparison
