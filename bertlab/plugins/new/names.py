@@ -25,6 +25,7 @@ ARTICLES = {
     "command": "A command",
     "exporter": "An exporter",
     "reader": "A reader of checkpoints",
+    "executor": "An executor",
     "format": "A named format",
     "hooks": "Hooks",
 }
@@ -33,6 +34,7 @@ USES = {
     "command": "{name} README.md",
     "exporter": "export RUN exported --format {name}",
     "reader": "export CHECKPOINT exported",
+    "executor": "prepare --corpus TEXT --tokenizer FOLDER --output store --executor {name}",
     "format": "fit finetune/single-sentence --data.format {name} --data.source FOLDER",
 }
 """How a kind that has no config is used, after ``bertlab``."""
