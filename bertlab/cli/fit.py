@@ -79,11 +79,7 @@ def main(command: str, argv: list[str]) -> int:
 
 
 def print_config(command: str, request: Request) -> int:
-    """Print the config that arguments with ``--print_config`` stand for; run nothing.
-
-    Raises:
-        CommandError: it is none of a new run, or there is no such form.
-    """
+    """Print the config that arguments with ``--print_config`` stand for; run nothing."""
     from bertlab.checkpoints.restore import read_warm_start  # noqa: PLC0415  torch, rare
     from bertlab.config.printing import OPTION, printed_config, read_form  # noqa: PLC0415
 

@@ -22,11 +22,7 @@ _PATH = re.compile(r"class_path'?: '?((?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*)")
 
 
 def why_no_class(details: str) -> str:
-    """Return why the first class that cannot be had is not there; empty if all can be.
-
-    Args:
-        details: jsonargparse's words, with the value.
-    """
+    """Return why the first class that cannot be had is not there; empty if all can be."""
     for path in dict.fromkeys(_PATH.findall(details)):
         if reason := _why_not(path):
             return reason

@@ -93,13 +93,7 @@ def parse_config(
 
 
 def explain(message: str, parser: ArgumentParser, content: Mapping[str, Any] | None = None) -> str:
-    """Return jsonargparse's message as one line, with the nearest valid key where it helps.
-
-    Args:
-        message: jsonargparse's.
-        parser: that says it.
-        content: that it speaks of, merged.
-    """
+    """Return jsonargparse's message as one line, with the nearest valid key where it helps."""
     for pattern, answer in _ANSWERS:
         found = re.match(pattern, message, re.DOTALL)
         if found:

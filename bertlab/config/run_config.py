@@ -76,11 +76,7 @@ class RunConfig:
         return _plain(self.parser, self.parser.get_defaults(), self.request)
 
     def trainer_arguments(self) -> dict[str, Any]:
-        """Return the arguments of Lightning's Trainer; callbacks, loggers and plugins are made.
-
-        Raises:
-            ConfigError: the package of one of these is not installed.
-        """
+        """Return the arguments of Lightning's Trainer; callbacks, loggers and plugins are made."""
         try:
             made: Namespace = self.parser.instantiate_classes(self.values)
         except ModuleNotFoundError as error:  # of Lightning's, or of a class that a user names
@@ -107,18 +103,7 @@ def parse_request(
     resumed_seed: int | bool | None = None,
     parser: LightningArgumentParser | None = None,
 ) -> RunConfig:
-    """Return the config of a command.
-
-    Args:
-        request: config files and arguments.
-        command: ``fit``, ``validate``, ``test`` or ``predict``.
-        resumed_seed: seed of the run that goes on, if there is one.
-        parser: of the command with the plugins of the request; made if not given.
-
-    Raises:
-        ConfigError: one line that names the file and key, or the argument.
-        SystemExit: with 0, after printing the help that the arguments ask for.
-    """
+    """Return the config of a command."""
     parser = parser or build_parser(command, request)
     if request.helps:
         parser.print_help()
@@ -216,11 +201,7 @@ def _is_recorded(key: str) -> bool:
 
 
 def check_stored(content: Config, source: str) -> None:
-    """Let packages check the values of their keys in a config that may come from anywhere.
-
-    Raises:
-        CheckpointError: one names a class or a function.
-    """
+    """Let packages check the values of their keys in a config that may come from anywhere."""
     for check in {said.check_stored: None for said in package_keys().values()}:
         if check is not None:
             check(content, source)
