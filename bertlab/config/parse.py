@@ -13,7 +13,6 @@ from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_loader
 from bertlab.config.class_imports import why_no_class
 from bertlab.config.plain_yaml import check_numbers, check_texts, load_argument
 from bertlab.config.unknown_keys import (
-    OTHER_NAMES,
     OTHER_VALUES,
     explain_unknown_key,
     keys_of,
@@ -133,12 +132,6 @@ def _explain_value(found: Match, parser: ArgumentParser) -> str:
 
 
 def _explain_details(key: str, details: str, parser: ArgumentParser) -> str:
-    # --model.encoder=3: "\nUnable to load config '3'\n  - Parser key …"
-    unreadable = re.match(r"\s*Unable to load config '(.*)'", details)
-    if unreadable:
-        meant = OTHER_NAMES.get(key, "")  # --seed 3
-        hint = f"; did you mean {meant!r}?" if meant else ""
-        return f"found {_show(unreadable[1])}, expected keys below it, or a file with them{hint}"
     # --model.encoder.hidden_size.x=3: "… Given value: NestedArg(key='x', val='3')"
     below = re.search(r"NestedArg\(key='([^']*)'", details)
     if below:
