@@ -24,7 +24,6 @@ from bertlab.checkpoints.export_folder import save_tokenizer as save_tokenizer
 from bertlab.checkpoints.huggingface import config_file as config_file
 from bertlab.checkpoints.huggingface import read_huggingface_config as read_huggingface_config
 from bertlab.checkpoints.loading import load_matching as load_matching
-from bertlab.checkpoints.pretrained import Pretrained as Pretrained
 from bertlab.checkpoints.pretrained_model import model_of as model_of
 from bertlab.checkpoints.restore import inference_device as inference_device
 from bertlab.checkpoints.restore import known_tokenizer as known_tokenizer
@@ -133,7 +132,6 @@ from bertlab.encoders.states import LayerStates as LayerStates
 from bertlab.encoders.states import check_layers as check_layers
 from bertlab.encoders.states import combine_layers as combine_layers
 from bertlab.encoders.states import layer_states as layer_states
-from bertlab.errors import CommandError as CommandError
 from bertlab.errors import CorruptionError as CorruptionError
 from bertlab.errors import DamagedCheckpointError as DamagedCheckpointError
 from bertlab.errors import ExecutorError as ExecutorError

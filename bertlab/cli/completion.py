@@ -20,7 +20,7 @@ from bertlab.config.request import Request
 from bertlab.config.shipped import offered_names, templates
 from bertlab.errors import CommandError, PluginError, nearest, say
 from bertlab.plugins.index import GROUPS, Kind, installed, load_class
-from bertlab.plugins.new.package_files import GROUP_OF_KIND
+from bertlab.plugins.new.names import GROUP_OF_KIND
 
 _USAGE = """usage: bertlab completion SHELL
 

@@ -72,15 +72,7 @@ def name_corpus(
     errors: Errors = "strict",
     language: str = "en",
 ) -> "Corpus":
-    """The corpus, and how to read it.
-
-    Args:
-        corpus: files, folders, their URLs, ``hf:NAME`` of ``datasets``, or ``python-english``.
-        corpus_format: how files are laid out; ``auto`` looks at each.
-        text_column: column that holds the text, for tabular sources.
-        errors: what to do about bytes that are not UTF-8.
-        language: for sentence splitting.
-    """
+    """The corpus, and how to read it."""
     from bertlab.data.corpus.corpus import Corpus  # noqa: PLC0415  torch, not for --help
 
     sources = [corpus] if isinstance(corpus, str) else corpus
@@ -95,16 +87,7 @@ def make_tokenizer(
     lowercase: bool = True,
     settings: Mapping[str, Any] | None = None,
 ) -> None:
-    """Train a tokenizer and write it as a folder that transformers also loads.
-
-    Args:
-        source: text to train on.
-        output: folder to write; must not exist or be empty.
-        kind: wordpiece, bpe, unigram, or that of a plugin, whose settings are options as well.
-        vocab_size: number of tokens, special tokens included (BERT: 30,000).
-        lowercase: uncased: lower-case the text and strip its accents.
-        settings: of the kind.
-    """
+    """Train a tokenizer and write it as a folder that transformers also loads."""
     from bertlab.data.corpus.corpus import read_documents  # noqa: PLC0415  torch, not for --help
     from bertlab.tokenizer.kinds import build_kind, train_tokenizer  # noqa: PLC0415
     from bertlab.tokenizer.loading import save_new  # noqa: PLC0415
@@ -131,21 +114,7 @@ def make_store(
     executor: str = "local",
     settings: Mapping[str, Any] | None = None,
 ) -> None:
-    """Tokenise a corpus into a token store and print the data report.
-
-    Args:
-        source: text to tokenise.
-        tokenizer: ``vocab.txt``, ``tokenizer.json`` or a folder with one.
-        output: folder to write, which ``data.corpus`` of a config may name. It must not exist; the
-            store of the same text and tokenizer stays, and is reported on again.
-        workers: processes that split sentences and tokenise; 1, or with Ray one for each CPU.
-        max_seq_length: for the report only: how BERT's sampling and masking would come out.
-        shard_tokens: most tokens of a file; a larger store has several shards, of whole documents.
-        executor: what tokenises: ``local``, which is this machine; ``ray`` of bertlab-cluster; or
-            that of a plugin, whose options ``--executor NAME --help`` shows. The store is the
-            same, and is written here.
-        settings: of the executor.
-    """
+    """Tokenise a corpus into a token store and print the data report."""
     from bertlab.data.corpus.prepare import open_prepared_before, prepare  # noqa: PLC0415  torch
     from bertlab.data.sampling.report import report_store  # noqa: PLC0415
     from bertlab.data.sampling.sampler import check_max_seq_length  # noqa: PLC0415
@@ -173,20 +142,7 @@ def take_text(
     held_out: str | None = None,
     command: Sequence[str] = (),
 ) -> None:
-    """Write the first N words of a corpus, in whole documents, as a corpus of its own.
-
-    Args:
-        source: text to take from.
-        words: how many, as parted by white space: 10000000, 1e7 or 10M (K, M and B for thousands,
-            millions and billions). Never more are taken, and few less.
-        output: folder to write, which must not exist or be empty: ``text/``, for ``data.corpus``,
-            and ``manifest.json``.
-        shuffle: a seed: take documents in an order that mixes all sources. By default they are
-            taken in the order of ``--corpus``.
-        held_out: how many of the words that come next to write to ``held_out/``, which no run on
-            ``text/`` reads: for ``bertlab evaluate --data``.
-        command: that was given, for the manifest.
-    """
+    """Write the first N words of a corpus, in whole documents, as a corpus of its own."""
     from bertlab.data.corpus.take import HELD_OUT, TEXT, take_words  # noqa: PLC0415  datasets
 
     asked = _read_words("--words", words)

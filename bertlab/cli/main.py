@@ -107,11 +107,7 @@ def _say_of_thread(failed: threading.ExceptHookArgs) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Dispatch to a subcommand.
-
-    Raises:
-        CommandError: if there is no such subcommand.
-    """
+    """Dispatch to a subcommand."""
     if not all(map(_can_be_given, arguments)):
         raise CommandError("an argument holds a NUL character or half a character, as none may")
     if not arguments or arguments[0] in ("-h", "--help", "help"):
@@ -148,12 +144,7 @@ def command_names() -> list[str]:
 
 
 def find_command(name: str) -> "Command":
-    """Return a command that a package adds.
-
-    Raises:
-        CommandError: if there is no such command here.
-        PluginError: if it cannot be used.
-    """
+    """Return a command that a package adds."""
     from bertlab.api.command import Command  # noqa: PLC0415  not for the core's own commands
     from bertlab.plugins.first_party import package_of  # noqa: PLC0415
     from bertlab.plugins.index import load_class  # noqa: PLC0415

@@ -5,13 +5,8 @@ from pathlib import Path
 
 from bertlab.config.yaml_files import take_options
 from bertlab.errors import CommandError, say
-from bertlab.plugins.new.package_files import (
-    GROUP_OF_KIND,
-    demonstration,
-    package_files,
-    plugin_names,
-    write_package,
-)
+from bertlab.plugins.new.names import GROUP_OF_KIND, plugin_names
+from bertlab.plugins.new.package_files import demonstration, package_files, write_package
 
 _USAGE = """usage: bertlab new-plugin KIND NAME [--output FOLDER]
 
@@ -40,7 +35,7 @@ def main(command: str, argv: list[str]) -> int:
     content = package_files(names)
     write_package(folder, content)
     place = shlex.quote(str(folder))
-    config = shlex.quote(str(folder / names.config))
+    config = None if names.config is None else shlex.quote(str(folder / names.config))
     lines = [
         f"{folder}: {names.kind} {names.name!r}, {len(content)} files",
         f"  pip install -e {shlex.quote(f'{folder}[test]')} && pytest {place}",

@@ -93,11 +93,7 @@ def given_texts(texts: Sequence[str], text_pairs: Sequence[str] | None) -> Itera
 def input_texts(
     texts: Sequence[str] | None, text_pairs: Sequence[str] | None, file: str | None
 ) -> Iterator[Example]:
-    """Yield the texts that are given, or those of a file with ``text``, perhaps ``text_pair``.
-
-    Raises:
-        ConfigError: neither is given, or both, or the pairs do not match.
-    """
+    """Yield the texts that are given, or those of a file with ``text``, perhaps ``text_pair``."""
     one_input(texts or None, file)
     if file is not None:
         return stream_rows(file, {}, "auto", _COLUMNS)
@@ -107,11 +103,7 @@ def input_texts(
 def texts_for_head(
     texts: Sequence[str] | None, text_pairs: Sequence[str] | None, columns: Sequence[Column]
 ) -> Iterator[Example]:
-    """Yield texts as rows of a head: of one text, of two, or of the words of a text.
-
-    Raises:
-        ConfigError: there is none, the head reads something else, or the second text lacks.
-    """
+    """Yield texts as rows of a head: of one text, of two, or of the words of a text."""
     one_input(texts, None)
     needed = [column for column in columns if column.required and not column.is_truth]
     names = ", ".join(column.name for column in needed)

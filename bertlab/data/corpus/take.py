@@ -72,24 +72,8 @@ def take_words(
     document's text, and where it was read. A document whose lines are sentences is written with
     blank lines between them, so that none of them are joined when it is read again.
 
-    Args:
-        corpus: what to read.
-        words: how many to take.
-        output: folder to make; must not exist, or be empty.
-        seed: take documents in an order that the seed decides, in which all sources mix; None for
-            the order of the corpus. The corpus is then read twice, and what is taken lies on the
-            disk twice for a while.
-        held_out: how many of the words that come next to write, in the same way, to
-            ``held_out/documents.jsonl``; None for none.
-        command: that was given, for the manifest.
-
     Returns:
         The manifest.
-
-    Raises:
-        CorpusError: the corpus cannot be read, has fewer words, or none of its documents is short
-            enough.
-        OutputError: the folder exists or cannot be written.
     """
     asked = {TEXT: words} if held_out is None else {TEXT: words, HELD_OUT: held_out}
     for name, number in asked.items():

@@ -1,142 +1,29 @@
 """From names and templates to the files of a plugin's package, all of them or none."""
 
-import keyword
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, distribution, entry_points
 from importlib.resources import files
-from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 
-import yaml
-
 from bertlab import __version__
 from bertlab.api import CONTRACT
-from bertlab.errors import CommandError, OutputError, nearest
+from bertlab.errors import CommandError, OutputError
 from bertlab.files import new_folder
-from bertlab.plugins import hooks
 from bertlab.plugins.first_party import OWN_PACKAGE
-from bertlab.plugins.index import GROUPS, brought_by, entry_package
-
-ARTICLES = {
-    "encoder": "An encoder",
-    "objective": "An objective",
-    "head": "A head",
-    "source": "A data source",
-    "metric": "A metric",
-    "evaluation": "An evaluation",
-    "optimizer": "An optimizer",
-    "schedule": "A schedule",
-    "tokenizer": "A kind of tokenizer",
-    "hooks": "Hooks",
-}
-"""The kinds that have a template, and how a package's description begins."""
-GROUP_OF_KIND: dict[str, str] = {
-    kind: group for kind, group in [*GROUPS.items(), ("hooks", hooks.GROUP)] if kind in ARTICLES
-}
-_LONGEST = 40
-_OWN_FOLDERS = ("configs", "tests")
-_PREFIX = "bertlab-"
-
-
-@dataclass(frozen=True)
-class PluginNames:
-    """A new plugin's names.
-
-    Attributes:
-        kind: a key of :data:`GROUP_OF_KIND`.
-        package: of the distribution, as pip knows it: ``bertlab-my-task``.
-        name: in configs, which is the entry point's: ``my_task``.
-    """
-
-    kind: str
-    package: str
-    name: str
-
-    @property
-    def module(self) -> str:
-        """What is imported: ``bertlab_my_task``."""
-        return self.package.replace("-", "_")
-
-    @property
-    def code(self) -> str:
-        """Path of the file with the class, or the hooks, in the package."""
-        return f"{self.module}/{'hooks' if self.kind == 'hooks' else self.name}.py"
-
-    @property
-    def config(self) -> str:
-        """Path of the config in the package."""
-        return f"configs/{self.package}.yaml"
-
-    @property
-    def class_name(self) -> str:
-        """Name of the class: ``MyTask``."""
-        return "".join(part.capitalize() for part in self.name.split("_"))
-
-
-def plugin_names(kind: str, package: str) -> PluginNames:
-    """Return the names that follow from a kind and a package's name.
-
-    The name in configs is the package's, without ``bertlab-`` before it, and with underscores.
-    """
-    if kind not in GROUP_OF_KIND:
-        raise CommandError(
-            f"KIND: found {kind!r}{nearest(kind, GROUP_OF_KIND)} "
-            f"(there are: {', '.join(GROUP_OF_KIND)})"
-        )
-    _check_form(package)
-    names = PluginNames(kind, package, package.removeprefix(_PREFIX).replace("-", "_"))
-    if reason := _taken(names):
-        raise CommandError(f"NAME: found {package!r}: {reason}; choose another name")
-    return names
-
-
-def _check_form(package: str) -> None:
-    # my-objective, bert2; not My, my--x, 2x
-    if len(package) <= _LONGEST and re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", package):
-        return
-    # MyObjective_2 -> my-objective_2 -> my-objective-2
-    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", package).lower()
-    better = "-".join(re.findall(r"[a-z0-9]+", parted.lstrip("0123456789")))[:_LONGEST].rstrip("-")
-    hint = f"; did you mean {better!r}?" if better else ""
-    raise CommandError(
-        f"NAME: found {package!r}, expected at most {_LONGEST} small letters and digits, a "
-        f"letter first, with hyphens between words, as in my-objective{hint}"
-    )
-
-
-def _taken(names: PluginNames) -> str | None:
-    """Return why the names cannot be used; nothing is imported."""
-    for entry in entry_points(group=GROUP_OF_KIND[names.kind]):
-        if entry.name in (names.name, names.name.replace("_", "-")):  # my_task, my-task
-            package = brought_by(*entry_package(entry))
-            return f"{package} has a plugin {entry.name!r} of the kind {names.kind}"
-    for word in (names.module, names.name, names.class_name):
-        if not word.isidentifier() or keyword.iskeyword(word):
-            return f"{word} cannot be a name in Python"
-    # YAML reads on, no and null as other things than names
-    if not isinstance(yaml.safe_load(names.name), str):
-        return f"{names.name} is no name in a YAML config"
-    try:
-        return f"the package {names.package} {distribution(names.package).version} is installed"
-    except PackageNotFoundError:
-        pass
-    if names.module in _OWN_FOLDERS or find_spec(names.module) is not None:
-        return f"a module {names.module} is there already"
-    return None
-
+from bertlab.plugins.new.names import ARTICLES, GROUP_OF_KIND, USES, PluginNames
 
 LINE_LENGTH = 100  # of the templates' pyproject.toml
 _VOCABULARY = "bertlab tokenizer --corpus python-english --vocab_size 2000 --output vocabulary"
 _TEMPLATES = files("bertlab.plugins.new") / "templates"
 
 
-def demonstration(names: PluginNames, config: str) -> list[str]:
-    """Return the commands that show the plugin at work, offline."""
+def demonstration(names: PluginNames, config: str | None) -> list[str]:
+    """Return the commands that show the plugin at work."""
+    if config is None:
+        return [f"bertlab {USES[names.kind].format(name=names.name)}"]
     needs_vocabulary = names.kind in ("head", "metric")  # their encoder is new, without a corpus
     # [] * False is []
     return [_VOCABULARY] * needs_vocabulary + [f"bertlab fit --config {config}"]
@@ -151,9 +38,10 @@ def package_files(names: PluginNames) -> dict[str, str]:
         ".github/workflows/tests.yml": "common/tests.yml",
         f"{names.module}/__init__.py": "common/__init__.py",
         names.code: f"{names.kind}/plugin.py",
-        names.config: f"{names.kind}/config.yaml",
         f"tests/test_{names.name}.py": f"{names.kind}/test.py",
     }
+    if names.config is not None:
+        paths[names.config] = f"{names.kind}/config.yaml"
     if names.kind == "hooks":
         paths[f"{names.module}/gradient_norm.py"] = "hooks/gradient_norm.py"
     templates = {path: _read(template) for path, template in paths.items()}
@@ -191,7 +79,8 @@ def _words(names: PluginNames) -> dict[str, str]:
         "article": ARTICLES[names.kind],
         "class_name": names.class_name,
         "code": names.code,
-        "config": names.config,
+        "config": names.config or "",
+        "its_config": "" if names.config is None else f", its config `{names.config}`",
         "contract": str(CONTRACT),
         "demonstration": "\n".join(f"    {line}" for line in demonstration(names, names.config)),
         "group": GROUP_OF_KIND[names.kind],

@@ -71,8 +71,10 @@ def cluster() -> Iterator[Any]:
     pytest.importorskip("ray")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112  Ray's: not the lowest priority
+    from ray import cloudpickle
     from ray.cluster_utils import Cluster
 
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # nodes cannot import the tests
     settings = {"num_cpus": 1, "object_store_memory": SMALL, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=settings)
     yield cluster
