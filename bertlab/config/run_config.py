@@ -5,18 +5,20 @@ the parser of the plugins that they name (:mod:`bertlab.config.parser`).
 """
 
 import json
+import traceback
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+import jsonargparse
 import yaml
 from jsonargparse import Namespace
 from lightning.pytorch import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
-from bertlab.config.class_imports import why_not_made
 from bertlab.config.merge import read_request
 from bertlab.config.named_classes import check_importable, check_no_classes
 from bertlab.config.parse import parse_config
@@ -28,7 +30,7 @@ from bertlab.config.stages import naming_stage, read_stages, stage_requests
 from bertlab.config.unknown_keys import keys_of, names_below
 from bertlab.config.versions import leave_out_unknown, without
 from bertlab.config.yaml_files import Config
-from bertlab.errors import ConfigError, told
+from bertlab.errors import ConfigError, causes, told, told_with_place
 from bertlab.plugins.first_party import package_of
 
 # keys that do not change what a run computes
@@ -36,6 +38,7 @@ _RUN_KEYS = ("run_dir", "keep_predictions", "background_checkpoints")
 _NOT_RECORDED = (*_RUN_KEYS, "ckpt_path", "config", "output", "output_format", "top_k", "head")
 _LATER_DATA = ("text", "text_pair", "delimiter", "quote", "empty", "objectives")
 _LATER_TEXT = ("input",)
+_JSONARGPARSE = Path(jsonargparse.__file__).parent
 _FIT_ONLY = (
     *("checkpoint", "max_tokens", "max_words", "on_nonfinite", "compile", "stages"),
     *_RUN_KEYS,
@@ -83,7 +86,7 @@ class RunConfig:
             reason = " ".join(str(error).split())
             raise ConfigError(f"trainer: a class needs a package that lacks: {reason}") from None
         except Exception as error:  # whatever a class that a user names raises of its arguments
-            raise ConfigError(f"trainer: a class cannot be made: {why_not_made(error)}") from error
+            raise ConfigError(f"trainer: a class cannot be made: {_why_not_made(error)}") from error
         arguments = dict(made.trainer)
         given = arguments["callbacks"]
         callbacks = given if isinstance(given, list) else [given] * (given is not None)
@@ -95,6 +98,18 @@ class RunConfig:
                 )
         background = self.values.get("background_checkpoints", False)
         return {**arguments, "callbacks": callbacks, "background_checkpoints": background}
+
+
+def _why_not_made(error: BaseException) -> str:
+    """Return why a class cannot be made: what it raised, with its place, if jsonargparse keeps it.
+
+    Where jsonargparse tries several types for a value, it keeps what each raised as words only.
+    """
+    for found in causes(error):
+        frames = traceback.extract_tb(found.__traceback__)
+        if frames and not Path(frames[-1].filename).is_relative_to(_JSONARGPARSE):
+            return told_with_place(found)
+    return " ".join(str(error).split())[:500]
 
 
 def parse_request(
