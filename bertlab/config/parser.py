@@ -68,15 +68,7 @@ def data_class(request: Request) -> type[TaskData]:
 
 
 def build_parser(command: str, request: Request) -> LightningArgumentParser:
-    """Return a parser of all keys that a command takes with the plugins of a request.
-
-    Args:
-        command: ``fit``, ``validate``, ``test`` or ``predict``.
-        request: names the plugins, which are imported here.
-
-    Raises:
-        PluginError: if a plugin cannot be used.
-    """
+    """Return a parser of all keys that a command takes with the plugins of a request."""
     parser = LightningArgumentParser(exit_on_error=False, prog=f"bertlab {command}")
     parser.add_argument("-c", "--config", action=ActionConfigFile, help="a config file, or a name")
     add_seed_keys(parser)

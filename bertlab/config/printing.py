@@ -44,11 +44,7 @@ class PrintedForm:
 
 
 def read_form(given: str) -> PrintedForm:
-    """Return the form that ``--print_config=FORM,…`` asks for.
-
-    Raises:
-        CommandError: there is no such form.
-    """
+    """Return the form that ``--print_config=FORM,…`` asks for."""
     names = [_OLDER.get(name, name) for name in given.split(",") if name]
     for name in names:
         if name not in _FORMS:
@@ -61,15 +57,7 @@ def read_form(given: str) -> PrintedForm:
 
 
 def printed_config(request: Request, form: PrintedForm) -> str:
-    """Return the config of ``bertlab fit`` as YAML: ``bertlab fit --config FILE`` does the same.
-
-    Args:
-        request: config files and arguments.
-        form: what is left out.
-
-    Raises:
-        ConfigError: as ``bertlab fit`` would.
-    """
+    """Return the config of ``bertlab fit`` as YAML: ``bertlab fit --config FILE`` does the same."""
     parser = build_parser("fit", request)
     content, defaults = resolve_whole(parser, request)
     content = {key: value for key, value in content.items() if key not in _ARGUMENTS}
@@ -84,15 +72,7 @@ def printed_config(request: Request, form: PrintedForm) -> str:
 def _shortened(
     content: Config, defaults: Config, known: set[str], form: PrintedForm, above: str = ""
 ) -> Config:
-    """Return a section without what need not be said.
-
-    Args:
-        content: the section.
-        defaults: that a parser of the same plugins has for it.
-        known: all keys.
-        form: what is left out.
-        above: dotted key of the section, with a dot behind it.
-    """
+    """Return a section without what need not be said."""
     kept: Config = {}
     for name, value in content.items():
         key, default = f"{above}{name}", defaults.get(name)

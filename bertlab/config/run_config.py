@@ -5,18 +5,20 @@ the parser of the plugins that they name (:mod:`bertlab.config.parser`).
 """
 
 import json
+import traceback
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+import jsonargparse
 import yaml
 from jsonargparse import Namespace
 from lightning.pytorch import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
-from bertlab.config.class_imports import why_not_made
 from bertlab.config.merge import read_request
 from bertlab.config.named_classes import check_importable, check_no_classes
 from bertlab.config.parse import parse_config
@@ -28,7 +30,7 @@ from bertlab.config.stages import naming_stage, read_stages, stage_requests
 from bertlab.config.unknown_keys import keys_of, names_below
 from bertlab.config.versions import leave_out_unknown, without
 from bertlab.config.yaml_files import Config
-from bertlab.errors import ConfigError, told
+from bertlab.errors import ConfigError, causes, told, told_with_place
 from bertlab.plugins.first_party import package_of
 
 # keys that do not change what a run computes
@@ -36,6 +38,7 @@ _RUN_KEYS = ("run_dir", "keep_predictions", "background_checkpoints")
 _NOT_RECORDED = (*_RUN_KEYS, "ckpt_path", "config", "output", "output_format", "top_k", "head")
 _LATER_DATA = ("text", "text_pair", "delimiter", "quote", "empty", "objectives")
 _LATER_TEXT = ("input",)
+_JSONARGPARSE = Path(jsonargparse.__file__).parent
 _FIT_ONLY = (
     *("checkpoint", "max_tokens", "max_words", "on_nonfinite", "compile", "stages"),
     *_RUN_KEYS,
@@ -76,18 +79,14 @@ class RunConfig:
         return _plain(self.parser, self.parser.get_defaults(), self.request)
 
     def trainer_arguments(self) -> dict[str, Any]:
-        """Return the arguments of Lightning's Trainer; callbacks, loggers and plugins are made.
-
-        Raises:
-            ConfigError: the package of one of these is not installed.
-        """
+        """Return the arguments of Lightning's Trainer; callbacks, loggers and plugins are made."""
         try:
             made: Namespace = self.parser.instantiate_classes(self.values)
         except ModuleNotFoundError as error:  # of Lightning's, or of a class that a user names
             reason = " ".join(str(error).split())
             raise ConfigError(f"trainer: a class needs a package that lacks: {reason}") from None
         except Exception as error:  # whatever a class that a user names raises of its arguments
-            raise ConfigError(f"trainer: a class cannot be made: {why_not_made(error)}") from error
+            raise ConfigError(f"trainer: a class cannot be made: {_why_not_made(error)}") from error
         arguments = dict(made.trainer)
         given = arguments["callbacks"]
         callbacks = given if isinstance(given, list) else [given] * (given is not None)
@@ -101,24 +100,25 @@ class RunConfig:
         return {**arguments, "callbacks": callbacks, "background_checkpoints": background}
 
 
+def _why_not_made(error: BaseException) -> str:
+    """Return why a class cannot be made: what it raised, with its place, if jsonargparse keeps it.
+
+    Where jsonargparse tries several types for a value, it keeps what each raised as words only.
+    """
+    for found in causes(error):
+        frames = traceback.extract_tb(found.__traceback__)
+        if frames and not Path(frames[-1].filename).is_relative_to(_JSONARGPARSE):
+            return told_with_place(found)
+    return " ".join(str(error).split())[:500]
+
+
 def parse_request(
     request: Request,
     command: str,
     resumed_seed: int | bool | None = None,
     parser: LightningArgumentParser | None = None,
 ) -> RunConfig:
-    """Return the config of a command.
-
-    Args:
-        request: config files and arguments.
-        command: ``fit``, ``validate``, ``test`` or ``predict``.
-        resumed_seed: seed of the run that goes on, if there is one.
-        parser: of the command with the plugins of the request; made if not given.
-
-    Raises:
-        ConfigError: one line that names the file and key, or the argument.
-        SystemExit: with 0, after printing the help that the arguments ask for.
-    """
+    """Return the config of a command."""
     parser = parser or build_parser(command, request)
     if request.helps:
         parser.print_help()
@@ -216,11 +216,7 @@ def _is_recorded(key: str) -> bool:
 
 
 def check_stored(content: Config, source: str) -> None:
-    """Let packages check the values of their keys in a config that may come from anywhere.
-
-    Raises:
-        CheckpointError: one names a class or a function.
-    """
+    """Let packages check the values of their keys in a config that may come from anywhere."""
     for check in {said.check_stored: None for said in package_keys().values()}:
         if check is not None:
             check(content, source)

@@ -28,6 +28,7 @@ from bertlab.checkpoints.run_directory import (
     manifest,
     resumed_run,
 )
+from bertlab.checkpoints.warm_start import warm_start
 from bertlab.config.checkpoint_config import check_file_name
 from bertlab.config.merge import read_request
 from bertlab.config.parser import (
@@ -60,10 +61,10 @@ from bertlab.training.callbacks.best_checkpoint import (
 )
 from bertlab.training.callbacks.run_record import RunRecord
 from bertlab.training.console import print_table
-from bertlab.training.exit import StopOnSignal, how_to_resume, naming_losses, train
+from bertlab.training.exit import StopOnSignal, explain_lost_process, how_to_resume, train
 from bertlab.training.loggers import ConfigLog, close_trackers, make_loggers
 from bertlab.training.made_with import plugin_facts
-from bertlab.training.module_building import ModuleBuilder
+from bertlab.training.module_building import build_module
 from bertlab.training.predictions import PredictionWriter, open_sink
 from bertlab.training.results import held_out_results, print_results
 from bertlab.training.resumption import Resumption
@@ -186,8 +187,14 @@ class BertlabCLI(LightningCLI):
         prints = self.trainer.is_global_zero and not self.rehearses
         if warm is not None and prints and self.fits and not config.plain["model"]["from_scratch"]:
             self.weights = warm.weights_digest()  # before they are let go
-        builder = ModuleBuilder(config, self.datamodule, checkpoint, warm, prints)
-        self.model = builder.build(tasks, tokenizer)
+        self.model = build_module(config, self.datamodule, tasks, tokenizer, checkpoint, warm)
+        if warm is not None and not config.plain["model"]["from_scratch"]:
+            for line in warm_start(warm, self.model):
+                if prints:  # predict keeps standard output for predictions
+                    say(line, to_errors=self.command == "predict")
+        for start in (checkpoint, warm):
+            if start is not None:
+                start.release_weights()
         self.goes_on.check_data(self.datamodule)
         self.datamodule.encode()  # by the head, whose labels are known now
 
@@ -200,7 +207,7 @@ class BertlabCLI(LightningCLI):
 
     def run(self) -> int:
         """Execute the command; return the exit code."""
-        with naming_losses(self.trainer.world_size, self.directory, self._how_to_go_on):
+        with explain_lost_process(self.trainer.world_size, self.directory, self._how_to_go_on):
             code: int = getattr(self, self.command)()
             return code
 
@@ -391,17 +398,7 @@ class BertlabCLI(LightningCLI):
 
 
 def open_command(command: str, request: Request, whole: Path | None = None) -> BertlabCLI:
-    """Build the trainer, data and module of a command.
-
-    Args:
-        command: ``fit``, ``validate``, ``test`` or ``predict``.
-        request: config files and arguments. Without a file, a checkpoint's config is the base.
-        whole: directory of the run in stages that this is a stage of.
-
-    Raises:
-        BertlabError: whatever can be wrong with config, plugins, weights or data.
-        SystemExit: with 0, after printing the help that the arguments ask for.
-    """
+    """Build the trainer, data and module of a command."""
     quiet_lightning()
     keep_freed_memory()
     if command != "fit" and not (request.ckpt_path or request.init_from or request.helps):
@@ -433,11 +430,7 @@ def open_command(command: str, request: Request, whole: Path | None = None) -> B
 def _choose_head(
     command: str, request: Request, checkpoint: Pretrained | None
 ) -> Pretrained | None:
-    """Return the checkpoint with the head that ``--head`` names, which predictions need, alone.
-
-    Raises:
-        CommandError: there is no checkpoint, or a config beside it, which has all heads.
-    """
+    """Return the checkpoint with the head that ``--head`` names, which predictions need, alone."""
     if request.one_head is not None and (command == "fit" or checkpoint is None):
         raise CommandError(
             f"--head {request.one_head}: expected --ckpt_path with a run of several heads, to "

@@ -47,12 +47,7 @@ _TEXT = {f"data.{key}" for key in ("corpus", "corpus_format", "text_column", "er
 
 
 def open_fit(request: Request) -> "BertlabCLI | StagedRun":
-    """Build what ``bertlab fit`` runs: one run, or several stages.
-
-    Raises:
-        BertlabError: as :func:`bertlab.training.cli.open_command`.
-        SystemExit: with 0, after printing the help that the arguments ask for.
-    """
+    """Build what ``bertlab fit`` runs: one run, or several stages."""
     quiet_lightning()
     for line in request.left_out:
         warn(line)
@@ -127,11 +122,7 @@ class StagedRun:
     def make(
         cls, config: RunConfig, directory: Path, warm: Pretrained | None, goes_on: bool
     ) -> "StagedRun":
-        """Return that of a config.
-
-        Raises:
-            ConfigError: the stages do not fit together, the budget or the config.
-        """
+        """Return that of a config."""
         stages = read_stages(config.plain["stages"])
         if config.values.keep_predictions:
             raise ConfigError("keep_predictions: found beside stages, expected false")

@@ -279,6 +279,10 @@ def test_an_argument_of_a_plugin_that_takes_a_class_gets_none_from_a_checkpoint(
     parser.add_argument("--model.kind", type=type[Trainer])
     parser.add_argument("--model.text", type=str | list[str])
     check_no_classes(parser, {"model": {"text": TEXT, "function": None}}, "x")
+    parser.add_argument("--model.either", type=str | Trainer)
+    check_no_classes(parser, {"model": {"either": "word"}}, "x")
+    either = parser._option_string_actions["--model.either"]
+    assert either._typehint is str  # the class went: nothing is looked for
     for key in ("function", "trainer", "kind"):
         with pytest.raises(CheckpointError, match=f"x: model.{key}: found '{TEXT}'"):
             check_no_classes(parser, {"model": {key: TEXT}}, "x")
