@@ -30,9 +30,9 @@ import yaml
 from forked_commands import start
 
 from bertlab.cli.main import main as bertlab
+from bertlab.config.merge import read_request
 from bertlab.config.parse import _hint, _members
 from bertlab.config.parser import build_parser
-from bertlab.config.request import read_request
 
 SECONDS, BYTES = 60.0, 2 * 2**30
 ERROR = re.compile(r"^bertlab: error E[1-6]\d\d: ", re.MULTILINE)

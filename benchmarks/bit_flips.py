@@ -28,9 +28,9 @@ import torch
 
 from bertlab.api.batch import PackedBatch
 from bertlab.api.rng import CounterRNG
-from bertlab.config.request import read_request
+from bertlab.config.merge import read_request
 from bertlab.errors import CorruptionError
-from bertlab.training.opening import open_session
+from bertlab.training.cli import open_command
 from bertlab_guard.corruption import StepAudit, Steps, _Copy, bit_sums
 
 BEGIN, AFTER, SEEDS = 500, 60, 12
@@ -64,8 +64,8 @@ class Run:
         (folder / "config.yaml").write_text(text, "utf-8")
         arguments = ["--config", str(folder / "config.yaml"), "--run_dir", str(folder / "run")]
         arguments += more
-        session = open_session("fit", read_request(arguments))
-        self.module, self.data, trainer = session.model, session.data, session.trainer
+        session = open_command("fit", read_request(arguments))
+        self.module, self.data, trainer = session.model, session.datamodule, session.trainer
         self.module.trainer = self.data.trainer = trainer
         self.data.train_dataloader()
         self.optimizer = torch.optim.AdamW(self.module.parameters(), lr=1e-3, fused=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from bertlab.cli.main import main as bertlab
-from bertlab.training.session import Session  # noqa: F401  imported once, before the forks
+from bertlab.training.cli import BertlabCLI  # noqa: F401  imported once, before the forks
 
 # OpenMP's threads do not survive a fork: the children of a parent that has some would wait for ever
 torch.set_num_threads(1)

@@ -17,7 +17,7 @@ from scipy.stats import chisquare
 
 from bertlab.api.rng import CounterRNG
 from bertlab.data.corpus.store import TokenStore
-from bertlab.data.sampling.formats import paper_sampler
+from bertlab.data.sampling.input_formats import paper_sampler
 from bertlab.objectives.masking import MaskingRecipe, TokenClasses, dynamic_draws, mask_tokens
 
 CHUNK = 1000

@@ -6,71 +6,24 @@ contracts among these names are in :mod:`bertlab.api` as well, with the version 
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+from bertlab.extend import names_in
 
 __version__ = "0.1.0"
 
-_MODULES = {
-    # contracts of plugins
-    "bertlab.api.batch": (
-        "EncoderOutput IntArray PackedBatch PackedSequences TokenLabels first_token last_token pack"
-    ),
-    "bertlab.api.command": "Command",
-    "bertlab.api.encoder": "Encoder",
-    "bertlab.api.evaluation": "EvaluatedModel Evaluation EvaluationResult ScoreGrid",
-    "bertlab.api.examples": "Column Features Labels Example text_ids",
-    "bertlab.api.executor": "Executor OrderedMap",
-    "bertlab.api.exporter": "Exporter ExportReport ModelAddress",
-    "bertlab.api.format": "NamedFormat Submission",
-    "bertlab.api.head": "Head",
-    "bertlab.api.optimizer": "OptimizerRecipe ParameterGroup",
-    "bertlab.api.schedule": "Progress Schedule",
-    "bertlab.model.optimizers.stepping": "JoinedOptimizer",
-    "bertlab.api.reader": "CheckpointReader ForeignCheckpoint",
-    "bertlab.api.rng": "CounterRNG",
-    "bertlab.api.source": "DataSource RawDocument RawExamples",
-    "bertlab.api.task": "Objective Task TaskContext TaskLoss",
-    "bertlab.api.tokenizer": "SpecialTokens Tokenizer TokenizerKind",
-    "bertlab.data.module": "TaskData",
-    "bertlab.errors": (
-        "BertlabError CheckpointError ConfigError CorpusError DataError EvaluationError "
-        "PluginError TokenizerError check_at_least check_share nearest"
-    ),
-    "bertlab.plugins.hooks": "FitKeys ReportSection hookimpl",
-    "bertlab.tokenizer.loading": "load_tokenizer",
-    "bertlab.tokenizer.wordpiece": "WordPieceTokenizer",
-    "torchmetrics": "Metric",
-    # runs and models from Python; bertlab-studies adds Study and study
-    "bertlab.checkpoints.pretrained_model": "PretrainedModel load",
-    "bertlab.training.run": "Run fit",
-    # building blocks
-    "bertlab.cli.main": "main",
-    "bertlab.data.corpus.store": "TokenStore",
-    "bertlab.data.examples.encoded": "encode_examples",
-    "bertlab.data.loader": "prepare_sequences",
-    "bertlab.encoders.bert": "BertEncoder sinusoidal_positions",
-    "bertlab.encoders.layers": "final_states initialize packed_lstm",
-    "bertlab.heads.classification": "ClassifierHead",
-    "bertlab.model.parameter_groups": "parameter_depths",
-    "bertlab.objectives.causal_lm": "CausalLM",
-    "bertlab.objectives.classification": "Accuracy MajorityAccuracy classification_loss",
-    "bertlab.objectives.language_model": "TokenPrediction",
-    "bertlab.objectives.masked_lm": "MaskedLM",
-    "bertlab.objectives.masking": (
-        "MaskingRecipe TokenClasses dynamic_draws evaluation_draws mask_tokens"
-    ),
-    "bertlab.objectives.next_sentence": "NextSentencePrediction",
-}
-_HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
+_HOME = names_in(Path(__file__).with_suffix(".pyi"))
 __all__ = ["__version__", *_HOME]  # noqa: PLE0604  strings, all of them
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  a public name of any kind
     """Import a public name when it is first asked for (PEP 562); packages add names."""
     if name in _HOME:
-        found = getattr(import_module(_HOME[name]), name)
+        module, original = _HOME[name]
+        found = getattr(import_module(module), original)
     else:
-        from bertlab.plugins.names import added_name  # noqa: PLC0415  reads the entry points
+        from bertlab.plugins.index import added_name  # noqa: PLC0415  reads the entry points
 
         found = added_name(__name__, name)
     globals()[name] = found
@@ -78,100 +31,6 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401  a public name of any kind
 
 
 def __dir__() -> list[str]:
-    from bertlab.plugins.names import added_names  # noqa: PLC0415
+    from bertlab.plugins.index import added_names  # noqa: PLC0415
 
     return sorted({*globals(), *__all__, *added_names(__name__)})
-
-
-if TYPE_CHECKING:  # the same names, for editors and type checkers; a test compares the two
-    from torchmetrics import Metric as Metric
-
-    from bertlab.api.batch import EncoderOutput as EncoderOutput
-    from bertlab.api.batch import IntArray as IntArray
-    from bertlab.api.batch import PackedBatch as PackedBatch
-    from bertlab.api.batch import PackedSequences as PackedSequences
-    from bertlab.api.batch import TokenLabels as TokenLabels
-    from bertlab.api.batch import first_token as first_token
-    from bertlab.api.batch import last_token as last_token
-    from bertlab.api.batch import pack as pack
-    from bertlab.api.command import Command as Command
-    from bertlab.api.encoder import Encoder as Encoder
-    from bertlab.api.evaluation import EvaluatedModel as EvaluatedModel
-    from bertlab.api.evaluation import Evaluation as Evaluation
-    from bertlab.api.evaluation import EvaluationResult as EvaluationResult
-    from bertlab.api.evaluation import ScoreGrid as ScoreGrid
-    from bertlab.api.examples import Column as Column
-    from bertlab.api.examples import Example as Example
-    from bertlab.api.examples import Features as Features
-    from bertlab.api.examples import Labels as Labels
-    from bertlab.api.examples import text_ids as text_ids
-    from bertlab.api.executor import Executor as Executor
-    from bertlab.api.executor import OrderedMap as OrderedMap
-    from bertlab.api.exporter import Exporter as Exporter
-    from bertlab.api.exporter import ExportReport as ExportReport
-    from bertlab.api.exporter import ModelAddress as ModelAddress
-    from bertlab.api.format import NamedFormat as NamedFormat
-    from bertlab.api.format import Submission as Submission
-    from bertlab.api.head import Head as Head
-    from bertlab.api.optimizer import OptimizerRecipe as OptimizerRecipe
-    from bertlab.api.optimizer import ParameterGroup as ParameterGroup
-    from bertlab.api.reader import CheckpointReader as CheckpointReader
-    from bertlab.api.reader import ForeignCheckpoint as ForeignCheckpoint
-    from bertlab.api.rng import CounterRNG as CounterRNG
-    from bertlab.api.schedule import Progress as Progress
-    from bertlab.api.schedule import Schedule as Schedule
-    from bertlab.api.source import DataSource as DataSource
-    from bertlab.api.source import RawDocument as RawDocument
-    from bertlab.api.source import RawExamples as RawExamples
-    from bertlab.api.task import Objective as Objective
-    from bertlab.api.task import Task as Task
-    from bertlab.api.task import TaskContext as TaskContext
-    from bertlab.api.task import TaskLoss as TaskLoss
-    from bertlab.api.tokenizer import SpecialTokens as SpecialTokens
-    from bertlab.api.tokenizer import Tokenizer as Tokenizer
-    from bertlab.api.tokenizer import TokenizerKind as TokenizerKind
-    from bertlab.checkpoints.pretrained_model import PretrainedModel as PretrainedModel
-    from bertlab.checkpoints.pretrained_model import load as load
-    from bertlab.cli.main import main as main
-    from bertlab.data.corpus.store import TokenStore as TokenStore
-    from bertlab.data.examples.encoded import encode_examples as encode_examples
-    from bertlab.data.loader import prepare_sequences as prepare_sequences
-    from bertlab.data.module import TaskData as TaskData
-    from bertlab.encoders.bert import BertEncoder as BertEncoder
-    from bertlab.encoders.bert import sinusoidal_positions as sinusoidal_positions
-    from bertlab.encoders.layers import final_states as final_states
-    from bertlab.encoders.layers import initialize as initialize
-    from bertlab.encoders.layers import packed_lstm as packed_lstm
-    from bertlab.errors import BertlabError as BertlabError
-    from bertlab.errors import CheckpointError as CheckpointError
-    from bertlab.errors import ConfigError as ConfigError
-    from bertlab.errors import CorpusError as CorpusError
-    from bertlab.errors import DataError as DataError
-    from bertlab.errors import EvaluationError as EvaluationError
-    from bertlab.errors import PluginError as PluginError
-    from bertlab.errors import TokenizerError as TokenizerError
-    from bertlab.errors import check_at_least as check_at_least
-    from bertlab.errors import check_share as check_share
-    from bertlab.errors import nearest as nearest
-    from bertlab.heads.classification import ClassifierHead as ClassifierHead
-    from bertlab.model.optimizers.stepping import JoinedOptimizer as JoinedOptimizer
-    from bertlab.model.parameter_groups import parameter_depths as parameter_depths
-    from bertlab.objectives.causal_lm import CausalLM as CausalLM
-    from bertlab.objectives.classification import Accuracy as Accuracy
-    from bertlab.objectives.classification import MajorityAccuracy as MajorityAccuracy
-    from bertlab.objectives.classification import classification_loss as classification_loss
-    from bertlab.objectives.language_model import TokenPrediction as TokenPrediction
-    from bertlab.objectives.masked_lm import MaskedLM as MaskedLM
-    from bertlab.objectives.masking import MaskingRecipe as MaskingRecipe
-    from bertlab.objectives.masking import TokenClasses as TokenClasses
-    from bertlab.objectives.masking import dynamic_draws as dynamic_draws
-    from bertlab.objectives.masking import evaluation_draws as evaluation_draws
-    from bertlab.objectives.masking import mask_tokens as mask_tokens
-    from bertlab.objectives.next_sentence import NextSentencePrediction as NextSentencePrediction
-    from bertlab.plugins.hooks import FitKeys as FitKeys
-    from bertlab.plugins.hooks import ReportSection as ReportSection
-    from bertlab.plugins.hooks import hookimpl as hookimpl
-    from bertlab.tokenizer.loading import load_tokenizer as load_tokenizer
-    from bertlab.tokenizer.wordpiece import WordPieceTokenizer as WordPieceTokenizer
-    from bertlab.training.run import Run as Run
-    from bertlab.training.run import fit as fit

@@ -5,7 +5,7 @@ Its names, such as ``conformance``, come from bertlab-conformance.
 
 from typing import Any
 
-from bertlab.plugins.names import added_name, added_names
+from bertlab.plugins.index import added_name, added_names
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  a name of any kind

@@ -19,9 +19,8 @@ from bertlab.checkpoints.export_folder import export_folder, make_readable, save
 from bertlab.checkpoints.huggingface import TRAINED_MAX_LENGTH, forms_of
 from bertlab.checkpoints.huggingface_head import HuggingFaceHead, head_config
 from bertlab.checkpoints.loading import load_matching
-from bertlab.checkpoints.one_head import one_head
 from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.restore import read_pretrained
+from bertlab.checkpoints.restore import one_head, read_pretrained
 from bertlab.checkpoints.run_checkpoint import words_checkpoints
 from bertlab.errors import CheckpointError
 from bertlab.heads.classification import ClassifierHead

@@ -16,11 +16,11 @@ from bertlab.api.task import Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.huggingface_task import class_labels, head_settings
 from bertlab.checkpoints.loading import load_matching
-from bertlab.checkpoints.one_head import one_head
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import (
     inference_device,
     known_tokenizer,
+    one_head,
     read_pretrained,
     restore_module,
 )
@@ -139,7 +139,7 @@ class PretrainedModel:
         inputs = [texts] if isinstance(texts, str | tuple | Mapping) else list(texts)
         return predict(self._module, self.tokenizer, inputs, self.max_seq_length)
 
-    def embed_texts(
+    def embed(
         self,
         texts: str | Sequence[str],
         layers: Sequence[int] = (-1,),

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 
@@ -21,16 +22,68 @@ from bertlab.checkpoints.run_checkpoint import (
     read_run_checkpoint,
 )
 from bertlab.checkpoints.run_directory import give_up
+from bertlab.config.heads import one_head_config
 from bertlab.config.request import Request
 from bertlab.config.versions import drop_empty_arguments
 from bertlab.config.yaml_files import Config, differences
 from bertlab.data.module import EvaluationRows, TaskData
-from bertlab.errors import CheckpointError, ConfigError, ResumeError, TokenizerError, nearest, warn
+from bertlab.errors import (
+    CheckpointError,
+    CommandError,
+    ConfigError,
+    ResumeError,
+    TokenizerError,
+    nearest,
+    warn,
+)
 from bertlab.model.build import build_encoder
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
 from bertlab.plugins.index import load_class
 from bertlab.tokenizer.loading import load_tokenizer
+
+
+def one_head(start: Pretrained, name: str | None, key: str = "--head") -> Pretrained:
+    """Return what a checkpoint holds of one of its heads, in the form of a run with one head.
+
+    So all that reads such a run reads this one: prediction, export, demo. What has no several heads
+    is returned as it is.
+    """
+    config = start.config
+    # of a Hugging Face folder there is no config, and at most one head
+    heads = {} if config is None else config["model"].get("heads") or {}
+    if config is None or not heads:
+        own = None if start.head_config is None else start.head_config["name"]
+        if name not in (None, own):
+            there = "it has none" if own is None else f"it has one, {own}"
+            raise CommandError(
+                f"{key}: found {name!r}, but {start.source} has no several heads ({there}); leave "
+                "it out"
+            )
+        return start
+    if name is None and len(heads) == 1:
+        (name,) = heads
+    if name is None or name not in heads:
+        found = "none" if name is None else repr(name)
+        raise CommandError(
+            f"{key}: found {found}, expected one of the heads of {start.source}: "
+            f"{', '.join(heads)}{nearest(name or '', heads)}"
+        )
+    plugin, prefix = heads[name]["name"], f"tasks.{name}."
+    state = {
+        # tasks.mrpc.classifier.weight -> tasks.sentence_pair.classifier.weight
+        key.replace(prefix, f"tasks.{plugin}.", 1): tensor
+        for key, tensor in start.state.items()
+        if key.startswith(("encoder.", prefix))
+    }
+    return replace(
+        start,
+        config=one_head_config(config, name),
+        state=state,
+        labels=start.head_labels.get(name),
+        head_labels={},
+    )
+
 
 CACHE_KEY = "data.cache_dir"  # left out, and a run goes on without it
 LAST = "last"  # a --ckpt_path: the config's own run

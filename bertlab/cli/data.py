@@ -1,6 +1,5 @@
-"""``bertlab tokenizer``, ``prepare``, ``take-words``: text to vocabulary, store or less text."""
+"""``bertlab tokenizer`` and ``prepare``: text to vocabulary, or to a store."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from inspect import signature
@@ -13,7 +12,7 @@ from bertlab.api.executor import Executor
 from bertlab.config.executor_options import LOCAL_EXECUTOR, add_executor_options, load_executor
 from bertlab.config.parse import parse_arguments
 from bertlab.config.yaml_files import split_arguments
-from bertlab.errors import CommandError, OutputError, check_at_least, say, working
+from bertlab.errors import OutputError, check_at_least, say, working
 from bertlab.training.console import print_table
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ Errors = Literal["strict", "replace"]
 
 
 def main(command: str, argv: list[str]) -> int:
-    """Run ``tokenizer``, ``prepare`` or ``take-words``; return the exit code."""
+    """Run ``tokenizer`` or ``prepare``; return the exit code."""
     function, parser = _functions()[command], make_parser(command)
     settings: tuple[str, ...] = ()
     if function is make_tokenizer:
@@ -33,16 +32,13 @@ def main(command: str, argv: list[str]) -> int:
         settings = add_executor_options(parser, argv, Executor)
     options = vars(parse_arguments(parser, argv))
     source = name_corpus(**{name: options.pop(name) for name in signature(name_corpus).parameters})
-    if function is not take_text:
-        options["settings"] = {name: options.pop(name) for name in settings}
-    if function is take_text:
-        options["command"] = ["bertlab", command, *argv]  # for its manifest
+    options["settings"] = {name: options.pop(name) for name in settings}
     function(source, **options)
     return 0
 
 
 def _functions() -> dict[str, Callable[..., None]]:
-    return {"tokenizer": make_tokenizer, "prepare": make_store, "take-words": take_text}
+    return {"tokenizer": make_tokenizer, "prepare": make_store}
 
 
 def make_parser(command: str) -> ArgumentParser:
@@ -50,7 +46,7 @@ def make_parser(command: str) -> ArgumentParser:
     parser = ArgumentParser(prog=f"bertlab {command}", exit_on_error=False)
     # the corpus's options stand beside the command's own, and become its argument `source`
     parser.add_function_arguments(name_corpus)
-    parser.add_function_arguments(_functions()[command], skip={"source", "command", "settings"})
+    parser.add_function_arguments(_functions()[command], skip={"source", "settings"})
     return parser
 
 
@@ -72,15 +68,7 @@ def name_corpus(
     errors: Errors = "strict",
     language: str = "en",
 ) -> "Corpus":
-    """The corpus, and how to read it.
-
-    Args:
-        corpus: files, folders, their URLs, ``hf:NAME`` of ``datasets``, or ``python-english``.
-        corpus_format: how files are laid out; ``auto`` looks at each.
-        text_column: column that holds the text, for tabular sources.
-        errors: what to do about bytes that are not UTF-8.
-        language: for sentence splitting.
-    """
+    """The corpus, and how to read it."""
     from bertlab.data.corpus.corpus import Corpus  # noqa: PLC0415  torch, not for --help
 
     sources = [corpus] if isinstance(corpus, str) else corpus
@@ -95,16 +83,7 @@ def make_tokenizer(
     lowercase: bool = True,
     settings: Mapping[str, Any] | None = None,
 ) -> None:
-    """Train a tokenizer and write it as a folder that transformers also loads.
-
-    Args:
-        source: text to train on.
-        output: folder to write; must not exist or be empty.
-        kind: wordpiece, bpe, unigram, or that of a plugin, whose settings are options as well.
-        vocab_size: number of tokens, special tokens included (BERT: 30,000).
-        lowercase: uncased: lower-case the text and strip its accents.
-        settings: of the kind.
-    """
+    """Train a tokenizer and write it as a folder that transformers also loads."""
     from bertlab.data.corpus.corpus import read_documents  # noqa: PLC0415  torch, not for --help
     from bertlab.tokenizer.kinds import build_kind, train_tokenizer  # noqa: PLC0415
     from bertlab.tokenizer.loading import save_new  # noqa: PLC0415
@@ -131,21 +110,7 @@ def make_store(
     executor: str = "local",
     settings: Mapping[str, Any] | None = None,
 ) -> None:
-    """Tokenise a corpus into a token store and print the data report.
-
-    Args:
-        source: text to tokenise.
-        tokenizer: ``vocab.txt``, ``tokenizer.json`` or a folder with one.
-        output: folder to write, which ``data.corpus`` of a config may name. It must not exist; the
-            store of the same text and tokenizer stays, and is reported on again.
-        workers: processes that split sentences and tokenise; 1, or with Ray one for each CPU.
-        max_seq_length: for the report only: how BERT's sampling and masking would come out.
-        shard_tokens: most tokens of a file; a larger store has several shards, of whole documents.
-        executor: what tokenises: ``local``, which is this machine; ``ray`` of bertlab-cluster; or
-            that of a plugin, whose options ``--executor NAME --help`` shows. The store is the
-            same, and is written here.
-        settings: of the executor.
-    """
+    """Tokenise a corpus into a token store and print the data report."""
     from bertlab.data.corpus.prepare import open_prepared_before, prepare  # noqa: PLC0415  torch
     from bertlab.data.sampling.report import report_store  # noqa: PLC0415
     from bertlab.data.sampling.sampler import check_max_seq_length  # noqa: PLC0415
@@ -163,62 +128,3 @@ def make_store(
     else:
         say(f"{folder}: holds this text already")
     print_table(output, report_store(store, max_seq_length))
-
-
-def take_text(
-    source: "Corpus",
-    words: str,
-    output: str,
-    shuffle: int | None = None,
-    held_out: str | None = None,
-    command: Sequence[str] = (),
-) -> None:
-    """Write the first N words of a corpus, in whole documents, as a corpus of its own.
-
-    Args:
-        source: text to take from.
-        words: how many, as parted by white space: 10000000, 1e7 or 10M (K, M and B for thousands,
-            millions and billions). Never more are taken, and few less.
-        output: folder to write, which must not exist or be empty: ``text/``, for ``data.corpus``,
-            and ``manifest.json``.
-        shuffle: a seed: take documents in an order that mixes all sources. By default they are
-            taken in the order of ``--corpus``.
-        held_out: how many of the words that come next to write to ``held_out/``, which no run on
-            ``text/`` reads: for ``bertlab evaluate --data``.
-        command: that was given, for the manifest.
-    """
-    from bertlab.data.corpus.take import HELD_OUT, TEXT, take_words  # noqa: PLC0415  datasets
-
-    asked = _read_words("--words", words)
-    apart = None if held_out is None else _read_words("--held_out", held_out)
-    with working(f"writing {Path(output).name}"):
-        found = take_words(source, asked, Path(output), shuffle, apart, command)
-    rows = [
-        (each["source"], f"{each['words']:,} words, {each['documents']:,} documents")
-        for each in found["sources"]
-    ]
-    print_table(f"{Path(output) / TEXT}", rows)
-    say(
-        f"{Path(output) / TEXT}: {found['words']:,} words of {asked:,} asked for, in "
-        f"{found['documents']:,} whole documents"
-    )
-    if apart is not None:
-        part = found[HELD_OUT]
-        say(
-            f"{Path(output) / HELD_OUT}: {part['words']:,} words, in {part['documents']:,} whole "
-            "documents"
-        )
-
-
-def _read_words(option: str, text: str) -> int:
-    """Return the number that ``10M``, ``1e7`` or ``10000000`` stands for."""
-    factor = {"K": 10**3, "M": 10**6, "B": 10**9}.get(text[-1:].upper())
-    try:
-        words = float(text[:-1] if factor else text) * (factor or 1)
-    except ValueError:
-        words = 0.0
-    if not (1 <= words < math.inf and words == int(words)):
-        raise CommandError(
-            f"{option}: found {text!r}, expected a whole number of words as in 10M, 1e7 or 10000000"
-        )
-    return int(words)

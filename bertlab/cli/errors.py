@@ -31,11 +31,7 @@ def _ours(kind: type[BertlabError]) -> Iterator[type[BertlabError]]:
 
 
 def main(command: str, argv: list[str]) -> int:
-    """Print the entry of a code, or all codes.
-
-    Raises:
-        CommandError: no error has the code.
-    """
+    """Print the entry of a code, or all codes."""
     known = catalogue()
     if not argv or "-h" in argv or "--help" in argv:
         lines = (f"  {code}  {meaning(each)[0]}\n" for code, each in known.items())
@@ -64,10 +60,6 @@ _MAX_SHOWN = 300  # characters of the message; the report has all
 
 def write_crash_report(error: BaseException, arguments: Sequence[str]) -> Path:
     """Write the traceback, the command and the versions, to be read before it is sent.
-
-    Args:
-        error: what was raised.
-        arguments: of the command line.
 
     Returns:
         The file, in the working directory, or in the temporary one if that cannot be written.

@@ -33,7 +33,6 @@ COMMANDS = {
     "predict": ("bertlab.cli.fit", "predict on new text or rows, as JSON lines"),
     "tokenizer": ("bertlab.cli.data", "train a tokenizer: WordPiece, BPE, Unigram"),
     "prepare": ("bertlab.cli.data", "tokenise a corpus once and print its data report"),
-    "take-words": ("bertlab.cli.data", "the first N words of a corpus, as a corpus of its own"),
     "plugins": ("bertlab.cli.plugins", "what is installed, what it takes, and what is broken"),
     "new-plugin": ("bertlab.cli.new_plugin", "write a package with a plugin of your own"),
     "export": ("bertlab.cli.export", "write a folder for transformers, or an ONNX file; upload it"),
@@ -41,7 +40,7 @@ COMMANDS = {
     "explain": ("bertlab.cli.errors", "what the code of an error means, and what to do"),
 }
 # commands of first-party packages, which may be missing, in the order of their lines in the help
-_OF_PACKAGES = ("evaluate", "demo", "embed", "study", "ablate")
+_OF_PACKAGES = ("evaluate", "demo", "embed", "study", "ablate", "take-words")
 # what others call a command
 _CALLED_ELSEWHERE = {
     **dict.fromkeys(("train", "pretrain", "finetune", "fine-tune", "run"), "fit"),
@@ -107,11 +106,7 @@ def _say_of_thread(failed: threading.ExceptHookArgs) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Dispatch to a subcommand.
-
-    Raises:
-        CommandError: if there is no such subcommand.
-    """
+    """Dispatch to a subcommand."""
     if not all(map(_can_be_given, arguments)):
         raise CommandError("an argument holds a NUL character or half a character, as none may")
     if not arguments or arguments[0] in ("-h", "--help", "help"):
@@ -148,12 +143,7 @@ def command_names() -> list[str]:
 
 
 def find_command(name: str) -> "Command":
-    """Return a command that a package adds.
-
-    Raises:
-        CommandError: if there is no such command here.
-        PluginError: if it cannot be used.
-    """
+    """Return a command that a package adds."""
     from bertlab.api.command import Command  # noqa: PLC0415  not for the core's own commands
     from bertlab.plugins.first_party import package_of  # noqa: PLC0415
     from bertlab.plugins.index import load_class  # noqa: PLC0415

@@ -35,7 +35,7 @@ def main(command: str, argv: list[str]) -> int:
     content = package_files(names)
     write_package(folder, content)
     place = shlex.quote(str(folder))
-    config = shlex.quote(str(folder / names.config))
+    config = None if names.config is None else shlex.quote(str(folder / names.config))
     lines = [
         f"{folder}: {names.kind} {names.name!r}, {len(content)} files",
         f"  pip install -e {shlex.quote(f'{folder}[test]')} && pytest {place}",

@@ -143,12 +143,7 @@ def list_plugins() -> int:
 
 
 def show_plugins(names: list[str]) -> int:
-    """Print what each named plugin is and takes.
-
-    Raises:
-        CommandError: no plugin has the name.
-        PluginError: it cannot be used.
-    """
+    """Print what each named plugin is and takes."""
     if not names:
         raise CommandError("plugins show: found no name, expected one, for example: mlm")
     for name in names:

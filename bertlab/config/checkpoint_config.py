@@ -42,16 +42,7 @@ _LARGEST = 2**63
 
 
 def read_stored_config(found: object, source: str) -> tuple[Config, list[str]]:
-    """Return what a checkpoint's config may bring, as a copy, and the keys that it may not.
-
-    Args:
-        found: what lies in the checkpoint.
-        source: the file, for messages.
-
-    Raises:
-        CheckpointError: if it names a class where only plugins are named.
-        DamagedCheckpointError: if it is no config, or its values are not plain.
-    """
+    """Return what a checkpoint's config may bring, as a copy, and the keys that it may not."""
     if not isinstance(found, dict):
         raise _damaged(source, "its config", found, "a mapping")
     left_out: list[str] = []
@@ -69,11 +60,7 @@ def read_stored_config(found: object, source: str) -> tuple[Config, list[str]]:
 
 
 def check_file_name(found: object) -> None:
-    """Refuse ``checkpoint.filename`` if it is no form that a name can be made of.
-
-    Raises:
-        ConfigError: it leads elsewhere, is too long, or has a field such as ``{0}``.
-    """
+    """Refuse ``checkpoint.filename`` if it is no form that a name can be made of."""
     if found is not None and not is_file_name(found):
         raise ConfigError(
             f"checkpoint.filename: found {str(found)[:80]!r}, expected a file's name such as "

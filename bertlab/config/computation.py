@@ -38,12 +38,7 @@ _PLACES = {"corpus", "tokenizer", "source", "train", "validation", "test"}
 
 
 def computed(config: Config, by_place: bool) -> Config:
-    """Return the part of a config that decides what a run computes.
-
-    Args:
-        config: resolved.
-        by_place: with the keys that say where data lies.
-    """
+    """Return the part of a config that decides what a run computes."""
     kept: Config = {
         "seed_everything": config["seed_everything"],
         SEED_SECTION: Seeds.of(config).apart(config["seed_everything"]),

@@ -34,12 +34,7 @@ def check_one_kind(head: str | None, heads: Iterable[str], objectives: Iterable[
 
 
 def one_head_config(config: Config, name: str) -> Config:
-    """Return the config of a run with several heads as if it had this one alone.
-
-    Args:
-        config: resolved.
-        name: of the head.
-    """
+    """Return the config of a run with several heads as if it had this one alone."""
     model, data = dict(config["model"]), dict(config["data"])
     head = model.pop("heads")[name]
     own = data.pop("heads")[name]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from enum import Enum
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, is_typeddict
+from typing import Any, Literal, Union, get_args, get_origin, is_typeddict
 
 import yaml
 from jsonargparse import ArgumentParser
@@ -122,6 +122,8 @@ def names_class(text: str, depth: int = 0) -> bool:
 def check_no_classes(parser: ArgumentParser, content: Config, source: str) -> None:
     """Refuse a stored text where a parser would look for a class or function of that name.
 
+    Classes go out of the types of the arguments that the config gives: there is nothing to import.
+
     Args:
         parser: of the keys, with those of the named plugins.
         content: a config from elsewhere.
@@ -132,14 +134,18 @@ def check_no_classes(parser: ArgumentParser, content: Config, source: str) -> No
     """
     for action in parser._actions:
         hint = getattr(action, "_typehint", None) or action.type
-        if hint is None or _is_plain_type(hint):
+        given = value_at(content, action.dest)
+        if hint is None or given is None or _is_plain_type(hint):
             continue
-        for text in _texts(value_at(content, action.dest)):
+        for text in _texts(given):
             if not is_word(text):
                 raise CheckpointError(
                     f"{source}: {action.dest}: found {text[:80]!r}, which names a class or a "
                     f"function; {_ADVICE.get()}"
                 )
+        # str | Strategy -> str
+        if plain := tuple(each for each in get_args(hint) if _is_plain_type(each)):
+            action._typehint = Union[plain]  # type: ignore[attr-defined]  # noqa: UP007
 
 
 def _texts(value: object) -> Iterator[str]:

@@ -4,16 +4,14 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import NoneType, UnionType
+from types import ModuleType, NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_loader
 
-from bertlab.config.class_imports import why_no_class
 from bertlab.config.plain_yaml import check_numbers, check_texts, load_argument
 from bertlab.config.unknown_keys import (
-    OTHER_NAMES,
     OTHER_VALUES,
     explain_unknown_key,
     keys_of,
@@ -27,13 +25,15 @@ from bertlab.config.yaml_files import (
     value_at,
     which_is_no_yaml,
 )
-from bertlab.errors import BertlabError, ConfigError, nearest, told
+from bertlab.errors import BertlabError, ConfigError, nearest, told, told_with_place
 
 # what an argument may say is what a config file may: the same bounds, tags and numbers
 set_loader("yaml", load_argument, exceptions=(yaml.YAMLError,))
 Match = re.Match[str]
 _MAX_SHOWN = 80
 _MAPPING = "a mapping"
+# of the values that jsonargparse shows: {'class_path': 'a.b.Class'}, and a path as it is
+_PATH = re.compile(r"class_path'?: '?((?:[A-Za-z_]\w*\.)+[A-Za-z_]\w*)")
 
 
 def parse_arguments(parser: ArgumentParser, argv: Sequence[str]) -> Namespace:
@@ -93,13 +93,7 @@ def parse_config(
 
 
 def explain(message: str, parser: ArgumentParser, content: Mapping[str, Any] | None = None) -> str:
-    """Return jsonargparse's message as one line, with the nearest valid key where it helps.
-
-    Args:
-        message: jsonargparse's.
-        parser: that says it.
-        content: that it speaks of, merged.
-    """
+    """Return jsonargparse's message as one line, with the nearest valid key where it helps."""
     for pattern, answer in _ANSWERS:
         found = re.match(pattern, message, re.DOTALL)
         if found:
@@ -139,12 +133,6 @@ def _explain_value(found: Match, parser: ArgumentParser) -> str:
 
 
 def _explain_details(key: str, details: str, parser: ArgumentParser) -> str:
-    # --model.encoder=3: "\nUnable to load config '3'\n  - Parser key …"
-    unreadable = re.match(r"\s*Unable to load config '(.*)'", details)
-    if unreadable:
-        meant = OTHER_NAMES.get(key, "")  # --seed 3
-        hint = f"; did you mean {meant!r}?" if meant else ""
-        return f"found {_show(unreadable[1])}, expected keys below it, or a file with them{hint}"
     # --model.encoder.hidden_size.x=3: "… Given value: NestedArg(key='x', val='3')"
     below = re.search(r"NestedArg\(key='([^']*)'", details)
     if below:
@@ -156,7 +144,7 @@ def _explain_details(key: str, details: str, parser: ArgumentParser) -> str:
         return " ".join(details.split())
     problem = explain_class(details, hint)
     if not problem and any(_classes(member) for member in _members(hint)):
-        problem = why_no_class(details)
+        problem = _why_no_class(details)
     if problem:
         return problem
     return f"found {_show(given[-1])}, expected {describe(hint)}{nearest_choice(given[-1], hint)}"
@@ -321,6 +309,29 @@ def explain_class(details: str, hint: TypeForm) -> str:
             "(expected class_path: its name or dotted path)"
         )
     return ""
+
+
+def _why_no_class(details: str) -> str:
+    """Return why the first class that jsonargparse's words name is not there; empty if all are."""
+    for path in dict.fromkeys(_PATH.findall(details)):
+        if reason := _why_not(path):
+            return reason
+    return ""
+
+
+def _why_not(path: str) -> str:
+    module_name, _, name = path.rpartition(".")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # whatever a stranger's module raises
+        return f"{path} cannot be imported: {told_with_place(error)}"
+    if not hasattr(module, name):
+        return f"{module_name} has no class {name!r}{nearest(name, _classes_in(module))}"
+    return ""
+
+
+def _classes_in(module: ModuleType) -> list[str]:
+    return [name for name, each in vars(module).items() if inspect.isclass(each)]
 
 
 def _members(hint: TypeForm) -> Iterator[TypeForm]:

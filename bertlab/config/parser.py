@@ -6,7 +6,6 @@ class has them.
 
 from typing import Any, Literal
 
-import lightning
 import torch
 from jsonargparse import ActionConfigFile  # type: ignore[attr-defined]  # Lightning's way
 from jsonargparse.typing import register_type
@@ -69,26 +68,17 @@ def data_class(request: Request) -> type[TaskData]:
 
 
 def build_parser(command: str, request: Request) -> LightningArgumentParser:
-    """Return a parser of all keys that a command takes with the plugins of a request.
+    """Return a parser of all keys that a command takes with the plugins of a request."""
+    parser = LightningArgumentParser(exit_on_error=False, prog=f"bertlab {command}")
+    parser.add_argument("-c", "--config", action=ActionConfigFile, help="a config file, or a name")
+    add_seed_keys(parser)
+    add_core_keys(parser, request)
+    add_keys_of_command(parser, command)
+    return parser
 
-    Args:
-        command: ``fit``, ``validate``, ``test`` or ``predict``.
-        request: names the plugins, which are imported here.
 
-    Raises:
-        PluginError: if a plugin cannot be used.
-    """
-    parser = LightningArgumentParser(
-        exit_on_error=False,
-        prog=f"bertlab {command}",
-        dump_header=[f"lightning.pytorch=={lightning.__version__}"],
-    )
-    parser.add_argument(
-        "-c",
-        "--config",
-        action=ActionConfigFile,
-        help="Path to a configuration file in json or yaml format.",
-    )
+def add_seed_keys(parser: LightningArgumentParser) -> None:
+    """Add the seed of a run, and those of its parts."""
     parser.add_argument(
         "--seed_everything",
         type=bool | int,
@@ -96,6 +86,10 @@ def build_parser(command: str, request: Request) -> LightningArgumentParser:
         help="seed of the run; true draws one and records it",
     )
     parser.add_class_arguments(GivenSeeds, SEED_SECTION, instantiate=False)
+
+
+def add_core_keys(parser: LightningArgumentParser, request: Request) -> None:
+    """Add the keys of Trainer, of the plugins of a request, and of data."""
     parser.add_class_arguments(
         Trainer,
         "trainer",
@@ -121,6 +115,10 @@ def build_parser(command: str, request: Request) -> LightningArgumentParser:
     parser.set_defaults({f"trainer.{key}": value for key, value in TRAINER_DEFAULTS.items()})
     _add_model(parser, request)
     _add_data(parser, request)
+
+
+def add_keys_of_command(parser: LightningArgumentParser, command: str) -> None:
+    """Add the keys of a command alone, and those that packages add to ``fit``."""
     if command == "fit":
         _add_fit(parser)
         hook_modules().fit_keys = add_fit_arguments(parser)
@@ -139,7 +137,6 @@ def build_parser(command: str, request: Request) -> LightningArgumentParser:
         )
     if command == "predict":
         _add_output(parser)
-    return parser
 
 
 def package_keys() -> dict[str, FitKeys]:

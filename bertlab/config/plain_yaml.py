@@ -48,11 +48,7 @@ class BoundsError(yaml.MarkedYAMLError):
 
 
 def check_texts(value: object, where: str) -> None:
-    """Refuse texts that stand for too much as YAML: jsonargparse reads some without bounds.
-
-    Raises:
-        ConfigError: names the place.
-    """
+    """Refuse texts that stand for too much as YAML: jsonargparse reads some without bounds."""
     if isinstance(value, str):
         try:
             load_yaml(value)
@@ -65,11 +61,7 @@ def check_texts(value: object, where: str) -> None:
 
 
 def check_numbers(value: object, key: str) -> None:
-    """Refuse whole numbers of over 64 bits, which nothing takes.
-
-    Raises:
-        ConfigError: names the key.
-    """
+    """Refuse whole numbers of over 64 bits, which nothing takes."""
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         digits = f"{len(str(value))} digits" if value.bit_length() < 10_000 else "many digits"
         raise ConfigError(f"{key}: found a number of {digits}, expected at most 64 bits")
@@ -115,14 +107,8 @@ class _PlainLoader(yaml.SafeLoader):
 
 
 def _measure(node: yaml.Node, sizes: dict[int, int], depth: int) -> int:
-    """Return how many values a node stands for; refuse too many, too deep, and a cycle.
-
-    Args:
-        node: of the parsed document.
-        sizes: of the nodes that were measured, by ``id``: an alias is the same node again. 0 marks
-            one that is being measured, so that meeting it means that it holds itself.
-        depth: of lists and mappings around it.
-    """
+    """Return how many values a node stands for; refuse too many, too deep, and a cycle."""
+    # sizes: by id, as an alias is the same node again; 0 marks one that is being measured
     if isinstance(node, yaml.ScalarNode):
         if "\0" in node.value:
             raise _refused("a text holds a NUL character", node)

@@ -5,7 +5,6 @@ which was made for them, and a null where the default is none.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,23 +43,8 @@ class PrintedForm:
     skips_unset: bool = False
 
 
-def take_print_option(argv: Sequence[str]) -> tuple[PrintedForm | None, list[str]]:
-    """Return the form that ``--print_config[=FORM,…]`` asks for, if it is there; and the rest.
-
-    Raises:
-        CommandError: there is no such form.
-    """
-    form, rest = None, []
-    for each in argv:
-        option, _, given = each.partition("=")
-        if option == OPTION:
-            form = _read_form(given)
-        else:
-            rest.append(each)
-    return form, rest
-
-
-def _read_form(given: str) -> PrintedForm:
+def read_form(given: str) -> PrintedForm:
+    """Return the form that ``--print_config=FORM,…`` asks for."""
     names = [_OLDER.get(name, name) for name in given.split(",") if name]
     for name in names:
         if name not in _FORMS:
@@ -73,15 +57,7 @@ def _read_form(given: str) -> PrintedForm:
 
 
 def printed_config(request: Request, form: PrintedForm) -> str:
-    """Return the config of ``bertlab fit`` as YAML: ``bertlab fit --config FILE`` does the same.
-
-    Args:
-        request: config files and arguments.
-        form: what is left out.
-
-    Raises:
-        ConfigError: as ``bertlab fit`` would.
-    """
+    """Return the config of ``bertlab fit`` as YAML: ``bertlab fit --config FILE`` does the same."""
     parser = build_parser("fit", request)
     content, defaults = resolve_whole(parser, request)
     content = {key: value for key, value in content.items() if key not in _ARGUMENTS}
@@ -96,15 +72,7 @@ def printed_config(request: Request, form: PrintedForm) -> str:
 def _shortened(
     content: Config, defaults: Config, known: set[str], form: PrintedForm, above: str = ""
 ) -> Config:
-    """Return a section without what need not be said.
-
-    Args:
-        content: the section.
-        defaults: that a parser of the same plugins has for it.
-        known: all keys.
-        form: what is left out.
-        above: dotted key of the section, with a dot behind it.
-    """
+    """Return a section without what need not be said."""
     kept: Config = {}
     for name, value in content.items():
         key, default = f"{above}{name}", defaults.get(name)

@@ -1,52 +1,46 @@
 """``RunConfig``: what a command was asked for, typed, complete, and as plain data.
 
-A key goes one way: config files and arguments (:mod:`bertlab.config.request`), then one parser of
-the plugins that they name (:mod:`bertlab.config.parser`), then this.
+A key goes one way: files and arguments are merged (:mod:`bertlab.config.merge`) and parsed once, by
+the parser of the plugins that they name (:mod:`bertlab.config.parser`).
 """
 
 import json
+import traceback
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+import jsonargparse
 import yaml
 from jsonargparse import Namespace
 from lightning.pytorch import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
-from bertlab.config.class_imports import why_not_made
+from bertlab.config.merge import read_request
 from bertlab.config.named_classes import check_importable, check_no_classes
 from bertlab.config.parse import parse_config
 from bertlab.config.parser import build_parser, package_keys
-from bertlab.config.request import Request, read_request
+from bertlab.config.request import Request
 from bertlab.config.seeds import SEED_SECTION, Seeds, check_seeds, choose_seed
 from bertlab.config.stages import STAGES_KEY as STAGES
 from bertlab.config.stages import naming_stage, read_stages, stage_requests
 from bertlab.config.unknown_keys import keys_of, names_below
 from bertlab.config.versions import leave_out_unknown, without
 from bertlab.config.yaml_files import Config
-from bertlab.errors import ConfigError, told
+from bertlab.errors import ConfigError, causes, told, told_with_place
 from bertlab.plugins.first_party import package_of
 
 # keys that do not change what a run computes
-_RUN_KEYS = (
-    "run_dir",
-    "keep_predictions",
-    "background_checkpoints",
-)
+_RUN_KEYS = ("run_dir", "keep_predictions", "background_checkpoints")
 _NOT_RECORDED = (*_RUN_KEYS, "ckpt_path", "config", "output", "output_format", "top_k", "head")
-# keys of data that came later, recorded where they are given: runs and studies of before go on
 _LATER_DATA = ("text", "text_pair", "delimiter", "quote", "empty", "objectives")
 _LATER_TEXT = ("input",)
+_JSONARGPARSE = Path(jsonargparse.__file__).parent
 _FIT_ONLY = (
-    "checkpoint",
-    "max_tokens",
-    "max_words",
-    "on_nonfinite",
-    "compile",
-    "stages",
+    *("checkpoint", "max_tokens", "max_words", "on_nonfinite", "compile", "stages"),
     *_RUN_KEYS,
 )
 
@@ -85,18 +79,14 @@ class RunConfig:
         return _plain(self.parser, self.parser.get_defaults(), self.request)
 
     def trainer_arguments(self) -> dict[str, Any]:
-        """Return the arguments of Lightning's Trainer; callbacks, loggers and plugins are made.
-
-        Raises:
-            ConfigError: the package of one of these is not installed.
-        """
+        """Return the arguments of Lightning's Trainer; callbacks, loggers and plugins are made."""
         try:
             made: Namespace = self.parser.instantiate_classes(self.values)
         except ModuleNotFoundError as error:  # of Lightning's, or of a class that a user names
             reason = " ".join(str(error).split())
             raise ConfigError(f"trainer: a class needs a package that lacks: {reason}") from None
         except Exception as error:  # whatever a class that a user names raises of its arguments
-            raise ConfigError(f"trainer: a class cannot be made: {why_not_made(error)}") from error
+            raise ConfigError(f"trainer: a class cannot be made: {_why_not_made(error)}") from error
         arguments = dict(made.trainer)
         given = arguments["callbacks"]
         callbacks = given if isinstance(given, list) else [given] * (given is not None)
@@ -110,21 +100,26 @@ class RunConfig:
         return {**arguments, "callbacks": callbacks, "background_checkpoints": background}
 
 
-def parse_request(
-    request: Request, command: str, resumed_seed: int | bool | None = None
-) -> RunConfig:
-    """Return the config of a command.
+def _why_not_made(error: BaseException) -> str:
+    """Return why a class cannot be made: what it raised, with its place, if jsonargparse keeps it.
 
-    Args:
-        request: config files and arguments.
-        command: ``fit``, ``validate``, ``test`` or ``predict``.
-        resumed_seed: seed of the run that goes on, if there is one.
-
-    Raises:
-        ConfigError: one line that names the file and key, or the argument.
-        SystemExit: with 0, after printing the help that the arguments ask for.
+    Where jsonargparse tries several types for a value, it keeps what each raised as words only.
     """
-    parser = build_parser(command, request)
+    for found in causes(error):
+        frames = traceback.extract_tb(found.__traceback__)
+        if frames and not Path(frames[-1].filename).is_relative_to(_JSONARGPARSE):
+            return told_with_place(found)
+    return " ".join(str(error).split())[:500]
+
+
+def parse_request(
+    request: Request,
+    command: str,
+    resumed_seed: int | bool | None = None,
+    parser: LightningArgumentParser | None = None,
+) -> RunConfig:
+    """Return the config of a command."""
+    parser = parser or build_parser(command, request)
     if request.helps:
         parser.print_help()
         raise SystemExit(0)
@@ -197,12 +192,9 @@ def _parse(parser: LightningArgumentParser, request: Request, command: str = "fi
     }
     if request.checkpoint is not None:
         source = str(request.checkpoint)
-        # what is never recorded is nothing that a checkpoint brings
-        from_there = [key for key in values if request.source.get(key) == source]
-        for key in from_there:
-            if not _is_recorded(key):
-                del values[key]
         stored = {key: each for key, each in request.part_of(source).items() if key in values}
+        for key in [each for each in stored if not _is_recorded(each)]:
+            del values[key], stored[key]  # what is never recorded is nothing that it brings
         for key in leave_out_unknown(stored, parser, source, command):
             values, stored = without(values, key), without(stored, key)
         check_no_classes(parser, stored, source)
@@ -224,18 +216,13 @@ def _is_recorded(key: str) -> bool:
 
 
 def check_stored(content: Config, source: str) -> None:
-    """Let packages check the values of their keys in a config that may come from anywhere.
-
-    Raises:
-        CheckpointError: one names a class or a function.
-    """
+    """Let packages check the values of their keys in a config that may come from anywhere."""
     for check in {said.check_stored: None for said in package_keys().values()}:
         if check is not None:
             check(content, source)
 
 
-def _whole(parser: LightningArgumentParser, values: Namespace, request: Request) -> Config:
-    """Return typed values as plain data, with every plugin named."""
+def _dumped(parser: LightningArgumentParser, values: Namespace) -> Config:
     try:
         text = parser.dump(values, skip_unset=False, skip_validation=True)
     except Exception as error:  # of arguments of a class that are none, such as a Timer's
@@ -246,18 +233,25 @@ def _whole(parser: LightningArgumentParser, values: Namespace, request: Request)
         pairs = list(content.items())
         place = list(content).index("max_words") + 1
         content = dict([*pairs[:place], ("checkpoint_words", words), *pairs[place:]])
-    model = content["model"]
-    model["encoder"]["name"] = request.encoder
+    return content
+
+
+def _whole(parser: LightningArgumentParser, values: Namespace, request: Request) -> Config:
+    """Return typed values as plain data, with every plugin named."""
+    content = _dumped(parser, values)
+    model, data = content["model"], content["data"]
     model["optimizer"] = _plain_optimizer(model["optimizer"], request)
-    _name_tasks(model, request)
-    data = content["data"]
-    if request.tokenizer is not None and not request.fine_tunes:
-        data["tokenizer_kind"]["name"] = request.tokenizer
-    else:
-        data.pop("tokenizer_kind", None)
-    _drop_later(data, request)
+    if request.objectives or not request.fine_tunes:
+        model["objectives"] = _named(model.get("objectives"), request.objectives)
     if request.metrics:
         model["metrics"] = _named(model.get("metrics"), request.metrics)
+    if request.tokenizer is None:
+        data.pop("tokenizer_kind", None)
+    # keys that came later are recorded where they are given: runs and studies of before go on
+    for section in (data, data.get("mixing", {}), *data.get("heads", {}).values()):
+        for key in _LATER_DATA if request.fine_tunes else _LATER_TEXT:
+            if section.get(key, "") is None:
+                del section[key]
     seeds = check_seeds(content.pop(SEED_SECTION), bool(request.objectives))
     if seeds:
         content[SEED_SECTION] = seeds
@@ -267,36 +261,16 @@ def _whole(parser: LightningArgumentParser, values: Namespace, request: Request)
     return content
 
 
-def _drop_later(data: Config, request: Request) -> None:
-    """Take keys that came later out of the section ``data`` where they are not given."""
-    for section in (data, data.get("mixing", {}), *data.get("heads", {}).values()):
-        for key in _LATER_DATA if request.fine_tunes else _LATER_TEXT:
-            if section.get(key, "") is None:
-                del section[key]
-
-
-def _name_tasks(model: Config, request: Request) -> None:
-    """Name the plugins of objectives or heads in the section ``model``."""
-    if request.head is not None:
-        model["head"]["name"] = request.head
-    elif request.heads:
-        model["heads"] = {
-            name: {**model["heads"][name], "name": plugin} for name, plugin in request.heads.items()
-        }
-    if request.objectives or not request.fine_tunes:
-        model["objectives"] = _named(model.get("objectives"), request.objectives)
-
-
 def _plain_optimizer(section: Config, request: Request) -> Config:
     """Return the section with its plugins named as briefly as a config file does.
 
     AdamW has no name and a schedule without arguments is its name, as they were before there were
     others: runs and studies of those days go on.
     """
-    schedule = {**section["schedule"], "name": request.schedule}
-    plain = {**section, "schedule": request.schedule if len(schedule) == 1 else schedule}
-    plain.pop("name")
-    return plain if request.optimizer == "adamw" else {"name": request.optimizer, **plain}
+    if list(section["schedule"]) == ["name"]:
+        section["schedule"] = request.schedule
+    del section["name"]
+    return section if request.optimizer == "adamw" else {"name": request.optimizer, **section}
 
 
 def _named(given: Config | None, names: Sequence[str]) -> Config:

@@ -61,15 +61,7 @@ class Seeds:
 
 
 def check_seeds(given: Mapping[str, int | None], has_objectives: bool) -> dict[str, int]:
-    """Return those of a config's section ``seed`` that are given.
-
-    Args:
-        given: by part.
-        has_objectives: the run draws masks.
-
-    Raises:
-        ConfigError: if one is out of range, or of masks in a fine-tuning that draws none.
-    """
+    """Return those of a config's section ``seed`` that are given."""
     found = {part: seed for part, seed in given.items() if seed is not None}
     for part, seed in found.items():
         check_seed(seed, f"{SEED_SECTION}.{part}")

@@ -18,15 +18,6 @@ def share_out(config: Config, names: Sequence[str], shares: Sequence[Fraction]) 
 
     Steps are rounded so that their sum is the budget: of 10, shares of 1/3 are 3, 4 and 3. Tokens
     and words become steps when the data of a stage is known.
-
-    Args:
-        config: resolved, of the whole run.
-        names: of the stages.
-        shares: of the stages, which add up to 1.
-
-    Raises:
-        ConfigError: nothing or several things end the run, or a stage gets no step or no whole
-            number of epochs.
     """
     key, amount = _budget(config)
     if key == "trainer.max_steps":

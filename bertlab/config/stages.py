@@ -16,9 +16,10 @@ import numpy as np
 
 from bertlab.config.checkpoint_config import TRAINER_KEYS
 from bertlab.config.heads import fine_tunes
+from bertlab.config.merge import read_request
 from bertlab.config.overrides import Overrides, as_overrides
 from bertlab.config.parser import package_keys
-from bertlab.config.request import Request, read_request
+from bertlab.config.request import Request
 from bertlab.config.seeds import SEED_SECTION, Seeds
 from bertlab.config.stage_budget import share_out
 from bertlab.config.yaml_files import Config
@@ -183,17 +184,7 @@ def check_stages(config: Config) -> None:
 def stage_requests(
     config: Config, stages: Sequence[Stage], directory: Path | None = None
 ) -> list[Request]:
-    """Return what ``bertlab fit`` is asked for each stage.
-
-    Args:
-        config: resolved, of the whole run.
-        stages: of it.
-        directory: of the whole run, which is that of the last stage, too; None leaves out where a
-            stage is kept and what it starts from.
-
-    Raises:
-        ConfigError: a setting of a stage is wrong, or the budget cannot be shared out.
-    """
+    """Return what ``bertlab fit`` is asked for each stage."""
     check_stages(config)
     names = [stage.name for stage in stages]
     budgets = share_out(config, names, [stage.share for stage in stages])
@@ -248,10 +239,6 @@ def seeds_of_stage(config: Config, number: int) -> dict[str, int]:
 
     It reads the text in another order, with other masks: of a budget below an epoch it would see
     the first stage's text again otherwise, and not the rest.
-
-    Args:
-        config: resolved, of the whole run.
-        number: of the stage, from 0.
     """
     seeds = Seeds.of(config)
     own = {

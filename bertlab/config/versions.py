@@ -26,17 +26,7 @@ MEANT_BEFORE: tuple[tuple[int, str, Any], ...] = ()
 
 
 def check_version(found: object, writer: object, source: str) -> int:
-    """Return the version of a stored config.
-
-    Args:
-        found: what the checkpoint says; None if it says none.
-        writer: bertlab's version that wrote it, as it says.
-        source: the file, for messages.
-
-    Raises:
-        CheckpointError: it is of a later bertlab, in which keys may mean something else.
-        DamagedCheckpointError: it is no version.
-    """
+    """Return the version of a stored config."""
     if found is None:
         return 1
     if type(found) is not int or found < 1:
@@ -61,12 +51,7 @@ def install(writer: object) -> str:
 
 
 def migrate(config: Config, version: int) -> Config:
-    """Return a stored config with the keys of today, as a copy.
-
-    Args:
-        config: resolved, as it was stored.
-        version: of it.
-    """
+    """Return a stored config with the keys of today, as a copy."""
     config = deepcopy(config)
     for since, before, now in RENAMED:
         section, _, name = before.rpartition(".")
@@ -83,13 +68,7 @@ def migrate(config: Config, version: int) -> Config:
 
 
 def complete(stored: Config, config: Config, defaults: Config) -> Config:
-    """Return a stored config with the default of each key that ``config`` has and it lacks.
-
-    Args:
-        stored: migrated.
-        config: of today, resolved.
-        defaults: of its keys, resolved as well.
-    """
+    """Return a stored config with the default of each key that ``config`` has and it lacks."""
     found = dict(stored)
     for key, value in config.items():
         default = defaults.get(key)
@@ -126,17 +105,7 @@ def _unknown(
 def leave_out_unknown(
     stored: Config, parser: ArgumentParser, source: str, command: str
 ) -> list[str]:
-    """Return the keys of a stored config that are of a later bertlab and decide nothing.
-
-    Args:
-        stored: of a checkpoint.
-        parser: of the command.
-        source: the checkpoint, for messages.
-        command: ``fit``, ``validate``, ``test`` or ``predict``.
-
-    Raises:
-        CheckpointError: one of them decides what is computed.
-    """
+    """Return the keys of a stored config that are of a later bertlab and decide nothing."""
     fits = command == "fit"
     found = unknown_keys(stored, parser)
     # what is null asks for nothing
@@ -166,18 +135,7 @@ def without(config: Config, key: str) -> Config:
 def drop_empty_arguments(
     arguments: Config, known: Collection[str], key: str, source: str, writer: str | None
 ) -> None:
-    """Take out of a plugin's stored arguments those of a later bertlab that are null.
-
-    Args:
-        arguments: changed in place.
-        known: names that the plugin has.
-        key: of the section, for messages.
-        source: the checkpoint, for messages.
-        writer: version of bertlab that wrote it.
-
-    Raises:
-        CheckpointError: one that is not null is not known.
-    """
+    """Take out of a plugin's stored arguments those of a later bertlab that are null."""
     later = {name: value for name, value in arguments.items() if name not in known}
     given = [
         f"{key}.{name}: {str(value)[:80]}" for name, value in later.items() if value is not None

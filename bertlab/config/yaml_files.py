@@ -140,11 +140,7 @@ def differences(found: Config, expected: Config, prefix: str = "") -> list[str]:
 
 
 def needs_value(key: str, value: str | None) -> str:
-    """Return the value of an argument.
-
-    Raises:
-        CommandError: if it has none.
-    """
+    """Return the value of an argument."""
     if value is None:
         raise CommandError(f"{key}: expected a value after it")
     return value

@@ -21,8 +21,7 @@ from bertlab.data.examples.splits import (
     report_split,
     train_split,
 )
-from bertlab.data.input_texts import one_input, texts_for_head
-from bertlab.data.inputs import READ_AHEAD, InputRows
+from bertlab.data.inputs import READ_AHEAD, InputRows, one_input, texts_for_head
 from bertlab.data.loader import StepLoader
 from bertlab.data.module import EVALUATION_SEED, EvaluationRows, ReportRow, TaskData
 from bertlab.data.reading.tables import RowReading

@@ -1,16 +1,141 @@
 """Batches to predict on for a head: new rows, read and encoded a few at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
+import torch
 
-from bertlab.api.batch import IntArray, PackedBatch
-from bertlab.api.examples import Example
+from bertlab.api.batch import IntArray, PackedBatch, pack
+from bertlab.api.examples import Column, Example
 from bertlab.api.head import Head
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.examples.encoded import EncodedExamples, encode_examples
+from bertlab.data.examples.source import stream_rows
+from bertlab.data.examples.task_files import words_of
+from bertlab.errors import ConfigError
+
+PREDICT_BATCH = 64  # sequences
+_COLUMNS = (Column("text"), Column("text_pair", required=False))
+
+
+class TextRows:
+    """Batches of texts for objectives, made on demand.
+
+    Args:
+        source: rows with ``text`` and perhaps ``text_pair``, in order.
+        tokenizer: encodes them.
+        max_seq_length: most tokens of a sequence, special tokens included.
+
+    Attributes:
+        taken_in: rows that were read so far.
+    """
+
+    def __init__(
+        self, source: Iterator[Example], tokenizer: Tokenizer, max_seq_length: int
+    ) -> None:
+        self.source = source
+        self.tokenizer = tokenizer
+        self.max_seq_length = max_seq_length
+        self.taken_in = 0
+        self._waiting: dict[int, Example] = {}
+
+    def __iter__(self) -> Iterator[list[PackedBatch]]:
+        """Yield batches, each a step of its own, with the rows' numbers as ``row``.
+
+        Raises:
+            ConfigError: a text is empty or too long.
+        """
+        while rows := list(islice(self.source, PREDICT_BATCH)):
+            inputs = [self._inputs(row) for row in rows]
+            batch = pack([ids for ids, _ in inputs], [kinds for _, kinds in inputs])
+            numbers = range(self.taken_in, self.taken_in + len(rows))
+            batch.fields["row"] = torch.tensor(numbers)
+            self._waiting |= dict(zip(numbers, rows, strict=True))
+            self.taken_in += len(rows)
+            yield [batch]
+
+    def take(self, number: int) -> Example:
+        """Return and drop a row that is being predicted."""
+        return self._waiting.pop(number)
+
+    def _inputs(self, row: Example) -> tuple[list[int], list[int]]:
+        text, pair = row.values["text"], row.values.get("text_pair")
+        if not text.strip():
+            raise ConfigError(f"{row.where} is empty")
+        pair_ids = None if pair is None else self.tokenizer.encode(pair)
+        made = self.tokenizer.build_inputs(self.tokenizer.encode(text), pair_ids)
+        if len(made[0]) > self.max_seq_length:
+            raise ConfigError(
+                f"{row.where} has {len(made[0])} tokens, more than data.max_seq_length "
+                f"{self.max_seq_length}"
+            )
+        return made
+
+
+def given_texts(texts: Sequence[str], text_pairs: Sequence[str] | None) -> Iterator[Example]:
+    """Yield the rows of texts, and of a second text for each if there are any.
+
+    Raises:
+        ConfigError: the two are not as many.
+    """
+    if text_pairs is not None and len(text_pairs) != len(texts):
+        raise ConfigError(
+            f"data.text_pair: found {len(text_pairs)} texts, expected {len(texts)} as data.text"
+        )
+    pairs: Sequence[str | None] = [None] * len(texts) if text_pairs is None else text_pairs
+    for number, (text, pair) in enumerate(zip(texts, pairs, strict=True)):
+        values = {"text": text} if pair is None else {"text": text, "text_pair": pair}
+        yield Example(values, f"data.text: text {number}")
+
+
+def input_texts(
+    texts: Sequence[str] | None, text_pairs: Sequence[str] | None, file: str | None
+) -> Iterator[Example]:
+    """Yield the texts that are given, or those of a file with ``text``, perhaps ``text_pair``."""
+    one_input(texts or None, file)
+    if file is not None:
+        return stream_rows(file, {}, "auto", _COLUMNS)
+    return given_texts(texts or (), text_pairs)
+
+
+def texts_for_head(
+    texts: Sequence[str] | None, text_pairs: Sequence[str] | None, columns: Sequence[Column]
+) -> Iterator[Example]:
+    """Yield texts as rows of a head: of one text, of two, or of the words of a text."""
+    one_input(texts, None)
+    needed = [column for column in columns if column.required and not column.is_truth]
+    names = ", ".join(column.name for column in needed)
+    splits = len(needed) == 1 and needed[0].kind == "texts"
+    if not splits and any(column.kind != "text" for column in needed):
+        raise ConfigError(
+            f"data.text: the head reads {names}, expected --input FILE with a file that has them"
+        )
+    given = 1 if text_pairs is None else 2
+    if given != len(needed):
+        raise ConfigError(
+            f"data.text: the head reads {names}, expected "
+            f"{'--text and --text_pair' if len(needed) == 2 else '--text alone'}"
+        )
+    for row in given_texts(texts or (), text_pairs):
+        found = list(row.values.values())
+        if splits:
+            yield Example({needed[0].name: words_of(found[0])}, row.where, {"text": found[0]})
+        else:
+            named = zip(needed, found, strict=True)
+            yield Example({column.name: text for column, text in named}, row.where)
+
+
+def one_input(text: object, file: object) -> None:
+    """Raise ConfigError unless one of ``data.text`` and ``data.input`` is given."""
+    if (text is None) == (file is None):
+        found = "none" if text is None else "both"
+        raise ConfigError(
+            f"data.text, data.input: found {found}, expected one of them: --text 'A text.', or "
+            "--input FILE (- is standard input)"
+        )
+
 
 PREDICT_ROWS = 32  # predicted together
 READ_AHEAD = 8  # batches read at a time, then grouped by length

@@ -73,11 +73,7 @@ def is_source(location: str) -> bool:
 
 
 def open_source(location: str) -> DataSource:
-    """Return the source that a location names.
-
-    Raises:
-        PluginError: it cannot be imported.
-    """
+    """Return the source that a location names."""
     name, _, argument = location.partition(":")
     source: DataSource = load_class("source", name, DataSource)(location, argument)
     return source

@@ -34,14 +34,7 @@ class StepSettings:
 
     @classmethod
     def read(cls, settings: Mapping[str, int | Change | None]) -> "StepSettings":
-        """Read the settings.
-
-        Args:
-            settings: by name; None for what was not given.
-
-        Raises:
-            ConfigError: one is out of range, or there are both batch sizes.
-        """
+        """Read the settings."""
         given = {name: each for name, each in settings.items() if each is not None}
         if "batch_size" in given and "batch_tokens" in given:
             raise ConfigError("data.batch_size and data.batch_tokens: give one of them, not both")

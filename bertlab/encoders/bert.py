@@ -23,13 +23,15 @@ from bertlab.encoders.attention import dtype_of_products, packed_attention
 from bertlab.encoders.bert_form import BertForm
 from bertlab.encoders.layers import (
     Dropout,
+    check_sizes,
+    choose_preset,
     final_states,
+    given_or,
     initialize,
     packed_lstm,
     rows_read,
     states_at_rows,
 )
-from bertlab.encoders.sizes import check_sizes, choose_preset, given_or
 from bertlab.errors import ConfigError, check_at_least
 
 _ROWS = 16  # a multiple of which the last layer computes where it leaves out some

@@ -4,7 +4,9 @@ Torch draws a CPU's dropout mask one element at a time; :class:`Dropout` draws 1
 once. The LSTM runs over sequences that are laid end to end, without padding them.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +15,48 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from bertlab.api.batch import PackedBatch, first_token, last_token
+from bertlab.errors import ConfigError, check_at_least, check_share
+
+Size = TypeVar("Size")
+Value = TypeVar("Value", int, bool)
+
+
+def choose_preset(preset: str, presets: Mapping[Any, Size]) -> Size:
+    """Return the sizes of a preset."""
+    if preset not in presets:
+        raise ConfigError(
+            f"model.encoder.preset: found {preset!r}, expected one of {list(presets)}"
+        )
+    return presets[preset]
+
+
+def given_or(value: Value | None, default: Value) -> Value:
+    """Return what the user gave, or the default if that is None."""
+    return default if value is None else value
+
+
+def check_sizes(encoder: Any, at_least_one: Sequence[str], above_zero: Sequence[str]) -> None:  # noqa: ANN401
+    """Check what all Transformer encoders have: sizes, dropout, initial weights, heads."""
+    for name in at_least_one:
+        check_at_least(f"model.encoder.{name}", getattr(encoder, name), 1)
+    for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+        check_share(f"model.encoder.{name}", getattr(encoder, name))
+    for name in above_zero:
+        if not 0 < getattr(encoder, name) < math.inf:
+            raise ConfigError(
+                f"model.encoder.{name}: found {getattr(encoder, name)}, expected above 0"
+            )
+    if not 0 <= encoder.initializer_range < math.inf:
+        raise ConfigError(
+            f"model.encoder.initializer_range: found {encoder.initializer_range}, expected a "
+            "standard deviation of 0 or more"
+        )
+    if encoder.hidden_size % encoder.num_attention_heads:
+        raise ConfigError(
+            f"model.encoder.num_attention_heads: {encoder.num_attention_heads} heads do not "
+            f"divide hidden_size {encoder.hidden_size}"
+        )
+
 
 LEVELS = 1 << 16  # a CPU's mask compares 16 random bits
 

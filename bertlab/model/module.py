@@ -21,13 +21,12 @@ from bertlab.data.module import EvaluationRows, TaskData
 from bertlab.model.build import build_layers, keeps_encoder_fixed
 from bertlab.model.evaluation import Evaluations
 from bertlab.model.fsdp import shard
-from bertlab.model.nonfinite import NumericalGuard
+from bertlab.model.losses import NumericalGuard, StepLoss, global_counts, shares_of
 from bertlab.model.optimizer import OptimizerState, build_optimizer
 from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.model.parameter_groups import freeze_layers
 from bertlab.model.schedule import build_schedule, build_timed_schedule, run_timer
 from bertlab.model.step_graphs import StepGraphs
-from bertlab.model.step_loss import StepLoss, global_counts, shares_of
 from bertlab.model.task_checks import check_tasks
 
 

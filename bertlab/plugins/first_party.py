@@ -14,8 +14,9 @@ _BRINGS = {
         "name testing.list_checks"
     ),
     "bertlab-evaluations": (
-        "command evaluate, command embed, evaluation attention, evaluation held_out_loss, "
-        "evaluation minimal_pairs, evaluation probing, evaluation sentence_similarity, "
+        "command evaluate, command embed, command take-words, "
+        "evaluation attention, evaluation held_out_loss, evaluation minimal_pairs, "
+        "evaluation probing, evaluation sentence_similarity, "
         "key evaluations, key evaluate_every, key checkpoint_words"
     ),
     "bertlab-guard": "key check_every",

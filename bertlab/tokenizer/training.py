@@ -7,8 +7,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from bertlab.errors import TokenizerError, check_at_least, warn
 from bertlab.tokenizer.files import SPECIAL_TOKENS
-from bertlab.tokenizer.word_cache import ascii_pieces, delete_control_spaces
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer, ascii_pieces, delete_control_spaces
 
 TRAINING_VERSION = 1  # of WordPiece; raised when the same text gives other ids
 _MIN_VOCAB_SIZE = 32

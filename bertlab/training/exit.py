@@ -35,20 +35,7 @@ _LOST_RANK = (
 
 
 def train(fit: Callable[[], None], trainer: Trainer, run: Path, saved: Callable[[], bool]) -> int:
-    """Train; if training stops early, print why and how to resume.
-
-    Args:
-        fit: trains, and validates.
-        trainer: that does it.
-        run: the run's directory.
-        saved: whether there is a checkpoint to go on from.
-
-    Returns:
-        The exit code: 0 at the end, 130 for Ctrl-C, 143 for SIGTERM, 138 for SLURM's SIGUSR1.
-
-    Raises:
-        NumericalError: a gradient is not finite; with how to leave such steps out.
-    """
+    """Train; if training stops early, print why and how to resume."""
     try:
         fit()
     except NumericalError as error:
@@ -106,18 +93,10 @@ def _stopped(trainer: Trainer, go_on: str) -> int:
 
 
 @contextlib.contextmanager
-def naming_losses(world_size: int, directory: Path, hint: Callable[[], str]) -> Iterator[None]:
-    """Re-raise an error inside the block as what caused it: a killed process, or a vanished disk.
-
-    Args:
-        world_size: processes that compute together.
-        directory: that they write to.
-        hint: returns the end of the message: how to resume.
-
-    Raises:
-        LostProcessError: a data worker or another rank was killed.
-        OutputError: the directory is not there any more.
-    """
+def explain_lost_process(
+    world_size: int, directory: Path, hint: Callable[[], str]
+) -> Iterator[None]:
+    """Re-raise an error inside the block as its cause: a killed process, or a vanished disk."""
     try:
         with explain_vanished_folder(directory, hint):
             yield
@@ -206,11 +185,7 @@ class StopOnSignal(Callback):
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: PackedBatch, batch_idx: int
     ) -> None:
-        """Stop before the next step; Lightning counts its batch already, so nothing is saved here.
-
-        Raises:
-            SIGTERMException: always, if a signal came.
-        """
+        """Stop before the next step; Lightning counts its batch already: nothing is saved here."""
         if self.is_stopping:
             # Lightning's own way out: it tears down as after a SIGTERM that it caught itself
             raise SIGTERMException

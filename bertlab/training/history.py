@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertlab.files.inert import spreadsheet_rows
-from bertlab.files.reading import explain_damage
+from bertlab.files.reading import explain_damage, spreadsheet_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

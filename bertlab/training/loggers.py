@@ -25,16 +25,7 @@ _TRACKERS = ("wandb", "mlflow")  # each is also the name of its package
 
 
 def make_loggers(given: LoggerChoice, directory: Path, seed: int) -> list[Logger]:
-    """Return the loggers of a run; all write into its directory.
-
-    Args:
-        given: ``trainer.logger`` of the config, its classes made.
-        directory: of the run.
-        seed: of the run, a tag of trackers.
-
-    Raises:
-        TrainerError: the package of a tracker is not installed.
-    """
+    """Return the loggers of a run; all write into its directory."""
     if given is False:
         return []
     listed = given if isinstance(given, list) else [given]

@@ -34,12 +34,7 @@ Facts = Mapping[str, Any]
 
 
 def plugin_facts(request: Request, config: Config) -> dict[str, dict[str, str]]:
-    """Return what a manifest says of the plugins of a run.
-
-    Returns:
-        ``plugins``: version by package; ``plugin_contents``: a hash of its code by package, but of
-        bertlab itself; ``plugin_names``: package by kind and name.
-    """
+    """Return what a manifest says of the plugins of a run."""
     hooks = dict(entry_package(entry) for entry in entry_points_of(GROUP))  # called in every run
     return facts_of(_used(request, config), hooks)
 
@@ -96,12 +91,7 @@ def code_of(facts: Facts) -> dict[str, dict[str, str]]:
 
 
 def changes_of_code(now: Facts, before: Facts) -> list[str]:
-    """Return a line for each package that is another than before: ``torch 2.12 → 2.13``.
-
-    Args:
-        now: a manifest.
-        before: an earlier one, or what a checkpoint keeps of it; what it lacks is not compared.
-    """
+    """Return a line for each package that is another than before: ``torch 2.12 → 2.13``."""
     lines: list[str] = []
     moved: set[str] = set()
     for key in ("packages", "plugins"):

@@ -1,114 +1,56 @@
-"""``ModuleBuilder``: the module of a command, restored from a checkpoint or made anew."""
+"""The module of a command, restored from a checkpoint or made anew."""
 
-from dataclasses import dataclass
-
-from bertlab.api.encoder import Encoder
 from bertlab.api.task import Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.huggingface_task import class_labels
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import restore_module
-from bertlab.checkpoints.warm_start import warm_start
 from bertlab.config.run_config import RunConfig
 from bertlab.data.module import TaskData
-from bertlab.errors import say
 from bertlab.model.build import build_encoder, build_metrics, check_lengths
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
 from bertlab.model.task_checks import check_tasks
 
 
-@dataclass(frozen=True)
-class ModuleBuilder:
-    """Makes the module of a command, and reads the data on the way.
+def build_module(
+    config: RunConfig,
+    data: TaskData,
+    tasks: dict[str, Task],
+    tokenizer: Tokenizer,
+    checkpoint: Pretrained | None,
+    warm: Pretrained | None,
+) -> BertModule:
+    """Return the checkpoint's module, or one with new weights, for tasks that have no layers yet.
 
-    Attributes:
-        config: of the command.
-        data: connected; it is prepared once all else that can be wrong is checked.
-        checkpoint: of ``--ckpt_path``.
-        warm: of ``model.init_from``, where there is no checkpoint.
-        prints: whether this process says where weights come from.
+    The data is prepared once all else that can be wrong is checked.
     """
-
-    config: RunConfig
-    data: TaskData
-    checkpoint: Pretrained | None
-    warm: Pretrained | None
-    prints: bool
-
-    def build(self, tasks: dict[str, Task], tokenizer: Tokenizer) -> BertModule:
-        """Return the checkpoint's module, or one with new or taken-over weights.
-
-        Args:
-            tasks: by config name, without their layers.
-            tokenizer: of the run.
-
-        Raises:
-            BertlabError: if weights, config and data do not go together.
-        """
-        if self.checkpoint is not None and not self._fits:
-            self._prepare()
-            module = restore_module(
-                self.checkpoint,
-                self.config.plain,
-                tasks,
-                self.data.evaluation_sets(),
-                build_metrics(self.config.plain["model"]),
-            )
-            check_lengths(self.data.max_seq_length, module.encoder)
-        else:
-            module = self._new_module(tasks, tokenizer)
-        if self.warm is not None and not self.config.plain["model"]["from_scratch"]:
-            for line in warm_start(self.warm, module):
-                self._note(line)
-        for start in (self.checkpoint, self.warm):
-            if start is not None:
-                start.release_weights()
+    model = config.plain["model"]
+    if checkpoint is not None and config.command != "fit":
+        _prepare(config, data)
+        sets, metrics = data.evaluation_sets(), build_metrics(model)
+        module = restore_module(checkpoint, config.plain, tasks, sets, metrics)
+        check_lengths(data.max_seq_length, module.encoder)
         return module
+    encoder = build_encoder(model["encoder"], tokenizer.vocab_size)
+    check_lengths(data.max_seq_length, encoder)
+    check_tasks(tasks, encoder)
+    optimizer = read_optimizer(model["optimizer"])
+    _prepare(config, data)
+    if config.command == "fit":  # which learns the labels from its data
+        labels = (data.token_counts, data.labels, data.head_labels)
+        context = TaskContext(encoder, tokenizer, *labels)
+    else:
+        start = warm or checkpoint
+        counts = None if config.command == "predict" else data.token_counts
+        known = None if start is None else class_labels(start)
+        context = TaskContext(encoder, tokenizer, counts, known)
+    sets, metrics = data.evaluation_sets(), build_metrics(model)
+    dropout = config.seeds.dropout
+    return BertModule(encoder, tasks, context, optimizer, sets, metrics, dropout)
 
-    @property
-    def _fits(self) -> bool:
-        return self.config.command == "fit"
 
-    def _new_module(self, tasks: dict[str, Task], tokenizer: Tokenizer) -> BertModule:
-        """Draw the weights; what can be wrong is checked before data is prepared."""
-        model = self.config.plain["model"]
-        encoder = build_encoder(model["encoder"], tokenizer.vocab_size)
-        check_lengths(self.data.max_seq_length, encoder)
-        check_tasks(tasks, encoder)
-        optimizer = read_optimizer(model["optimizer"])
-        self._prepare()
-        return BertModule(
-            encoder,
-            tasks,
-            self._context(encoder, tokenizer),
-            optimizer,
-            self.data.evaluation_sets(),
-            build_metrics(model),
-            self.config.seeds.dropout,
-        )
-
-    def _context(self, encoder: Encoder, tokenizer: Tokenizer) -> TaskContext:
-        """Return the context of new tasks; ``fit`` learns the labels from its data."""
-        if self._fits:
-            return TaskContext(
-                encoder,
-                tokenizer,
-                self.data.token_counts,
-                self.data.labels,
-                self.data.head_labels,
-            )
-        start = self.warm or self.checkpoint
-        counts = None if self.config.command == "predict" else self.data.token_counts
-        labels = None if start is None else class_labels(start)
-        return TaskContext(encoder, tokenizer, counts, labels)
-
-    def _prepare(self) -> None:
-        """Read the data, which may take long; predictions bring their own."""
-        if self.config.command != "predict":
-            self.data.prepare(self.config.command)
-
-    def _note(self, line: str) -> None:
-        """Print where weights come from; ``predict`` keeps standard output for predictions."""
-        if self.prints:
-            say(line, to_errors=self.config.command == "predict")
+def _prepare(config: RunConfig, data: TaskData) -> None:
+    """Read the data, which may take long; predictions bring their own."""
+    if config.command != "predict":
+        data.prepare(config.command)

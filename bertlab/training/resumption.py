@@ -29,12 +29,7 @@ Hashes = dict[str, str]  # by what they are of: corpus, store, tokenizer, "rows 
 
 
 def hashes_of(facts: Mapping[str, Any]) -> Hashes:
-    """Return the hashes of a run's data, from what its manifest says or will say.
-
-    Args:
-        facts: ``corpus`` and ``store``, or ``data`` with the fingerprint of each split's rows;
-            ``tokenizer``. Any may lack, as in a manifest of an older bertlab.
-    """
+    """Return the hashes of a run's data, from what its manifest says or will say."""
     found = {name: facts.get(name) for name in ("corpus", "store", "tokenizer")}
     splits = facts.get("data")
     for split, each in splits.items() if isinstance(splits, Mapping) else ():
@@ -58,12 +53,7 @@ def manifest_hashes(run: Path) -> Hashes:
 
 
 def check_tokenizer(given: str | None, checkpoint: Pretrained) -> None:
-    """Refuse a ``data.tokenizer`` that is another than the run's, whose checkpoint has its own.
-
-    Raises:
-        ResumeError: they differ.
-        TokenizerError: the config names another place than the checkpoint's, and none is there.
-    """
+    """Refuse a ``data.tokenizer`` that is another than the run's, whose checkpoint has its own."""
     mine = checkpoint.tokenizer
     if given is None or mine is None or checkpoint.config is None:
         return
@@ -75,16 +65,7 @@ def check_tokenizer(given: str | None, checkpoint: Pretrained) -> None:
 
 
 def check_same_data(here: Hashes, there: Hashes, data: Config) -> None:
-    """Refuse to resume a run on data that changed; a file may have moved.
-
-    Args:
-        here: of the data that the config names now.
-        there: as the run recorded them; what it did not record is not compared.
-        data: section of the config, for messages.
-
-    Raises:
-        ResumeError: names what changed, by key and place.
-    """
+    """Refuse to resume a run on data that changed; a file may have moved."""
     lines = []
     for name, found in here.items():
         # the tokens decide, where they are known: another splitter may have split alike
@@ -129,16 +110,7 @@ def _changed(lines: list[str]) -> ResumeError:
 
 
 def check_same_computation(config: RunConfig, stored: Config, by_place: bool = False) -> None:
-    """Refuse to resume a run with a config that computes something else.
-
-    Args:
-        config: of the command.
-        stored: the resolved config of the checkpoint.
-        by_place: compare where data lies too, as its content is not known.
-
-    Raises:
-        ResumeError: if they differ in what the run computes; the differences are listed.
-    """
+    """Refuse to resume a run with a config that computes something else."""
     mine, began = _learns(config.plain), _learns(stored)
     if mine != began and {mine, began} != {"a head", "heads"}:
         raise ResumeError(

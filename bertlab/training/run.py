@@ -10,8 +10,9 @@ from bertlab.api.exporter import ExportReport, ModelAddress
 from bertlab.checkpoints.export import TRANSFORMERS, export_model
 from bertlab.checkpoints.pretrained_model import PretrainedModel, load
 from bertlab.checkpoints.run_directory import MANIFEST_FILE, RESULTS_FILE, STAGES_FILE
+from bertlab.config.merge import read_request
 from bertlab.config.overrides import to_arguments
-from bertlab.config.request import Request, read_request
+from bertlab.config.request import Request
 from bertlab.config.stages import read_stages, stage_directory
 from bertlab.config.yaml_files import read_config
 from bertlab.errors import CheckpointError, ConfigError, as_mistakes
@@ -48,7 +49,7 @@ def fit(
     """
     with as_mistakes():
         session = open_fit(_request(config, overrides or {}))
-        values = session.config.values
+        values = session.resolved.values
         if values.get("seeds") is not None or values.get("against_scratch"):
             raise ConfigError(
                 "seeds, against_scratch: found in the config, expected one run; use bertlab.study, "

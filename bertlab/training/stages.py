@@ -18,9 +18,10 @@ from bertlab.checkpoints.run_directory import (
     give_up,
 )
 from bertlab.config.checkpoint_config import read_stored_config
+from bertlab.config.merge import read_request
 from bertlab.config.named_classes import check_no_classes
 from bertlab.config.parser import build_parser
-from bertlab.config.request import Request, read_request
+from bertlab.config.request import Request
 from bertlab.config.run_config import RunConfig, check_stored, parse_request
 from bertlab.config.stages import (
     Stage,
@@ -33,32 +34,26 @@ from bertlab.config.versions import migrate
 from bertlab.config.yaml_files import Config, read_config
 from bertlab.errors import CheckpointError, ConfigError, say, warn
 from bertlab.model.optimizer import OptimizerState, build_optimizer, parameter_names
-from bertlab.training.opening import open_session
+from bertlab.training.cli import BertlabCLI, open_command
 from bertlab.training.resumption import (
     check_same_computation,
     check_same_data,
     hashes_of,
     manifest_hashes,
 )
-from bertlab.training.session import Session
 from bertlab.training.trainer import quiet_lightning
 
 _TEXT = {f"data.{key}" for key in ("corpus", "corpus_format", "text_column", "errors", "language")}
 
 
-def open_fit(request: Request) -> "Session | StagedRun":
-    """Build what ``bertlab fit`` runs: one run, or several stages.
-
-    Raises:
-        BertlabError: as :func:`bertlab.training.session.open_session`.
-        SystemExit: with 0, after printing the help that the arguments ask for.
-    """
+def open_fit(request: Request) -> "BertlabCLI | StagedRun":
+    """Build what ``bertlab fit`` runs: one run, or several stages."""
     quiet_lightning()
     for line in request.left_out:
         warn(line)
     begun = _begun(request)
     if request.helps or (begun is None and request.stages is None):
-        return open_session("fit", request)
+        return open_command("fit", request)
     if begun is None and request.ckpt_path not in (None, LAST):
         raise CheckpointError(
             f"--ckpt_path: {request.ckpt_path} is no run in stages (it has no {STAGES_FILE}), but "
@@ -108,7 +103,7 @@ class StagedRun:
     """The stages of one config; :meth:`run` goes through those that are not done.
 
     Attributes:
-        config: of the whole.
+        resolved: the config of the whole.
         directory: of the whole, and of the last stage.
         stages: in order.
         requests: what each asks for.
@@ -116,7 +111,7 @@ class StagedRun:
         goes_on: whether it was begun before.
     """
 
-    config: RunConfig
+    resolved: RunConfig
     directory: Path
     stages: tuple[Stage, ...]
     requests: list[Request]
@@ -127,11 +122,7 @@ class StagedRun:
     def make(
         cls, config: RunConfig, directory: Path, warm: Pretrained | None, goes_on: bool
     ) -> "StagedRun":
-        """Return that of a config.
-
-        Raises:
-            ConfigError: the stages do not fit together, the budget or the config.
-        """
+        """Return that of a config."""
         stages = read_stages(config.plain["stages"])
         if config.values.keep_predictions:
             raise ConfigError("keep_predictions: found beside stages, expected false")
@@ -165,7 +156,7 @@ class StagedRun:
                 return code
         return 0
 
-    def _open(self, stage: Stage, request: Request, place: Path) -> Session:
+    def _open(self, stage: Stage, request: Request, place: Path) -> BertlabCLI:
         """Build a stage, from its last checkpoint if it has one."""
         last = place / "checkpoints" / "last.ckpt"
         if last.is_file():
@@ -173,12 +164,12 @@ class StagedRun:
         else:  # ended before its first checkpoint
             give_up(place)
         with naming_stage(stage):
-            session = open_session("fit", request, self.directory)
+            session = open_command("fit", request, self.directory)
             number = self.stages.index(stage)
             if number > 0 and _reads(stage) == _reads(self.stages[number - 1]):
                 before = stage_directory(self.directory, self.stages, number - 1)
-                here, there = hashes_of(session.data.facts()), manifest_hashes(before)
-                check_same_data(here, there, session.config.plain["data"])
+                here, there = hashes_of(session.datamodule.facts()), manifest_hashes(before)
+                check_same_data(here, there, session.resolved.plain["data"])
             return session
 
     def _begin(self) -> None:
@@ -186,11 +177,11 @@ class StagedRun:
 
         A mistake in the last stage shows before the first one is trained.
         """
-        limit = self.config.plain["trainer"]["max_epochs"]
+        limit = self.resolved.plain["trainer"]["max_epochs"]
         epochs, is_first = 0.0, False
         for session in self._rehearse():
-            words = session.config.plain["max_words"]
-            epochs += words / session.data.corpus_words("max_words") if words else 0.0
+            words = session.resolved.plain["max_words"]
+            epochs += words / session.datamodule.corpus_words("max_words") if words else 0.0
             is_first = session.trainer.is_global_zero
         # a hundredth: as of a run in one stage
         if limit not in (None, -1) and epochs > 1.01 * limit:
@@ -199,17 +190,16 @@ class StagedRun:
                 f"trainer.max_epochs, which is {limit}; give more text or fewer words"
             )
         if is_first:
-            claim_stages(self.directory, self.config.plain)
+            claim_stages(self.directory, self.resolved.plain)
 
-    def _rehearse(self) -> Iterator[Session]:
+    def _rehearse(self) -> Iterator[BertlabCLI]:
         """Yield a session of each stage, which has the untrained weights of the one before."""
-        before, seed = self.warm, self.config.seed
+        before, seed = self.warm, self.resolved.seed
         for stage, request in zip(self.stages, self.requests, strict=True):
             with naming_stage(stage):
-                config = parse_request(request, "fit", resumed_seed=seed)
                 if before is not None and not request.init_optimizer:
                     before.optimizer = None
-                session = Session(config, None, before, self.directory, rehearses=True)
+                session = BertlabCLI("fit", request, None, before, seed, self.directory, True)
                 yield session
                 before = _untrained(session, stage)
         self.warm = None
@@ -228,7 +218,7 @@ def _nested(key: str, value: object) -> Config:
     return value
 
 
-def _untrained(session: Session, stage: Stage) -> Pretrained:
+def _untrained(session: BertlabCLI, stage: Stage) -> Pretrained:
     """Return what the next stage would start from, had this one been trained."""
     model, tokenizer = session.model, session.tokenizer
     config = model.optimizer_config
@@ -246,10 +236,10 @@ def _untrained(session: Session, stage: Stage) -> Pretrained:
     )
     return Pretrained(
         source=f"stage {stage.name}",
-        encoder_config=dict(session.config.plain["model"]["encoder"]),
+        encoder_config=dict(session.resolved.plain["model"]["encoder"]),
         vocab_size=tokenizer.vocab_size,
         state=model.state_dict(),
         tokenizer=tokenizer,
-        config=session.config.plain,
+        config=session.resolved.plain,
         optimizer=state,
     )

@@ -66,21 +66,7 @@ class StepMemory:
 def choose_parts(
     config: RunConfig, model: BertModule, data: TaskData, trainer: Trainer
 ) -> StepMemory | None:
-    """See that a step fits into memory; divide it where ``accumulate_grad_batches`` is ``auto``.
-
-    Args:
-        config: of the run; gets the number of parts.
-        model: with its weights.
-        data: read and encoded.
-        trainer: of the run.
-
-    Returns:
-        What a step takes; None where that is far less than there is.
-
-    Raises:
-        TrainerError: a step does not fit into the memory that is free, or ``auto`` is to be chosen
-            for several devices.
-    """
+    """See that a step fits into memory; divide it where ``accumulate_grad_batches`` is ``auto``."""
     chooses = config.values.trainer.accumulate_grad_batches == AUTO
     if chooses and trainer.world_size > 1:
         raise TrainerError(
@@ -109,12 +95,7 @@ def choose_parts(
 
 
 def adopt_parts(config: RunConfig, before: Mapping[str, Any]) -> None:
-    """Give a run that goes on the parts that it had, where its config says ``auto``.
-
-    Args:
-        config: of the resumption.
-        before: the section ``trainer`` of the run's own config.
-    """
+    """Give a run that goes on the parts that it had, where its config says ``auto``."""
     if config.values.trainer.accumulate_grad_batches == AUTO:
         _set(
             config, {key: before[key] for key in ("accumulate_grad_batches", "val_check_interval")}

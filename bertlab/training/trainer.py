@@ -46,15 +46,7 @@ def make_trainer(
     callbacks: Sequence[Callback] = (),
     idles: bool = False,
 ) -> Trainer:
-    """Make a Trainer.
-
-    Args:
-        settings: its arguments, instantiated; ``logger`` are those of ``make_loggers``. Beside them
-            ``background_checkpoints`` of the run.
-        directory: of the run; None for no logs.
-        callbacks: added to those of the settings.
-        idles: some parameters have no gradient at some steps, as those of several heads.
-    """
+    """Make a Trainer."""
     arguments = dict(settings)
     background_checkpoints = arguments.pop("background_checkpoints", False)
     _check_numbers(arguments)

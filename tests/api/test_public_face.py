@@ -41,10 +41,6 @@ def test_importing_it_is_light(statement: str) -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_lazy_and_typed_names_agree() -> None:
-    assert typed_names("bertlab") == bertlab._HOME
-
-
 def test_names_of_the_contract_are_those_of_the_face() -> None:
     names = set(bertlab.api.__all__) - {"CONTRACT"}
     assert set(typed_names("bertlab.api")) == names <= set(bertlab.__all__)

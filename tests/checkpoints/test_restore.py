@@ -11,7 +11,7 @@ from torch import Tensor
 
 from bertlab.checkpoints import restore
 from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.training.session import Session
+from bertlab.training.cli import BertlabCLI
 from bertlab_evaluations import embedding_file
 from bertlab_evaluations.embedding_file import write_embeddings
 from tests.conftest import Command
@@ -49,7 +49,7 @@ def alive(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     for name in readers:
         monkeypatch.setattr(restore, name, reading(name))
     monkeypatch.setattr(embedding_file, "write_embeddings", count_and_write)
-    monkeypatch.setattr(Session, "run", count)
+    monkeypatch.setattr(BertlabCLI, "run", count)
     return left
 
 

@@ -6,9 +6,9 @@ from typing import get_args
 
 import pytest
 
-from bertlab.cli.fit_help import COMMON, asks_for_help, without_all
+from bertlab.cli.fit import COMMON
+from bertlab.config.merge import read_request
 from bertlab.config.parser import build_parser
-from bertlab.config.request import read_request
 from bertlab.config.unknown_keys import OTHER_NAMES, OTHER_VALUES, keys_of
 from tests.conftest import Command
 
@@ -70,11 +70,16 @@ def test_all_keys(bertlab: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "short"), [(["-h"], True), (["a", "--help", "all"], False), (["a"], False)]
+    ("argv", "which"),
+    [
+        (["-h"], "short"),
+        (["--help", "--data.text", "a"], "short"),
+        (["--help", "all"], "all"),
+        ([], ""),
+    ],
 )
-def test_which_help(argv: list[str], short: bool) -> None:
-    assert asks_for_help(argv) == short
-    assert "all" not in without_all(argv)
+def test_which_help(argv: list[str], which: str) -> None:
+    assert read_request(argv).helps == which
 
 
 def test_the_short_help_needs_no_torch() -> None:

@@ -15,7 +15,7 @@ from bertlab.cli.main import main
 from bertlab.plugins.first_party import OWN_PACKAGE
 from bertlab.plugins.index import GROUPS
 from bertlab.plugins.new import package_files
-from bertlab.plugins.new.names import GROUP_OF_KIND
+from bertlab.plugins.new.names import GROUP_OF_KIND, USES
 from tests.conftest import Command
 from tests.plugins.plugin_environment import PluginEnvironment
 from tests.plugins.strange_packages import install
@@ -49,6 +49,8 @@ def test_a_package_is_complete(bertlab: Command, tmp_path: Path, kind: str) -> N
         "pyproject.toml",
         "tests/test_my_thing.py",
     }
+    if kind in USES:
+        expected -= {"configs/my-thing.yaml"}
     if kind == "hooks":
         expected ^= {"my_thing/my_thing.py", "my_thing/hooks.py", "my_thing/gradient_norm.py"}
     assert files_of(folder) == expected
@@ -66,9 +68,12 @@ def test_a_package_is_complete(bertlab: Command, tmp_path: Path, kind: str) -> N
         GROUPS.get(kind, "bertlab.hooks"): {"my_thing": target},
         "bertlab.contract": {"contract": f"v{CONTRACT}"},
     }
-    assert isinstance(yaml.safe_load((folder / "configs/my-thing.yaml").read_text()), dict)
     assert "pip install -e 'my-thing[test]' && pytest my-thing\n" in output
-    assert "bertlab fit --config my-thing/configs/my-thing.yaml\n" in output
+    if kind in USES:
+        assert f"\n  bertlab {USES[kind].format(name='my_thing')}\n" in output
+    else:
+        assert isinstance(yaml.safe_load((folder / "configs/my-thing.yaml").read_text()), dict)
+        assert "bertlab fit --config my-thing/configs/my-thing.yaml\n" in output
     for path in expected:
         assert not re.search(r"\$\w|\$\{(?!\{)", (folder / path).read_text())
 
@@ -270,14 +275,17 @@ def test_their_configs_run(environment: PluginEnvironment) -> None:
     folder = environment.folder.parent
     few = "--trainer.max_steps 4 --trainer.val_check_interval 2 --trainer.log_every_n_steps 1"
     commands = ["tokenizer --corpus python-english --vocab_size 2000 --output vocabulary"]
-    commands += [f"fit --config my-{kind}/configs/my-{kind}.yaml {few}" for kind in KINDS]
+    trained = [kind for kind in KINDS if kind not in USES]
+    commands += [f"fit --config my-{kind}/configs/my-{kind}.yaml {few}" for kind in trained]
+    commands += ["my_command commands.py", "export runs/my-hooks exported --format my_exporter"]
     (folder / "commands.py").write_text(
         "from bertlab.cli.main import main\n"
         f"for command in {commands!r}:\n"
         "    assert main(command.split()) == 0, command\n"
     )
     environment.expect("python commands.py", folder)
-    for kind in KINDS:
+    assert (folder / "exported/weights.npz").is_file()
+    for kind in trained:
         (metrics,) = (folder / "runs").glob(f"*my-{kind}/csv/**/metrics.csv")
         logged = metrics.read_text().split("\n")[0]
         shown = {

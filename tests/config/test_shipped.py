@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bertlab.config.request import read_request
+from bertlab.config.merge import read_request
 from bertlab.config.shipped import find_config, shipped_configs, with_config_options
 from bertlab.errors import ConfigFileError
 from tests.conftest import Command

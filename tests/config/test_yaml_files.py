@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertlab.config.request import read_request
+from bertlab.config.merge import read_request
 from bertlab.config.yaml_files import differences, read_config, split_arguments
 from bertlab.errors import ConfigError
 

@@ -15,7 +15,7 @@ import torch
 from bertlab.api.batch import PackedBatch
 from bertlab.api.task import TaskContext
 from bertlab.data.pretraining import PretrainingData
-from bertlab.data.sampling.formats import SAMPLERS, InputFormat
+from bertlab.data.sampling.input_formats import SAMPLERS, InputFormat
 from bertlab.encoders.bert import BertEncoder
 from bertlab.model.build import build_tasks
 

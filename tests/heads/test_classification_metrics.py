@@ -12,7 +12,7 @@ from scipy import stats
 from sklearn import metrics as sk
 
 from bertlab.api.examples import Labels
-from bertlab.heads.classification_metrics import (
+from bertlab.heads.classification import (
     Matthews,
     Pearson,
     Spearman,

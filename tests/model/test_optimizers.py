@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup
-from bertlab.config.request import OF_EVERY_OPTIMIZER
+from bertlab.config.merge import OF_EVERY_OPTIMIZER
 from bertlab.config.run_config import resolve_arguments
 from bertlab.errors import BertlabError, CheckpointError, ConfigError, PluginError
 from bertlab.model.optimizer import OptimizerState, build_optimizer

@@ -11,15 +11,16 @@ from transformers import get_cosine_schedule_with_warmup, get_wsd_schedule
 
 from bertlab.api.schedule import Progress, Schedule, factor_at
 from bertlab.errors import BertlabError, ConfigError
-from bertlab.model.optimizer_config import OptimizerConfig, read_optimizer
-from bertlab.model.schedule import check_schedule, check_schedule_steps
-from bertlab.model.schedules import (
+from bertlab.model.optimizer_config import (
     Constant,
     Cosine,
     InverseSquareRoot,
     Linear,
+    OptimizerConfig,
     WarmupStableDecay,
+    read_optimizer,
 )
+from bertlab.model.schedule import check_schedule, check_schedule_steps
 from bertlab.objectives.changing import ChangingNumber
 
 STEPS, WARMUP = 40, 8

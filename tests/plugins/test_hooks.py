@@ -11,8 +11,8 @@ from jsonargparse import Namespace
 
 from bertlab.api.batch import pack
 from bertlab.cli.main import main
+from bertlab.config.merge import read_request
 from bertlab.config.parser import build_parser
-from bertlab.config.request import read_request
 from bertlab.config.run_config import parse_request
 from bertlab.errors import ConfigError
 from bertlab.plugins import hooks

@@ -2,8 +2,8 @@
 
 import pytest
 
+from bertlab.config.merge import read_request
 from bertlab.config.parser import data_class
-from bertlab.config.request import read_request
 from bertlab.data.fine_tuning import LabelledData
 from bertlab.errors import ConfigError, DataError, PluginError
 from bertlab.heads.tagging import Tagging

@@ -8,9 +8,9 @@ import yaml
 from hypothesis import strategies as st
 from lightning.pytorch.cli import LightningArgumentParser
 
+from bertlab.config.merge import read_request
 from bertlab.config.parse import _hint, _members, takes_null
 from bertlab.config.parser import build_parser
-from bertlab.config.request import read_request
 
 WORDS = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=12)
 # numbers that no value of these keys can be

@@ -16,7 +16,7 @@ from bertlab.api.examples import Column
 from bertlab.checkpoints.huggingface import form_of, read_huggingface_config
 from bertlab.checkpoints.tensor_files import read_tensors
 from bertlab.config.checkpoint_config import read_stored_config
-from bertlab.config.request import read_request
+from bertlab.config.merge import read_request
 from bertlab.config.yaml_files import read_config
 from bertlab.data.corpus.corpus import Corpus, read_documents
 from bertlab.data.examples.source import read_rows

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bertlab.config.merge import read_request
 from bertlab.config.parser import build_parser
-from bertlab.config.request import read_request
 from bertlab.plugins.hooks import run_callbacks
 from bertlab.training import allocator
 from bertlab.training import allocator as heap

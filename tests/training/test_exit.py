@@ -18,7 +18,7 @@ from bertlab.api.batch import PackedBatch, pack
 from bertlab.checkpoints.checkpoint_io import WholeCheckpointIO
 from bertlab.data.loader import StepLoader, outlive_sigterm
 from bertlab.errors import LostProcessError, OutputError
-from bertlab.training.exit import lost_process, naming_losses
+from bertlab.training.exit import explain_lost_process, lost_process
 from tests.conftest import Command
 
 GLOO = (
@@ -54,9 +54,9 @@ def test_errors_that_tell_of_a_lost_process(
 def test_a_run_whose_directory_is_gone_says_so(tmp_path: Path) -> None:
     gone = FileNotFoundError(2, "No such file or directory", "metrics.csv")
     said = pytest.raises(OutputError, match=r"run: is gone \(its disk\?\); go on")
-    with said, naming_losses(1, tmp_path / "run", lambda: "; go on"):
+    with said, explain_lost_process(1, tmp_path / "run", lambda: "; go on"):
         raise gone
-    with pytest.raises(FileNotFoundError), naming_losses(1, tmp_path, lambda: ""):
+    with pytest.raises(FileNotFoundError), explain_lost_process(1, tmp_path, lambda: ""):
         raise gone
 
 
@@ -68,7 +68,7 @@ def test_a_worker_that_goes_while_a_checkpoint_is_written_is_lost(
 
     monkeypatch.setattr("torch.save", interrupted)
     said = pytest.raises(LostProcessError, match=r"a data worker is gone \(.*Killed\); go on")
-    with said, naming_losses(1, tmp_path, lambda: "; go on"):
+    with said, explain_lost_process(1, tmp_path, lambda: "; go on"):
         WholeCheckpointIO().save_checkpoint({}, tmp_path / "last.ckpt")
     assert not list(tmp_path.iterdir())
 

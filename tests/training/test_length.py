@@ -9,9 +9,8 @@ from torch import nn
 
 from bertlab.errors import ConfigError
 from bertlab.model.optimizer import build_optimizer
-from bertlab.model.optimizer_config import OptimizerConfig
+from bertlab.model.optimizer_config import Constant, OptimizerConfig
 from bertlab.model.schedule import build_timed_schedule
-from bertlab.model.schedules import Constant
 from bertlab.training.history import read_curves
 from tests.conftest import Command
 

@@ -11,13 +11,12 @@ import torch
 import yaml
 
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
-from bertlab.config.request import read_request
+from bertlab.config.merge import read_request
 from bertlab.config.seeds import SEED_PARTS
 from bertlab.data.loader import prepare_sequences
 from bertlab.data.pretraining import PretrainingData
 from bertlab.encoders.layers import dropout
-from bertlab.training.opening import open_session
-from bertlab.training.session import Session
+from bertlab.training.cli import BertlabCLI, open_command
 from tests.conftest import Command
 from tests.training.test_devices import assert_same_end, fit_by_two
 
@@ -39,11 +38,11 @@ def apart(**seeds: int) -> list[object]:
     return [part for name, seed in seeds.items() for part in (f"--seed.{name}", seed)]
 
 
-def opened(*arguments: object) -> Session:
-    return open_session("fit", read_request([str(each) for each in arguments]))
+def opened(*arguments: object) -> BertlabCLI:
+    return open_command("fit", read_request([str(each) for each in arguments]))
 
 
-def dropped(session: Session) -> list[float]:
+def dropped(session: BertlabCLI) -> list[float]:
     """Return what dropout leaves of ones in the second micro-batch of the third step."""
     session.model.seed_draws(2, 1)
     return dropout(torch.ones(64), 0.5).tolist()
@@ -70,8 +69,8 @@ def what_a_run_draws(run: Path, *arguments: object) -> Found:
     assert session.run() == 0
     return {
         "weights": {key: each.tolist() for key, each in initial.items()},
-        "order": texts(session.data),
-        "masks": masked(session.data),
+        "order": texts(session.datamodule),
+        "masks": masked(session.datamodule),
         "dropout": dropped(session),
         "end": {key: each.tolist() for key, each in weights(run).items()},
     }
@@ -209,7 +208,7 @@ def what_a_fine_tuning_draws(run: Path, *arguments: object) -> Found:
     session = opened(*arguments, "--run_dir", run)
     head = {key: each.tolist() for key, each in session.model.tasks.state_dict().items()}
     assert session.run() == 0
-    first_step = session.data.train_dataloader().loader.dataset[0]
+    first_step = session.datamodule.train_dataloader().loader.dataset[0]
     rows = [batch.input_ids.tolist() for batch in first_step]
     return {"weights": head, "order": rows, "dropout": dropped(session)}
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import pickle
+import shutil
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
@@ -18,9 +19,9 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 
 from bertlab.checkpoints.run_checkpoint import RUN_KEY
 from bertlab.config.checkpoint_config import read_stored_config
+from bertlab.config.merge import read_request
 from bertlab.config.named_classes import check_no_classes
 from bertlab.config.parser import build_parser
-from bertlab.config.request import read_request
 from bertlab.errors import CheckpointError, DamagedCheckpointError
 from bertlab.training.callbacks.best_checkpoint import BestCheckpoint
 from bertlab.training.run import Run
@@ -161,6 +162,33 @@ def test_a_checkpoint_names_plugins_only(
     assert key.split(".", maxsplit=1)[0] in error or TEXT in error, error
 
 
+@pytest.mark.parametrize(
+    "hyper_parameters",
+    [
+        {"encoder": {"hidden_size": 64}, "objectives": {"clm": {}}},
+        {"_class_path": TEXT, "path": "x"},
+        {"class_path": TEXT, "init_args": {"path": "x"}, "_instantiator": TEXT},
+    ],
+)
+def test_hyper_parameters_of_a_checkpoint_override_nothing(
+    hyper_parameters: dict[str, Any], tiny_run: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    """LightningCLI parses them over the config, and may import the class that they name."""
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    content = torch.load(run / "checkpoints" / "step-3.ckpt", weights_only=True)
+    content["hyper_parameters"] = hyper_parameters
+    torch.save(content, run / "checkpoints" / "step-3.ckpt")
+    arguments = ("--ckpt_path", run / "checkpoints" / "step-3.ckpt")
+    code, _, error = bertlab("predict", *arguments, "--text", "A [MASK].")
+    assert code == 0, error
+    code, _, error = bertlab("fit", *arguments, "--run_dir", tmp_path / "again")
+    assert code == 0, error
+    for section in ("model", "trainer"):
+        assert Run(tmp_path / "again").config[section] == Run(tiny_run).config[section]
+    assert Run(tmp_path / "again").metrics == Run(tiny_run).metrics
+
+
 @pytest.mark.parametrize("command", ["validate", "evaluate", "embed", "export"])
 def test_no_command_builds_what_a_checkpoint_names(
     command: str, planted: Callable[..., Path], bertlab: Command, tmp_path: Path
@@ -251,6 +279,10 @@ def test_an_argument_of_a_plugin_that_takes_a_class_gets_none_from_a_checkpoint(
     parser.add_argument("--model.kind", type=type[Trainer])
     parser.add_argument("--model.text", type=str | list[str])
     check_no_classes(parser, {"model": {"text": TEXT, "function": None}}, "x")
+    parser.add_argument("--model.either", type=str | Trainer)
+    check_no_classes(parser, {"model": {"either": "word"}}, "x")
+    either = parser._option_string_actions["--model.either"]
+    assert either._typehint is str  # the class went: nothing is looked for
     for key in ("function", "trainer", "kind"):
         with pytest.raises(CheckpointError, match=f"x: model.{key}: found '{TEXT}'"):
             check_no_classes(parser, {"model": {key: TEXT}}, "x")

@@ -12,7 +12,7 @@ import yaml
 
 from bertlab.config import versions
 from bertlab.config.computation import computed, decides
-from bertlab.config.request import read_request
+from bertlab.config.merge import read_request
 from bertlab.config.run_config import parse_request
 from tests.conftest import Command
 

@@ -9,7 +9,7 @@ import torch
 
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.pretraining import PretrainingData
-from bertlab.data.sampling.formats import InputFormat
+from bertlab.data.sampling.input_formats import InputFormat
 from bertlab.errors import ConfigError
 from bertlab.model.build import build_tasks
 from bertlab.model.schedule import steps_for_words

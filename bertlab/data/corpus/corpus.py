@@ -105,9 +105,6 @@ class Corpus:
 
         That is the content of the sources in order, wherever they lie, the settings, and the
         versions of the readers and of the sentence splitter.
-
-        Raises:
-            CorpusError: a source is missing or cannot be read.
         """
         digest = hashlib.sha256()
 
@@ -132,11 +129,7 @@ class _File:
 
 
 def read_documents(corpus: Corpus) -> Iterator[Document]:
-    """Yield the documents of a corpus that hold any text, as sentences.
-
-    Raises:
-        CorpusError: see :func:`read_raw_documents`.
-    """
+    """Yield the documents of a corpus that hold any text, as sentences."""
     for raw in read_raw_documents(corpus):
         if sentences := split_sentences(raw, corpus.language):
             yield Document(sentences, raw.source)
@@ -148,10 +141,6 @@ def read_raw_documents(corpus: Corpus) -> Iterator[RawDocument]:
     Every source is looked for before anything is read. Memory does not grow with the corpus:
     documents over 16 Mi characters are split, with a warning. (A JSON array, other than JSON
     lines, is held whole.)
-
-    Raises:
-        CorpusError: a source is missing, empty, damaged, not UTF-8 or without the text column, or
-            there are no documents at all.
     """
     found = False
     for entry in list(_entries(corpus)):  # all names are checked before any file is read
@@ -172,11 +161,7 @@ def read_raw_documents(corpus: Corpus) -> Iterator[RawDocument]:
 
 
 def input_digests(corpus: Corpus) -> dict[str, str]:
-    """Return the SHA-256 (hex) of each file by path; of other sources their own fingerprint.
-
-    Raises:
-        CorpusError: a source is missing or cannot be read.
-    """
+    """Return the SHA-256 (hex) of each file by path; of other sources their own fingerprint."""
     return {
         str(entry.path) if isinstance(entry, _File) else entry.name: (
             _file_digest(entry.path) if isinstance(entry, _File) else entry.fingerprint()

@@ -47,11 +47,6 @@ def split_sentences(raw: RawDocument, language: str = "en") -> list[str]:
 
     Hard-wrapped lines are joined first and no sentence crosses a paragraph.
 
-    Args:
-        raw: the document.
-        language: ISO 639 code that chooses abbreviations and sentence ends; ``sentencex`` falls
-            back to a related language, then to English, for codes that it does not know.
-
     Returns:
         Stripped sentences, none empty.
     """

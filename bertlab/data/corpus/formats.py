@@ -34,11 +34,6 @@ def detect_format(path: Path | RemoteFile, errors: Errors, language: str) -> For
     ``wikiextractor`` if the first line that is not blank starts with ``<doc ``. ``sentences`` if
     blank lines part blocks of two lines or more on average, four lines of five end as a sentence
     does, and four of five hold a single sentence. Everything else is one ``document``.
-
-    Args:
-        path: the file.
-        errors: as in :func:`bertlab.data.reading.lines.read_long_lines`.
-        language: as in :func:`bertlab.data.corpus.documents.split_sentences`.
     """
     lines: list[str] = []
     size = 0
@@ -133,9 +128,6 @@ def read_wikiextractor(path: Path | RemoteFile, lines: Iterator[str]) -> Iterato
 
     The first line of an article, its title, stays. ``&lt; &gt; &amp;`` are unescaped. Articles over
     ``MAX_DOCUMENT`` characters are split as in :func:`read_document`.
-
-    Raises:
-        CorpusError: text outside ``<doc>`` and ``</doc>``, or a ``<doc>`` that is never closed.
     """
     builder = _Builder(path, presplit=False)
     opened = 0

@@ -72,22 +72,7 @@ def prepare(
     shard_tokens: int = SHARD_TOKENS,
     away: OrderedMap | None = None,
 ) -> TokenStore:
-    """Tokenize a corpus into a token store, with ``report.json`` in it.
-
-    Args:
-        corpus: what to read.
-        tokenizer: what to tokenize it with.
-        output: folder to make; must not exist, or be empty.
-        workers: processes that tokenize; 1 works in this process.
-        progress: show documents, megabytes and MB/s on standard error.
-        shard_tokens: most tokens of one file; a larger store has several shards.
-        away: reads and tokenizes elsewhere, in place of ``workers``; of an executor.
-
-    Raises:
-        CorpusError: the corpus is missing, damaged or unfit (see
-            :func:`bertlab.data.corpus.report.check_store`).
-        TokenStoreError: the output exists or cannot be written, or a worker died.
-    """
+    """Tokenize a corpus into a token store, with ``report.json`` in it."""
     check_free(Path(output))
     check_processes("workers", workers, 1)
     totals = _Totals()
@@ -163,11 +148,7 @@ def _report(writer: TokenStoreWriter, totals: _Totals) -> StoreReport:
 
 
 def read_batches(corpus: Corpus) -> Iterator[list[RawDocument]]:
-    """Yield the documents of a corpus, so many at a time as a worker takes.
-
-    Raises:
-        CorpusError: as :func:`bertlab.data.corpus.corpus.read_raw_documents`.
-    """
+    """Yield the documents of a corpus, so many at a time as a worker takes."""
     batch: list[RawDocument] = []
     characters = 0
     for document in read_raw_documents(corpus):
@@ -248,17 +229,6 @@ def prepare_cached(
 
     The store is found by the content of corpus and tokenizer. Of several processes one prepares
     and the others wait for it.
-
-    Args:
-        corpus: what to read.
-        tokenizer: what to tokenize it with.
-        cache_dir: folder of all stores and tokenizers; :func:`default_cache_dir` if None.
-        workers: as in :func:`prepare`.
-        progress: as in :func:`prepare`.
-
-    Raises:
-        CorpusError: as :func:`prepare`.
-        TokenStoreError: as :func:`prepare`, or the store in the cache is damaged.
     """
     key = _key(corpus.fingerprint, tokenizer.fingerprint, FORMAT_VERSION)
     folder = (cache_dir or default_cache_dir()) / "stores" / key
@@ -275,19 +245,7 @@ def tokenizer_cached(
     cache_dir: Path | None = None,
     kind: TokenizerKind | None = None,
 ) -> Tokenizer:
-    """Load the tokenizer that was trained on a corpus; train it first if there is none.
-
-    Args:
-        corpus: what to train on.
-        vocab_size: number of tokens to reach.
-        lowercase: whether the vocabulary is uncased.
-        cache_dir: as in :func:`prepare_cached`.
-        kind: of the tokenizer, with its settings; WordPiece if None.
-
-    Raises:
-        CorpusError: the corpus is missing or damaged.
-        TokenizerError: training is impossible, or the tokenizer in the cache is damaged.
-    """
+    """Load the tokenizer that was trained on a corpus; train it first if there is none."""
     kind = WordPiece() if kind is None else kind
     key = _key(corpus.fingerprint, vocab_size, lowercase, *_identity(kind))
     folder = (cache_dir or default_cache_dir()) / "tokenizers" / key

@@ -78,9 +78,6 @@ def encode_all(
     """Tokenize batches in ``workers`` processes, in order; 1 works in this process.
 
     Close the generator to end the workers early.
-
-    Raises:
-        TokenStoreError: a worker died.
     """
     if workers == 1:
         for batch in batches:

@@ -53,12 +53,7 @@ class StoreReport:
 
     @classmethod
     def read(cls, store: Path) -> "StoreReport":
-        """Read ``report.json`` of a store; figures that a newer bertlab added are left out.
-
-        Raises:
-            CorpusError: it is no report.
-            OSError: there is none.
-        """
+        """Read ``report.json`` of a store; figures that a newer bertlab added are left out."""
         file = store / "report.json"
         try:
             found = read_object(file)
@@ -106,12 +101,7 @@ def length_quantiles(lengths: Counter[int]) -> dict[str, int]:
 
 
 def check_store(report: StoreReport) -> None:
-    """Refuse a corpus that BERT cannot learn from, or a tokenizer that does not fit it.
-
-    Raises:
-        CorpusError: no document or only one, nearly every document of one sentence, or more than
-            5 % of the tokens unknown.
-    """
+    """Refuse a corpus that BERT cannot learn from, or a tokenizer that does not fit it."""
     if report.documents == 0:
         dropped = f" ({report.documents_dropped:,} were empty)" if report.documents_dropped else ""
         raise CorpusError(f"the corpus holds no document with text{dropped}")

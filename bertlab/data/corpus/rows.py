@@ -24,16 +24,7 @@ def is_row_file(path: Path | RemoteFile) -> bool:
 def read_row_file(
     path: Path | RemoteFile, column: str, errors: Errors
 ) -> Iterator[tuple[str, str]]:
-    """Yield ``(source, text)`` for each row of a file.
-
-    Args:
-        path: the file, see ``ROW_SUFFIXES``, perhaps with ``.gz``.
-        column: name of the column that holds the text.
-        errors: as in :func:`bertlab.data.reading.lines.read_long_lines`.
-
-    Raises:
-        CorpusError: damaged file, no such column, or a value that is not a text.
-    """
+    """Yield ``(source, text)`` for each row of a file."""
     suffix = Path(path.name.removesuffix(".gz")).suffix
     with _as_corpus_error():
         if suffix in (".json", ".jsonl"):
@@ -128,9 +119,6 @@ def load_hub_dataset(source: str) -> Any:  # noqa: ANN401
 
     Two parts are NAME and CONFIG; ``hf:NAME::SPLIT`` leaves CONFIG out. SPLIT is ``train`` unless
     given.
-
-    Raises:
-        CorpusError: unknown name, configuration or split, or no network.
     """
     # hf:a:b -> ["a", "b", "", ""]: name a, config b, no split, and nothing too many
     name, config, split, *rest = [*source.removeprefix(HUB_PREFIX).split(":"), "", ""]

@@ -55,12 +55,7 @@ def shard_file(name: str, number: int) -> str:
 
 
 def mapped(file: Path, dtype: np.dtype[Any], length: int) -> ShardArray:
-    """Map a flat ``.npy`` file; the file is closed again, unlike by ``numpy.load``.
-
-    Raises:
-        ValueError: it holds something else.
-        OSError: it cannot be read.
-    """
+    """Map a flat ``.npy`` file; the file is closed again, unlike by ``numpy.load``."""
     import pyarrow as pa  # noqa: PLC0415  only for stores of many shards
 
     with pa.memory_map(str(file)) as opened:
@@ -156,11 +151,7 @@ def by_shard(firsts: IntArray, places: IntArray) -> Iterator[tuple[int, IntArray
 
 
 def read_shards(path: Path, found: object) -> tuple[Shard, ...]:
-    """Return what the key ``shards`` of a ``store.json`` says.
-
-    Raises:
-        TokenStoreError: it is no list of shards.
-    """
+    """Return what the key ``shards`` of a ``store.json`` says."""
     try:
         shards = tuple(Shard(**each) for each in cast("list[dict[str, Any]]", found))
         for shard in shards:
@@ -204,17 +195,7 @@ class RemoteStore(Protocol):
 def open_shards(
     path: Path, shards: Sequence[Shard], dtype: np.dtype[Any], remote: RemoteStore | None = None
 ) -> dict[str, Any]:
-    """Return the arrays of all shards by name; none of their files is opened yet.
-
-    Args:
-        path: the folder of the store.
-        shards: what its manifest says.
-        dtype: of the tokens.
-        remote: fetches the files into the folder; None if they are there.
-
-    Raises:
-        TokenStoreError: a file is missing or has another size; later, what a shard holds is wrong.
-    """
+    """Return the arrays of all shards by name; none of their files is opened yet."""
     if remote is None:
         _check_files(path, shards)
     firsts = {

@@ -40,7 +40,7 @@ from bertlab.data.corpus.shards import (
 from bertlab.errors import TokenizerError, TokenStoreError
 from bertlab.files.reading import read_json
 from bertlab.files.remote import is_url
-from bertlab.plugins.names import added_name
+from bertlab.plugins.index import added_name
 from bertlab.tokenizer.loading import load_tokenizer
 
 FORMAT_VERSION = 1

@@ -124,17 +124,7 @@ class TokenStoreWriter:
         sentence_lengths: npt.ArrayLike,
         document_sentences: npt.ArrayLike,
     ) -> None:
-        """Append documents.
-
-        Args:
-            tokens: ids of all sentences end to end.
-            sentence_lengths: number of tokens of each sentence, none zero.
-            document_sentences: number of sentences of each document, none zero.
-
-        Raises:
-            ValueError: the lengths do not add up or an id is outside the vocabulary.
-            OSError: from the disk; the ``with`` block turns a full one into OutputError.
-        """
+        """Append documents."""
         ids: TokenArray = np.asarray(tokens)
         lengths, counts = (
             np.asarray(values, np.int64) for values in (sentence_lengths, document_sentences)

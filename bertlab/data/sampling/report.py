@@ -11,7 +11,7 @@ from bertlab.api.task import Objective
 from bertlab.data.corpus.report import StoreReport
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.loader import prepare_sequences
-from bertlab.data.sampling.formats import paper_sampler
+from bertlab.data.sampling.input_formats import paper_sampler
 from bertlab.data.sampling.sampler import SequenceSampler
 from bertlab.errors import CorpusError
 from bertlab.files import explain_vanished_folder, write_json

@@ -22,9 +22,22 @@ ARTICLES = {
     "optimizer": "An optimizer",
     "schedule": "A schedule",
     "tokenizer": "A kind of tokenizer",
+    "command": "A command",
+    "exporter": "An exporter",
+    "reader": "A reader of checkpoints",
+    "executor": "An executor",
+    "format": "A named format",
     "hooks": "Hooks",
 }
 """The kinds that have a template, and how a package's description begins."""
+USES = {
+    "command": "{name} README.md",
+    "exporter": "export RUN exported --format {name}",
+    "reader": "export CHECKPOINT exported",
+    "executor": "prepare --corpus TEXT --tokenizer FOLDER --output store --executor {name}",
+    "format": "fit finetune/single-sentence --data.format {name} --data.source FOLDER",
+}
+"""How a kind that has no config is used, after ``bertlab``."""
 GROUP_OF_KIND: dict[str, str] = {
     kind: group for kind, group in [*GROUPS.items(), ("hooks", hooks.GROUP)] if kind in ARTICLES
 }
@@ -58,9 +71,9 @@ class PluginNames:
         return f"{self.module}/{'hooks' if self.kind == 'hooks' else self.name}.py"
 
     @property
-    def config(self) -> str:
-        """Path of the config in the package."""
-        return f"configs/{self.package}.yaml"
+    def config(self) -> str | None:
+        """Path of the config in the package; None of a kind that ``fit`` does not train with."""
+        return None if self.kind in USES else f"configs/{self.package}.yaml"
 
     @property
     def class_name(self) -> str:

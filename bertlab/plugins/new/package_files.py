@@ -13,15 +13,17 @@ from bertlab.api import CONTRACT
 from bertlab.errors import CommandError, OutputError
 from bertlab.files import new_folder
 from bertlab.plugins.first_party import OWN_PACKAGE
-from bertlab.plugins.new.names import ARTICLES, GROUP_OF_KIND, PluginNames
+from bertlab.plugins.new.names import ARTICLES, GROUP_OF_KIND, USES, PluginNames
 
 LINE_LENGTH = 100  # of the templates' pyproject.toml
 _VOCABULARY = "bertlab tokenizer --corpus python-english --vocab_size 2000 --output vocabulary"
 _TEMPLATES = files("bertlab.plugins.new") / "templates"
 
 
-def demonstration(names: PluginNames, config: str) -> list[str]:
-    """Return the commands that show the plugin at work, offline."""
+def demonstration(names: PluginNames, config: str | None) -> list[str]:
+    """Return the commands that show the plugin at work."""
+    if config is None:
+        return [f"bertlab {USES[names.kind].format(name=names.name)}"]
     needs_vocabulary = names.kind in ("head", "metric")  # their encoder is new, without a corpus
     # [] * False is []
     return [_VOCABULARY] * needs_vocabulary + [f"bertlab fit --config {config}"]
@@ -36,9 +38,10 @@ def package_files(names: PluginNames) -> dict[str, str]:
         ".github/workflows/tests.yml": "common/tests.yml",
         f"{names.module}/__init__.py": "common/__init__.py",
         names.code: f"{names.kind}/plugin.py",
-        names.config: f"{names.kind}/config.yaml",
         f"tests/test_{names.name}.py": f"{names.kind}/test.py",
     }
+    if names.config is not None:
+        paths[names.config] = f"{names.kind}/config.yaml"
     if names.kind == "hooks":
         paths[f"{names.module}/gradient_norm.py"] = "hooks/gradient_norm.py"
     templates = {path: _read(template) for path, template in paths.items()}
@@ -76,7 +79,8 @@ def _words(names: PluginNames) -> dict[str, str]:
         "article": ARTICLES[names.kind],
         "class_name": names.class_name,
         "code": names.code,
-        "config": names.config,
+        "config": names.config or "",
+        "its_config": "" if names.config is None else f", its config `{names.config}`",
         "contract": str(CONTRACT),
         "demonstration": "\n".join(f"    {line}" for line in demonstration(names, names.config)),
         "group": GROUP_OF_KIND[names.kind],

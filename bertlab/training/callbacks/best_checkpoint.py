@@ -40,11 +40,7 @@ class BestCheckpoint(ModelCheckpoint):
         super().setup(trainer, pl_module, stage)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with an earlier choice.
-
-        Raises:
-            DamagedCheckpointError: a file that it names is not what the name shows.
-        """
+        """Go on with an earlier choice."""
         # files that are outdone get deleted, and these names may come from anywhere
         one = (state_dict.get(key) for key in _NAMED_FILES)
         for name in (*one, *(state_dict.get("best_k_models") or ())):
@@ -67,17 +63,7 @@ def _leads_astray(name: str, folder: Path) -> bool:
 
 
 def choose_monitor(monitor: str | None, model: BertModule) -> tuple[str | None, str | None]:
-    """Return the metric that decides, and ``min`` or ``max`` if heads say which is better.
-
-    Args:
-        monitor: as the config has it; ``auto`` for what the heads are judged by, or the loss of
-            objectives; of several heads also the name of one.
-        model: knows the metrics that the run will log.
-
-    Raises:
-        ConfigError: if the run will not log the metric, or several heads differ in which end of
-            theirs is better.
-    """
+    """Return the metric that decides, and ``min`` or ``max`` if heads say which is better."""
     mode = None
     if monitor == "auto":
         monitor, mode = _monitor_of(model)

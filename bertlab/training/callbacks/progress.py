@@ -142,12 +142,7 @@ class FoundLearningRate(Callback):
 
 
 def raise_rates(schedule: object, factor: float) -> None:
-    """Multiply the rates of a schedule, those of the present step too.
-
-    Args:
-        schedule: of torch; that of a run, which bertlab made.
-        factor: above 0. Groups with rates of their own, as by ``layer_decay``, keep their ratio.
-    """
+    """Multiply the rates of a schedule, those of the present step too."""
     if not isinstance(schedule, LambdaLR):
         return
     schedule.base_lrs = [rate * factor for rate in schedule.base_lrs]

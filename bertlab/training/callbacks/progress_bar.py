@@ -45,13 +45,7 @@ class HowFar:
 
 
 def how_far(trainer: Trainer, first_step: int, seconds: float) -> HowFar:
-    """Return how far a run is, whether steps, epochs, words or a time limit end it.
-
-    Args:
-        trainer: that trains.
-        first_step: at which this process began; a resumed run's speed is that of its own steps.
-        seconds: since then.
-    """
+    """Return how far a run is, whether steps, epochs, words or a time limit end it."""
     step, data = trainer.global_step, getattr(trainer, "datamodule", None)
     end = data.total_steps(trainer) if isinstance(data, TaskData) else math.inf
     done = step - first_step

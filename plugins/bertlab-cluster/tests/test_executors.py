@@ -78,7 +78,7 @@ def without_package(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return type(found)(e for e in found if not e.value.startswith("bertlab_cluster"))
 
     monkeypatch.setattr(index, "entry_points_of", others)
-    monkeypatch.setattr("bertlab.plugins.names.entry_points_of", others)
+    monkeypatch.setattr("bertlab.plugins.index.entry_points_of", others)
     index.forget_installed()
     yield
     monkeypatch.undo()

@@ -15,6 +15,7 @@ from bertlab.api import (
     DataSource,
     Encoder,
     Evaluation,
+    Executor,
     Exporter,
     Head,
     NamedFormat,
@@ -41,6 +42,7 @@ BASES: dict[Kind, type[Any]] = {
     "command": Command,
     "exporter": Exporter,
     "reader": CheckpointReader,
+    "executor": Executor,
     "format": NamedFormat,
 }
 

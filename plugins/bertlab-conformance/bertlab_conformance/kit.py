@@ -22,6 +22,7 @@ from bertlab_conformance.checks import (
     encoders,
     evaluations,
     exchange,
+    executors,
     formats,
     losses,
     metric_plugins,
@@ -61,6 +62,7 @@ _MODULES: tuple[ModuleType, ...] = (
     tokenizers,
     commands,
     exchange,
+    executors,
     formats,
     speed,
 )
@@ -77,6 +79,7 @@ _CASES: dict[Kind, type[Case]] = {
     "command": Case,
     "exporter": ExporterCase,
     "reader": ReaderCase,
+    "executor": Case,
     "format": Case,
 }
 _OPTIONS: dict[str, tuple[Kind, ...]] = {  # the kinds that an option is for

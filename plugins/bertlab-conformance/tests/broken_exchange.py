@@ -1,19 +1,22 @@
-"""Exporters, readers and formats with one bug each, and the check that has to catch it."""
+"""Exporters, readers, executors and formats with one bug each, and the check that catches it."""
 
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 
 from bertlab.api.examples import Example
+from bertlab.api.executor import OrderedMap
 from bertlab.api.exporter import ExportReport, ModelAddress
 from bertlab.api.format import NamedFormat
 from bertlab.api.reader import ForeignCheckpoint
 from bertlab.checkpoints.pretrained import Pretrained
-from good_exchange import GoodExporter, GoodFormat, GoodReader, LabelLines
+from bertlab.errors import BertlabError
+from good_exchange import GoodExecutor, GoodExporter, GoodFormat, GoodReader, LabelLines
 
 _CALLS = itertools.count()
 
@@ -130,3 +133,55 @@ class LeavesALog(GoodFormat):
 
     expects = ("a_discarded_submission_leaves_nothing", "discard() leaves submission.log")
     submission = OnTheSide
+
+
+class NamesNoOption(GoodExecutor):
+    """It hides an option that it does not have."""
+
+    expects = ("only_for_studies_are_options", "only_for_studies has thread;")
+    only_for_studies = ("thread",)
+
+
+class Changed(GoodExecutor):
+    """A mapping that is changed by ``change``."""
+
+    def change(self, mapped: OrderedMap, read: Any, function: Any) -> Iterator[Any]:
+        raise NotImplementedError
+
+    @contextmanager
+    def mapping(self, workers: int | None) -> Iterator[OrderedMap]:
+        with super().mapping(workers) as mapped:
+            yield lambda read, function: self.change(mapped, read, function)
+
+
+class FirstReadyFirst(Changed):
+    """It yields what is ready."""
+
+    expects = ("results_come_in_order", "are [-19, -18")
+
+    def change(self, mapped: OrderedMap, read: Any, function: Any) -> Iterator[Any]:
+        yield from reversed(list(mapped(read, function)))
+
+
+class WrapsErrors(Changed):
+    """It makes errors of the user its own."""
+
+    expects = ("errors_are_passed_on", "becomes RuntimeError")
+
+    def change(self, mapped: OrderedMap, read: Any, function: Any) -> Iterator[Any]:
+        try:
+            yield from mapped(read, function)
+        except BertlabError as error:
+            raise RuntimeError("a worker failed") from error
+
+
+class MustBeReadToItsEnd(Changed):
+    """It cannot be ended early."""
+
+    expects = ("ends_early", "TimeoutError: still at work")
+
+    def change(self, mapped: OrderedMap, read: Any, function: Any) -> Iterator[Any]:
+        try:
+            yield from mapped(read, function)
+        except GeneratorExit:
+            raise TimeoutError("still at work") from None

@@ -1,7 +1,9 @@
-"""Exporter, reader and format as they should be."""
+"""Exporter, reader, executor and format as they should be."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,6 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from bertlab.api.examples import Example
+from bertlab.api.executor import Executor, OrderedMap
 from bertlab.api.exporter import Exporter, ExportReport, ModelAddress
 from bertlab.api.format import NamedFormat, Submission
 from bertlab.api.reader import CheckpointReader, ForeignCheckpoint
@@ -65,3 +68,24 @@ class GoodFormat(NamedFormat):
     columns: ClassVar = {"text": ("sentence", "text"), "label": ("mood",)}
     label_names = ("bad", "good")
     submission = LabelLines
+
+
+class GoodExecutor(Executor):
+    """Threads.
+
+    Args:
+        threads: where no number of workers is given.
+    """
+
+    def __init__(self, threads: int = 2) -> None:
+        self.threads = threads
+
+    @contextmanager
+    def mapping(self, workers: int | None) -> Iterator[OrderedMap]:
+        with ThreadPoolExecutor(workers or self.threads) as pool:
+
+            def mapped(read, function):
+                for waiting in [pool.submit(function, batch) for batch in read()]:
+                    yield waiting.result()
+
+            yield mapped

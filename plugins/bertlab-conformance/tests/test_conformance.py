@@ -25,6 +25,7 @@ EXPECTED = {
     "command": 9,
     "exporter": 15,
     "reader": 9,
+    "executor": 15,
     "format": 10,
 }
 

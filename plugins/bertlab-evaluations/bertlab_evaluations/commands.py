@@ -41,3 +41,17 @@ class Embed(Command):
         from bertlab_evaluations.embed_command import make_parser  # noqa: PLC0415
 
         return {"": make_parser("embed")}
+
+
+class TakeWords(Command):
+    """The first N words of a corpus, as a corpus of its own."""
+
+    def main(self, arguments: list[str]) -> int:  # noqa: D102
+        from bertlab_evaluations.take_words import main  # noqa: PLC0415
+
+        return main(arguments)
+
+    def parsers(self) -> "dict[str, ArgumentParser]":  # noqa: D102
+        from bertlab_evaluations.take_words import make_parser  # noqa: PLC0415
+
+        return {"": make_parser()}

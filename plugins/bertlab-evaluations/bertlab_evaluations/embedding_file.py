@@ -10,13 +10,12 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from bertlab import CheckpointError, IntArray, __version__
+from bertlab import CheckpointError, IntArray, Pretrained, __version__
 from bertlab.api import ConfigError, DataError, Encoder, Tokenizer, pack
 from bertlab.extend import (
     STANDARD_INPUT,
     FeatureChoice,
     OutputError,
-    Pretrained,
     batches_by_length,
     build_encoder,
     embed_texts,

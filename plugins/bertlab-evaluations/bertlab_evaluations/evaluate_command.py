@@ -3,9 +3,9 @@
 import shlex
 from typing import TYPE_CHECKING
 
-from bertlab import nearest
+from bertlab import CommandError, nearest
 from bertlab.api import ConfigError
-from bertlab.extend import CommandError, find_config, read_config, say, take_options
+from bertlab.extend import find_config, read_config, say, take_options
 
 if TYPE_CHECKING:
     from bertlab_evaluations.entries import EvaluationEntry

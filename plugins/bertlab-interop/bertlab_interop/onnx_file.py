@@ -16,9 +16,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bertlab import CheckpointError, NextSentencePrediction, TokenPrediction
+from bertlab import (
+    CheckpointError,
+    CommandError,
+    NextSentencePrediction,
+    Pretrained,
+    TokenPrediction,
+)
 from bertlab.api import Exporter, ExportReport, Head, ModelAddress, Task
-from bertlab.extend import CommandError, Pretrained, model_of, save_tokenizer, write_json
+from bertlab.extend import model_of, save_tokenizer, write_json
 
 FILE = "model.onnx"
 _PACKAGES = ("onnx", "onnxscript")

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from bertlab import Pretrained
 from bertlab.api import ExportReport, ModelAddress
-from bertlab.extend import Pretrained, TransformersExporter, read_object, write_json
+from bertlab.extend import TransformersExporter, read_object, write_json
 
 _KINDS = ("Transformer", "Pooling")
 _PLACES = ("", "1_Pooling")

@@ -16,7 +16,7 @@ from bertlab.data.corpus.prepare import tokenizer_cached
 from bertlab.data.pretraining import PretrainingData
 from bertlab.errors import BertlabError, ConfigError, TokenizerError
 from bertlab.heads.span_windows import answer_tokens, context_tokens
-from bertlab.heads.tag_windows import word_windows
+from bertlab.heads.tagging import word_windows
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.tokenizer.kinds import WordPiece, train_tokenizer
 from bertlab.tokenizer.loading import load_tokenizer, tokenizer_from_json

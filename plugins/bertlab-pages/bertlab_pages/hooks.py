@@ -12,8 +12,8 @@ from bertlab import hookimpl
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
 
+    from bertlab import Pretrained
     from bertlab.api import ExportReport, ModelAddress
-    from bertlab.extend import Pretrained
 
 
 @hookimpl

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertlab.extend import CommandError, OutputError
+from bertlab import CommandError
+from bertlab.extend import OutputError
 
 
 @dataclass(frozen=True)

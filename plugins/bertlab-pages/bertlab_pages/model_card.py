@@ -12,11 +12,11 @@ from typing import Any
 
 from markupsafe import Markup
 
+from bertlab import Pretrained
 from bertlab.api import ExportReport, ModelAddress
 from bertlab.extend import (
     BEST_CHECKPOINT,
     MANIFEST_FILE,
-    Pretrained,
     Results,
     as_mistakes,
     printable,

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bertlab import nearest
+from bertlab import CommandError, nearest
 from bertlab.api import BertlabError
-from bertlab.extend import CommandError, StudyError
+from bertlab.extend import StudyError
 from bertlab_studies.design_costs import SeedCosts, seed_costs
 from bertlab_studies.execute.run_state import is_done
 from bertlab_studies.report.collect import measures_of

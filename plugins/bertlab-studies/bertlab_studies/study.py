@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bertlab import nearest
-from bertlab.extend import CommandError, Config, Overrides, StudyError, check_processes, manifest
+from bertlab import CommandError, nearest
+from bertlab.extend import Config, Overrides, StudyError, check_processes, manifest
 from bertlab_studies.design_table import shown_by_plan
 from bertlab_studies.execute.execution import execute
 from bertlab_studies.execute.executor import go_on_with, make_executor

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser
 
-from bertlab import nearest
-from bertlab.extend import CommandError, add_executor_options, option_names, parse_arguments, say
+from bertlab import CommandError, nearest
+from bertlab.extend import add_executor_options, option_names, parse_arguments, say
 from bertlab_studies.execute.executor import StudyExecutor
 from bertlab_studies.settings import parse_settings
 

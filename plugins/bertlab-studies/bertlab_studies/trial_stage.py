@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertlab.extend import CommandError, Config, StudyError, say, yaml_inline
+from bertlab import CommandError
+from bertlab.extend import Config, StudyError, say, yaml_inline
 from bertlab_studies.choice import Trials, choose, read_choice
 from bertlab_studies.execute.executor import ExecuteAll
 from bertlab_studies.plan.study_file import StudyConfig

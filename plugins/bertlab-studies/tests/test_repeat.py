@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bertlab.config.request import read_request
+from bertlab.config.merge import read_request
 from bertlab.errors import OutputError, StudyChangedError
 from bertlab_studies import repeat
 from bertlab_studies.execute.run_state import Outcome, read_attempts

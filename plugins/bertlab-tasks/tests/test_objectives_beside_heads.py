@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 import torch
 
+from bertlab.config.merge import read_request
 from bertlab.config.printing import PrintedForm, printed_config
-from bertlab.config.request import read_request
 from bertlab.config.run_config import resolve_request
-from bertlab.training.opening import open_session
-from bertlab.training.session import Session
+from bertlab.training.cli import BertlabCLI, open_command
 from test_several_heads_fit import COLORS, changed, written
 from tests.conftest import Command
 
@@ -55,9 +54,9 @@ def content(colors: Path, tiny_run: Path, corpus_file: Path, cache_dir: Path) ->
     }
 
 
-def opened(folder: Path, content: dict[str, Any]) -> Session:
+def opened(folder: Path, content: dict[str, Any]) -> BertlabCLI:
     path = written(folder / "c.yaml", content)
-    return open_session("fit", read_request(["-c", str(path), "--run_dir", str(folder / "run")]))
+    return open_command("fit", read_request(["-c", str(path), "--run_dir", str(folder / "run")]))
 
 
 def pretraining(content: dict[str, Any], steps: int) -> dict[str, Any]:
@@ -83,17 +82,17 @@ def logged(run: Path, name: str) -> list[float]:
 def test_text_is_read_as_by_the_objectives_alone(content: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "alone").mkdir()
     session = opened(tmp_path, content)
-    mixed = session.data
+    mixed = session.datamodule
     mixed.first_sequences(session.trainer, 1)
     alone = opened(tmp_path / "alone", pretraining(content, 4))  # a quarter of 16 steps
-    alone.data.first_sequences(alone.trainer, 1)
+    alone.datamodule.first_sequences(alone.trainer, 1)
     batches = [mixed.batches_of(step)[0] for step in range(16)]
     of_text = [batch for batch in batches if "mlm" in batch.counts]
     assert len(of_text) == 4
     assert [set(batch.counts) for batch in batches].count({"color"}) == 12
     assert mixed.steps_per_epoch() == 8
     for step, batch in enumerate(of_text):
-        (expected,) = alone.data.batches_of(step)
+        (expected,) = alone.datamodule.batches_of(step)
         assert torch.equal(batch.input_ids, expected.input_ids)  # masks too, at the changing rate
         assert batch.counts == expected.counts
     masked = [batch.counts["mlm"] / len(batch.input_ids) for batch in of_text]
@@ -105,8 +104,8 @@ def test_losses_are_those_of_each_task_alone(
 ) -> None:
     still = {"model__optimizer__learning_rate": 1e-30}  # all steps see the initial weights
     session = opened(tmp_path, changed(content, **still))
-    session.data.first_sequences(session.trainer, 1)
-    of_text = [step for step in range(16) if "mlm" in session.data.batches_of(step)[0].counts]
+    session.datamodule.first_sequences(session.trainer, 1)
+    of_text = [step for step in range(16) if "mlm" in session.datamodule.batches_of(step)[0].counts]
     assert session.run() == 0
     path = written(tmp_path / "text.yaml", pretraining(content, 4))
     assert bertlab("fit", "-c", path, "--run_dir", tmp_path / "text")[0] == 0

@@ -15,12 +15,11 @@ from transformers import BertForSequenceClassification, BertModel, BertTokenizer
 
 from bertlab import load
 from bertlab.api.batch import PackedBatch
+from bertlab.config.merge import read_request
 from bertlab.config.printing import PrintedForm, printed_config
-from bertlab.config.request import read_request
 from bertlab.config.run_config import resolve_request
 from bertlab.errors import CommandError
-from bertlab.training.opening import open_session
-from bertlab.training.session import Session
+from bertlab.training.cli import BertlabCLI, open_command
 
 Command = Callable[..., tuple[int, str, str]]
 COLORS = ("red", "blue", "green")
@@ -92,8 +91,8 @@ def run(files: Path, tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -
     return folder / "run"
 
 
-def opened(path: Path, run: Path) -> Session:
-    return open_session("fit", read_request(["--config", str(path), "--run_dir", str(run)]))
+def opened(path: Path, run: Path) -> BertlabCLI:
+    return open_command("fit", read_request(["--config", str(path), "--run_dir", str(run)]))
 
 
 def logged(run: Path, name: str) -> list[tuple[int, float]]:
@@ -131,8 +130,8 @@ def test_losses_are_those_of_a_plain_loop(
         model__optimizer__schedule="constant", model__optimizer__weight_decay=0.0,
     )  # fmt: skip
     session = opened(written(tmp_path / "c.yaml", content), tmp_path / "run")
-    session.data.first_sequences(session.trainer, 1)
-    batches = [session.data.batches_of(step) for step in range(steps)]
+    session.datamodule.first_sequences(session.trainer, 1)
+    batches = [session.datamodule.batches_of(step) for step in range(steps)]
     layers = {name: nn.Linear(32, rows) for name, rows in (("color", len(COLORS)), ("nearness", 1))}
     for name, layer in layers.items():
         start = session.model.heads[name].state_dict()
@@ -190,7 +189,7 @@ def test_an_epoch_reads_every_row_of_every_head_once(
     files: Path, tiny_run: Path, tmp_path: Path
 ) -> None:
     session = opened(written(tmp_path / "c.yaml", config(files, tiny_run)), tmp_path / "run")
-    data = session.data
+    data = session.datamodule
     data.first_sequences(session.trainer, 1)
     for epoch in range(2):
         seen: dict[str, list[int]] = {"color": [], "nearness": []}

@@ -16,7 +16,7 @@ from bertlab.data.corpus.corpus import Corpus
 from bertlab.data.corpus.prepare import prepare
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.corpus.store_writer import TokenStoreWriter
-from bertlab.data.sampling.formats import SAMPLERS, build_sampler
+from bertlab.data.sampling.input_formats import SAMPLERS, build_sampler
 from bertlab.errors import ConfigError, TokenStoreError
 from bertlab.tokenizer.files import SPECIAL_TOKENS
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer

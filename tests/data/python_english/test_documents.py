@@ -9,8 +9,11 @@ import pytest
 
 from bertlab.data.corpus.corpus import Corpus, read_documents
 from bertlab.data.python_english import documents as python_english
-from bertlab.data.python_english.documents import python_english_documents
-from bertlab.data.python_english.rest_prose import is_prose, prose_paragraphs
+from bertlab.data.python_english.documents import (
+    is_prose,
+    prose_paragraphs,
+    python_english_documents,
+)
 from bertlab.errors import CorpusError
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from bertlab.api.rng import CounterRNG
 from bertlab.data.sampling.amounts import mean_sequence_length
-from bertlab.data.sampling.formats import SAMPLERS, build_sampler
+from bertlab.data.sampling.input_formats import SAMPLERS, build_sampler
 from bertlab.data.sampling.sampler import split_documents
 from bertlab.errors import ConfigError, CorpusError
 

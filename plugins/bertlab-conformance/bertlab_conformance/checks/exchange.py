@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from bertlab import CheckpointError
+from bertlab import CheckpointError, Pretrained
 from bertlab.api import CheckpointReader, Exporter, ExportReport, ForeignCheckpoint, ModelAddress
-from bertlab.extend import RECORDED_AS, Pretrained
+from bertlab.extend import RECORDED_AS
 from bertlab_conformance.cases import Case
 from bertlab_conformance.check import ConformanceFailure, NotApplicable, check
 from bertlab_conformance.comparisons import not_json

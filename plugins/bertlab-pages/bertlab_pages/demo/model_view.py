@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 
-from bertlab import PretrainedModel, TokenPrediction
+from bertlab import CommandError, PretrainedModel, TokenPrediction
 from bertlab.api import BertlabError, Column, DataError, Head, PackedBatch
-from bertlab.extend import CommandError, TextRows, given_texts, words_of
+from bertlab.extend import TextRows, given_texts, words_of
 from bertlab_pages.attention_maps import (
     FIGURES,
     attention_layers,

@@ -9,8 +9,8 @@ from werkzeug.exceptions import HTTPException, NotFound
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 from werkzeug.wrappers import Request, Response
 
+from bertlab import CommandError
 from bertlab.api import BertlabError
-from bertlab.extend import CommandError
 from bertlab_pages.demo.model_view import ModelView
 
 HOST = "127.0.0.1"

@@ -7,8 +7,8 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from bertlab import Executor, nearest
-from bertlab.extend import LOCAL_EXECUTOR, CommandError, check_processes, load_executor
+from bertlab import CommandError, Executor, nearest
+from bertlab.extend import LOCAL_EXECUTOR, check_processes, load_executor
 
 if TYPE_CHECKING:
     from bertlab_studies.execute.schedule import OnChange, Summary

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bertlab import nearest
+from bertlab import CommandError, nearest
 from bertlab.api import ConfigError
-from bertlab.extend import SEED_PARTS, CommandError, StudyError, choose_seed
+from bertlab.extend import SEED_PARTS, StudyError, choose_seed
 from bertlab_studies.plan.seed_parts import RunSeeds, SeedFactor, SeedTuple, seed_list
 
 PRETRAIN, FINETUNE = "pretrain", "finetune"

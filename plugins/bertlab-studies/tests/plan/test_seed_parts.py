@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bertlab.config.request import read_request
+from bertlab.config.merge import read_request
 from bertlab.config.run_config import parse_request
 from bertlab.errors import CommandError, StudyError
 from bertlab_studies.plan.plan import Plan, make_plan

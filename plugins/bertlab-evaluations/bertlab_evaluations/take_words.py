@@ -6,24 +6,40 @@ A word is what white space parts, in the text as it is read, before any tokenize
 
 import hashlib
 import json
+import math
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from inspect import signature
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
 
 import numpy as np
+from jsonargparse import ArgumentParser
 
 import bertlab
-from bertlab.api.rng import CounterRNG
-from bertlab.api.source import RawDocument
-from bertlab.data.corpus.corpus import Corpus, input_digests, read_raw_documents
-from bertlab.data.corpus.documents import count_words
-from bertlab.data.corpus.store_writer import check_free
-from bertlab.errors import CorpusError, check_at_least
-from bertlab.files import explain_failed_write, new_folder, write_json
+from bertlab.extend import (
+    CommandError,
+    Corpus,
+    CorpusError,
+    CounterRNG,
+    RawDocument,
+    check_at_least,
+    check_free,
+    count_words,
+    explain_failed_write,
+    input_digests,
+    name_corpus,
+    new_folder,
+    parse_arguments,
+    print_table,
+    read_raw_documents,
+    say,
+    working,
+    write_json,
+)
 
 MANIFEST = "manifest.json"
 TEXT = "text"
@@ -72,24 +88,8 @@ def take_words(
     document's text, and where it was read. A document whose lines are sentences is written with
     blank lines between them, so that none of them are joined when it is read again.
 
-    Args:
-        corpus: what to read.
-        words: how many to take.
-        output: folder to make; must not exist, or be empty.
-        seed: take documents in an order that the seed decides, in which all sources mix; None for
-            the order of the corpus. The corpus is then read twice, and what is taken lies on the
-            disk twice for a while.
-        held_out: how many of the words that come next to write, in the same way, to
-            ``held_out/documents.jsonl``; None for none.
-        command: that was given, for the manifest.
-
     Returns:
         The manifest.
-
-    Raises:
-        CorpusError: the corpus cannot be read, has fewer words, or none of its documents is short
-            enough.
-        OutputError: the folder exists or cannot be written.
     """
     asked = {TEXT: words} if held_out is None else {TEXT: words, HELD_OUT: held_out}
     for name, number in asked.items():
@@ -234,3 +234,63 @@ def _describe(folder: Path, part: str) -> dict[str, Any]:
     with (folder / name).open("rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
     return {"output": {"file": name, "sha256": digest, "size": (folder / name).stat().st_size}}
+
+
+def main(arguments: list[str]) -> int:
+    """Run ``bertlab take-words``; return the exit code."""
+    options = vars(parse_arguments(make_parser(), arguments))
+    source = name_corpus(**{name: options.pop(name) for name in signature(name_corpus).parameters})
+    take_text(source, **options, command=["bertlab", "take-words", *arguments])
+    return 0
+
+
+def make_parser() -> ArgumentParser:
+    """Return the parser of the options: those of the corpus stand beside the command's own."""
+    parser = ArgumentParser(prog="bertlab take-words", exit_on_error=False)
+    parser.add_function_arguments(name_corpus)
+    parser.add_function_arguments(take_text, skip={"source", "command"})
+    return parser
+
+
+def take_text(
+    source: Corpus,
+    words: str,
+    output: str,
+    shuffle: int | None = None,
+    held_out: str | None = None,
+    command: Sequence[str] = (),
+) -> None:
+    """Write the first N words of a corpus, in whole documents, as a corpus of its own."""
+    asked = _read_words("--words", words)
+    apart = None if held_out is None else _read_words("--held_out", held_out)
+    with working(f"writing {Path(output).name}"):
+        found = take_words(source, asked, Path(output), shuffle, apart, command)
+    rows = [
+        (each["source"], f"{each['words']:,} words, {each['documents']:,} documents")
+        for each in found["sources"]
+    ]
+    print_table(f"{Path(output) / TEXT}", rows)
+    say(
+        f"{Path(output) / TEXT}: {found['words']:,} words of {asked:,} asked for, in "
+        f"{found['documents']:,} whole documents"
+    )
+    if apart is not None:
+        part = found[HELD_OUT]
+        say(
+            f"{Path(output) / HELD_OUT}: {part['words']:,} words, in {part['documents']:,} whole "
+            "documents"
+        )
+
+
+def _read_words(option: str, text: str) -> int:
+    """Return the number that ``10M``, ``1e7`` or ``10000000`` stands for."""
+    factor = {"K": 10**3, "M": 10**6, "B": 10**9}.get(text[-1:].upper())
+    try:
+        words = float(text[:-1] if factor else text) * (factor or 1)
+    except ValueError:
+        words = 0.0
+    if not (1 <= words < math.inf and words == int(words)):
+        raise CommandError(
+            f"{option}: found {text!r}, expected a whole number of words as in 10M, 1e7 or 10000000"
+        )
+    return int(words)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertlab.data.corpus.corpus import Corpus, read_documents, read_raw_documents
-from bertlab.data.corpus.take import take_words
 from bertlab.errors import CorpusError, OutputError
+from bertlab_evaluations.take_words import take_words
 from tests.conftest import Command
 
 # three sources: a document a row, a document a file, a sentence a line

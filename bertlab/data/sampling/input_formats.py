@@ -1,14 +1,145 @@
-"""Sequences with pairs: ``[CLS] A [SEP] B [SEP]``, and whether B follows A in the corpus."""
+"""The four input formats of table 2 of RoBERTa (Liu et al. 2019), by name."""
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
 from bertlab.api.batch import IntArray
+from bertlab.api.rng import CounterRNG
+from bertlab.api.tokenizer import Tokenizer
+from bertlab.data.corpus.store import TokenStore
 from bertlab.data.sampling.chunks import MIN_DOCUMENT_LENGTH, ChunkGrid, Parts, TextPlaces
-from bertlab.data.sampling.sampler import Fields, Pieces, SequenceSampler
-from bertlab.errors import CorpusError
+from bertlab.data.sampling.sampler import Fields, Pieces, SequenceSampler, TokenArrays
+from bertlab.errors import ConfigError, CorpusError, nearest
+
+
+class SingleSegmentSampler(SequenceSampler):
+    """Has one segment, cut from a grid of chunks."""
+
+    has_pairs: ClassVar[bool] = False
+
+    def __len__(self) -> int:
+        """Number of chunks of all texts."""
+        return len(self._grid)
+
+    def _cut(self, lengths: IntArray) -> None:
+        """Lay the grid over texts of the given lengths in tokens."""
+        text_length = self.max_seq_length - 2  # [CLS] and [SEP]
+        self._grid = ChunkGrid(lengths, text_length, self.rng)
+        self._places = TextPlaces(
+            self.store,
+            self.tokenizer.continuation_mask,
+            text_length // 4,
+            self.tokenizer.closing_mask,
+        )
+
+
+class DocSentencesSampler(SingleSegmentSampler):
+    """``[CLS] text [SEP]``, never across a document's end (RoBERTa's DOC-SENTENCES).
+
+    Documents under 8 tokens are left out.
+    """
+
+    def _index(self, documents: IntArray) -> int:
+        lengths = np.diff(self.store.document_token_offsets)[documents]
+        usable = lengths >= MIN_DOCUMENT_LENGTH
+        self._documents = documents[usable]
+        if len(self._documents) == 0:
+            raise CorpusError(
+                f"doc_sentences needs a document of at least {MIN_DOCUMENT_LENGTH} tokens, "
+                f"found none among {len(documents)} documents"
+            )
+        self._cut(lengths[usable])
+        return len(self._documents)
+
+    def _pieces(
+        self, epochs: IntArray, units: IntArray, max_length: int | None
+    ) -> tuple[Pieces, Fields]:
+        texts, places = self._grid.locate(epochs, units)
+        offsets = self.store.document_token_offsets
+        documents = self._documents[texts]
+        ends = offsets[documents + 1]
+        # before ends - 1: two tokens are left at least
+        starts = self._places.sentence_start(offsets[documents] + places, ends - 1)
+        targets = self._target_lengths(self._grid.chunk_length, epochs, units)
+
+        def near(places: IntArray, chunks: IntArray, reach: int) -> IntArray:
+            return self._places.within(reach).sentence_start(places, ends[chunks] - 1)
+
+        room = None if max_length is None else max_length - 2  # [CLS] and [SEP]
+        parts = Parts.cut(starts, np.minimum(starts + targets, ends), room, near)
+        zeros = np.zeros_like(parts.starts)
+        lengths = parts.ends - parts.starts
+        return Pieces(zeros + 1, parts.starts, lengths, zeros, parts.spans, parts.numbers), {}
+
+
+class FullSentencesSampler(SingleSegmentSampler):
+    """``[CLS] text [SEP] text of the next document … [SEP]`` (RoBERTa's FULL-SENTENCES).
+
+    The documents stand end to end in corpus order with one ``[SEP]`` between two; that stream is
+    cut like one long document.
+    """
+
+    def _index(self, documents: IntArray) -> int:
+        lengths = np.diff(self.store.document_token_offsets)[documents]
+        self._documents = documents[lengths > 0]
+        self._stream_offsets = np.concatenate([[0], np.cumsum(lengths[lengths > 0] + 1)])
+        stream_length = int(self._stream_offsets[-1]) - 1  # the last [SEP] belongs to the layout
+        if stream_length < MIN_DOCUMENT_LENGTH:
+            raise CorpusError(
+                f"full_sentences needs at least {MIN_DOCUMENT_LENGTH} tokens of text, "
+                f"found {max(stream_length, 0)} in {len(documents)} documents"
+            )
+        self._cut(np.array([stream_length]))
+        return len(self._documents)
+
+    def _pieces(
+        self, epochs: IntArray, units: IntArray, max_length: int | None
+    ) -> tuple[Pieces, Fields]:
+        _, places = self._grid.locate(epochs, units)
+        starts = self._start_near(places, self._places)
+        targets = self._target_lengths(self._grid.chunk_length, epochs, units)
+        stops = np.minimum(starts + targets, self._grid.lengths[0])
+
+        def near(places: IntArray, chunks: IntArray, reach: int) -> IntArray:
+            del chunks
+            return self._start_near(places, self._places.within(reach))
+
+        room = None if max_length is None else max_length - 2  # [CLS] and [SEP]
+        parts = Parts.cut(starts, stops, room, near)
+        stream, offsets = self._stream_offsets, self.store.document_token_offsets
+        number = self._document_at(parts.starts)
+        counts = np.searchsorted(stream, parts.ends - 1, side="right") - number  # documents touched
+        # counts [2, 1], number [0, 4] -> owner [0, 0, 1], number [0, 1, 4]: a piece each
+        owner = np.repeat(np.arange(len(number)), counts)
+        number = np.arange(len(owner)) + np.repeat(number - np.cumsum(counts) + counts, counts)
+        first = np.maximum(parts.starts[owner], stream[number])
+        # without the document's [SEP]
+        last = np.minimum(parts.ends[owner], stream[number + 1] - 1)
+        text = offsets[self._documents[number]] + first - stream[number]
+        zeros = np.zeros_like(owner)
+        return Pieces(counts, text, last - first, zeros, parts.spans, parts.numbers), {}
+
+    def _document_at(self, places: IntArray) -> IntArray:
+        """Return the number of the document at places of the stream, ``(B,)``.
+
+        On a separator that is the next document.
+        """
+        # documents of 3 and 2 tokens -> stream [0, 4, 7]: 0 1 2 [SEP] 4 5 [SEP]
+        return np.searchsorted(self._stream_offsets, places + 1, side="right") - 1
+
+    def _start_near(self, places: IntArray, starts: TextPlaces) -> IntArray:
+        """Return the places of the stream, ``(B,)``, moved to a start as ``starts`` says."""
+        number = self._document_at(places)
+        stream = self._stream_offsets[number]
+        text, ends = (
+            self.store.document_token_offsets[self._documents[number] + each] for each in (0, 1)
+        )
+        # a place on a separator stands for the next document's first token
+        in_text = text + np.maximum(places - stream, 0)
+        # from places in the store back to places in the stream
+        return stream - text + starts.sentence_start(in_text, ends)
 
 
 class PairSampler(SequenceSampler):
@@ -219,3 +350,53 @@ class SentencePairsSampler(PairSampler):
         b_lengths = np.minimum(b_lengths, np.maximum(room - a_lengths, room // 2))
         a_lengths = np.minimum(a_lengths, room - b_lengths)
         return _pair_pieces(a_starts, a_lengths, b_starts, b_lengths), _labels(len(units), random)
+
+
+InputFormat = Literal["segment_pairs", "sentence_pairs", "full_sentences", "doc_sentences"]
+
+SAMPLERS: dict[str, type[SequenceSampler]] = {
+    "segment_pairs": SegmentPairsSampler,
+    "sentence_pairs": SentencePairsSampler,
+    "full_sentences": FullSentencesSampler,
+    "doc_sentences": DocSentencesSampler,
+}
+
+
+def build_sampler(
+    input_format: InputFormat,
+    store: TokenArrays,
+    tokenizer: Tokenizer,
+    documents: IntArray,
+    max_seq_length: int,
+    short_sequence_probability: float,
+    rng: CounterRNG,
+    random_pair_share: float = 0.5,
+) -> SequenceSampler:
+    """Return the sampler of an input format; arguments as in :class:`SequenceSampler`."""
+    if input_format not in SAMPLERS:
+        raise ConfigError(
+            f"input_format is {input_format!r}, expected one of "
+            f"{', '.join(get_args(InputFormat))}{nearest(input_format, SAMPLERS)}"
+        )
+    return SAMPLERS[input_format](
+        store,
+        tokenizer,
+        documents,
+        max_seq_length,
+        short_sequence_probability,
+        rng,
+        random_pair_share,
+    )
+
+
+def paper_sampler(store: TokenStore, max_seq_length: int, seed: int) -> SequenceSampler:
+    """Return the paper's sampling (app. A.2) over all documents of a store."""
+    return build_sampler(
+        "segment_pairs",
+        store=store,
+        tokenizer=store.tokenizer,
+        documents=np.arange(len(store)),
+        max_seq_length=max_seq_length,
+        short_sequence_probability=0.1,  # create_pretraining_data.py of google-research/bert
+        rng=CounterRNG(seed, "sampler"),
+    )

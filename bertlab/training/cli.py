@@ -1,0 +1,446 @@
+"""``BertlabCLI``: Lightning's command line for ``fit``, ``validate``, ``test`` and ``predict``."""
+
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, Trainer, seed_everything
+from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
+
+from bertlab.checkpoints.huggingface_task import is_model, use_folder
+from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.checkpoints.restore import (
+    check_nothing_lacks,
+    choose_tokenizer,
+    one_head,
+    read_checkpoint,
+    read_warm_start,
+)
+from bertlab.checkpoints.run_directory import (
+    CONFIG_FILE,
+    DEGENERATE_FILE,
+    PREDICTIONS_FILE,
+    RESULTS_FILE,
+    choose_run_directory,
+    machine_facts,
+    manifest,
+    resumed_run,
+)
+from bertlab.checkpoints.warm_start import warm_start
+from bertlab.config.checkpoint_config import check_file_name
+from bertlab.config.merge import read_request
+from bertlab.config.parser import (
+    TRAINER_DEFAULTS,
+    add_core_keys,
+    add_keys_of_command,
+    add_seed_keys,
+    data_class,
+)
+from bertlab.config.request import Request
+from bertlab.config.run_config import parse_request
+from bertlab.config.stages import with_last_stage
+from bertlab.data.filling import Filling
+from bertlab.data.module import TaskData
+from bertlab.errors import CommandError, check_at_least, say, warn
+from bertlab.files import write_json
+from bertlab.model.build import build_tasks, compile_layers, compile_losses
+from bertlab.model.module import BertModule
+from bertlab.model.schedule import asked_steps, check_end, training_size
+from bertlab.model.step_graphs import use_own_stream
+from bertlab.objectives.changing import in_words
+from bertlab.objectives.language_model import TokenPrediction
+from bertlab.plugins.hooks import run_callbacks, run_ended
+from bertlab.training.allocator import keep_freed_memory
+from bertlab.training.callbacks.best_checkpoint import (
+    BestCheckpoint,
+    check_early_stopping,
+    choose_monitor,
+    record_best,
+)
+from bertlab.training.callbacks.run_record import RunRecord
+from bertlab.training.console import print_table
+from bertlab.training.exit import StopOnSignal, explain_lost_process, how_to_resume, train
+from bertlab.training.loggers import ConfigLog, close_trackers, make_loggers
+from bertlab.training.made_with import plugin_facts
+from bertlab.training.module_building import build_module
+from bertlab.training.predictions import PredictionWriter, open_sink
+from bertlab.training.results import held_out_results, print_results
+from bertlab.training.resumption import Resumption
+from bertlab.training.step_memory import AUTO, StepMemory, choose_parts
+from bertlab.training.trainer import can_replay, make_trainer, quiet_lightning
+
+
+class BertlabCLI(LightningCLI):
+    """Parses what a command is asked for, builds trainer, data and module, and runs it.
+
+    Each method of Lightning's that is overridden does its part of that. A checkpoint's
+    hyper-parameters never override the config: the config that it stores is read beforehand, as
+    data that may come from anywhere (:func:`open_command`).
+
+    Args:
+        command: ``fit``, ``validate``, ``test`` or ``predict``.
+        request: config files and arguments, merged.
+        checkpoint: of ``--ckpt_path``: to go on with (``fit``) or to use.
+        warm: of ``model.init_from``, where there is no checkpoint.
+        seed: of the run that goes on, if there is one.
+        whole: directory of the run in stages that this is a stage of.
+        rehearses: it is built for its checks only.
+
+    Attributes:
+        resolved: the config; ``config`` has its typed values.
+        directory: of the run that ``fit`` makes or goes on with.
+        datamodule: the DataModule.
+        tokenizer: that encodes its text.
+        model: the LightningModule.
+        trainer: Lightning's.
+    """
+
+    model: BertModule
+    datamodule: TaskData
+
+    def __init__(
+        self,
+        command: str,
+        request: Request,
+        checkpoint: Pretrained | None = None,
+        warm: Pretrained | None = None,
+        seed: int | None = None,
+        whole: Path | None = None,
+        rehearses: bool = False,
+    ) -> None:
+        self.command, self.request = command, request
+        self.checkpoint, self.warm, self.seed = checkpoint, warm, seed
+        self.is_stage, self.whole, self.rehearses = whole is not None, whole or Path(), rehearses
+        self.fits = command == "fit"
+        self.memory: StepMemory | None = None
+        self.weights: str | None = None
+        self.facts: dict[str, Any] = {}  # that added callbacks have for the manifest
+        super().__init__(
+            BertModule,
+            data_class(request),
+            save_config_callback=None,  # the run's record writes it
+            trainer_defaults=TRAINER_DEFAULTS,
+            parser_kwargs={"exit_on_error": False, "prog": f"bertlab {command}"},
+            run=False,  # what runs is what `run` calls
+            auto_configure_optimizers=False,
+            load_from_checkpoint_support=False,
+        )
+
+    def add_default_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Add the seeds."""
+        add_seed_keys(parser)
+
+    def add_core_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Add Trainer, the named plugins and data."""
+        add_core_keys(parser, self.request)
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Add the command's own keys, and those of packages."""
+        add_keys_of_command(parser, self.command)
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
+        """Parse the merged config, once."""
+        self.resolved = parse_request(self.request, self.command, self.seed, parser)
+        self.config = self.resolved.values
+
+    def _parse_ckpt_path(self) -> None:
+        """Let no checkpoint override the config, as Lightning's ``hyper_parameters`` would."""
+
+    def _set_seed(self) -> None:
+        seed_everything(self.resolved.seeds.weights, workers=True, verbose=False)
+
+    def before_instantiate_classes(self) -> None:
+        """Refuse what needs no data to be seen."""
+        if self.command == "test" and not self.request.fine_tunes:
+            raise CommandError(
+                "test: pre-training has no test rows, expected a model with a head; "
+                "bertlab validate scores a pre-trained one on held-out text"
+            )
+        self.goes_on = Resumption(self.resolved, self.checkpoint if self.fits else None)
+        self.goes_on.check_config()
+
+    def instantiate_classes(self) -> None:
+        """Make directory, data, tasks, trainer and module; what can be wrong is checked early."""
+        config, checkpoint, warm = self.resolved, self.checkpoint, self.warm
+        self.directory, resumed = Path(), None
+        if self.fits:
+            given = config.values.run_dir
+            resumed = None if checkpoint is None else resumed_run(checkpoint.path, given)
+            self.directory = resumed or choose_run_directory(
+                given, self.request.run_name, is_stage=self.is_stage
+            )
+        self.whole = self.whole if self.is_stage else self.directory
+        self.record = RunRecord(self.directory, config.plain, resumed is not None, checkpoint)
+        predicts = self.command == "predict" or config.values.get("keep_predictions", False)
+        self.writers = [PredictionWriter()] if predicts else []
+        masks = {"mask_seed": config.seeds.masks} if self.request.objectives else {}
+        arguments = {**config.plain["data"], "seed": config.seeds.order, **masks}
+        self.datamodule = data_class(self.request)(**arguments)
+        tasks = build_tasks(config.plain["model"])
+        self.added = run_callbacks(self.directory, config.values) if self.fits else []
+        self.trainer = self.instantiate_trainer()  # checks its settings before the data is read
+        self.goes_on.check_tokenizer()
+        self.tokenizer = tokenizer = choose_tokenizer(checkpoint, warm, self.datamodule)
+        self.datamodule.connect(tokenizer, tasks)
+        prints = self.trainer.is_global_zero and not self.rehearses
+        if warm is not None and prints and self.fits and not config.plain["model"]["from_scratch"]:
+            self.weights = warm.weights_digest()  # before they are let go
+        self.model = build_module(config, self.datamodule, tasks, tokenizer, checkpoint, warm)
+        if warm is not None and not config.plain["model"]["from_scratch"]:
+            for line in warm_start(warm, self.model):
+                if prints:  # predict keeps standard output for predictions
+                    say(line, to_errors=self.command == "predict")
+        for start in (checkpoint, warm):
+            if start is not None:
+                start.release_weights()
+        self.goes_on.check_data(self.datamodule)
+        self.datamodule.encode()  # by the head, whose labels are known now
+
+    def after_instantiate_classes(self) -> None:
+        """Check what would stop a run later, and give its record its content."""
+        if self.fits:
+            self._check_fit()
+        if self.fits and not self.rehearses:
+            self._describe()
+
+    def run(self) -> int:
+        """Execute the command; return the exit code."""
+        with explain_lost_process(self.trainer.world_size, self.directory, self._how_to_go_on):
+            code: int = getattr(self, self.command)()
+            return code
+
+    @property
+    def parameters(self) -> int:
+        """Number of trainable parameters, heads included."""
+        return sum(each.numel() for each in self.model.parameters() if each.requires_grad)
+
+    @property
+    def steps(self) -> float:
+        """Optimiser steps of the run; infinite if no number of them ends it."""
+        return self.datamodule.total_steps(self.trainer)
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:  # noqa: ANN401  as Lightning's
+        """Make the Trainer; ``kwargs`` are arguments of it that win over those of the config."""
+        settings = self.resolved.trainer_arguments() | kwargs
+        if settings["accumulate_grad_batches"] == AUTO:
+            settings["accumulate_grad_batches"] = 1  # until the data is read
+        if not self.fits:
+            return make_trainer(settings, callbacks=self.writers)
+        own: list[Callback] = [*self.added]
+        place = Path(self.config.checkpoint.dirpath or self.directory / "checkpoints")
+        saves = settings["enable_checkpointing"] is not False
+        own.append(StopOnSignal(place / "last.ckpt" if saves else None))  # save_last's file
+        if saves:
+            chosen: dict[str, Any] = dict(self.config.checkpoint)
+            check_file_name(chosen["filename"])
+            own.append(BestCheckpoint(**{**chosen, "dirpath": place}))
+        given = settings["callbacks"] or []
+        settings["callbacks"] = [self.record, *given]  # it claims the directory: before all others
+        settings["logger"] = make_loggers(settings["logger"], self.directory, self.resolved.seed)
+        own.append(ConfigLog(self.resolved.plain))
+        idles = len(self.request.heads) + bool(self.request.objectives) > 1
+        return make_trainer(settings, self.directory, [*own, *self.writers], idles)
+
+    def _check_fit(self) -> None:
+        """Raise what would stop the run later, before its directory is made."""
+        values, model = self.config, self.model
+        model.replays_passes = values.compile and can_replay(self.trainer)
+        if model.replays_passes:
+            use_own_stream()
+            self.datamodule.filling = Filling(model.named_tasks(), self.datamodule.max_seq_length)
+        if values.keep_predictions:
+            self.datamodule.predict_validation()
+        divides = values.trainer.accumulate_grad_batches == AUTO
+        self.memory = choose_parts(self.resolved, model, self.datamodule, self.trainer)
+        if divides:
+            self.trainer = self.instantiate_trainer()
+        steps = asked_steps(values.max_tokens, values.max_words, self.trainer, self.datamodule)
+        if steps is not None:
+            self.trainer = self.instantiate_trainer(
+                max_steps=steps, max_epochs=-1
+            )  # a new one: a Trainer's end stays as it is
+        trainer = self.trainer
+        done = 0 if model.continued is None else model.continued.steps
+        check_end(model.optimizer_config, trainer, done, model.named_tasks(), self.datamodule)
+        self.datamodule.check_division(trainer.world_size, trainer.accumulate_grad_batches)
+        choose_monitor(values.checkpoint.monitor, model)
+        check_early_stopping(trainer, model)
+        for each in self.added:
+            if (prepare := getattr(each, "prepare", None)) is not None:
+                self.facts |= prepare(trainer, self.datamodule) or {}
+        model.numerical_guard.policy = values.on_nonfinite
+        if values.compile:
+            compile_layers(model.encoder)
+            compile_losses(model.tasks)
+
+    def _describe(self) -> None:
+        """Give the run's record its content."""
+        data, tokenizer = self.datamodule, self.tokenizer
+        facts = {
+            **plugin_facts(self.request, self.resolved.plain),
+            "command": ["bertlab", "fit", *self.request.argv],
+            "seed": self.resolved.seed,
+            "seeds": asdict(self.resolved.seeds),
+            **machine_facts(self.trainer.strategy.root_device, self.trainer.world_size),
+            "precision": str(self.trainer.precision),
+            "tokenizer": tokenizer.fingerprint,
+            **({} if self.weights is None else {"init_weights": self.weights}),
+            "parameters": self.parameters,
+            **data.facts(),
+            **training_size(self.trainer, data, "max_words" if self.config.max_words else None),
+            **self.facts,
+        }
+        counts = None if data.token_counts is None else torch.from_numpy(data.token_counts)
+        self.record.describe(manifest(facts), tokenizer, counts, data.labels, data.head_labels)
+
+    def fit(self) -> int:
+        """Train, evaluate once more at the end, and print where everything is."""
+        path = None if self.checkpoint is None else str(self.checkpoint.path)
+        if self.trainer.is_global_zero:
+            self._introduce()
+        fit = partial(
+            self.trainer.fit, self.model, self.datamodule, ckpt_path=path, weights_only=True
+        )
+        with self.record.kept_if_it_begins():
+            code = train(fit, self.trainer, self.whole, self._is_saved)
+        if code == 0:
+            self._finish()
+        close_trackers(self.trainer)
+        return code
+
+    def _introduce(self) -> None:
+        """Print the data report and what is about to run."""
+        for title, rows in self.datamodule.report_tables():
+            print_table(title, rows)
+        size = in_words(self.datamodule.sequences_per_step())
+        say(
+            f"{self.directory}: {self.parameters:,} parameters, "
+            f"{size} sequences a step, seed {self.resolved.seed}"
+        )
+        if self.memory is not None:
+            say(self.memory.describe(self.datamodule, self.trainer))
+
+    def _is_saved(self) -> bool:
+        """Return whether there is a checkpoint to go on from."""
+        return self.record.saved_step >= 0 or self.checkpoint is not None
+
+    def _finish(self) -> None:
+        """Save and score the last step, if no evaluation fell on it, and print the figures."""
+        trainer, model, step = self.trainer, self.model, self.trainer.global_step
+        resumed_step = None if self.checkpoint is None else self.checkpoint.global_step
+        saved = step in (self.record.saved_step, resumed_step)
+        if not saved and self.resolved.plain["trainer"]["enable_checkpointing"] is not False:
+            trainer.save_checkpoint(self.directory / "checkpoints" / "last.ckpt")
+        if model.evaluated_step != step:  # after saving: a kill loses no step
+            trainer.validate(model, self.datamodule, verbose=False)
+        results = held_out_results(trainer, "val")  # trainer.predict() forgets them
+        if self.config.keep_predictions:
+            self._predict(str(self.directory / PREDICTIONS_FILE), "jsonl")
+        if not trainer.is_global_zero:
+            return
+        print_results(results, f"{self.directory}: step {step}")
+        if model.heads:
+            best = record_best(trainer, model, self.directory)
+            if best is not None:
+                say(best)
+        for warning in self.model.warnings:
+            warn(warning)
+        if model.warnings:
+            write_json(self.directory / DEGENERATE_FILE, model.warnings)
+        run_ended(self.directory, results, self.datamodule.report_tables())
+        write_json(self.directory / RESULTS_FILE, results)  # the last: the run is whole
+
+    def validate(self) -> int:
+        """Score the model on the held-out text, or on the validation sets."""
+        self.trainer.validate(self.model, self.datamodule, verbose=False)
+        return self._print_scores("val")
+
+    def test(self) -> int:
+        """Score the model on the test sets."""
+        self.trainer.test(self.model, self.datamodule, verbose=False)
+        return self._print_scores("test")
+
+    def predict(self) -> int:
+        """Predict for new text or rows."""
+        self._predict(self.config.output, self.config.output_format, self.config.top_k)
+        return 0
+
+    def _print_scores(self, split: str) -> int:
+        if self.trainer.is_global_zero:
+            title = f"{self.command} rows" if self.model.heads else "held-out text"
+            print_results(held_out_results(self.trainer, split), title)
+            for warning in self.model.warnings:
+                warn(warning)
+        return 0
+
+    def _predict(self, output: str | None, form: str, top_k: int | None = None) -> None:
+        """Print predictions as JSON lines, or write them to a file, while they are made."""
+        check_at_least("--top_k", top_k, 1)
+        if top_k is not None:
+            for task in self.model.named_tasks().values():
+                if isinstance(task, TokenPrediction):
+                    task.top_k = top_k
+        read_from, mask = self.config.data.get("input"), self.tokenizer.special.mask
+        sink = open_sink(output, form, self.model.head, top_k, read_from, mask)
+        (writer,) = self.writers
+        with writer.into(sink, self.datamodule, self.model.head):
+            self.trainer.predict(self.model, self.datamodule, return_predictions=False)
+
+    def _how_to_go_on(self) -> str:
+        """Return how to resume, for the message about a lost process or disk."""
+        if not self.fits:
+            return ""
+        if self._is_saved():
+            return f"; {how_to_resume(self.whole)}"
+        return " before the first checkpoint"
+
+
+def open_command(command: str, request: Request, whole: Path | None = None) -> BertlabCLI:
+    """Build the trainer, data and module of a command."""
+    quiet_lightning()
+    keep_freed_memory()
+    if command != "fit" and not (request.ckpt_path or request.init_from or request.helps):
+        raise CommandError(
+            f"{command}: no weights; expected --ckpt_path with a run or checkpoint, or "
+            "--model.init_from with a Hugging Face model"
+        )
+    if command != "fit" and request.stages is not None:
+        request = with_last_stage(request)
+    if command != "fit" and request.ckpt_path is not None and is_model(request.ckpt_path):
+        request = read_request(use_folder(request))
+    checkpoint = read_checkpoint(request, command)
+    checkpoint = _choose_head(command, request, checkpoint)
+    warm = read_warm_start(request) if checkpoint is None else None  # else all is in there
+    if checkpoint is not None and not request.files:
+        assert checkpoint.path is not None
+        record = checkpoint.path.parent.parent / CONFIG_FILE
+        check_nothing_lacks(command, checkpoint.path, checkpoint.left_out, record)
+        name = str(checkpoint.path)
+        request = read_request(request.argv, checkpoint.config, name, checkpoint.path)
+    start = warm if checkpoint is None else checkpoint
+    if start is not None and request.init_from is not None:
+        request.take_sizes(start.encoder_config)
+    resumed = None if checkpoint is None else checkpoint.config
+    seed = None if resumed is None else resumed["seed_everything"]
+    return BertlabCLI(command, request, checkpoint, warm, seed, whole)
+
+
+def _choose_head(
+    command: str, request: Request, checkpoint: Pretrained | None
+) -> Pretrained | None:
+    """Return the checkpoint with the head that ``--head`` names, which predictions need, alone."""
+    if request.one_head is not None and (command == "fit" or checkpoint is None):
+        raise CommandError(
+            f"--head {request.one_head}: expected --ckpt_path with a run of several heads, to "
+            "validate, test or predict"
+        )
+    if checkpoint is None or (command != "predict" and request.one_head is None):
+        return checkpoint
+    if request.one_head is not None and request.files:
+        raise CommandError(
+            f"--head {request.one_head}: found beside --config, expected one of them: the config of"
+            " the checkpoint is used"
+        )
+    return one_head(checkpoint, request.one_head)
