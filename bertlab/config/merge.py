@@ -40,7 +40,7 @@ _PLUGIN = {
 }
 _GROUPS = ("data", "trainer", "checkpoint", "seed")
 # mappings of keys; what stands at any other key is a value, and replaced as a whole
-_SECTION = re.compile(
+SECTION = re.compile(
     r"model|data|trainer|checkpoint|seed|data\.(tokenizer_kind|mixing|objectives)"
     r"|model\.(encoder|head|optimizer(\.schedule)?)"
     r"|(model\.(objectives|metrics|heads)|data\.heads)(\.[^.]+)?"
@@ -141,7 +141,7 @@ class _Merge:
             setattr(self.request, "one_head" if key == "head" else key, text)
         elif key == "model":
             raise ConfigError(f"{key}: is a section, expected a key in it, as in --{key}.KEY VALUE")
-        elif key == "stages" or _SECTION.fullmatch(key):
+        elif key == "stages" or SECTION.fullmatch(key):
             # an objective of its own leaves the others as they are, the default ones too
             self.request.objectives_named |= key.startswith("model.objectives.")
             self._add(_Layer(source, _nested(key, _open(key, value))))
@@ -288,7 +288,9 @@ class _Merge:
         """Merge a layer's section into that of the layers before it."""
         for name, value in content.items():
             key = f"{above}{name}"
-            if not _SECTION.fullmatch(key):
+            if isinstance(name, str) and "." in name:  # trainer.max_steps: 3, in a file
+                self._merge(values, _nested(name, value), layer, above)
+            elif not SECTION.fullmatch(key):
                 values[name] = _of_one_class(values.get(name), value)
                 self._note(key, layer.source)
             elif isinstance(value, dict):
@@ -302,7 +304,7 @@ class _Merge:
         *parts, last = key.split(".")
         section = self.request.values
         for depth, part in enumerate(parts, start=1):
-            if _SECTION.fullmatch(".".join(parts[:depth])):
+            if SECTION.fullmatch(".".join(parts[:depth])):
                 section = section.setdefault(part, {})
                 continue
             section[part], section = _opened(section.get(part))
