@@ -398,7 +398,9 @@ def _open(key: str, value: object) -> object:
 
 
 def _no_section(where: str, key: str, value: object) -> ConfigError:
-    expected = _EXPECTED[key] if key.startswith("data.") else "a mapping of keys to values"
+    expected = "a mapping of keys to values"
+    if key.startswith("data."):
+        expected = _EXPECTED.get(key, "where its rows are: {source: …}")
     return ConfigError(f"{where}{key}: found {value!r}, expected {expected}")
 
 
