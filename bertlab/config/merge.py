@@ -16,7 +16,7 @@ import yaml
 
 from bertlab.config.heads import check_head_name, check_one_kind
 from bertlab.config.plain_yaml import load_argument
-from bertlab.config.request import ARGUMENT, Request
+from bertlab.config.request import ARGUMENT, Request, place
 from bertlab.config.shipped import find_config
 from bertlab.config.yaml_files import (
     Config,
@@ -111,7 +111,7 @@ class _Layer:
 
     @property
     def where(self) -> str:
-        return "" if self.source.startswith(ARGUMENT) else f"{self.source}: "
+        return place(self.source)
 
 
 @dataclass
@@ -129,7 +129,7 @@ class _Merge:
             raise ConfigError(
                 f"{path}: ckpt_path: found in a config, expected an argument: --ckpt_path"
             )
-        layer = _Layer(str(path), deepcopy(given))
+        layer = _Layer(str(path) if path.name else "", deepcopy(given))
         self._add(layer)
         self.request.files.append((path, layer.content))
 
@@ -144,9 +144,9 @@ class _Merge:
         elif key == "stages" or SECTION.fullmatch(key):
             # an objective of its own leaves the others as they are, the default ones too
             self.request.objectives_named |= key.startswith("model.objectives.")
-            self._add(_Layer(source, _nested(key, _open(key, value))))
+            self._add(_Layer(source, nested(key, _open(key, value))))
         elif last == "name" and (section in _PLUGIN or section.startswith("model.heads.")):
-            self._add(_Layer(source, _nested(key, value)))
+            self._add(_Layer(source, nested(key, value)))
         else:
             self.layers.append(_Layer(source, {key: value}, key))
 
@@ -289,7 +289,7 @@ class _Merge:
         for name, value in content.items():
             key = f"{above}{name}"
             if isinstance(name, str) and "." in name:  # trainer.max_steps: 3, in a file
-                self._merge(values, _nested(name, value), layer, above)
+                self._merge(values, nested(name, value), layer, above)
             elif not SECTION.fullmatch(key):
                 values[name] = _of_one_class(values.get(name), value)
                 self._note(key, layer.source)
@@ -344,7 +344,8 @@ class _Merge:
                 mixing.pop("objectives", None)
 
 
-def _nested(key: str, value: object) -> Config:
+def nested(key: str, value: object) -> Config:
+    """Return a mapping with a value at a dotted key."""
     # model.encoder, bert -> {"model": {"encoder": "bert"}}
     for part in reversed(key.split(".")):
         value = {part: value}
