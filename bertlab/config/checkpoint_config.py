@@ -9,9 +9,10 @@ plugins, which are found in the index, and has plain values. Of the trainer it h
 
 import re
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from bertlab.config.merge import SECTION
 from bertlab.config.named_classes import CLASS_KEYS, advice, is_word, names_class
 from bertlab.config.yaml_files import Config, value_at
 from bertlab.errors import CheckpointError, ConfigError, DamagedCheckpointError
@@ -47,6 +48,8 @@ def read_stored_config(found: object, source: str) -> tuple[Config, list[str]]:
         raise _damaged(source, "its config", found, "a mapping")
     left_out: list[str] = []
     kept: Config = {}
+    for key in _dotted(found, ""):  # which would be another way to a section
+        raise _damaged(source, key, "a key with a dot", "a section with the key in it")
     for name, section in found.items():
         kept[name] = dict(section) if isinstance(section, dict) else section
     for name in _SECTIONS:
@@ -57,6 +60,16 @@ def read_stored_config(found: object, source: str) -> tuple[Config, list[str]]:
     assert isinstance(plain, dict)
     _check_form(plain, source)
     return plain, left_out
+
+
+def _dotted(content: dict[object, object], above: str) -> Iterator[str]:
+    """Yield the keys of sections that hold a dot."""
+    for name, value in content.items():
+        key = f"{above}{name}"[:200]
+        if "." in str(name):
+            yield key
+        elif isinstance(value, dict) and SECTION.fullmatch(key):
+            yield from _dotted(value, f"{key}.")
 
 
 def check_file_name(found: object) -> None:

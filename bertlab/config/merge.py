@@ -16,7 +16,7 @@ import yaml
 
 from bertlab.config.heads import check_head_name, check_one_kind
 from bertlab.config.plain_yaml import load_argument
-from bertlab.config.request import ARGUMENT, Request
+from bertlab.config.request import ARGUMENT, Request, place
 from bertlab.config.shipped import find_config
 from bertlab.config.yaml_files import (
     Config,
@@ -40,7 +40,7 @@ _PLUGIN = {
 }
 _GROUPS = ("data", "trainer", "checkpoint", "seed")
 # mappings of keys; what stands at any other key is a value, and replaced as a whole
-_SECTION = re.compile(
+SECTION = re.compile(
     r"model|data|trainer|checkpoint|seed|data\.(tokenizer_kind|mixing|objectives)"
     r"|model\.(encoder|head|optimizer(\.schedule)?)"
     r"|(model\.(objectives|metrics|heads)|data\.heads)(\.[^.]+)?"
@@ -111,7 +111,7 @@ class _Layer:
 
     @property
     def where(self) -> str:
-        return "" if self.source.startswith(ARGUMENT) else f"{self.source}: "
+        return place(self.source)
 
 
 @dataclass
@@ -129,7 +129,7 @@ class _Merge:
             raise ConfigError(
                 f"{path}: ckpt_path: found in a config, expected an argument: --ckpt_path"
             )
-        layer = _Layer(str(path), deepcopy(given))
+        layer = _Layer(str(path) if path.name else "", deepcopy(given))
         self._add(layer)
         self.request.files.append((path, layer.content))
 
@@ -141,12 +141,12 @@ class _Merge:
             setattr(self.request, "one_head" if key == "head" else key, text)
         elif key == "model":
             raise ConfigError(f"{key}: is a section, expected a key in it, as in --{key}.KEY VALUE")
-        elif key == "stages" or _SECTION.fullmatch(key):
+        elif key == "stages" or SECTION.fullmatch(key):
             # an objective of its own leaves the others as they are, the default ones too
             self.request.objectives_named |= key.startswith("model.objectives.")
-            self._add(_Layer(source, _nested(key, _open(key, value))))
+            self._add(_Layer(source, nested(key, _open(key, value))))
         elif last == "name" and (section in _PLUGIN or section.startswith("model.heads.")):
-            self._add(_Layer(source, _nested(key, value)))
+            self._add(_Layer(source, nested(key, value)))
         else:
             self.layers.append(_Layer(source, {key: value}, key))
 
@@ -288,7 +288,9 @@ class _Merge:
         """Merge a layer's section into that of the layers before it."""
         for name, value in content.items():
             key = f"{above}{name}"
-            if not _SECTION.fullmatch(key):
+            if isinstance(name, str) and "." in name:  # trainer.max_steps: 3, in a file
+                self._merge(values, nested(name, value), layer, above)
+            elif not SECTION.fullmatch(key):
                 values[name] = _of_one_class(values.get(name), value)
                 self._note(key, layer.source)
             elif isinstance(value, dict):
@@ -302,7 +304,7 @@ class _Merge:
         *parts, last = key.split(".")
         section = self.request.values
         for depth, part in enumerate(parts, start=1):
-            if _SECTION.fullmatch(".".join(parts[:depth])):
+            if SECTION.fullmatch(".".join(parts[:depth])):
                 section = section.setdefault(part, {})
                 continue
             section[part], section = _opened(section.get(part))
@@ -342,7 +344,8 @@ class _Merge:
                 mixing.pop("objectives", None)
 
 
-def _nested(key: str, value: object) -> Config:
+def nested(key: str, value: object) -> Config:
+    """Return a mapping with a value at a dotted key."""
     # model.encoder, bert -> {"model": {"encoder": "bert"}}
     for part in reversed(key.split(".")):
         value = {part: value}
@@ -396,7 +399,9 @@ def _open(key: str, value: object) -> object:
 
 
 def _no_section(where: str, key: str, value: object) -> ConfigError:
-    expected = _EXPECTED[key] if key.startswith("data.") else "a mapping of keys to values"
+    expected = "a mapping of keys to values"
+    if key.startswith("data."):
+        expected = _EXPECTED.get(key, "where its rows are: {source: …}")
     return ConfigError(f"{where}{key}: found {value!r}, expected {expected}")
 
 

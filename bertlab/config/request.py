@@ -116,8 +116,7 @@ class Request:
         parts = key.split(".")
         above = (".".join(parts[:number]) for number in range(len(parts), 0, -1))
         below = (each for each in self.source if each.startswith(f"{key}."))
-        found = next((self.source[each] for each in (*above, *below) if each in self.source), "--")
-        return "" if found.startswith(ARGUMENT) else f"{found}: "
+        return place(next((self.source[at] for at in (*above, *below) if at in self.source), ""))
 
     def is_argument(self, key: str) -> bool:
         """Whether an argument gives a value, or something below a key."""
@@ -143,3 +142,8 @@ class Request:
                 f"{self.where(key)}{key}: found {str(found)[:80]}, expected a text or null"
             )
         return None if found == "null" else found
+
+
+def place(source: str) -> str:
+    """Return ``"FILE: "`` for messages; ``""`` where the source is an argument, or is not known."""
+    return "" if not source or source.startswith(ARGUMENT) else f"{source}: "

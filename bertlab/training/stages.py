@@ -18,7 +18,7 @@ from bertlab.checkpoints.run_directory import (
     give_up,
 )
 from bertlab.config.checkpoint_config import read_stored_config
-from bertlab.config.merge import read_request
+from bertlab.config.merge import nested, read_request
 from bertlab.config.named_classes import check_no_classes
 from bertlab.config.parser import build_parser
 from bertlab.config.request import Request
@@ -133,9 +133,9 @@ class StagedRun:
             if stored is not None:
                 parser = build_parser("fit", request)
                 for key, value in stage.settings.items():
-                    nested = _nested(key, value)
-                    check_no_classes(parser, nested, str(stored))
-                    check_stored(nested, str(stored))
+                    content = nested(key, value)
+                    check_no_classes(parser, content, str(stored))
+                    check_stored(content, str(stored))
         return cls(config, directory, stages, requests, warm, goes_on)
 
     def run(self) -> int:
@@ -208,14 +208,6 @@ class StagedRun:
 def _reads(stage: Stage) -> Config:
     """Return what a stage sets of the text that it reads; the same text if it is the same."""
     return {key: value for key, value in stage.settings.items() if key in _TEXT}
-
-
-def _nested(key: str, value: object) -> Config:
-    # model.encoder.causal, True -> {"model": {"encoder": {"causal": True}}}
-    for part in reversed(key.split(".")):
-        value = {part: value}
-    assert isinstance(value, dict)
-    return value
 
 
 def _untrained(session: BertlabCLI, stage: Stage) -> Pretrained:

@@ -163,6 +163,40 @@ def test_a_checkpoint_names_plugins_only(
 
 
 @pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("", "trainer.callbacks", [TEXT]),
+        ("", "trainer.strategy", TEXT),
+        ("", "checkpoint.dirpath", "elsewhere"),
+        ("", "model.encoder.activation", TEXT),
+        ("model", "encoder.activation", TEXT),
+        ("trainer", "callbacks.x", TEXT),
+    ],
+)
+@pytest.mark.parametrize("command", ["fit", "predict"])
+def test_a_dotted_key_does_not_slip_past_the_checks_of_its_section(
+    command: str,
+    section: str,
+    key: str,
+    value: object,
+    tiny_run: Path,
+    tmp_path: Path,
+    bertlab: Command,
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    content = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
+    config = content[RUN_KEY]["config"]
+    (config[section] if section else config)[key] = value
+    torch.save(content, run / "checkpoints" / "last.ckpt")
+    text = ["--text", "A [MASK]."] if command == "predict" else []
+    code, _, error = bertlab(command, "--ckpt_path", run, *text)
+    assert code == 2, error
+    assert key in error
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize(
     "hyper_parameters",
     [
         {"encoder": {"hidden_size": 64}, "objectives": {"clm": {}}},

@@ -1,0 +1,126 @@
+"""Files and arguments become one mapping, each value with its source, and a refusal names it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertlab.config.merge import read_request
+from bertlab.config.run_config import resolve_request
+from bertlab.errors import ConfigError
+
+STRATEGY = "lightning.pytorch.strategies.DDPStrategy"
+
+
+def write(folder: Path, text: str, name: str = "config.yaml") -> str:
+    path = folder / name
+    path.write_text(text, "utf-8")
+    return str(path)
+
+
+def trainer(*arguments: str) -> dict[str, Any]:
+    section: dict[str, Any] = resolve_request(read_request(arguments))["trainer"]
+    return section
+
+
+def test_each_value_has_its_source(tmp_path: Path) -> None:
+    first = write(tmp_path, "data: {corpus: a, batch_size: 4}\ntrainer: {max_steps: 3}\n")
+    second = write(tmp_path, "data: {batch_size: 8}\n", "second.yaml")
+    request = read_request(["-c", first, "-c", second, "--trainer.max_steps", "5"])
+    assert request.values == {
+        "data": {"corpus": "a", "batch_size": 8},
+        "trainer": {"max_steps": "5"},
+    }
+    assert request.source == {
+        "data.corpus": first,
+        "data.batch_size": second,
+        "trainer.max_steps": "--trainer.max_steps",
+    }
+    assert request.part_of(first) == {"data": {"corpus": "a"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "argument", "words"),
+    [
+        ("data: {batch_size: x}", "", "FILE: data.batch_size: found 'x', expected a whole number"),
+        ("data: {batch_size: 8}", "--data.batch_size=x", "data.batch_size: found 'x', expected"),
+        ("data: {batch_size: x}", "--data.vocab_size=y", "FILE: data.batch_size: found 'x'"),
+        ("data: {batch: 8}", "", "FILE: data.batch: no such key; did you mean 'data.batch_size'?"),
+        ("model: {objectives: [mlm: {rate: null}]}", "", "FILE: model.objectives.mlm.rate: found"),
+        ("trainer.max_step: 3", "", "FILE: trainer.max_step: no such key; did you mean"),
+    ],
+)
+def test_a_refusal_names_the_file_or_argument(
+    tmp_path: Path, text: str, argument: str, words: str
+) -> None:
+    file = write(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        resolve_request(read_request(["-c", file, *([argument] if argument else [])]))
+    assert str(caught.value).startswith(words.replace("FILE", file))
+
+
+def test_what_parses_with_another_value_is_not_refused(tmp_path: Path) -> None:
+    file = write(tmp_path, "data: {batch_size: x}")
+    config = resolve_request(read_request(["-c", file, "--data.batch_size", "4"]))
+    assert config["data"]["batch_size"] == 4
+
+
+def test_dotted_keys_of_a_file_are_those_of_sections(tmp_path: Path) -> None:
+    file = write(
+        tmp_path, "trainer.max_steps: 3\ntrainer: {devices: 2}\nmodel.encoder.causal: true"
+    )
+    config = resolve_request(read_request(["-c", file]))
+    assert (config["trainer"]["max_steps"], config["trainer"]["devices"]) == (3, 2)
+    assert config["model"]["encoder"]["causal"] is True
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--trainer.strategy=DDPStrategy", "--trainer.strategy.find_unused_parameters=true"],
+        [
+            "--trainer.strategy.class_path=DDPStrategy",
+            "--trainer.strategy.init_args.find_unused_parameters=true",
+        ],
+        [
+            "--trainer.strategy={class_path: DDPStrategy}",
+            "--trainer.strategy.find_unused_parameters=true",
+        ],
+    ],
+)
+def test_arguments_of_a_class(arguments: list[str]) -> None:
+    strategy = trainer(*arguments)["strategy"]
+    assert strategy["class_path"] == STRATEGY
+    assert "find_unused_parameters" in str(strategy)
+
+
+def test_callbacks_are_appended_and_the_last_gets_the_arguments() -> None:
+    callbacks = trainer(
+        "--trainer.callbacks+=LearningRateMonitor",
+        "--trainer.callbacks+=EarlyStopping",
+        "--trainer.callbacks.monitor=val/loss",
+    )["callbacks"]
+    assert [each["class_path"].rpartition(".")[2] for each in callbacks] == [
+        "LearningRateMonitor",
+        "EarlyStopping",
+    ]
+    assert callbacks[1]["init_args"]["monitor"] == "val/loss"
+
+
+def test_a_class_of_two_files_has_the_arguments_of_both(tmp_path: Path) -> None:
+    files = [
+        write(
+            tmp_path, f"trainer: {{profiler: {{class_path: SimpleProfiler, init_args: {each}}}}}", n
+        )
+        for n, each in {"a.yaml": "{filename: a}", "b.yaml": "{dirpath: b}"}.items()
+    ]
+    arguments = trainer("-c", files[0], "-c", files[1])["profiler"]["init_args"]
+    assert (arguments["filename"], arguments["dirpath"]) == ("a", "b")
+
+
+def test_settings_lie_over_files_and_below_arguments(tmp_path: Path) -> None:
+    file = write(tmp_path, "data: {batch_size: 4, vocab_size: 300}")
+    settings = {"data.batch_size": 8, "data.vocab_size": 400, "model.objectives": ["mlm"]}
+    request = read_request(["-c", file, "--data.vocab_size=500"], settings=settings)
+    assert request.values["data"] == {"batch_size": 8, "vocab_size": "500"}
+    assert request.objectives == ["mlm"]
