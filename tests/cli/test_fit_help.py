@@ -56,7 +56,7 @@ def test_what_is_meant(given: list[str], meant: str, bertlab: Command) -> None:
 def test_what_a_config_sets(bertlab: Command) -> None:
     code, output, _ = bertlab("fit", "quickstart", "--help")
     assert code == 0
-    assert "\n  --trainer.max_steps 2500\n" in output
+    assert "\n  --trainer.max_steps 3000\n" in output
     assert "\n  --model.encoder.preset tiny\n" in output
     assert "--help all" in output
     code, output, _ = bertlab("fit", "--help")

@@ -174,7 +174,7 @@ def test_plugins_and_a_seed_at_their_defaults_are_printed(
     lines = capsys.readouterr().out.splitlines()
     assert "seed_everything: 1" in lines
     assert "    mlm: {}" in lines
-    assert "    name: modern" in lines
+    assert "    name: bert" in lines
     assert not [line for line in lines if "nsp" in line or "accelerator" in line]
 
 
