@@ -49,9 +49,6 @@ from bertlab.config.executor_options import LOCAL_EXECUTOR as LOCAL_EXECUTOR
 from bertlab.config.executor_options import add_executor_options as add_executor_options
 from bertlab.config.executor_options import load_executor as load_executor
 from bertlab.config.executor_options import option_names as option_names
-from bertlab.config.heads import OBJECTIVES_SHARE as OBJECTIVES_SHARE
-from bertlab.config.heads import fine_tunes as fine_tunes
-from bertlab.config.heads import heads_by_name as heads_by_name
 from bertlab.config.merge import read_request as read_request
 from bertlab.config.named_classes import check_importable as check_importable
 from bertlab.config.named_classes import check_no_classes as check_no_classes
@@ -63,7 +60,10 @@ from bertlab.config.parse import parse_arguments as parse_arguments
 from bertlab.config.parse import parse_config as parse_config
 from bertlab.config.parser import data_class as data_class
 from bertlab.config.plain_yaml import load_yaml as load_yaml
+from bertlab.config.request import OBJECTIVES_SHARE as OBJECTIVES_SHARE
 from bertlab.config.request import Request as Request
+from bertlab.config.request import fine_tunes as fine_tunes
+from bertlab.config.request import heads_by_name as heads_by_name
 from bertlab.config.run_config import last_config as last_config
 from bertlab.config.run_config import resolve_arguments as resolve_arguments
 from bertlab.config.run_config import stage_configs as stage_configs

@@ -14,9 +14,8 @@ from typing import Any
 
 import yaml
 
-from bertlab.config.heads import check_head_name, check_one_kind
 from bertlab.config.plain_yaml import load_argument
-from bertlab.config.request import ARGUMENT, Request, place
+from bertlab.config.request import ARGUMENT, Request, check_head_name, check_one_kind, place
 from bertlab.config.shipped import find_config
 from bertlab.config.yaml_files import (
     Config,

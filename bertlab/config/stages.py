@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from bertlab.config.checkpoint_config import TRAINER_KEYS
-from bertlab.config.heads import fine_tunes
 from bertlab.config.merge import read_request
 from bertlab.config.overrides import Overrides, as_overrides
 from bertlab.config.parser import package_keys
-from bertlab.config.request import Request
+from bertlab.config.request import Request, fine_tunes
 from bertlab.config.seeds import SEED_SECTION, Seeds
 from bertlab.config.stage_budget import share_out
 from bertlab.config.yaml_files import Config

@@ -64,12 +64,11 @@ from bertlab.training.console import print_table
 from bertlab.training.exit import StopOnSignal, explain_lost_process, how_to_resume, train
 from bertlab.training.loggers import ConfigLog, close_trackers, make_loggers
 from bertlab.training.made_with import plugin_facts
-from bertlab.training.module_building import build_module
 from bertlab.training.predictions import PredictionWriter, open_sink
 from bertlab.training.results import held_out_results, print_results
 from bertlab.training.resumption import Resumption
 from bertlab.training.step_memory import AUTO, StepMemory, choose_parts
-from bertlab.training.trainer import can_replay, make_trainer, quiet_lightning
+from bertlab.training.trainer import build_module, can_replay, make_trainer, quiet_lightning
 
 
 class BertlabCLI(LightningCLI):

@@ -1,4 +1,4 @@
-"""Lightning's Trainer as bertlab sets it up."""
+"""Lightning's Trainer as bertlab sets it up, and the module that it trains."""
 
 import logging
 import os
@@ -17,9 +17,20 @@ from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.accelerators import AcceleratorRegistry
 from lightning.pytorch.strategies import DDPStrategy, StrategyRegistry
 
+from bertlab.api.task import Task, TaskContext
+from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.checkpoint_io import BackgroundCheckpointIO, WholeCheckpointIO
+from bertlab.checkpoints.huggingface_task import class_labels
+from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.checkpoints.restore import restore_module
+from bertlab.config.run_config import RunConfig
+from bertlab.data.module import TaskData
 from bertlab.errors import TrainerError, nearest, show_logs_visibly, warn
+from bertlab.model.build import build_encoder, build_metrics, check_lengths
 from bertlab.model.fsdp import FullyShardedStrategy
+from bertlab.model.module import BertModule
+from bertlab.model.optimizer_config import read_optimizer
+from bertlab.model.task_checks import check_tasks
 from bertlab.training.callbacks.progress_bar import NotebookProgress, ProgressBar, in_notebook
 from bertlab.training.loggers import profiler_in
 
@@ -216,3 +227,46 @@ def quiet_lightning() -> None:
     warnings.filterwarnings("ignore", message="Swapping scheduler")
     # lightning 2.6.6 with torch 2.13
     warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*")
+
+
+def build_module(
+    config: RunConfig,
+    data: TaskData,
+    tasks: dict[str, Task],
+    tokenizer: Tokenizer,
+    checkpoint: Pretrained | None,
+    warm: Pretrained | None,
+) -> BertModule:
+    """Return the checkpoint's module, or one with new weights, for tasks that have no layers yet.
+
+    The data is prepared once all else that can be wrong is checked.
+    """
+    model = config.plain["model"]
+    if checkpoint is not None and config.command != "fit":
+        _prepare(config, data)
+        sets, metrics = data.evaluation_sets(), build_metrics(model)
+        module = restore_module(checkpoint, config.plain, tasks, sets, metrics)
+        check_lengths(data.max_seq_length, module.encoder)
+        return module
+    encoder = build_encoder(model["encoder"], tokenizer.vocab_size)
+    check_lengths(data.max_seq_length, encoder)
+    check_tasks(tasks, encoder)
+    optimizer = read_optimizer(model["optimizer"])
+    _prepare(config, data)
+    if config.command == "fit":  # which learns the labels from its data
+        labels = (data.token_counts, data.labels, data.head_labels)
+        context = TaskContext(encoder, tokenizer, *labels)
+    else:
+        start = warm or checkpoint
+        counts = None if config.command == "predict" else data.token_counts
+        known = None if start is None else class_labels(start)
+        context = TaskContext(encoder, tokenizer, counts, known)
+    sets, metrics = data.evaluation_sets(), build_metrics(model)
+    dropout = config.seeds.dropout
+    return BertModule(encoder, tasks, context, optimizer, sets, metrics, dropout)
+
+
+def _prepare(config: RunConfig, data: TaskData) -> None:
+    """Read the data, which may take long; predictions bring their own."""
+    if config.command != "predict":
+        data.prepare(config.command)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertlab.config.heads import heads_by_name
+from bertlab.config.request import heads_by_name
 from bertlab.config.run_config import resolve_arguments
 from bertlab.config.yaml_files import Config
 from bertlab.model.build import build_encoder
