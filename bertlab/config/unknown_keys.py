@@ -93,8 +93,9 @@ def explain_unknown_key(key: str, parser: ArgumentParser) -> str:
             f"{key}: is a key of labelled rows, which a head learns from, expected model.head; "
             "bertlab init writes a config with one"
         )
-    if (package := missing_package(key.partition(".")[0])) is not None:
-        return f"{key}: comes with {package}: pip install {package}"
+    top = key.partition(".")[0]
+    if (package := missing_package(top)) is not None:
+        return f"{top}: comes with {package}: pip install {package}"
     return f"{key}: no such key{_hint(key, known, places)}"
 
 
