@@ -136,16 +136,18 @@ class _Merge:
         """Take in an argument; a text is YAML where its key is of a section."""
         source, (section, _, last) = f"{ARGUMENT}{key}", key.rpartition(".")
         if key in ("ckpt_path", "head"):
-            text = needs_value(source, None if isinstance(value, NoValue) else str(value))
-            setattr(self.request, "one_head" if key == "head" else key, text)
-        elif key == "model":
+            given = needs_value(source, None if isinstance(value, NoValue) else str(value))
+            setattr(self.request, "one_head" if key == "head" else key, given)
+        elif key == "model" or (key[-1] == "+" and SECTION.fullmatch(key[:-1])):
+            key = key.rstrip("+")
             raise ConfigError(f"{key}: is a section, expected a key in it, as in --{key}.KEY VALUE")
         elif key == "stages" or SECTION.fullmatch(key):
             # an objective of its own leaves the others as they are, the default ones too
             self.request.objectives_named |= key.startswith("model.objectives.")
             self._add(_Layer(source, nested(key, _open(key, value))))
         elif last == "name" and (section in _PLUGIN or section.startswith("model.heads.")):
-            self._add(_Layer(source, nested(key, value)))
+            text = needs_value(source, None) if isinstance(value, NoValue) else value
+            self._add(_Layer(source, nested(key, text)))
         else:
             self.layers.append(_Layer(source, {key: value}, key))
 

@@ -84,9 +84,11 @@ def parse_config(
     except BertlabError:
         raise
     except Exception as error:  # PyYAML's and others', of values such as "!!timestamp x"
-        odd = next((key for key, value in _leaves(checked) if is_no_yaml(value)), None)
-        at = place("").removesuffix(": ") if odd is None else f"{place(odd)}{odd}"
-        raise ConfigError(f"{at or 'the config'}: {told(error)}") from error
+        odd = next((each for each in _leaves(checked) if is_no_yaml(each[1])), None)
+        at = place("").removesuffix(": ") or "the config"
+        if odd is not None:
+            at = f"{place(odd[0])}{odd[0]}: found {odd[1][:80]!r}"
+        raise ConfigError(f"{at}: {told(error)}") from error
     check_numbers(parsed.as_dict(), "")
     _refuse_null(parsed, parser, place)
     return parsed

@@ -168,7 +168,7 @@ class Request:
         parts = key.split(".")
         above = (".".join(parts[:number]) for number in range(len(parts), 0, -1))
         below = (each for each in self.source if each.startswith(f"{key}."))
-        return place(next((self.source[at] for at in (*above, *below) if at in self.source), ""))
+        return place(next((self.source[at] for at in (*below, *above) if at in self.source), ""))
 
     def is_argument(self, key: str) -> bool:
         """Whether an argument gives a value, or something below a key."""

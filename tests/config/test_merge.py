@@ -47,6 +47,10 @@ def test_each_value_has_its_source(tmp_path: Path) -> None:
         ("data: {batch_size: x}", "--data.vocab_size=y", "FILE: data.batch_size: found 'x'"),
         ("data: {batch: 8}", "", "FILE: data.batch: no such key; did you mean 'data.batch_size'?"),
         ("model: {objectives: [mlm: {rate: null}]}", "", "FILE: model.objectives.mlm.rate: found"),
+        ("trainer: {max_steps: 3}", "--trainer.max_steps.x=1", "trainer.max_steps: found the key"),
+        ("", "--model.encoder.name", "--model.encoder.name: expected a value after it"),
+        ("", "--model.objectives+=clm", "model.objectives: is a section, expected a key in it"),
+        ("", "--data+=3", "data: is a section, expected a key in it"),
         ("trainer.max_step: 3", "", "FILE: trainer.max_step: no such key; did you mean"),
     ],
 )
