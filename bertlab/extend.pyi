@@ -12,8 +12,6 @@ from bertlab.api.huggingface import HuggingFaceForm as HuggingFaceForm
 from bertlab.api.huggingface import check_only as check_only
 from bertlab.api.huggingface import real_number as real_number
 from bertlab.api.huggingface import whole_number as whole_number
-from bertlab.api.rng import CounterRNG as CounterRNG
-from bertlab.api.source import RawDocument as RawDocument
 from bertlab.api.task import build_all as build_all
 from bertlab.api.tokenizer import BoolArray as BoolArray
 from bertlab.api.tokenizer import PairLayout as PairLayout
@@ -140,8 +138,6 @@ from bertlab.encoders.states import LayerStates as LayerStates
 from bertlab.encoders.states import check_layers as check_layers
 from bertlab.encoders.states import combine_layers as combine_layers
 from bertlab.encoders.states import layer_states as layer_states
-from bertlab.errors import CommandError as CommandError
-from bertlab.errors import CorpusError as CorpusError
 from bertlab.errors import CorruptionError as CorruptionError
 from bertlab.errors import DamagedCheckpointError as DamagedCheckpointError
 from bertlab.errors import ExecutorError as ExecutorError
@@ -152,7 +148,6 @@ from bertlab.errors import StudyChangedError as StudyChangedError
 from bertlab.errors import StudyError as StudyError
 from bertlab.errors import TokenStoreError as TokenStoreError
 from bertlab.errors import as_mistakes as as_mistakes
-from bertlab.errors import check_at_least as check_at_least
 from bertlab.errors import check_processes as check_processes
 from bertlab.errors import printable as printable
 from bertlab.errors import say as say

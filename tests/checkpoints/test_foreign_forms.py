@@ -42,7 +42,7 @@ class Names(Exporter):
 READER = """
 from pathlib import Path
 from bertlab.api.reader import CheckpointReader, ForeignCheckpoint
-from bertlab.checkpoints.huggingface import read_config
+from bertlab.checkpoints.huggingface import read_huggingface_config
 from bertlab.checkpoints.tensor_files import read_tensors
 
 ASKED = []
@@ -57,7 +57,7 @@ class KIND(CheckpointReader):
     def read(self, file):
         folder = Path(file.read_text())
         config, weights = folder / "config.json", folder / "model.safetensors"
-        return ForeignCheckpoint(read_config(config), read_tensors(weights), config, weights)
+        return ForeignCheckpoint(read_huggingface_config(config), read_tensors(weights), config, weights)
 """
 
 

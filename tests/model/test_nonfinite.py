@@ -10,7 +10,7 @@ import torch
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.task import TaskLoss
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
-from bertlab.model import nonfinite as numerical_guard
+from bertlab.model import losses as numerical_guard
 from bertlab.objectives.next_sentence import NextSentencePrediction
 from tests.conftest import Command
 

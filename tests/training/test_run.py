@@ -15,7 +15,7 @@ from bertlab.checkpoints.pretrained_model import load
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
 from bertlab.errors import CheckpointError, ConfigError, DataError, OutputError
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
-from bertlab.training import session
+from bertlab.training import cli
 from bertlab.training.run import Run, fit
 from tests.conftest import Command
 
@@ -132,7 +132,7 @@ class Interrupt(Callback):
 def test_ctrl_c_leaves_a_run_to_go_on_with(
     tiny_config: Path, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "run_callbacks", lambda directory, config: [Interrupt()])
+    monkeypatch.setattr(cli, "run_callbacks", lambda directory, config: [Interrupt()])
     run = fit(tiny_config, {"run_dir": str(tmp_path / "run")})
     assert not run.is_finished
     assert run.metrics["loss"] > 0  # of the evaluation at step 3

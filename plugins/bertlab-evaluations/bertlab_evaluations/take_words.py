@@ -20,13 +20,10 @@ import numpy as np
 from jsonargparse import ArgumentParser
 
 import bertlab
+from bertlab import CommandError, check_at_least
+from bertlab.api import CorpusError, CounterRNG, RawDocument
 from bertlab.extend import (
-    CommandError,
     Corpus,
-    CorpusError,
-    CounterRNG,
-    RawDocument,
-    check_at_least,
     check_free,
     count_words,
     explain_failed_write,
