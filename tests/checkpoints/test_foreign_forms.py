@@ -57,7 +57,8 @@ class KIND(CheckpointReader):
     def read(self, file):
         folder = Path(file.read_text())
         config, weights = folder / "config.json", folder / "model.safetensors"
-        return ForeignCheckpoint(read_huggingface_config(config), read_tensors(weights), config, weights)
+        found = read_huggingface_config(config)
+        return ForeignCheckpoint(found, read_tensors(weights), config, weights)
 """
 
 
