@@ -296,7 +296,7 @@ def test_the_trainers_safe_keys_take_no_class() -> None:
     for dest in classes:
         section, _, key = dest.partition(".")
         given = {**config, "trainer": {}, section: {**config.get(section, {}), key: "a.Class"}}
-        if section == "trainer":
+        if section == "trainer" and not key.endswith(".help"):
             assert read_stored_config(given, "x")[0]["trainer"] == {}
 
 
