@@ -128,7 +128,7 @@ def test_a_wheel_trains_in_an_empty_folder(tmp_path: Path) -> None:
     """Build, install into a venv of its own (dependencies are those of this one), and fit."""
     build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
     subprocess.run([*build, "-w", str(tmp_path), str(ROOT)], check=True)
-    (wheel,) = tmp_path.glob("bertlab_lightning-*.whl")
+    (wheel,) = tmp_path.glob("bertlab_core-*.whl")
     assert relative_links(wheel) == []
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
