@@ -48,8 +48,16 @@ napoleon_custom_sections = [("Attributes", "params_style")]
 add_module_names = False
 nitpick_ignore_regex = [
     ("py:.*", r"(?!bertlab\.).*"),  # names of other packages
-    ("py:class", r"bertlab\.[\w.]+\.(ArrayT|_Batch|PairLayout|Change|KeyedDraws)"),  # inner types
-    ("py:class", r"bertlab\.(studies\.(plan|report|trial_stage)|training\.report|model)\.[\w.]+"),
+    # inner types
+    (
+        "py:class",
+        r"bertlab\.[\w.]+\.(ArrayT|_Batch|Batch|Result|PairLayout|Change|ChangingNumber|ExportReport|KeyedDraws)",
+    ),
+    (
+        "py:class",
+        r"bertlab\.(data|encoders|model|errors)\.[\w.]+",
+    ),  # what is no public name of its own
+    ("py:mod", r"bertlab\.(api|config\.[\w.]+)"),
 ]
 
 # Look
