@@ -1,5 +1,5 @@
 """The fixtures of ``tests/conftest.py``, for the tests of the packages."""
 
-from tests.conftest import bertlab, cache_dir, corpus_file, tiny_config, tiny_run
+from tests.conftest import all_hooks, bertlab, cache_dir, corpus_file, tiny_config, tiny_run
 
-__all__ = ["bertlab", "cache_dir", "corpus_file", "tiny_config", "tiny_run"]
+__all__ = ["all_hooks", "bertlab", "cache_dir", "corpus_file", "tiny_config", "tiny_run"]

@@ -6,13 +6,15 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # test workers share the cores; s
 
 import pydoc_data.topics
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import hypothesis
 import pytest
 
 from bertlab.cli.main import main
+from bertlab.plugins import hooks, index
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # the same examples in every run; `pytest --hypothesis-profile default` draws new ones
@@ -33,6 +35,19 @@ data: {corpus: CORPUS, corpus_format: sentences, vocab_size: 300, max_seq_length
 checkpoint: {save_top_k: -1}
 trainer: {max_steps: 6, val_check_interval: 3, log_every_n_steps: 1, accelerator: cpu}
 """
+
+
+HOOK_MODULES = len(entry_points(group=hooks.GROUP))
+
+
+@pytest.fixture(autouse=True)
+def all_hooks() -> Iterator[None]:
+    """Load the hooks anew after a test in which one was left out: it failed, or was hidden."""
+    yield
+    loaded = hooks.hook_modules.cache_info().currsize
+    if loaded and len(hooks.hook_modules().manager.get_plugins()) < HOOK_MODULES:
+        index.forget_installed()
+        hooks.hook_modules.cache_clear()
 
 
 @pytest.fixture(scope="session")
