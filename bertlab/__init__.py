@@ -5,13 +5,25 @@ imported when the name is first used: ``import bertlab`` alone imports neither t
 contracts among these names are in :mod:`bertlab.api` as well, with the version that they have.
 """
 
+import re
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from bertlab.extend import names_in
-
 __version__ = "0.1.0"
+
+
+def names_in(stub: Path) -> dict[str, tuple[str, str]]:
+    """Return module and original name of each name that a stub imports; nothing is imported."""
+    return {
+        name: (module, original)
+        # from bertlab.files import utf8 as utf8 -> utf8: ("bertlab.files", "utf8")
+        for module, names in re.findall(
+            r"^from (\S+) import (\(.*?\)|[^\n]*)", stub.read_text("utf-8"), re.M | re.S
+        )
+        for original, name in re.findall(r"(\w+) as (\w+)", names)
+    }
+
 
 _HOME = names_in(Path(__file__).with_suffix(".pyi"))
 __all__ = ["__version__", *_HOME]  # noqa: PLE0604  strings, all of them

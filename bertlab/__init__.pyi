@@ -1,5 +1,6 @@
 """The public face, for editors and type checkers; ``__init__.py`` reads its names from here."""
 
+from pathlib import Path
 from typing import Any
 
 from torchmetrics import Metric as Metric
@@ -98,4 +99,5 @@ from bertlab.training.run import fit as fit
 
 __version__: str
 
+def names_in(stub: Path) -> dict[str, tuple[str, str]]: ...
 def __getattr__(name: str) -> Any: ...  # noqa: ANN401  what packages add, by bertlab.names

@@ -5,22 +5,10 @@ What is not in :mod:`bertlab.api` may change in any minor version. The names are
 ``extend.pyi``, and a name's module is imported when the name is first used.
 """
 
-import re
 from importlib import import_module
 from pathlib import Path
 
-
-def names_in(stub: Path) -> dict[str, tuple[str, str]]:
-    """Return module and original name of each name that a stub imports; nothing is imported."""
-    return {
-        name: (module, original)
-        # from bertlab.files import utf8 as utf8 -> utf8: ("bertlab.files", "utf8")
-        for module, names in re.findall(
-            r"^from (\S+) import (\(.*?\)|[^\n]*)", stub.read_text("utf-8"), re.M | re.S
-        )
-        for original, name in re.findall(r"(\w+) as (\w+)", names)
-    }
-
+from bertlab import names_in
 
 _HOME = names_in(Path(__file__).with_suffix(".pyi"))
 __all__ = [*_HOME]  # noqa: PLE0604  strings, all of them
