@@ -154,8 +154,11 @@ from bertlab.errors import say as say
 from bertlab.errors import visible as visible
 from bertlab.errors import warn as warn
 from bertlab.errors import working as working
+from bertlab.files import append_text as append_text
+from bertlab.files import check_nothing_leads_out as check_nothing_leads_out
 from bertlab.files import explain_failed_write as explain_failed_write
 from bertlab.files import new_folder as new_folder
+from bertlab.files import open_to_append as open_to_append
 from bertlab.files import replacing as replacing
 from bertlab.files import utf8 as utf8
 from bertlab.files import why_no_file_name as why_no_file_name

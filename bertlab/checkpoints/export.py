@@ -23,6 +23,7 @@ from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import one_head, read_pretrained
 from bertlab.checkpoints.run_checkpoint import words_checkpoints
 from bertlab.errors import CheckpointError
+from bertlab.files import write_text
 from bertlab.heads.classification import ClassifierHead
 from bertlab.model.build import build_encoder, build_tasks
 from bertlab.plugins.hooks import add_export_files
@@ -232,7 +233,7 @@ def write_huggingface(
     form.before_writing(config, tensors)
     segments = getattr(encoder, "type_vocab_size", 2) > 1 and not form.drops_segments(encoder)
     text = json.dumps(config, indent=2, sort_keys=True)
-    (folder / "config.json").write_text(text + "\n", encoding="utf-8")
+    write_text(folder / "config.json", text + "\n")
     # transformers asks for "format" and refuses a file without it
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     make_readable(folder / "model.safetensors")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from bertlab.errors import OutputError
-from bertlab.files import create_json, create_text, write_json
+from bertlab.files import check_nothing_leads_out, create_json, create_text, write_json
 from bertlab.files.reading import read_object
 from bertlab.plugins.index import version_of
 
@@ -69,6 +69,7 @@ def choose_run_directory(requested: str | None, name: str, is_stage: bool = Fals
         while directory.exists():
             number += 1
             directory = Path("runs") / f"{name}-{number}"
+    check_nothing_leads_out(directory)
     _check_writable(directory)
     if requested is None:  # which a rank that is started later could not find out
         os.environ[RUN_ENVIRONMENT] = str(directory)
@@ -96,7 +97,10 @@ def resumed_run(checkpoint: Path | None, requested: str | None) -> Path | None:
         return None
     run = checkpoint.parent.parent
     elsewhere = requested is not None and Path(requested).resolve() != run.resolve()
-    return None if elsewhere or not (run / MANIFEST_FILE).is_file() else run
+    if elsewhere or not (run / MANIFEST_FILE).is_file():
+        return None
+    check_nothing_leads_out(run)
+    return run
 
 
 def claim(directory: Path, content: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bertlab.config.shipped import templates
 from bertlab.errors import CommandError, OutputError, nearest, say
-from bertlab.files import explain_failed_write
+from bertlab.files import create_text, explain_failed_write
 
 _USAGE = """usage: bertlab init KIND FILE
 
@@ -44,7 +44,7 @@ def main(command: str, argv: list[str]) -> int:
         text = text.replace(run, shlex.quote(run.removesuffix("my") + path.stem))
     with explain_failed_write(f"{path}: cannot be written"):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
+        create_text(path, text)
     marks = [number for number, line in enumerate(text.splitlines(), 1) if "<<<" in line][1:]
     say(
         f"{path}: {_title(text)}\n"

@@ -2,11 +2,14 @@
 
 from bertlab.files.writing import (
     WholeFile,
+    append_text,
+    check_nothing_leads_out,
     create_json,
     create_text,
     explain_failed_write,
     explain_vanished_folder,
     new_folder,
+    open_to_append,
     remove_abandoned,
     replacing,
     utf8,
@@ -17,11 +20,14 @@ from bertlab.files.writing import (
 
 __all__ = [
     "WholeFile",
+    "append_text",
+    "check_nothing_leads_out",
     "create_json",
     "create_text",
     "explain_failed_write",
     "explain_vanished_folder",
     "new_folder",
+    "open_to_append",
     "remove_abandoned",
     "replacing",
     "utf8",

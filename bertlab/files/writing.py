@@ -120,6 +120,64 @@ def _json(content: object) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
+def append_text(path: Path, text: str) -> None:
+    """Add UTF-8 text to a file; never to what a link leads to, nor to another name's content."""
+    if path.exists() and path.stat().st_nlink > 1:  # a hard link: to be this name's own first
+        with path.open("rb") as before, replacing(path) as own:
+            shutil.copyfileobj(before, own)
+    with open_to_append(path) as file:
+        file.write(utf8(text))
+
+
+def open_to_append(path: Path) -> IO[bytes]:
+    """Open a file, or make it, to add to its end; a link is refused by the system."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+    return os.fdopen(os.open(path, flags, 0o666), "ab")
+
+
+def check_nothing_leads_out(directory: Path, name: str | None = None) -> None:
+    """Raise OutputError if what is written below a directory could land elsewhere.
+
+    A directory of a run or study may come from anywhere, and loggers and callbacks write to names
+    that are known before: a link ``csv -> /home/me`` would take their files there. Links that stay
+    inside (``wandb/latest-run``) are kept, and so is what is hidden (``.venv``), where nothing is
+    written. ``name`` is the one entry of the directory that is written to, if it is one.
+    """
+    top = os.path.realpath(directory)
+    for found in _entries(top, name):
+        if found.is_symlink():
+            place = os.path.realpath(found.path)
+            if os.path.commonpath([top, place]) == top:
+                continue
+            what = f"is a link that leads out of {directory}, to {place}"
+        elif found.is_file(follow_symlinks=False) or found.is_dir(follow_symlinks=False):
+            continue
+        else:
+            what = "is a device, a pipe or a socket"
+        raise OutputError(
+            f"{directory / os.path.relpath(found.path, top)}: {what}; bertlab writes below "
+            f"{directory}, and only there: remove it, or choose another directory"
+        )
+
+
+def _entries(top: str, name: str | None) -> Iterator[os.DirEntry[str]]:
+    """Yield what lies below a folder, links not followed."""
+    folders = [top]
+    while folders:
+        folder = folders.pop()
+        try:
+            with os.scandir(folder) as entries:
+                found = list(entries)
+        except (FileNotFoundError, NotADirectoryError):  # not there yet, or removed meanwhile
+            continue
+        for entry in found:
+            if folder == top and (entry.name.startswith(".") or name not in (None, entry.name)):
+                continue
+            yield entry
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+
+
 class WholeFile:
     """A text file that is written bit by bit, and put in its place by :meth:`close`.
 

@@ -33,6 +33,7 @@ from bertlab.config.stages import (
 from bertlab.config.versions import migrate
 from bertlab.config.yaml_files import Config, read_config
 from bertlab.errors import CheckpointError, ConfigError, say, warn
+from bertlab.files import check_nothing_leads_out
 from bertlab.model.optimizer import OptimizerState, build_optimizer, parameter_names
 from bertlab.training.cli import BertlabCLI, open_command
 from bertlab.training.resumption import (
@@ -74,6 +75,7 @@ def _new_run(request: Request) -> "StagedRun":
 
 
 def _begun_run(request: Request, run: Path) -> "StagedRun":
+    check_nothing_leads_out(run)
     source = run / STAGES_FILE
     # as of a checkpoint: the run may come from anywhere
     stored, left_out = read_stored_config(read_config(source), str(source))

@@ -11,7 +11,7 @@ from string import Template
 from bertlab import __version__
 from bertlab.api import CONTRACT
 from bertlab.errors import CommandError, OutputError
-from bertlab.files import new_folder
+from bertlab.files import new_folder, write_text
 from bertlab.plugins.first_party import OWN_PACKAGE
 from bertlab.plugins.new.names import ARTICLES, GROUP_OF_KIND, USES, PluginNames
 
@@ -67,7 +67,7 @@ def write_package(folder: Path, content: Mapping[str, str]) -> None:
         for path, text in content.items():
             file = partial / path
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, "utf-8")
+            write_text(file, text)
 
 
 def _words(names: PluginNames) -> dict[str, str]:

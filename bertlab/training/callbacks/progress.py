@@ -11,6 +11,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from bertlab.api.batch import PackedBatch
 from bertlab.errors import say
+from bertlab.files import replacing
 from bertlab.model.module import BertModule
 from bertlab.training.history import draw_curves, read_curves
 from bertlab.training.results import shown_figure
@@ -114,7 +115,8 @@ class LossCurve(Callback):
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Draw what has been logged so far, earlier attempts at the same run included."""
         if trainer.is_global_zero and (curves := read_curves(self.directory)):
-            draw_curves(curves).savefig(self.directory / "loss_curve.png", dpi=130)
+            with replacing(self.directory / "loss_curve.png") as file:
+                draw_curves(curves).savefig(file, format="png", dpi=130)
 
 
 class FoundLearningRate(Callback):

@@ -13,6 +13,7 @@ from bertlab.extend import (
     MANIFEST_FILE,
     RESULTS_FILE,
     Results,
+    check_nothing_leads_out,
     explain_failed_write,
     facts_of,
     fingerprint,
@@ -127,6 +128,8 @@ def evaluate_source(
     model = load(source)
     checkpoints = _words_checkpoints(model) if along else {}
     folder = Path(output) if output is not None else _default_folder(model)
+    if output is None:  # RUN/evaluations/step-800, in a run that may come from anywhere
+        check_nothing_leads_out(folder.parent.parent, name=folder.parent.name)
     rows = {entry.name: read_entry_rows(entry) for entry in entries}
     with explain_failed_write(f"output: {folder} cannot be written"):
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
 """Scores of minimal pairs: equal to independent implementations, whatever the batch; ties."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -257,6 +258,17 @@ def test_the_command_writes_figures_rows_and_groups(tiny_run, tmp_path, capsys):
     assert {"blimp/accuracy", "again/accuracy"} <= set(
         json.loads((out / "results.json").read_text("utf-8"))
     )
+
+
+def test_a_run_from_elsewhere_is_not_written_through_its_links(tiny_run, tmp_path, capsys):
+    theirs, home = tmp_path / "theirs", tmp_path / "home"
+    shutil.copytree(tiny_run, theirs)
+    home.mkdir()
+    (theirs / "evaluations").symlink_to(home)
+    command = ["evaluate", "--ckpt_path", str(theirs), "--evaluation", "minimal_pairs"]
+    assert main([*command, "--data", str(write_pairs(tmp_path / "pairs.jsonl"))]) == 2
+    assert f"evaluations: is a link that leads out of {theirs}" in capsys.readouterr().err
+    assert not list(home.iterdir())
 
 
 def test_a_file_of_two_columns(tiny_run, tmp_path):

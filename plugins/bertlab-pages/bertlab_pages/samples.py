@@ -12,7 +12,7 @@ from lightning.pytorch.loggers import TensorBoardLogger, WandbLogger
 
 from bertlab import TokenPrediction
 from bertlab.api import EncoderOutput, Example, Head, PackedBatch, TaskData
-from bertlab.extend import BertModule, read_bytes
+from bertlab.extend import BertModule, append_text, read_bytes
 
 SAMPLES = "samples.jsonl"
 _COUNT = 6
@@ -57,8 +57,8 @@ class SampleRows(Callback):
                     for row in self._rows(examples, task, output, batch)
                 ]
         module.train(trains)
-        with (self.directory / SAMPLES).open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        append_text(self.directory / SAMPLES, lines)
         for name in module.named_tasks():
             _log(trainer, name, [row for row in rows if row["task"] == name])
 

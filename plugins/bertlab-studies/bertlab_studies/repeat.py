@@ -22,6 +22,7 @@ from bertlab.extend import (
     Request,
     Results,
     StudyChangedError,
+    check_nothing_leads_out,
     choose_run_directory,
     differences,
     print_table,
@@ -227,6 +228,7 @@ def _choose_directory(requested: str | None, name: str, asked: Config) -> Path:
         StudyChangedError: if ``--run_dir`` holds runs of another config.
     """
     if requested is not None:
+        check_nothing_leads_out(Path(requested))
         before = _asked_in(Path(requested))
         if before is None:
             for place in ("seed-*", FROM_SCRATCH, f"{FROM_SCRATCH}/seed-*"):

@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from bertlab import CommandError, nearest
-from bertlab.extend import Config, Overrides, StudyError, check_processes, manifest
+from bertlab.extend import (
+    Config,
+    Overrides,
+    StudyError,
+    check_nothing_leads_out,
+    check_processes,
+    manifest,
+)
 from bertlab_studies.design_table import shown_by_plan
 from bertlab_studies.execute.execution import execute
 from bertlab_studies.execute.executor import go_on_with, make_executor
@@ -192,6 +199,7 @@ class Study:
             near = nearest(run, self.planned.runs)
             raise CommandError(f"--run: found {run!r}{near} (`bertlab study plan` lists the runs)")
         check_processes("--threads", threads, 1)
+        check_nothing_leads_out(self.study_dir)
         environment = {} if threads is None else {"OMP_NUM_THREADS": str(threads)}
         return execute(planned, self.study_dir, environment=environment)
 
@@ -210,6 +218,7 @@ class Study:
         found = report_of(self.scores(accept_mixture))
         if not write:
             return found
+        check_nothing_leads_out(self.study_dir)
         files = tuple(write_report(found, self.study_dir / REPORT))
         analysis.record_look(self.study_dir, self.planned, self.analysis())
         return replace(found, files=files)
@@ -262,6 +271,7 @@ class Study:
             )
         refuse_more(self.config.factors, self.study_dir)
         own = self.config.seeds, self.config.finetune_seeds
+        check_nothing_leads_out(self.study_dir)
         content = {**self.content, ADDED_SEEDS: extended_seeds(own, seeds, finetune_seeds)}
         study(content, self.study_dir)  # a wrong one is refused before it is written
         keep_content(self.study_dir, content)
@@ -273,6 +283,7 @@ class Study:
         Raises:
             StudyChangedError: if runs that were begun would be left out, unless that is accepted.
         """
+        check_nothing_leads_out(self.study_dir)
         if self.stage is not None and not self.stage.chosen:  # its own runs are not known yet
             changes = self.stage.study.claim(accept_changes)
             keep_content(self.study_dir, self.content)

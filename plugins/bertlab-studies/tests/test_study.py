@@ -1,9 +1,11 @@
 """``Study`` as Python and a notebook use it."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from bertlab.errors import BertlabError, CommandError, StudyChangedError, StudyError
+from bertlab.errors import BertlabError, CommandError, OutputError, StudyChangedError, StudyError
 from bertlab_studies.execute import local
 from bertlab_studies.execute.local import run_local
 from bertlab_studies.execute.run_state import State, own_state
@@ -217,6 +219,28 @@ def test_ctrl_c_stops_a_study_and_leaves_it_to_go_on_with(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert own_state(runs[0], study.study_dir) is not State.RUNNING
     assert study.run().done == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["report", "runs", "attempts", "locks/both-s1.lock", "logs"])
+def test_a_study_from_elsewhere_is_not_written_through_its_links(tmp_path: Path, name: str) -> None:
+    study, home = opened(tmp_path), tmp_path / "home"
+    finish_all(study, 0.1)
+    home.mkdir()
+    link = study.study_dir / name
+    if link.is_dir():
+        shutil.rmtree(link)
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(home)
+    writing: list[Callable[[], object]] = [
+        study.claim,
+        study.report,
+        lambda: study.add_seeds(3),
+        lambda: study.run_one(study.runs[0].id),
+    ]
+    for write in writing:
+        with pytest.raises(OutputError, match=f"{name}: is a link that leads out of"):
+            write()
+    assert not list(home.iterdir())
 
 
 def test_importing_the_commands_and_their_help_takes_no_torch() -> None:

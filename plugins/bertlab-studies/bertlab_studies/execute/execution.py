@@ -25,6 +25,7 @@ from bertlab.extend import (
     VARIANT_ENVIRONMENT,
     ExecutorError,
     StudyError,
+    open_to_append,
     utf8,
     visible,
 )
@@ -259,7 +260,7 @@ def take_lock(path: Path) -> int | None:
         ExecutorError: if the file system has no locks.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     try:
         # of the open file, not of the process as lockf() is: children that inherit it hold it too
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -303,7 +304,7 @@ def _start_process(
 ) -> RunProcess:
     """Start a process that appends to a log and holds the lock."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as output:
+    with open_to_append(log) as output:
         now = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
         head = f"{LOG_HEAD}{now} on {platform.node()}: {shlex.join(command)}"
         output.write(utf8(visible(head) + "\n"))

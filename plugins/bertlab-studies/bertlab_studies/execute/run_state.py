@@ -195,7 +195,7 @@ def lock_file(run: PlannedRun, study_dir: Path) -> Path:
 def is_locked(run: PlannedRun, study_dir: Path) -> bool:
     """Whether somebody works at a run; asking does not keep others from starting it for long."""
     try:
-        descriptor = os.open(lock_file(run, study_dir), os.O_RDWR)
+        descriptor = os.open(lock_file(run, study_dir), os.O_RDONLY | os.O_NOFOLLOW)
     except FileNotFoundError:
         return False
     try:
