@@ -21,7 +21,7 @@ LONGEST = 512  # tokens of a sequence, above which FlashAttention is as fast
 HEAD_SIZES = (16, 32, 64)  # larger ones want more shared memory than small GPUs have
 _LN_2 = math.log(2.0)
 
-# blocks and warps, measured on an H200: docs/performance-log.md
+# blocks and warps, measured on an H200: benchmarks/figures/gpu.md
 _FORWARD = {"queries_at_once": 128, "keys_at_once": 64, "num_warps": 8, "num_stages": 3}
 _QUERIES = {"queries_at_once": 64, "keys_at_once": 64, "num_warps": 4, "num_stages": 3}
 _KEYS = {"queries_at_once": 32, "keys_at_once": 64, "num_warps": 4, "num_stages": 2}

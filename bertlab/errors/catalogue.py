@@ -141,7 +141,7 @@ class DataError(BertlabError):
     code = "E302"
     remedy = (
         "Correct or remove the row, or name other columns (`data.columns`). The columns of each "
-        f"task, and the formats: {DOCS}/finetuning-reference.md"
+        f"task, and the formats: {DOCS}/finetuning.md"
     )
 
 

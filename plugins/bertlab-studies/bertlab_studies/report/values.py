@@ -79,7 +79,7 @@ def values_csv(studies: Sequence[StudyScores]) -> str:
 
 
 def report_json(report: Report) -> str:
-    """Return values, comparisons, findings and warnings, by docs/studies-reference.md."""
+    """Return values, comparisons, findings and warnings, by docs/studies.md."""
     content = {
         "schema": SCHEMA,
         "studies": [
