@@ -16,6 +16,9 @@ from sphinx.application import Sphinx
 import bertlab
 from bertlab.errors import BertlabError
 
+sys.path.insert(0, str(Path(__file__).parent))
+from reference_pages import GENERATED
+
 project = "bertlab"
 author = "The bertlab authors"
 copyright = "The bertlab authors, Apache License 2.0"
@@ -73,6 +76,12 @@ html_theme_options = {
 copybutton_prompt_text = "$ "
 
 
+def write_generated(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Put what is installed into the pages that list it."""
+    if docname in GENERATED:
+        source[0] = source[0].replace("%GENERATED%", GENERATED[docname]())
+
+
 def link_to_repository(app: Sphinx, docname: str, source: list[str]) -> None:
     """Let links to files outside ``docs/`` lead to the repository, and name pages by their titles."""
     up = r"\.\./" * (docname.count("/") + 1)
@@ -91,5 +100,6 @@ def add_code_and_remedy(
 
 def setup(app: Sphinx) -> None:
     """Connect what is ours to Sphinx."""
+    app.connect("source-read", write_generated)
     app.connect("source-read", link_to_repository)
     app.connect("autodoc-process-docstring", add_code_and_remedy)

@@ -13,16 +13,48 @@ from bertlab.cli.main import command_names
 ROOT = Path(__file__).parents[2]
 SITE = [page for page in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in page.parts]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *SITE]
+OTHERS = [
+    *(ROOT / each for each in ("SECURITY.md", "CHANGELOG.md", "plugins/README.md")),
+    *sorted((ROOT / "plugins").glob("*/README.md")),
+    *sorted((ROOT / "benchmarks").rglob("*.md")),
+]
+MOST_WORDS = 35_000
+GENERATED = runpy.run_path(str(ROOT / "docs" / "reference_pages.py"))["GENERATED"]
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
 def anchors(page: Path) -> set[str]:
     """Return the anchors of a page's headings, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    text = page.read_text("utf-8")
+    if "%GENERATED%" in text:
+        text += GENERATED[f"{page.parent.name}/{page.stem}"]()
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
 
 
-@pages
+def words(page: Path) -> int:
+    return len(page.read_text("utf-8").split())
+
+
+def test_the_docs_are_short() -> None:
+    figures = ROOT / "benchmarks" / "figures"
+    counted = [page for page in [*PAGES, *OTHERS] if page.parent != figures]
+    assert sum(map(words, counted)) <= MOST_WORDS
+
+
+def test_every_page_is_two_clicks_from_the_readme() -> None:
+    linked = re.findall(r"\]\(([\w/.-]+\.md)", PAGES[0].read_text("utf-8"))
+    near = {(ROOT / link).resolve() for link in linked}
+    for page in list(near):
+        links = re.findall(r"\]\(([\w/.-]+\.md)", page.read_text("utf-8"))
+        near |= {(page.parent / link).resolve() for link in links}
+    included = {ROOT / "docs" / "index.md", *(ROOT / "docs" / "project").glob("*.md")}
+    assert set(SITE) - near <= included
+
+
+@pytest.mark.parametrize(
+    "page", [*PAGES, *OTHERS], ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_links(page: Path) -> None:
     for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text("utf-8")):
         file, _, anchor = link.partition("#")
@@ -35,8 +67,7 @@ def test_links(page: Path) -> None:
 def test_files(page: Path) -> None:
     named = r"(?<![\w/.-])((?:bertlab|tests|configs|benchmarks|docs)/[\w./*-]*[\w/])"
     for file in re.findall(named, page.read_text("utf-8")):
-        # the tutorial makes a package with files of its own, and Sphinx the site
-        if page.name != "plugin-tutorial.md" and "_build" not in file:
+        if "_build" not in file:  # Sphinx makes the site
             assert list(ROOT.glob(file.replace("NAME", "*"))), file
 
 
@@ -59,7 +90,7 @@ def test_modules(page: Path) -> None:
 def test_subcommands(page: Path) -> None:
     blocks = re.findall(r"```bash\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
     for command in re.findall(r"^(?:\S*/)?bertlab ([a-z][a-z-]+)", "\n".join(blocks), re.MULTILINE):
-        assert command in command_names() or page.name == "plugin-tutorial.md", command
+        assert command in command_names(), command
 
 
 def python_of_readme() -> str:

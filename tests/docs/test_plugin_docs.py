@@ -1,5 +1,6 @@
-"""The examples of docs/plugins.md work as they are written, and stay short."""
+"""The examples of docs/plugins.md work as they are written, keep their contracts, and stay short."""
 
+import ast
 import contextlib
 import importlib
 import re
@@ -10,29 +11,33 @@ from pathlib import Path
 
 import pytest
 
+import bertlab
+from bertlab.data.examples.source import read_rows
+from bertlab.heads.sentence_pair import SentencePair
+from bertlab.plugins.index import forget_installed
+from bertlab.plugins.signatures import broken_signature
 from bertlab.testing import conformance
+from tests.plugins.strange_packages import install
 
-DOCS = Path(__file__).parents[2] / "docs" / "plugins.md"
-BLOCKS = {
-    match[1]: match[0].removeprefix("```python\n").removesuffix("```")
-    for match in re.finditer(r"```python\n# (\w+\.py)\n.*?```", DOCS.read_text("utf-8"), re.DOTALL)
+PAGE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text("utf-8")
+BLOCKS = dict(re.findall(r"```python\n(?=# (\w+\.py)\n)(.*?)```", PAGE, re.DOTALL))
+CLASSES = {
+    "long_text": ("LongText", "Objective"),
+    "bertlab_from_the_left": ("FromTheLeft", "Objective"),
+    "bertlab_mean_pooling": ("MeanPooling", "Head"),
+    "lstm_encoder": ("LSTMEncoder", "Encoder"),
+    "bertlab_balanced": ("BalancedAccuracy", "Metric"),
+    "bertlab_first_word": ("FirstWord", "Evaluation"),
+    "bertlab_bytes": ("Bytes", "TokenizerKind"),
 }
 
 
 @pytest.fixture
-def examples(tmp_path: Path) -> Path:
+def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, code in BLOCKS.items():
         (tmp_path / name).write_text(code, "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
     return tmp_path
-
-
-def run_pytest(folder: Path, file: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", file],
-        cwd=folder, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def passed_checks(test: Callable[[str], None]) -> int:
@@ -48,44 +53,46 @@ def passed_checks(test: Callable[[str], None]) -> int:
     return passed
 
 
+@pytest.mark.parametrize("name", list(BLOCKS))
+def test_imports_only_the_public_face(name: str) -> None:
+    for node in ast.walk(ast.parse(BLOCKS[name])):
+        if isinstance(node, ast.ImportFrom) and re.match(r"bertlab(\.|$)", str(node.module)):
+            assert node.module in ("bertlab", "bertlab.api", "bertlab.testing")
+        assert not isinstance(node, ast.Import) or "bertlab" not in ast.unparse(node)
+
+
 @pytest.mark.parametrize(
-    "name", ["bertlab_digits.py", "bertlab_mean_pooling.py", "bertlab_first_word.py"]
+    "name", ["long_text.py", "bertlab_mean_pooling.py", "bertlab_first_word.py"]
 )
 def test_a_whole_class_is_thirty_lines_or_less(name: str) -> None:
     after_imports = BLOCKS[name][BLOCKS[name].index("\nclass ") :]
     assert len([line for line in after_imports.splitlines() if line.strip()]) <= 30
 
 
+@pytest.mark.parametrize("name", list(CLASSES))
+def test_a_class_conforms(name: str, examples: Path) -> None:
+    own, contract = CLASSES[name]
+    found = getattr(importlib.import_module(name), own)
+    base = getattr(bertlab, contract)
+    assert issubclass(found, base)
+    assert broken_signature(found, base) is None
+    assert passed_checks(conformance(found)) > 5
+
+
 @pytest.mark.slow
 def test_the_example_objective_conforms_as_written(examples: Path) -> None:
-    passed = re.search(r"(\d+) passed", run_pytest(examples, "test_has_digit.py"))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_long_text.py"],
+        cwd=examples, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    passed = re.search(r"(\d+) passed", done.stdout)
     assert passed is not None
     assert int(passed[1]) >= 24
 
 
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [
-        ("bertlab_mean_pooling", "MeanPooling"),
-        ("bertlab_balanced", "BalancedAccuracy"),
-        ("bertlab_first_word", "FirstWord"),
-        ("bertlab_from_the_left", "FromTheLeft"),
-    ],
-)
-def test_the_other_examples_conform(
-    examples: Path, monkeypatch: pytest.MonkeyPatch, module: str, name: str
-) -> None:
-    monkeypatch.syspath_prepend(examples)
-    found = getattr(importlib.import_module(module), name)
-    assert passed_checks(conformance(found)) > 10
-
-
-def test_the_example_source_gives_documents_and_rows(
-    examples: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(examples)
-    from bertlab_lines import Lines
-
+def test_the_example_source_gives_documents_and_rows(examples: Path) -> None:
+    Lines = importlib.import_module("bertlab_lines").Lines  # noqa: N806
     (examples / "text").write_text("One.\nTwo.\n")
     (examples / "text.train").write_text("a\tOne.\n")
     source = Lines(f"lines:{examples}/text", f"{examples}/text")
@@ -96,11 +103,33 @@ def test_the_example_source_gives_documents_and_rows(
     assert len(source.fingerprint()) == 64
 
 
-def test_the_example_hook_sees_batches(examples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(examples)
-    import bertlab_lengths
+def test_the_format_reads(examples: Path, tmp_path: Path) -> None:
+    groups = {"bertlab.formats": {"boolq": "boolq:BoolQ"}}
+    install(tmp_path, "boolq", groups, {})
+    forget_installed()
+    row = '{"question": "Is it?", "passage": "It is.", "answer": true}\n'
+    (tmp_path / "a.jsonl").write_text(row, "utf-8")
+    read = read_rows(str(tmp_path / "a.jsonl"), None, {}, "boolq", SentencePair.columns)
+    forget_installed()
+    assert read.label_names == ("no", "yes")
+    assert [row.values["label"] for row in read.rows] == ["yes"]
 
+
+def test_the_command_counts(examples: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = importlib.import_module("count_command").Count
+    assert issubclass(command, bertlab.Command)
+    assert command().main(["a", "b"]) == 0
+    assert capsys.readouterr().out == "2\n"
+
+
+def test_the_error_is_raised(examples: Path) -> None:
+    with pytest.raises(bertlab.ConfigError, match="found 0, expected 1 or more"):
+        importlib.import_module("checked_limit").check_limit(0)
+
+
+def test_the_example_hook_sees_batches(examples: Path) -> None:
+    lengths = importlib.import_module("bertlab_lengths")
     from bertlab.api.batch import pack
 
-    bertlab_lengths.bertlab_inspect_batch(pack([[1, 2, 3], [4]]))
-    assert bertlab_lengths.longest == 3
+    lengths.bertlab_inspect_batch(pack([[1, 2, 3], [4]]))
+    assert lengths.longest == 3

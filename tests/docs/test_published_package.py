@@ -1,9 +1,8 @@
-"""docs/plugin-tutorial.md, run as it is written: every file of it, every command."""
+"""The commands of docs/plugins.md that go from nothing to a published package, run as written."""
 
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -12,84 +11,28 @@ from bertlab.plugins.new.names import PluginNames
 from bertlab.plugins.new.package_files import package_files
 from tests.plugins.plugin_environment import PluginEnvironment
 
-TUTORIAL = Path(__file__).parents[2] / "docs" / "plugin-tutorial.md"
+PAGE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text("utf-8")
+SECTION = PAGE.partition("## From nothing to a published package\n")[2].partition("\n## ")[0]
 NAMES = PluginNames("objective", "bertlab-first-letter", "first_letter")
-AS_WRITTEN = ": as written by new-plugin"
-
-# the one thing that is not as written: training is shorter
-SHORTER = {
-    "max_steps: 2000\n": "max_steps: 4\n",
-    "val_check_interval: 500\n": "val_check_interval: 2\n",
-    "validation_sequences: 1000\n": "validation_sequences: 20\n",
-    "max_epochs: 2,": "max_steps: 4,",
-    "--seeds 3 ": "--seeds 1 ",
-}
 
 
-@dataclass
-class Block:
-    """A fenced block: its language, and its lines."""
-
-    language: str
-    content: str
-
-    @property
-    def first_line(self) -> str:
-        return self.content.split("\n")[0].removeprefix("# ")
-
-    @property
-    def after_first_line(self) -> str:
-        return self.content.partition("\n")[2]
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
 
 
-def blocks(text: str) -> list[Block]:
-    return [Block(*found) for found in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.M | re.S)]
-
-
-def generated(path: str) -> str:
-    return package_files(NAMES)[path.removeprefix(f"{NAMES.package}/")]
-
-
-def test_the_tutorial_shows_what_new_plugin_writes() -> None:
-    (shown,) = [
-        block for block in blocks(TUTORIAL.read_text("utf-8")) if AS_WRITTEN in block.first_line
-    ]
-    assert shown.after_first_line == generated(shown.first_line.removesuffix(AS_WRITTEN))
-
-
-def test_every_block_is_of_a_kind_that_is_run() -> None:
-    text = TUTORIAL.read_text("utf-8")
-    assert text.count("```") == 2 * len(blocks(text))
-    assert {block.language for block in blocks(text)} == {"bash", "python", "text", "yaml"}
-    for found in SHORTER:
-        assert text.count(found) == 1, found
+def test_the_entry_point_is_what_new_plugin_writes() -> None:
+    (shown,) = blocks("toml")
+    assert shown.strip() in package_files(NAMES)["pyproject.toml"]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)  # two minutes of one core, and much more where cores are shared
-def test_the_tutorial_works_as_written(tmp_path: Path) -> None:
+def test_the_commands_work_as_written(tmp_path: Path) -> None:
     environment = PluginEnvironment.create(tmp_path)
-    text = TUTORIAL.read_text("utf-8")
-    for found, shorter in SHORTER.items():
-        text = text.replace(found, shorter)
-    refusal = None
-    for block in blocks(text):
-        if block.language in ("python", "yaml"):
-            file = tmp_path / block.first_line.removesuffix(AS_WRITTEN)
-            assert AS_WRITTEN not in block.first_line or file.read_text() == block.after_first_line
-            file.write_text(block.after_first_line, "utf-8")
-        elif block.language == "text" and refusal is not None:
-            assert refusal == block.content
-            refusal = None
-        elif block.language == "bash" and block.first_line == "expected to fail":
-            done = environment.run(block.after_first_line, tmp_path)
-            assert done.returncode == 2
-            refusal = done.stdout
-        elif block.language == "bash" and block.first_line != "not run":
-            for line in block.content.splitlines():
-                environment.expect(line, tmp_path)
-    assert (tmp_path / "runs/letters/results.json").exists()
-    assert (tmp_path / "runs/studies").is_dir()
+    run = [block for block in blocks("bash") if not block.startswith("# not run")]
+    for line in "".join(run).splitlines():
+        environment.expect(line, tmp_path)
+    assert (tmp_path / "runs/first/results.json").exists()
     for command in ("check", "format --diff"):
         done = subprocess.run(
             [sys.executable, "-m", "ruff", *command.split(), "--no-cache", "."],
