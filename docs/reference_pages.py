@@ -1,11 +1,69 @@
-"""Pages of the reference whose content is what is installed: plugins and commands.
+"""Pages of the reference that list what there is: contracts, building blocks, plugins, commands.
 
 ``conf.py`` puts the text in place of ``%GENERATED%`` when the site is built.
 """
 
+import importlib
+import inspect
+from collections import defaultdict
+
+import bertlab
+import bertlab.api
 from bertlab.cli.main import command_names
+from bertlab.errors import BertlabError
+from bertlab.plugins import hooks
 from bertlab.plugins.first_party import FIRST_PARTY
 from bertlab.plugins.index import installed
+
+# sections of the contracts: modules of bertlab.api, and names from elsewhere
+CONTRACTS = {
+    "Objectives and heads": ("task", "head"),
+    "Batches": ("batch", "rng"),
+    "Encoders": (
+        "encoder",
+        "bertlab.api.huggingface.HuggingFaceForm",
+        "bertlab.api.huggingface.HeadLayout",
+    ),
+    "Examples": ("examples",),
+    "Sources": ("source",),
+    "Tokenizers": (
+        "tokenizer",
+        "bertlab.api.tokenizer.TokenizerFiles",
+        "bertlab.WordPieceTokenizer",
+    ),
+    "Evaluations": ("evaluation",),
+    "Optimizers and schedules": ("optimizer", "schedule"),
+    "Named formats and DataModules": ("format", "bertlab.TaskData"),
+    "Exporters and readers": ("exporter", "reader", "bertlab.Pretrained"),
+    "Executors": ("executor", "bertlab_studies.execute.executor.StudyExecutor"),
+    "Commands": ("command",),
+}
+HOOK_ARGUMENTS = ("bertlab.FitKeys", "bertlab.ReportSection", "bertlab.StudyScores") + tuple(
+    f"bertlab_studies.study_scores.{name}"
+    for name in (
+        "Measure VariantScores Cell GroupScores GroupCurves TuningScores Trial Curve".split()
+    )
+)
+# objects that users get and do not make: their signatures are left out
+GIVEN = {
+    "ExportReport",
+    "ModelAddress",
+    "Pretrained",
+    *(n.rpartition(".")[2] for n in HOOK_ARGUMENTS),
+} - {"ReportSection"}
+FIELDS_ONLY = {"ExportReport", "FitKeys", "ForeignCheckpoint", "Pretrained"}
+MEMBERS = {"OrderedMap": "__call__", "StudyExecutor": "execute"}  # all members, if it has no line
+ON_OTHER_PAGES = {"fit", "load", "main", "Run", "PretrainedModel", "__version__", "IntArray"}
+ROOMS = {
+    "api": "Text and examples",
+    "data": "Text and examples",
+    "tokenizer": "Text and examples",
+    "encoders": "Encoders",
+    "errors": "Messages",
+    "heads": "Objectives and heads",
+    "model": "Optimizers",
+    "objectives": "Objectives and heads",
+}
 
 KINDS = {
     "encoder": ("Encoders", "In a config: `model.encoder: NAME`."),
@@ -48,4 +106,64 @@ def commands() -> str:
     return "\n".join(f"## {name}\n\n{cell.format(name)}" for name in command_names())
 
 
-GENERATED = {"reference/built-ins": built_ins, "reference/commands": commands}
+def _documented(name: str, found: object) -> str:
+    """Return the directive for a class or function."""
+    if inspect.isclass(found):
+        own = found.__name__
+        members = f"   :members: {MEMBERS.get(own, '')}\n" if own not in FIELDS_ONLY else ""
+        return f".. autoclass:: {name}{'()' * (own in GIVEN)}\n{members}"
+    return f".. autofunction:: {name}\n"
+
+
+def _section(title: str, names: list[str]) -> str:
+    """Return a section with the docstrings of names."""
+    found = [_documented(name, _object(name)) for name in names]
+    return f"## {title}\n\n```{{eval-rst}}\n" + "\n".join(found) + "```\n"
+
+
+def _object(name: str) -> object:
+    """Return what a dotted name stands for."""
+    module, _, own = name.rpartition(".")
+    return getattr(importlib.import_module(module), own)
+
+
+def _is_error(found: object) -> bool:
+    return isinstance(found, type) and issubclass(found, BertlabError)
+
+
+def contracts() -> str:
+    """Return a section for each kind of contract, and one for hooks."""
+    names = defaultdict(list)
+    for name in bertlab.api.__all__:
+        names[getattr(getattr(bertlab, name, None), "__module__", "")].append(f"bertlab.{name}")
+    sections = [
+        _section(title, [name for each in parts for name in names.get(f"bertlab.api.{each}", [])]
+                 + [each for each in parts if "." in each])
+        for title, parts in CONTRACTS.items()
+    ]  # fmt: skip
+    specifications = [
+        f"bertlab.plugins.hooks.{name}" for name in vars(hooks) if name.startswith("bertlab_")
+    ]
+    return "\n".join([*sections, _section("Hooks", [*specifications, *HOOK_ARGUMENTS])])
+
+
+def building_blocks() -> str:
+    """Return a section for each room with public names that are neither contracts nor plugins."""
+    plugins = {
+        plugin.target.partition(":")[2] for kind in KINDS for plugin in installed(kind).values()
+    }
+    other = {*bertlab.api.__all__, *plugins, *ON_OTHER_PAGES, "Pretrained", "FitKeys"}
+    names = defaultdict(list)
+    for name in sorted(set(bertlab.__all__) - other):
+        found = getattr(bertlab, name)
+        if not _is_error(found):
+            names[ROOMS[found.__module__.split(".")[1]]].append(f"bertlab.{name}")
+    return "\n".join(_section(title, names[title]) for title in sorted(names))
+
+
+GENERATED = {
+    "reference/contracts": contracts,
+    "reference/building-blocks": building_blocks,
+    "reference/built-ins": built_ins,
+    "reference/commands": commands,
+}

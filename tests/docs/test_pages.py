@@ -52,9 +52,7 @@ def test_every_page_is_two_clicks_from_the_readme() -> None:
     assert set(SITE) - near <= included
 
 
-@pytest.mark.parametrize(
-    "page", [*PAGES, *OTHERS], ids=lambda page: str(page.relative_to(ROOT))
-)
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=lambda page: str(page.relative_to(ROOT)))
 def test_links(page: Path) -> None:
     for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text("utf-8")):
         file, _, anchor = link.partition("#")

@@ -21,8 +21,9 @@ NOT_OURS = {"__version__", "hookimpl", "IntArray", "Metric"}
 def documented(*pages: str) -> set[str]:
     """Return what pages have the docstring of, by the name that the directive is given."""
     text = "\n".join((REFERENCE / page).read_text("utf-8") for page in pages)
-    if "built-ins.md" in pages:
-        text += PAGES["built_ins"]()
+    for name, generate in PAGES["GENERATED"].items():
+        if f"{name.removeprefix('reference/')}.md" in pages:
+            text += generate()
     return set(re.findall(r"^\.\. auto\w+:: ([\w.]+)", text, re.MULTILINE))
 
 
