@@ -38,12 +38,19 @@ CONTRACTS = {
     "Executors": ("executor", "bertlab_studies.execute.executor.StudyExecutor"),
     "Commands": ("command",),
 }
-HOOK_ARGUMENTS = ("bertlab.FitKeys", "bertlab.ReportSection", "bertlab.StudyScores") + tuple(
-    f"bertlab_studies.study_scores.{name}"
-    for name in (
-        "Measure VariantScores Cell GroupScores GroupCurves TuningScores Trial Curve".split()
-    )
-)
+HOOK_ARGUMENTS = [
+    "bertlab.FitKeys",
+    "bertlab.ReportSection",
+    "bertlab.StudyScores",
+    "bertlab_studies.study_scores.Measure",
+    "bertlab_studies.study_scores.VariantScores",
+    "bertlab_studies.study_scores.Cell",
+    "bertlab_studies.study_scores.GroupScores",
+    "bertlab_studies.study_scores.GroupCurves",
+    "bertlab_studies.study_scores.TuningScores",
+    "bertlab_studies.study_scores.Trial",
+    "bertlab_studies.study_scores.Curve",
+]
 # objects that users get and do not make: their signatures are left out
 GIVEN = {
     "ExportReport",

@@ -1,4 +1,4 @@
-"""The examples of docs/plugins.md work as they are written, keep their contracts, and stay short."""
+"""The examples of docs/plugins.md work as they are written, keep their contracts, stay short."""
 
 import ast
 import contextlib
@@ -23,7 +23,6 @@ PAGE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text("utf-8")
 BLOCKS = dict(re.findall(r"```python\n(?=# (\w+\.py)\n)(.*?)```", PAGE, re.DOTALL))
 CLASSES = {
     "long_text": ("LongText", "Objective"),
-    "bertlab_from_the_left": ("FromTheLeft", "Objective"),
     "bertlab_mean_pooling": ("MeanPooling", "Head"),
     "lstm_encoder": ("LSTMEncoder", "Encoder"),
     "bertlab_balanced": ("BalancedAccuracy", "Metric"),
@@ -92,7 +91,7 @@ def test_the_example_objective_conforms_as_written(examples: Path) -> None:
 
 
 def test_the_example_source_gives_documents_and_rows(examples: Path) -> None:
-    Lines = importlib.import_module("bertlab_lines").Lines  # noqa: N806
+    Lines = importlib.import_module("bertlab_lines").Lines
     (examples / "text").write_text("One.\nTwo.\n")
     (examples / "text.train").write_text("a\tOne.\n")
     source = Lines(f"lines:{examples}/text", f"{examples}/text")
