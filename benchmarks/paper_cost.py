@@ -6,10 +6,10 @@ Sizes, batches, steps and lengths are those of both stages of
 ``configs/pretrain/bert-{base,large}-two-stages.yaml``; operations are those that the algorithm
 needs (``bertlab_studies.plan``). The rest is in the options: what matrix products reach, the share
 of it that a step's kernels reach, how long Python takes to launch them (these three as measured on
-one H100, benchmarks/figures/gpu.md, and a better share), and how fast gradients travel, which is assumed.
-Gradients are summed in fp32 by rings inside a node, and between nodes by one ring for each GPU of a
-node (two levels, as NCCL does). The days are given with all of that hidden behind the backward
-pass, and with none.
+one H100, benchmarks/figures/gpu.md, and a better share), and how fast gradients travel, which is
+assumed. Gradients are summed in fp32 by rings inside a node, and between nodes by one ring for each
+GPU of a node (two levels, as NCCL does). The days are given with all of that hidden behind the
+backward pass, and with none.
 """
 
 import argparse
