@@ -21,7 +21,10 @@ _CONFIG_KEYS = {
 
 
 def vocabulary_state(
-    tokens: Sequence[str], lowercase: bool, source: str = "vocabulary"
+    tokens: Sequence[str],
+    lowercase: bool,
+    source: str = "vocabulary",
+    strip_accents: bool | None = None,
 ) -> dict[str, Any]:
     """Return the content of a ``tokenizer.json`` for BERT's tokenizer with these tokens."""
     first: dict[str, int] = {}
@@ -36,7 +39,7 @@ def vocabulary_state(
         "type": "BertNormalizer",
         "clean_text": True,
         "handle_chinese_chars": True,
-        "strip_accents": None,
+        "strip_accents": strip_accents,
         "lowercase": lowercase,
     }
     return checked_state(

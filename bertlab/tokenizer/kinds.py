@@ -9,7 +9,7 @@ from bertlab.api.tokenizer import Tokenizer, TokenizerKind
 from bertlab.errors import ConfigError
 from bertlab.plugins.index import load_class
 from bertlab.tokenizer.loading import tokenizer_of
-from bertlab.tokenizer.training import train_wordpiece
+from bertlab.tokenizer.training import TRAINING_VERSION, train_wordpiece
 
 _MOST_TOKENS = 10_000_000  # above 2^62 the trainers of tokenizers panic
 
@@ -37,12 +37,18 @@ class WordPiece(TokenizerKind):
 
     Args:
         min_frequency: a pair of pieces that occurs less often is not joined.
+        strip_accents: whether "café" is read as "cafe"; None, as ``lowercase`` says.
     """
 
-    def __init__(self, min_frequency: int = 2) -> None:
+    version = TRAINING_VERSION
+
+    def __init__(self, min_frequency: int = 2, strip_accents: bool | None = None) -> None:
         self.min_frequency = min_frequency
+        self.strip_accents = strip_accents
 
     def train(self, texts: Iterable[str], vocab_size: int, lowercase: bool) -> Backend:
         """Train as :func:`train_wordpiece`."""
-        trained = train_wordpiece(texts, vocab_size, lowercase, self.min_frequency)
+        trained = train_wordpiece(
+            texts, vocab_size, lowercase, self.min_frequency, strip_accents=self.strip_accents
+        )
         return Backend.from_str(trained.to_json())

@@ -78,7 +78,8 @@ def test_a_config_names_a_kind_and_its_settings(tmp_path: Path) -> None:
         "special_names": "bert",
     }
     _, plain = resolve_arguments(["--config", str(config), "--data.tokenizer_kind", "wordpiece"])
-    assert plain["data"]["tokenizer_kind"] == {"name": "wordpiece", "min_frequency": 2}
+    kind = {"name": "wordpiece", "min_frequency": 2, "strip_accents": None}
+    assert plain["data"]["tokenizer_kind"] == kind
     mapping = "{name: unigram, byte_fallback: false}"
     _, plain = resolve_arguments(["--config", str(config), "--data.tokenizer_kind", mapping])
     assert plain["data"]["tokenizer_kind"]["byte_fallback"] is False
