@@ -13,7 +13,10 @@ _STAGES = "stages"
 _WHOLE = ("max_tokens", "max_words", _STAGES)
 # what may differ between a run and its resumption: where it runs, not what it computes
 _FREE = {
-    "data": {"num_workers", "prepare_workers", "cache_dir"},
+    "data": {
+        *("num_workers", "prepare_workers", "cache_dir"),
+        *("text", "text_pair", "input"),  # what is predicted
+    },
     "trainer": {
         "accelerator",
         "strategy",

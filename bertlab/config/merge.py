@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from bertlab.config.plain_yaml import load_argument
-from bertlab.config.request import ARGUMENT, Request, check_head_name, check_one_kind, place
+from bertlab.config.request import ARGUMENT, TEXTS, Request, check_head_name, check_one_kind, place
 from bertlab.config.shipped import find_config
 from bertlab.config.yaml_files import (
     Config,
@@ -73,11 +73,15 @@ def read_request(
         argv: arguments after the subcommand; ``--config`` takes a file or a name.
         base: a config to start from, that of a checkpoint or a mapping of Python's.
         base_name: what messages call it.
-        checkpoint: the file that stores the base, if one does: nothing of the base may name a
-            class then.
+        checkpoint: the file that stores the base, if one does: it brings the keys of a closed list
+            only, and none may name a class.
         settings: values by dotted key, over those of files.
     """
     merge = _Merge(Request(tuple(argv), checkpoint=checkpoint))
+    if base is not None and checkpoint is not None:
+        from bertlab.config.checkpoint_config import may_bring  # noqa: PLC0415  not for --help
+
+        base, merge.request.not_brought = may_bring(base)
     if base is not None:
         merge.add_file(Path(base_name), base)
     given: list[tuple[str, object]] = list((settings or {}).items())
@@ -292,7 +296,9 @@ class _Merge:
             if isinstance(name, str) and "." in name:  # trainer.max_steps: 3, in a file
                 self._merge(values, nested(name, value), layer, above)
             elif not SECTION.fullmatch(key):
-                values[name] = _of_one_class(values.get(name), value)
+                # a text is no YAML: "[a]" is not a list
+                is_text = key in TEXTS and isinstance(value, str)
+                values[name] = [value] if is_text else _of_one_class(values.get(name), value)
                 self._note(key, layer.source)
             elif isinstance(value, dict):
                 self._merge(values.setdefault(name, {}), value, layer, f"{key}.")
@@ -311,6 +317,11 @@ class _Merge:
             section[part], section = _opened(section.get(part))
             if "class_path" in section and [*parts, last][depth] not in _OF_CLASS:
                 section = section.setdefault("init_args", {})  # --trainer.callbacks.monitor
+        if key in TEXTS and value is not None:
+            given = needs_value(source, None) if isinstance(value, NoValue) else value
+            value = given if isinstance(given, list) else [given]
+            # --text "#1 film" --text "[a]" are two
+            appends = appends or self.request.is_argument(key)
         if appends:
             value = [*_listed(section.get(last)), *_listed(value)]
         section[last] = value

@@ -11,6 +11,7 @@ import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_loader
 
 from bertlab.config.plain_yaml import check_numbers, check_texts, load_argument
+from bertlab.config.request import TEXTS
 from bertlab.config.unknown_keys import (
     OTHER_VALUES,
     explain_unknown_key,
@@ -74,6 +75,8 @@ def parse_config(
     place = where if callable(where) else lambda _: f"{where}: "
     checked = _check_keys(content, parser, place)
     for key, value in _leaves(checked):
+        if key in TEXTS:
+            continue
         check_texts(value, f"{place(key)}{key}")
     try:
         parsed: Namespace = parser.parse_object(checked)

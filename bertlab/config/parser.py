@@ -27,7 +27,7 @@ from bertlab.data.fine_tuning import LabelledData
 from bertlab.data.module import TaskData
 from bertlab.data.pretraining import PretrainingData
 from bertlab.model.optimizer_config import PLUGGED_OPTIMIZER_KEYS, OptimizerConfig, load_recipe
-from bertlab.plugins.hooks import FitKeys, add_fit_arguments, hook_modules
+from bertlab.plugins.hooks import add_fit_arguments, hook_modules
 from bertlab.plugins.index import installed, load_class
 
 TRAINER_DEFAULTS = {
@@ -137,14 +137,6 @@ def add_keys_of_command(parser: LightningArgumentParser, command: str) -> None:
         )
     if command == "predict":
         _add_output(parser)
-
-
-def package_keys() -> dict[str, FitKeys]:
-    """Return the keys that packages add to ``fit``, with what they say of them."""
-    modules = hook_modules()
-    if modules.fit_keys is None:  # of another command than fit
-        modules.fit_keys = add_fit_arguments(LightningArgumentParser(exit_on_error=False))
-    return modules.fit_keys
 
 
 def _add_model(parser: LightningArgumentParser, request: Request) -> None:

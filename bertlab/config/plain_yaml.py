@@ -39,8 +39,12 @@ def load_yaml(text: str, loader: "type[_PlainLoader] | None" = None) -> Any:  # 
 
 
 def load_argument(text: str) -> Any:  # noqa: ANN401
-    """Return what an argument says; as :func:`load_yaml`, and ``1e5`` is a number."""
-    return load_yaml(text, _ArgumentLoader)
+    """Return what an argument says; as :func:`load_yaml`, and ``1e5`` is a number.
+
+    What YAML reads as nothing, a comment or an anchor, is the text that was given.
+    """
+    value = load_yaml(text, _ArgumentLoader)
+    return text if value is None and text.strip().lower() not in ("", "~", "null") else value
 
 
 class BoundsError(yaml.MarkedYAMLError):

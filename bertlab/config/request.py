@@ -63,6 +63,7 @@ def heads_by_name(section: Mapping[str, Any]) -> dict[str, Config]:
 
 
 DEFAULT_OBJECTIVES = ("mlm", "nsp")
+TEXTS = ("data.text", "data.text_pair")  # taken as they are, and never read as YAML
 ARGUMENT = "--"  # how the source of a value begins that an argument gives
 
 
@@ -91,6 +92,7 @@ class Request:
         helps: ``all`` with ``--help all``, ``short`` with ``--help`` alone; else empty.
         prints: what stands behind ``--print_config``; None without it.
         sizes: ``name`` and arguments of the encoder of given weights: defaults of its keys.
+        not_brought: values of the stored config that only the user may give, by key.
         left_out: keys of files that belong to another plugin than is named now, in words.
     """
 
@@ -114,6 +116,7 @@ class Request:
     helps: str = ""
     prints: str | None = None
     sizes: Config | None = None
+    not_brought: Config = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
 
     @property

@@ -19,19 +19,21 @@ from jsonargparse import Namespace
 from lightning.pytorch import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
+from bertlab.config.checkpoint_config import check_users_own, is_setting
 from bertlab.config.merge import read_request
 from bertlab.config.named_classes import check_importable, check_no_classes
 from bertlab.config.parse import parse_config
-from bertlab.config.parser import build_parser, package_keys
+from bertlab.config.parser import build_parser
 from bertlab.config.request import Request
 from bertlab.config.seeds import SEED_SECTION, Seeds, check_seeds, choose_seed
 from bertlab.config.stages import STAGES_KEY as STAGES
 from bertlab.config.stages import naming_stage, read_stages, stage_requests
 from bertlab.config.unknown_keys import keys_of, names_below
-from bertlab.config.versions import leave_out_unknown, without
+from bertlab.config.versions import leave_out_unknown, refuse_unknown, without
 from bertlab.config.yaml_files import Config
 from bertlab.errors import ConfigError, causes, told, told_with_place
 from bertlab.plugins.first_party import package_of
+from bertlab.plugins.hooks import package_keys
 
 # keys that do not change what a run computes
 _RUN_KEYS = ("run_dir", "keep_predictions", "background_checkpoints")
@@ -192,9 +194,8 @@ def _parse(parser: LightningArgumentParser, request: Request, command: str = "fi
     }
     if request.checkpoint is not None:
         source = str(request.checkpoint)
+        _check_not_brought(request, parser, command)
         stored = {key: each for key, each in request.part_of(source).items() if key in values}
-        for key in [each for each in stored if not _is_recorded(each)]:
-            del values[key], stored[key]  # what is never recorded is nothing that it brings
         for key in leave_out_unknown(stored, parser, source, command):
             values, stored = without(values, key), without(stored, key)
         check_no_classes(parser, stored, source)
@@ -202,6 +203,26 @@ def _parse(parser: LightningArgumentParser, request: Request, command: str = "fi
     for source in dict.fromkeys(request.source.values()):
         check_importable(parser, request.part_of(source), source)
     return parse_config(parser, values, request.where)
+
+
+def _check_not_brought(request: Request, parser: LightningArgumentParser, command: str) -> None:
+    """Say what a stored config asks for that only the user may; an error if a run needs it."""
+    assert request.checkpoint is not None
+    source = str(request.checkpoint)
+    asked = {
+        key: value
+        for key, value in request.not_brought.items()
+        if value is not None and _is_recorded(key.partition(".")[0])
+    }
+    known, defaults = keys_of(parser), parser.get_defaults()
+    unknown = {key: asked[key] for key in asked if key not in known and not is_setting(key)}
+    refuse_unknown(unknown, source, command)
+    differing = [
+        key
+        for key, value in asked.items()
+        if key not in unknown and value != defaults.get(key) and not request.is_argument(key)
+    ]
+    check_users_own(differing, request.checkpoint, command)
 
 
 def _plain(parser: LightningArgumentParser, values: Namespace, request: Request) -> Config:

@@ -106,8 +106,14 @@ def leave_out_unknown(
     stored: Config, parser: ArgumentParser, source: str, command: str
 ) -> list[str]:
     """Return the keys of a stored config that are of a later bertlab and decide nothing."""
-    fits = command == "fit"
     found = unknown_keys(stored, parser)
+    refuse_unknown(found, source, command)
+    return list(found)
+
+
+def refuse_unknown(found: Mapping[str, Any], source: str, command: str) -> None:
+    """Refuse values by keys that no argument has, if they decide something; else warn."""
+    fits = command == "fit"
     # what is null asks for nothing
     unknown = {key: value for key, value in found.items() if value is not None}
     deciding = [key for key in unknown if decides(key) and (fits or key.startswith("model."))]
@@ -119,7 +125,6 @@ def leave_out_unknown(
             f"{source}: left out of its config what this bertlab, {__version__}, does not know: "
             f"{', '.join(unknown)}"
         )
-    return list(found)
 
 
 def without(config: Config, key: str) -> Config:

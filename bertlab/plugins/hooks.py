@@ -59,6 +59,9 @@ class FitKeys:
     Attributes:
         not_recorded: keys that do not change what a run computes or writes into its results. They
             are never taken from a checkpoint; a key that names a place to write to belongs here.
+        stored: keys whose values may come from a checkpoint, which may come from anywhere: they
+            name no place to write to and start no processes. A run whose checkpoint has another one
+            that is not at its default goes on with the user's own ``--config`` only.
         not_in_stages: keys that do not go with ``stages``, and why:
             ``{"checkpoint_words": "a stage counts its own words only"}``.
         check_stored: is called with the config of a checkpoint, which may come from anywhere, and
@@ -68,6 +71,7 @@ class FitKeys:
     """
 
     not_recorded: tuple[str, ...] = ()
+    stored: tuple[str, ...] = ()
     not_in_stages: Mapping[str, str] = field(default_factory=dict)
     check_stored: Callable[[Mapping[str, Any], str], None] | None = None
 
@@ -260,6 +264,16 @@ def add_fit_arguments(parser: "LightningArgumentParser") -> dict[str, FitKeys]:
             call(parser=parser)
             found |= dict.fromkeys(sorted(keys), said)
     return found
+
+
+def package_keys() -> dict[str, FitKeys]:
+    """Return the keys that packages add to ``fit``, with what they say of them."""
+    modules = hook_modules()
+    if modules.fit_keys is None:  # of another command than fit
+        from lightning.pytorch.cli import LightningArgumentParser  # noqa: PLC0415  torch
+
+        modules.fit_keys = add_fit_arguments(LightningArgumentParser(exit_on_error=False))
+    return modules.fit_keys
 
 
 def _sections(parser: "LightningArgumentParser") -> set[str]:
