@@ -22,8 +22,8 @@ from bertlab.checkpoints.run_checkpoint import (
     read_run_checkpoint,
 )
 from bertlab.checkpoints.run_directory import give_up
+from bertlab.config.recorded import drop_empty_arguments
 from bertlab.config.request import Request, one_head_config
-from bertlab.config.versions import drop_empty_arguments
 from bertlab.config.yaml_files import Config, differences
 from bertlab.data.module import EvaluationRows, TaskData
 from bertlab.errors import (

@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bertlab.config.computation import decides
-from bertlab.config.merge import SECTION
 from bertlab.config.named_classes import CLASS_KEYS, advice, is_word, names_class
-from bertlab.config.overrides import as_overrides
+from bertlab.config.recorded import decides
+from bertlab.config.request import SECTION, as_overrides
 from bertlab.config.seeds import SEED_PARTS
 from bertlab.config.yaml_files import Config, read_config, value_at
 from bertlab.errors import (
@@ -31,7 +30,7 @@ from bertlab.errors import (
 from bertlab.plugins.hooks import package_keys
 
 # of Lightning's Trainer; each takes plain values, or words such as gpu, ddp, bf16-mixed
-TRAINER_KEYS = frozenset(
+TRAINER_KEYS: frozenset[str] = frozenset(
     {
         *("accelerator", "strategy", "devices", "num_nodes", "precision", "fast_dev_run"),
         *("max_epochs", "min_epochs", "max_steps", "min_steps", "max_time"),
@@ -200,7 +199,7 @@ def check_users_own(asked: Sequence[str], source: Path, command: str) -> None:
 
 
 # asks for nothing, of keys that a stored config may not bring
-_BY_DEFAULT = (None, "", [], 0, 1, "auto")
+_BY_DEFAULT: tuple[Any, ...] = (None, "", [], 0, 1, "auto")
 
 
 def asks_for_more(file: Path) -> bool:

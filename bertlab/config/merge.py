@@ -14,12 +14,20 @@ from typing import Any
 
 import yaml
 
-from bertlab.config.plain_yaml import load_argument
-from bertlab.config.request import ARGUMENT, TEXTS, Request, check_head_name, check_one_kind, place
+from bertlab.config.request import (
+    ARGUMENT,
+    SECTION,
+    TEXTS,
+    Request,
+    check_head_name,
+    check_one_kind,
+    place,
+)
 from bertlab.config.shipped import find_config
 from bertlab.config.yaml_files import (
     Config,
     NoValue,
+    load_argument,
     needs_value,
     parse_inline,
     read_config,
@@ -38,12 +46,6 @@ _PLUGIN = {
     "data.tokenizer_kind": "tokenizer",
 }
 _GROUPS = ("data", "trainer", "checkpoint", "seed")
-# mappings of keys; what stands at any other key is a value, and replaced as a whole
-SECTION = re.compile(
-    r"model|data|trainer|checkpoint|seed|data\.(tokenizer_kind|mixing|objectives)"
-    r"|model\.(encoder|head|optimizer(\.schedule)?)"
-    r"|(model\.(objectives|metrics|heads)|data\.heads)(\.[^.]+)?"
-)
 # what a section may be, in words
 _EXPECTED = {
     **dict.fromkeys(_PLUGIN, "a name, or {name: NAME, …}"),
@@ -241,7 +243,7 @@ class _Merge:
             else:
                 self._keep_named(layer)
                 self._merge(request.values, layer.content, layer, "")
-        self._check_text()
+        request.check_text()
         return request
 
     def _keep_named(self, layer: _Layer) -> None:
@@ -332,28 +334,6 @@ class _Merge:
         for each in [each for each in sources if each.startswith(f"{key}.")]:
             del sources[each]
         sources[key] = source
-
-    def _check_text(self) -> None:
-        """Refuse text of objectives beside heads that is given otherwise than it is read."""
-        request, key, wrong = self.request, "data.objectives", ""
-        data = request.values.get("data") or {}
-        if request.objectives and request.heads:
-            if "corpus" in data:
-                key = "data.corpus"
-                wrong = "beside heads the text of objectives is data.objectives.corpus"
-        # with --ckpt_path the run's config may have what an argument needs
-        elif data.get("objectives") and not request.is_argument(key):
-            if not request.objectives_named:
-                wrong = "found text of objectives, but no objectives beside heads; expected "
-                wrong += "model.objectives, as in [mlm]"
-            elif not request.heads:
-                wrong = "without model.heads the text is data.corpus"
-        if wrong:
-            raise ConfigError(f"{request.where(key)}{key}: {wrong}")
-        if request.objectives_named and not request.objectives:  # they are taken out
-            data.pop("objectives", None)
-            if isinstance(mixing := data.get("mixing"), dict):
-                mixing.pop("objectives", None)
 
 
 def nested(key: str, value: object) -> Config:

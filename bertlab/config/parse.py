@@ -10,7 +10,6 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_loader
 
-from bertlab.config.plain_yaml import check_numbers, check_texts, load_argument
 from bertlab.config.request import TEXTS
 from bertlab.config.unknown_keys import (
     OTHER_VALUES,
@@ -20,8 +19,11 @@ from bertlab.config.unknown_keys import (
 )
 from bertlab.config.yaml_files import (
     NoValue,
+    check_numbers,
+    check_texts,
     is_no_yaml,
     join_negative,
+    load_argument,
     split_arguments,
     value_at,
     which_is_no_yaml,

@@ -10,12 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bertlab.config.yaml_files import Config, value_at
+from bertlab.config.yaml_files import Config, value_at, yaml_inline
 from bertlab.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 # of what is logged beside the figures of heads: val/loss, val/heads/mean, train/objectives
 _TAKEN = ("loss", "heads", "objectives", "auto")
+# mappings of keys; what stands at any other key is a value, and replaced as a whole
+SECTION = re.compile(
+    r"model|data|trainer|checkpoint|seed|data\.(tokenizer_kind|mixing|objectives)"
+    r"|model\.(encoder|head|optimizer(\.schedule)?)"
+    r"|(model\.(objectives|metrics|heads)|data\.heads)(\.[^.]+)?"
+)
 OBJECTIVES_SHARE = 0.5  # of all steps are of objectives beside heads, if data.mixing does not say
 
 
@@ -190,6 +196,28 @@ class Request:
                 section[last] = value_at(self.values, key)
         return found
 
+    def check_text(self) -> None:
+        """Refuse text of objectives beside heads that is given otherwise than it is read."""
+        key, wrong = "data.objectives", ""
+        data = self.values.get("data") or {}
+        if self.objectives and self.heads:
+            if "corpus" in data:
+                key = "data.corpus"
+                wrong = "beside heads the text of objectives is data.objectives.corpus"
+        # with --ckpt_path the run's config may have what an argument needs
+        elif data.get("objectives") and not self.is_argument(key):
+            if not self.objectives_named:
+                wrong = "found text of objectives, but no objectives beside heads; expected "
+                wrong += "model.objectives, as in [mlm]"
+            elif not self.heads:
+                wrong = "without model.heads the text is data.corpus"
+        if wrong:
+            raise ConfigError(f"{self.where(key)}{key}: {wrong}")
+        if self.objectives_named and not self.objectives:  # they are taken out
+            data.pop("objectives", None)
+            if isinstance(mixing := data.get("mixing"), dict):
+                mixing.pop("objectives", None)
+
     def _text(self, key: str) -> str | None:
         found = value_at(self.values, key)
         if not isinstance(found, str | None):
@@ -202,3 +230,69 @@ class Request:
 def place(source: str) -> str:
     """Return ``"FILE: "`` for messages; ``""`` where the source is an argument, or is not known."""
     return "" if not source or source.startswith(ARGUMENT) else f"{source}: "
+
+
+Overrides = dict[str, Any]
+# sections whose own keys may be nested below them; anything else keeps a mapping as its value
+_SECTIONS = (
+    "model",
+    "model.encoder",
+    "model.head",
+    "model.optimizer",
+    "model.optimizer.schedule",
+    "data",
+    "data.mixing",
+    "data.objectives",
+    "trainer",
+    "evaluate",
+)
+_OF_MODEL = (
+    *("encoder", "objectives", "head", "heads", "metrics", "optimizer"),
+    *("init_from", "init_optimizer", "from_scratch"),
+)
+
+
+def as_overrides(
+    given: object,
+    where: str,
+    taken: Mapping[str, str],
+    error: type[ConfigError] = ConfigError,
+) -> Overrides:
+    """Return dotted keys and values; ``encoder.causal`` is short for ``model.encoder.causal``.
+
+    Args:
+        given: keys and values; sections such as ``model`` may hold their keys as a mapping.
+        where: they stand, for messages.
+        taken: keys that cannot be set there, and why.
+        error: that is raised.
+
+    Raises:
+        ConfigError: ``error``, if it is not a mapping of keys, or one is taken.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise error(f"{where}: found {given!r}, expected config keys and values")
+    overrides: Overrides = {}
+    for key, value in given.items():
+        if not isinstance(key, str):
+            raise error(f"{where}: found the key {key!r}, expected a config key")
+        prefix = "evaluate." if key.startswith("evaluate.") else ""
+        name = key.removeprefix(prefix)
+        if name.split(".")[0] in _OF_MODEL:
+            name = f"model.{name}"
+        # {"encoder": {"causal": True}} -> {"model.encoder.causal": True};
+        # "evaluate.head.name" -> "evaluate.model.head.name"
+        if name in _SECTIONS and isinstance(value, Mapping):
+            below = {f"{prefix}{name}.{each}": more for each, more in value.items()}
+            overrides |= as_overrides(below, where, taken, error)
+        elif (whole := "seed" if name.startswith("seed.") else name) in taken:
+            raise error(f"{where}: {key}: cannot be set here; {taken[whole]}")
+        else:
+            overrides[prefix + name] = value
+    return overrides
+
+
+def to_arguments(overrides: Mapping[str, Any]) -> list[str]:
+    """Return command-line arguments."""
+    return [f"--{key}={yaml_inline(value)}" for key, value in overrides.items()]

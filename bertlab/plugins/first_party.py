@@ -10,8 +10,8 @@ METAPACKAGE = "bertlab-lightning"  # all of them; on PyPI, bertlab is somebody e
 _BRINGS = {
     "bertlab-cluster": "executor ray, executor slurm, name data.RemoteStore",
     "bertlab-conformance": (
-        "name testing.ConformanceFailure, name testing.batch_of, name testing.conformance, "
-        "name testing.list_checks"
+        "command check-plugins, command new-plugin, name testing.ConformanceFailure, "
+        "name testing.batch_of, name testing.conformance, name testing.list_checks"
     ),
     "bertlab-evaluations": (
         "command evaluate, command embed, command take-words, "

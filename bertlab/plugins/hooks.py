@@ -214,12 +214,12 @@ def hook_modules() -> HookModules:
     # the core's first, then by name: callbacks are called in an order that no disk decides
     for entry in sorted(entry_points_of(GROUP), key=_place):
         try:
-            loaded.manager.register(load_module(entry), name=name_of(entry))
+            loaded.manager.register(load_module(entry), name=name_of_hooks(entry))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # whatever a stranger's module raises
             loaded.left_out[entry] = told_with_place(error)
-            _leave_out(name_of(entry), error)
+            _leave_out(name_of_hooks(entry), error)
     return loaded
 
 
@@ -237,13 +237,16 @@ def load_module(entry: EntryPoint) -> object:
     if entry.dist is not None:
         check_contract(entry.dist.name)
     # what it prints on import would stand among the predictions of `bertlab predict`
-    with contextlib.redirect_stdout(sys.stderr), tell_of_a_wait(name_of(entry), name_of(entry)):
+    with (
+        contextlib.redirect_stdout(sys.stderr),
+        tell_of_a_wait(name_of_hooks(entry), name_of_hooks(entry)),
+    ):
         module = entry.load()
     _check_names(module)
     return module
 
 
-def name_of(entry: EntryPoint) -> str:
+def name_of_hooks(entry: EntryPoint) -> str:
     """Return what to call a hook module in messages."""
     return f"hooks {entry.name!r} of {brought_by(*entry_package(entry))} ({entry.value})"
 

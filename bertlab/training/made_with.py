@@ -22,7 +22,7 @@ from bertlab.plugins.index import (
     installed,
     recorded_as,
 )
-from bertlab.plugins.origin import content_hash
+from bertlab.plugins.strangers import content_hash
 
 KEY = "made_with"  # of a checkpoint
 _CODE = ("packages", "plugins", "plugin_contents", "plugin_names")

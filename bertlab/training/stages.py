@@ -30,7 +30,6 @@ from bertlab.config.stages import (
     stage_directory,
     stage_requests,
 )
-from bertlab.config.versions import migrate
 from bertlab.config.yaml_files import Config, read_config
 from bertlab.errors import CheckpointError, ConfigError, say, warn
 from bertlab.model.optimizer import OptimizerState, build_optimizer, parameter_names
@@ -76,8 +75,7 @@ def _new_run(request: Request) -> "StagedRun":
 def _begun_run(request: Request, run: Path) -> "StagedRun":
     source = run / STAGES_FILE
     # as of a checkpoint: the run may come from anywhere
-    stored, left_out = read_stored_config(read_config(source), str(source))
-    recorded = migrate(stored, version=1)  # it does not say which it has
+    recorded, left_out = read_stored_config(read_config(source), str(source))
     if not request.files:
         check_users_own(left_out, source, "fit")
         request = read_request(request.argv, recorded, str(source), source)

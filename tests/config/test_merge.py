@@ -154,7 +154,7 @@ def test_several_texts_are_a_list_and_win_over_those_of_files(tmp_path: Path) ->
     values = parse_request(read_request([*file, *more]), "predict").values
     assert values.data.text == list(ODD_TEXTS)
     (tmp_path / "c.yaml").write_text("data: {text: ['#a', null]}")
-    with pytest.raises(ConfigError, match="data.text"):
+    with pytest.raises(ConfigError, match=r"data\.text"):
         parse_request(read_request(file), "predict")
 
 

@@ -22,9 +22,10 @@ from torch.utils.data import DataLoader
 
 from bertlab.checkpoints.run_checkpoint import RUN_KEY
 from bertlab.config.checkpoint_config import is_listed, may_bring, read_stored_config
-from bertlab.config.merge import SECTION, read_request
+from bertlab.config.merge import read_request
 from bertlab.config.named_classes import check_no_classes
 from bertlab.config.parser import build_parser
+from bertlab.config.request import SECTION
 from bertlab.config.run_config import parse_request, resolve_arguments
 from bertlab.config.unknown_keys import keys_of
 from bertlab.errors import CheckpointError, DamagedCheckpointError, ResumeError
