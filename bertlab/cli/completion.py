@@ -22,8 +22,7 @@ from bertlab.config.parser import build_parser
 from bertlab.config.request import Request
 from bertlab.config.shipped import offered_names, templates
 from bertlab.errors import CommandError, nearest, say
-from bertlab.plugins.first_party import FIRST_PARTY
-from bertlab.plugins.index import GROUPS, Kind, installed, load_class
+from bertlab.plugins.index import FIRST_PARTY, GROUPS, Kind, installed, load_class
 
 _USAGE = """usage: bertlab completion SHELL
 
@@ -44,6 +43,8 @@ _CONFIGS = {
   _alternative 'configs:config:({names})' 'files:file:_files'
 }}""",
 }
+# of packages of ours, whose hooks are not imported for this
+_KEYS_OF_FIT = ("evaluations", "evaluate_every", "checkpoint_words", "seeds", "check_every")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # means nothing else in any shell
 Options = Mapping[str, Sequence[str]]  # what may follow each; no words: a file
 _CONFIG = {**shtab.FILE, **dict.fromkeys(_CONFIGS, "_bertlab_configs")}
@@ -160,11 +161,12 @@ def _keys_of_configs(command: str) -> Iterator[tuple[str, Sequence[str]]]:
     own = [name for name, each in installed("objective").items() if each.package in FIRST_PARTY]
     # the keys of text, and those of labelled rows
     for request in (Request(objectives=[], head="single_sentence"), Request(objectives=own)):
-        yield from _options_of(build_parser(command, request))
+        yield from _options_of(build_parser(command, request, with_hooks=False))
     for kind, section in _SECTIONS.items():
         for name, plugin in installed(kind).items():
             if plugin.package in FIRST_PARTY:
                 keys = arguments_of(plugin, load_class(kind, name, object))
                 yield from ((f"--{section}.{key}", ()) for key, *_ in keys)
     if command == "fit":
+        yield from ((f"--{key}", ()) for key in _KEYS_OF_FIT)
         yield "CONFIG", ()

@@ -16,8 +16,7 @@ from bertlab.api.executor import Executor
 from bertlab.config.parse import parse_arguments
 from bertlab.config.yaml_files import split_arguments
 from bertlab.errors import CommandError, OutputError, PluginError, check_at_least, say, working
-from bertlab.plugins.first_party import FIRST_PARTY
-from bertlab.plugins.index import installed, load_class
+from bertlab.plugins.index import FIRST_PARTY, installed, load_class
 from bertlab.training.console import print_table
 
 if TYPE_CHECKING:

@@ -144,8 +144,7 @@ def command_names() -> list[str]:
 def find_command(name: str) -> "Command":
     """Return a command that a package adds."""
     from bertlab.api.command import Command  # noqa: PLC0415  not for the core's own commands
-    from bertlab.plugins.first_party import package_of  # noqa: PLC0415
-    from bertlab.plugins.index import load_class  # noqa: PLC0415
+    from bertlab.plugins.index import load_class, package_of  # noqa: PLC0415
 
     known = command_names()
     if name not in known:

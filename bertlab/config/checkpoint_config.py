@@ -16,13 +16,11 @@ from typing import Any
 
 from bertlab.config.named_classes import CLASS_KEYS, advice, is_word, names_class
 from bertlab.config.recorded import decides
-from bertlab.config.request import SECTION, as_overrides
-from bertlab.config.seeds import SEED_PARTS
+from bertlab.config.request import SECTION, SEED_PARTS, as_overrides, is_file_name
 from bertlab.config.yaml_files import Config, read_config, value_at
 from bertlab.errors import (
     BertlabError,
     CheckpointError,
-    ConfigError,
     DamagedCheckpointError,
     ResumeError,
     warn,
@@ -96,8 +94,6 @@ _OF_PLUGINS = re.compile(
 _OF_HEADS = re.compile(r"data\.heads\.[^.]+\.([^.]+)")
 _WRITTEN_TO = {"trainer": "default_root_dir", "checkpoint": "dirpath", "data": "cache_dir"}
 _SECTIONS = ("model", "data", "trainer")  # that every config has
-# step-{step}, not ../x, and no {step:999999999} or {step.__class__}
-_FILE_NAME = re.compile(r"(?!\.)(?:[\w.=+-]|\{[A-Za-z_][\w/]*(?::\.?\d{1,2}[df]?)?\})+")
 _DEEPEST, _MOST_VALUES, _LONGEST = 24, 100_000, 1_000_000
 _LARGEST = 2**63
 
@@ -244,20 +240,6 @@ def _dotted(content: dict[object, object], above: str) -> Iterator[str]:
             yield key
         elif isinstance(value, dict) and SECTION.fullmatch(key):
             yield from _dotted(value, f"{key}.")
-
-
-def check_file_name(found: object) -> None:
-    """Refuse ``checkpoint.filename`` if it is no form that a name can be made of."""
-    if found is not None and not is_file_name(found):
-        raise ConfigError(
-            f"checkpoint.filename: found {str(found)[:80]!r}, expected a file's name such as "
-            "step-{step}"
-        )
-
-
-def is_file_name(found: object) -> bool:
-    """Whether checkpoints can be named so: ``step-{step}``."""
-    return isinstance(found, str) and len(found) < 150 and bool(_FILE_NAME.fullmatch(found))
 
 
 def _take_out(config: Config, left_out: list[str]) -> None:

@@ -11,19 +11,16 @@ import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_loader
 
 from bertlab.config.request import TEXTS
-from bertlab.config.unknown_keys import (
-    OTHER_VALUES,
-    explain_unknown_key,
-    keys_of,
-    names_below,
-)
+from bertlab.config.unknown_keys import OTHER_VALUES, explain_unknown_key
 from bertlab.config.yaml_files import (
     NoValue,
     check_numbers,
     check_texts,
     is_no_yaml,
     join_negative,
+    keys_of,
     load_argument,
+    names_below,
     split_arguments,
     value_at,
     which_is_no_yaml,

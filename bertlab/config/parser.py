@@ -21,8 +21,7 @@ from bertlab.api.schedule import Schedule
 from bertlab.api.task import Objective
 from bertlab.api.tokenizer import TokenizerKind
 from bertlab.config.named_classes import check_no_classes
-from bertlab.config.request import Request
-from bertlab.config.seeds import SEED_SECTION, GivenSeeds
+from bertlab.config.request import SEED_SECTION, GivenSeeds, Request
 from bertlab.data.fine_tuning import LabelledData
 from bertlab.data.module import TaskData
 from bertlab.data.pretraining import PretrainingData
@@ -67,13 +66,18 @@ def data_class(request: Request) -> type[TaskData]:
     return PretrainingData if request.head is None else LabelledData
 
 
-def build_parser(command: str, request: Request) -> LightningArgumentParser:
-    """Return a parser of all keys that a command takes with the plugins of a request."""
+def build_parser(
+    command: str, request: Request, with_hooks: bool = True
+) -> LightningArgumentParser:
+    """Return a parser of all keys that a command takes with the plugins of a request.
+
+    ``with_hooks``: those that packages add to ``fit``, too, whose modules are imported for it.
+    """
     parser = LightningArgumentParser(exit_on_error=False, prog=f"bertlab {command}")
     parser.add_argument("-c", "--config", action=ActionConfigFile, help="a config file, or a name")
     add_seed_keys(parser)
     add_core_keys(parser, request)
-    add_keys_of_command(parser, command)
+    add_keys_of_command(parser, command, with_hooks)
     return parser
 
 
@@ -117,10 +121,13 @@ def add_core_keys(parser: LightningArgumentParser, request: Request) -> None:
     _add_data(parser, request)
 
 
-def add_keys_of_command(parser: LightningArgumentParser, command: str) -> None:
+def add_keys_of_command(
+    parser: LightningArgumentParser, command: str, with_hooks: bool = True
+) -> None:
     """Add the keys of a command alone, and those that packages add to ``fit``."""
     if command == "fit":
         _add_fit(parser)
+    if command == "fit" and with_hooks:
         hook_modules().fit_keys = add_fit_arguments(parser)
     parser.add_argument(
         "--ckpt_path",

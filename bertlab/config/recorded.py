@@ -16,9 +16,8 @@ from typing import Any
 from jsonargparse import ArgumentParser
 
 from bertlab import __version__
-from bertlab.config.seeds import SEED_SECTION, Seeds
-from bertlab.config.unknown_keys import keys_of
-from bertlab.config.yaml_files import Config
+from bertlab.config.request import SEED_SECTION, Seeds
+from bertlab.config.yaml_files import Config, keys_of
 from bertlab.errors import CheckpointError, DamagedCheckpointError, warn
 
 CONFIG_VERSION = 2  # 1: of checkpoints that do not say

@@ -27,15 +27,13 @@ from bertlab.config.named_classes import check_importable, check_no_classes
 from bertlab.config.parse import parse_config
 from bertlab.config.parser import build_parser
 from bertlab.config.recorded import leave_out_unknown, refuse_unknown, without
-from bertlab.config.request import Request
-from bertlab.config.seeds import SEED_SECTION, Seeds, check_seeds, choose_seed
+from bertlab.config.request import SEED_SECTION, Request, Seeds, check_seeds, choose_seed
 from bertlab.config.stages import STAGES_KEY as STAGES
 from bertlab.config.stages import naming_stage, read_stages, stage_requests
-from bertlab.config.unknown_keys import keys_of, names_below
-from bertlab.config.yaml_files import Config
+from bertlab.config.yaml_files import Config, keys_of, names_below
 from bertlab.errors import CommandError, ConfigError, causes, nearest, told, told_with_place
-from bertlab.plugins.first_party import package_of
 from bertlab.plugins.hooks import package_keys
+from bertlab.plugins.index import package_of
 
 # keys that do not change what a run computes
 _RUN_KEYS = ("run_dir", "keep_predictions", "background_checkpoints")

@@ -18,13 +18,12 @@ import numpy as np
 
 from bertlab.config.checkpoint_config import TRAINER_KEYS
 from bertlab.config.merge import read_request
-from bertlab.config.request import Overrides, Request, as_overrides, fine_tunes
-from bertlab.config.seeds import SEED_SECTION, Seeds
+from bertlab.config.request import SEED_SECTION, Overrides, Request, Seeds, as_overrides, fine_tunes
 from bertlab.config.yaml_files import Config
 from bertlab.errors import BertlabError, ConfigError, nearest
 from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER
-from bertlab.plugins.first_party import package_of
 from bertlab.plugins.hooks import package_keys
+from bertlab.plugins.index import package_of
 
 _ENDS = ("trainer.max_steps", "trainer.max_epochs", "max_tokens", "max_words")
 

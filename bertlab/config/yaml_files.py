@@ -8,9 +8,12 @@ itself). All of that is measured on the parsed nodes, before anything is built o
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
 
 from bertlab.errors import CommandError, ConfigError, ConfigFileError
 from bertlab.files.reading import read_text
@@ -345,6 +348,18 @@ def value_at(content: object, key: str) -> object:
             return None
         content = content.get(part)
     return content
+
+
+def keys_of(parser: "ArgumentParser") -> set[str]:
+    """Return all keys; ``help`` and ``KEY.help`` are only for the command line."""
+    dests = {action.dest for action in parser._actions}
+    return {dest for dest in dests if dest.rpartition(".")[2] != "help"}
+
+
+def names_below(section: str, known: set[str]) -> set[str]:
+    """Return the names one level below a section; of the top level if it is empty."""
+    start = f"{section}." if section else ""
+    return {key.removeprefix(start).split(".")[0] for key in known if key.startswith(start)}
 
 
 class _OneLine(yaml.SafeDumper):

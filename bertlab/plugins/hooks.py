@@ -26,13 +26,14 @@ from bertlab.errors import (
     told_with_place,
     warn,
 )
-from bertlab.plugins.first_party import OWN_PACKAGE, where_to_get
 from bertlab.plugins.index import (
+    OWN_PACKAGE,
     brought_by,
     check_contract,
     entry_package,
     entry_points_of,
     tell_of_a_wait,
+    where_to_get,
 )
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.errors import PluginCodeError, told
-from bertlab.plugins.first_party import FIRST_PARTY
-from bertlab.plugins.index import GROUPS, entry_package, entry_points_of, listed
+from bertlab.plugins.index import FIRST_PARTY, GROUPS, entry_package, entry_points_of, listed
 
 HOOKS = "bertlab.hooks"
 _PASSED_BY = ("__pycache__", ".git")

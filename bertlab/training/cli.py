@@ -27,7 +27,7 @@ from bertlab.checkpoints.run_directory import (
     resumed_run,
 )
 from bertlab.checkpoints.warm_start import warm_start
-from bertlab.config.checkpoint_config import check_file_name, check_users_own
+from bertlab.config.checkpoint_config import check_users_own
 from bertlab.config.merge import read_request
 from bertlab.config.parser import (
     TRAINER_DEFAULTS,
@@ -36,7 +36,7 @@ from bertlab.config.parser import (
     add_seed_keys,
     data_class,
 )
-from bertlab.config.request import Request
+from bertlab.config.request import Request, check_file_name
 from bertlab.config.run_config import parse_request
 from bertlab.config.stages import with_last_stage
 from bertlab.data.filling import Filling
@@ -412,7 +412,8 @@ def open_command(command: str, request: Request, whole: Path | None = None) -> B
     warm = read_warm_start(request) if checkpoint is None else None  # else all is in there
     if checkpoint is not None and not request.files:
         assert checkpoint.path is not None
-        check_users_own(checkpoint.left_out, checkpoint.path, command)
+        left_out = [key for key in checkpoint.left_out if not request.is_argument(key)]
+        check_users_own(left_out, checkpoint.path, command)
         name = str(checkpoint.path)
         request = read_request(request.argv, checkpoint.config, name, checkpoint.path)
     start = warm if checkpoint is None else checkpoint

@@ -12,9 +12,9 @@ from typing import Any
 from bertlab.config.request import Request
 from bertlab.config.yaml_files import Config
 from bertlab.data.sources import is_source
-from bertlab.plugins.first_party import FIRST_PARTY
 from bertlab.plugins.hooks import GROUP
 from bertlab.plugins.index import (
+    FIRST_PARTY,
     Kind,
     Plugin,
     entry_package,

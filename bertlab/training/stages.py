@@ -77,6 +77,7 @@ def _begun_run(request: Request, run: Path) -> "StagedRun":
     # as of a checkpoint: the run may come from anywhere
     recorded, left_out = read_stored_config(read_config(source), str(source))
     if not request.files:
+        left_out = [key for key in left_out if not request.is_argument(key)]
         check_users_own(left_out, source, "fit")
         request = read_request(request.argv, recorded, str(source), source)
     if request.init_from is not None:

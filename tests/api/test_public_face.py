@@ -13,7 +13,7 @@ import pytest
 import bertlab
 import bertlab.api
 import bertlab.extend
-from bertlab.plugins.first_party import FIRST_PARTY
+from bertlab.plugins.index import FIRST_PARTY
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("torch", "numpy", "lightning", "torchmetrics", "pluggy")

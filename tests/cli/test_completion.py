@@ -11,6 +11,7 @@ import pytest
 from bertlab.cli.completion import completion_script
 from bertlab.cli.main import command_names
 from bertlab.config.shipped import shipped_configs
+from bertlab.plugins.hooks import hook_modules
 from bertlab.plugins.index import forget_installed, installed
 from tests.conftest import Command
 from tests.plugins.strange_packages import install
@@ -67,13 +68,16 @@ def test_completion_imports_nothing_of_others_and_runs_no_name(
         f"bertlab.{kind}": {name: "trap_of_completion:X" for name in hostile}
         for kind in ("commands", "executors", "objectives", "encoders", "exporters", "heads")
     }
+    groups["bertlab.hooks"] = {"plain": "trap_of_completion"}
     install(tmp_path, "trap", groups, {"trap_of_completion": trap})
     monkeypatch.syspath_prepend(tmp_path)
     forget_installed()
+    hook_modules.cache_clear()
     try:
         scripts = [completion_script(shell) for shell in ("bash", "zsh")]
     finally:
         forget_installed()
+        hook_modules.cache_clear()
     assert not (tmp_path / "sung").exists()
     assert not any("touch" in script for script in scripts)
     assert all("plain" in script for script in scripts)
@@ -115,6 +119,7 @@ def test_keys_of_every_plugin(offers: Offers) -> None:
         "model.encoder.norm_position",  # of modern, not of the default encoder
         "model.optimizer.momentum",  # of Muon
         "data.test",  # of rows, not of texts
+        "evaluate_every",  # of a package's hook
     ):
         assert f"--{key}" in offers(f"bertlab fit --{key}"), key
 

@@ -11,7 +11,7 @@ import pytest
 from bertlab.cli.main import main
 from bertlab.plugins import hooks
 from bertlab.plugins import index as plugins
-from bertlab.plugins.first_party import OWN_PACKAGE
+from bertlab.plugins.index import OWN_PACKAGE
 from tests.conftest import Command
 from tests.plugins.strange_packages import install
 

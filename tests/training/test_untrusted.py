@@ -27,7 +27,7 @@ from bertlab.config.named_classes import check_no_classes
 from bertlab.config.parser import build_parser
 from bertlab.config.request import SECTION
 from bertlab.config.run_config import parse_request, resolve_arguments
-from bertlab.config.unknown_keys import keys_of
+from bertlab.config.yaml_files import keys_of
 from bertlab.errors import CheckpointError, DamagedCheckpointError, ResumeError
 from bertlab.training.callbacks.best_checkpoint import BestCheckpoint
 from bertlab.training.run import Run

@@ -12,8 +12,7 @@ import yaml
 
 from bertlab.api import CONTRACT
 from bertlab.cli.main import main
-from bertlab.plugins.first_party import OWN_PACKAGE
-from bertlab.plugins.index import GROUPS
+from bertlab.plugins.index import GROUPS, OWN_PACKAGE
 from bertlab_conformance import scaffold
 from bertlab_conformance.scaffold import GROUP_OF_KIND, USES
 from tests.conftest import Command
