@@ -220,6 +220,7 @@ from bertlab.plugins.hooks import name_of_hooks as name_of_hooks
 from bertlab.plugins.hooks import report_sections as report_sections
 from bertlab.plugins.index import FIRST_PARTY as FIRST_PARTY
 from bertlab.plugins.index import GROUPS as GROUPS
+from bertlab.plugins.index import METAPACKAGE as METAPACKAGE
 from bertlab.plugins.index import OWN_PACKAGE as OWN_PACKAGE
 from bertlab.plugins.index import RECORDED_AS as RECORDED_AS
 from bertlab.plugins.index import Kind as Kind
@@ -230,7 +231,6 @@ from bertlab.plugins.index import entry_points_of as entry_points_of
 from bertlab.plugins.index import import_class as import_class
 from bertlab.plugins.index import installed as installed
 from bertlab.plugins.index import load_class as load_class
-from bertlab.plugins.index import version_mismatch as version_mismatch
 from bertlab.plugins.index import version_of as version_of
 from bertlab.plugins.signatures import broken_signature as broken_signature
 from bertlab.plugins.strangers import HOOKS as HOOKS

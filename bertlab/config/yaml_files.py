@@ -41,6 +41,8 @@ def load_yaml(text: str, loader: "type[_PlainLoader] | None" = None) -> Any:  # 
         return yaml.load(text, loader or _PlainLoader)  # noqa: S506  both are SafeLoaders
     except RecursionError:
         raise BoundsError(None, None, "lists or mappings are nested too deep", None) from None
+    except (AttributeError, TypeError, ValueError):  # PyYAML's, of "!!map x"
+        raise yaml.YAMLError("a tag that does not fit its value") from None
 
 
 def load_argument(text: str) -> Any:  # noqa: ANN401

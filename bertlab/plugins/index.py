@@ -19,14 +19,10 @@ from importlib.metadata import (
     Distribution,
     EntryPoint,
     EntryPoints,
-    PackageNotFoundError,
     entry_points,
     version,
 )
 from typing import Any, Literal, get_args
-
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from bertlab.api import CONTRACT, OLDEST_CONTRACT
 from bertlab.errors import PluginError, UnknownPluginError, nearest, told_with_place, warn
@@ -236,21 +232,6 @@ def brought_by(package: str, version: str) -> str:
 def recorded_as(package: str) -> str:
     """Return what a package is called in manifests: all that is released together is bertlab."""
     return RECORDED_AS if package in FIRST_PARTY else package
-
-
-def version_mismatch(package: str) -> str | None:
-    """Return which bertlab an installed package asks for, if it is not this one."""
-    try:
-        distribution = Distribution.from_name(package)
-        own = Distribution.from_name(OWN_PACKAGE).version
-    except PackageNotFoundError:
-        return None
-    for line in distribution.requires or ():
-        wanted = Requirement(line)
-        name = canonicalize_name(wanted.name)
-        if name in (OWN_PACKAGE, METAPACKAGE) and own not in wanted.specifier:
-            return f"its package asks for {name} {wanted.specifier}, found {own}"
-    return None
 
 
 def check_contract(package: str) -> None:

@@ -81,3 +81,9 @@ def test_whatever_is_read_is_plain_or_refused(text: str) -> None:
     except yaml.YAMLError:
         return
     assert isinstance(found, str | int | float | bool | list | dict | None)
+
+
+@pytest.mark.parametrize("text", ["!!map x", "!!seq x", "!!timestamp [a]", "[!!map x]"])
+def test_a_tag_that_does_not_fit_is_refused(text: str) -> None:
+    with pytest.raises(yaml.YAMLError):
+        load_argument(text)

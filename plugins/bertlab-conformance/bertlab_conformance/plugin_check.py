@@ -9,13 +9,18 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import EntryPoint
+from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError
 from multiprocessing.connection import Connection
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from bertlab import CommandError, PluginError
 from bertlab.extend import (
     FIRST_PARTY,
     HOOKS,
+    METAPACKAGE,
+    OWN_PACKAGE,
     Plugin,
     all_plugins,
     arguments_of,
@@ -26,7 +31,6 @@ from bertlab.extend import (
     name_of_hooks,
     say,
     told,
-    version_mismatch,
     why_not_used,
 )
 
@@ -93,7 +97,7 @@ def _check(plugin: Plugin) -> Finding:
         return Finding(str(plugin), str(error).removeprefix(f"{plugin}").lstrip(": "), True)
     except Exception as error:  # jsonargparse, on what it cannot make an argument of
         return Finding(str(plugin), f"its arguments cannot be config keys: {error}", True)
-    if (asked := version_mismatch(plugin.package)) is not None:
+    if (asked := _version_mismatch(plugin.package)) is not None:
         return Finding(str(plugin), asked, is_broken=True)
     return Finding(str(plugin), "prints when it is imported" if printed else "")
 
@@ -142,3 +146,18 @@ def _send(check: Callable[[], Finding], to: Connection) -> None:
     finding = check()
     to.send_bytes(json.dumps([finding.reason, finding.is_broken]).encode())
     os._exit(0)  # without what the plugin has asked for at the end
+
+
+def _version_mismatch(package: str) -> str | None:
+    """Return which bertlab an installed package asks for, if it is not this one."""
+    try:
+        distribution = Distribution.from_name(package)
+        own = Distribution.from_name(OWN_PACKAGE).version
+    except PackageNotFoundError:
+        return None
+    for line in distribution.requires or ():
+        wanted = Requirement(line)
+        name = canonicalize_name(wanted.name)
+        if name in (OWN_PACKAGE, METAPACKAGE) and own not in wanted.specifier:
+            return f"its package asks for {name} {wanted.specifier}, found {own}"
+    return None
