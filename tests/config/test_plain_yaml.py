@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertlab.config.yaml_files import load_yaml
+from bertlab.config.yaml_files import load_argument, load_yaml
 
 
 def multiplied(first: str, between: str) -> str:
