@@ -148,7 +148,7 @@ def _may_be_short(path: Path) -> bool:
     top = ast.parse(path.read_text("utf-8")).body
     if path.parent == PACKAGE / "cli":
         return any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in top)
-    if path.name in ("extend.py", "testing.py", "first_party.py"):  # a name for others, a table
+    if path.name in ("extend.py", "testing.py"):  # names for others
         return True
     entry_points = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
         "entry-points"

@@ -19,8 +19,7 @@ from bertlab.checkpoints.tensor_files import read_tensors
 from bertlab.errors import CheckpointError, ConfigError, PluginError, nearest
 from bertlab.files.reading import names_in, read_object
 from bertlab.model.build import build_encoder
-from bertlab.plugins.first_party import FILES_OF_READERS, FIRST_PARTY, where_to_get
-from bertlab.plugins.index import installed, load_class
+from bertlab.plugins.index import FILES_OF_READERS, FIRST_PARTY, installed, load_class, where_to_get
 from bertlab.tokenizer.loading import load_tokenizer
 
 WEIGHT_FILES = (  # best first

@@ -22,18 +22,16 @@ from bertlab.checkpoints.run_checkpoint import (
     read_run_checkpoint,
 )
 from bertlab.checkpoints.run_directory import give_up
+from bertlab.config.recorded import drop_empty_arguments
 from bertlab.config.request import Request, one_head_config
-from bertlab.config.versions import drop_empty_arguments
 from bertlab.config.yaml_files import Config, differences
 from bertlab.data.module import EvaluationRows, TaskData
 from bertlab.errors import (
     CheckpointError,
     CommandError,
     ConfigError,
-    ResumeError,
     TokenizerError,
     nearest,
-    warn,
 )
 from bertlab.model.build import build_encoder
 from bertlab.model.module import BertModule
@@ -84,7 +82,6 @@ def one_head(start: Pretrained, name: str | None, key: str = "--head") -> Pretra
     )
 
 
-CACHE_KEY = "data.cache_dir"  # left out, and a run goes on without it
 LAST = "last"  # a --ckpt_path: the config's own run
 
 
@@ -241,22 +238,6 @@ def choose_tokenizer(
             f"{warm.source} {warm.vocab_size}; give its own as data.tokenizer"
         )
     return tokenizer
-
-
-def check_nothing_lacks(command: str, source: Path, left_out: Sequence[str], record: Path) -> None:
-    """Say what a stored config had, and only the user's own may have."""
-    others = [key for key in left_out if key != CACHE_KEY]
-    if command == "fit" and others:
-        raise ResumeError(
-            f"{source}: its run has {', '.join(others)}, which a checkpoint may not bring "
-            "(it could run any code, or write anywhere); give the run's config, after a look at "
-            f"it: --config {record}"
-        )
-    if command != "predict" and CACHE_KEY in left_out:
-        warn(
-            f"{CACHE_KEY} is not taken from a checkpoint, which may not say where something is "
-            f"written; to use that cache again, give --{CACHE_KEY} PATH"
-        )
 
 
 def restore_module(

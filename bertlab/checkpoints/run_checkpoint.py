@@ -11,14 +11,14 @@ from bertlab.api.examples import Labels
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.tensor_files import check_tensors, load_torch_file
 from bertlab.config.checkpoint_config import read_stored_config
-from bertlab.config.versions import check_version, migrate
+from bertlab.config.recorded import check_version
 from bertlab.config.yaml_files import Config
 from bertlab.errors import CheckpointError, DamagedCheckpointError
 from bertlab.files.reading import read_object
 from bertlab.model.optimizer import OptimizerState
 from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER
 from bertlab.plugins.index import remember_origin
-from bertlab.plugins.origin import named_package
+from bertlab.plugins.strangers import named_package
 from bertlab.tokenizer.loading import tokenizer_from_json
 
 BEST_CHECKPOINT = "best.json"
@@ -131,9 +131,8 @@ def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> Pretrained:
             f"{path}: a damaged bertlab checkpoint: it lacks {', '.join(missing)}"
         )
     writer = ours.get("version")
-    version = check_version(ours.get("config_version"), writer, str(path))
-    stored, left_out = read_stored_config(ours["config"], str(path))
-    config = migrate(stored, version)
+    check_version(ours.get("config_version"), writer, str(path))
+    config, left_out = read_stored_config(ours["config"], str(path))
     check_tensors(path, content)
     _check_kinds(path, content, ours)
     _remember_plugins(path, ours.get("made_with") or {})

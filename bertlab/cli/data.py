@@ -1,6 +1,10 @@
-"""``bertlab tokenizer`` and ``prepare``: text to vocabulary, or to a store."""
+"""``bertlab tokenizer`` and ``prepare``: text to vocabulary, or to a store.
 
-from collections.abc import Callable, Mapping, Sequence
+``--executor NAME`` says where text is tokenised; an executor adds options of its own.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from inspect import signature
 from pathlib import Path
@@ -9,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from jsonargparse import ArgumentParser
 
 from bertlab.api.executor import Executor
-from bertlab.config.executor_options import LOCAL_EXECUTOR, add_executor_options, load_executor
 from bertlab.config.parse import parse_arguments
 from bertlab.config.yaml_files import split_arguments
-from bertlab.errors import OutputError, check_at_least, say, working
+from bertlab.errors import CommandError, OutputError, PluginError, check_at_least, say, working
+from bertlab.plugins.index import FIRST_PARTY, installed, load_class
 from bertlab.training.console import print_table
 
 if TYPE_CHECKING:
@@ -128,3 +132,74 @@ def make_store(
     else:
         say(f"{folder}: holds this text already")
     print_table(output, report_store(store, max_seq_length))
+
+
+LOCAL_EXECUTOR = "local"
+
+
+def load_executor(name: str, base: type[Executor]) -> type[Executor]:
+    """Return the class of an executor.
+
+    Args:
+        name: as ``--executor`` gives it.
+        base: what the command needs: :class:`Executor` to tokenise, where ``local`` is this class
+            itself, as it needs none; or a subclass of it.
+
+    Raises:
+        PluginError: there is none of that name, or it cannot be used.
+        CommandError: it does other things.
+    """
+    if name == LOCAL_EXECUTOR and base is Executor:
+        return Executor
+    chosen: type[Executor] = load_class("executor", name, Executor)
+    if not issubclass(chosen, base):
+        raise CommandError(f"--executor: {name} does not execute the runs of studies")
+    if base is Executor and chosen.mapping is Executor.mapping:
+        raise CommandError(f"--executor: {name} executes the runs of studies, and does not prepare")
+    return chosen
+
+
+def option_names(name: str, base: type[Executor]) -> tuple[str, ...]:
+    """Return the options of an executor that a command offers."""
+    chosen = load_executor(name, base)
+    skipped = chosen.only_for_studies if base is Executor else ()
+    return tuple(each for each in signature(chosen).parameters if each not in skipped)
+
+
+def add_executor_options(
+    parser: ArgumentParser, argv: Sequence[str] | None, base: type[Executor]
+) -> tuple[str, ...]:
+    """Add the options of the executor that ``--executor`` names; return their names.
+
+    Without ``argv``, for completion, those of all executors of bertlab's own are added.
+
+    Raises:
+        PluginError: as :func:`load_executor`.
+        CommandError: the same, or an option is that of another executor.
+    """
+    given = list(split_arguments(argv or ()))
+    named = [value for key, value, _ in given if key == "--executor" and value]
+    name = named[-1] if named else LOCAL_EXECUTOR
+    names = option_names(name, base)
+    chosen = load_executor(name, base)
+    parser.add_class_arguments(chosen, None, skip={*signature(chosen).parameters} - {*names})
+    known = parser._option_string_actions
+    unknown = [key for key, *_ in given if key not in known]
+    only = FIRST_PARTY if argv is None else None  # nothing of others is imported
+    for option, owner in _all_options(base, only) if unknown or argv is None else ():
+        if argv is None and option not in known:
+            parser.add_argument(option)
+        if option in unknown:
+            how = f"not of {name}" if named else f"give --executor {owner} as well"
+            raise CommandError(f"{option}: is an option of the executor {owner}; {how}")
+    return names
+
+
+def _all_options(
+    base: type[Executor], packages: frozenset[str] | None
+) -> Iterator[tuple[str, str]]:
+    """Yield each option of the installed executors, of some packages alone, and whose it is."""
+    for name, plugin in installed("executor").items():
+        if packages is None or plugin.package in packages:
+            with contextlib.suppress(PluginError, CommandError):  # `bertlab plugins check` says why
+                yield from ((f"--{option}", name) for option in option_names(name, base))

@@ -8,7 +8,7 @@ from bertlab.api.source import DataSource, RawDocument, RawExamples
 from bertlab.data.corpus.rows import load_hub_dataset, read_hub_dataset
 from bertlab.data.reading.data_sets import read_hub
 from bertlab.errors import CorpusError, DataError
-from bertlab.files.remote import is_url
+from bertlab.files.reading import is_url
 from bertlab.plugins.index import installed, load_class
 
 

@@ -11,8 +11,7 @@ from bertlab.errors import ConfigError, UnknownPluginError, check_share, nearest
 from bertlab.model.optimizers.adamw import AdamW
 from bertlab.model.optimizers.torch_classes import torch_names, torch_recipe
 from bertlab.objectives.changing import DEFAULT_SCHEDULE, make_schedule
-from bertlab.plugins.first_party import where_to_get
-from bertlab.plugins.index import installed, load_class, told_origin
+from bertlab.plugins.index import installed, load_class, told_origin, where_to_get
 
 
 class Constant(Schedule):

@@ -26,13 +26,14 @@ from bertlab.errors import (
     told_with_place,
     warn,
 )
-from bertlab.plugins.first_party import OWN_PACKAGE, where_to_get
 from bertlab.plugins.index import (
+    OWN_PACKAGE,
     brought_by,
     check_contract,
     entry_package,
     entry_points_of,
     tell_of_a_wait,
+    where_to_get,
 )
 
 if TYPE_CHECKING:
@@ -59,6 +60,9 @@ class FitKeys:
     Attributes:
         not_recorded: keys that do not change what a run computes or writes into its results. They
             are never taken from a checkpoint; a key that names a place to write to belongs here.
+        stored: keys whose values may come from a checkpoint, which may come from anywhere: they
+            name no place to write to and start no processes. A run whose checkpoint has another one
+            that is not at its default goes on with the user's own ``--config`` only.
         not_in_stages: keys that do not go with ``stages``, and why:
             ``{"checkpoint_words": "a stage counts its own words only"}``.
         check_stored: is called with the config of a checkpoint, which may come from anywhere, and
@@ -68,6 +72,7 @@ class FitKeys:
     """
 
     not_recorded: tuple[str, ...] = ()
+    stored: tuple[str, ...] = ()
     not_in_stages: Mapping[str, str] = field(default_factory=dict)
     check_stored: Callable[[Mapping[str, Any], str], None] | None = None
 
@@ -210,12 +215,12 @@ def hook_modules() -> HookModules:
     # the core's first, then by name: callbacks are called in an order that no disk decides
     for entry in sorted(entry_points_of(GROUP), key=_place):
         try:
-            loaded.manager.register(load_module(entry), name=name_of(entry))
+            loaded.manager.register(load_module(entry), name=name_of_hooks(entry))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # whatever a stranger's module raises
             loaded.left_out[entry] = told_with_place(error)
-            _leave_out(name_of(entry), error)
+            _leave_out(name_of_hooks(entry), error)
     return loaded
 
 
@@ -233,13 +238,16 @@ def load_module(entry: EntryPoint) -> object:
     if entry.dist is not None:
         check_contract(entry.dist.name)
     # what it prints on import would stand among the predictions of `bertlab predict`
-    with contextlib.redirect_stdout(sys.stderr), tell_of_a_wait(name_of(entry), name_of(entry)):
+    with (
+        contextlib.redirect_stdout(sys.stderr),
+        tell_of_a_wait(name_of_hooks(entry), name_of_hooks(entry)),
+    ):
         module = entry.load()
     _check_names(module)
     return module
 
 
-def name_of(entry: EntryPoint) -> str:
+def name_of_hooks(entry: EntryPoint) -> str:
     """Return what to call a hook module in messages."""
     return f"hooks {entry.name!r} of {brought_by(*entry_package(entry))} ({entry.value})"
 
@@ -260,6 +268,16 @@ def add_fit_arguments(parser: "LightningArgumentParser") -> dict[str, FitKeys]:
             call(parser=parser)
             found |= dict.fromkeys(sorted(keys), said)
     return found
+
+
+def package_keys() -> dict[str, FitKeys]:
+    """Return the keys that packages add to ``fit``, with what they say of them."""
+    modules = hook_modules()
+    if modules.fit_keys is None:  # of another command than fit
+        from lightning.pytorch.cli import LightningArgumentParser  # noqa: PLC0415  torch
+
+        modules.fit_keys = add_fit_arguments(LightningArgumentParser(exit_on_error=False))
+    return modules.fit_keys
 
 
 def _sections(parser: "LightningArgumentParser") -> set[str]:

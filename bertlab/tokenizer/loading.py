@@ -11,8 +11,7 @@ from bertlab.api.tokenizer import SpecialTokens, Tokenizer, TokenizerFiles
 from bertlab.errors import TokenizerError, nearest
 from bertlab.files import explain_failed_write, new_folder
 from bertlab.files.reading import parse_json
-from bertlab.plugins.first_party import where_to_get
-from bertlab.plugins.index import installed, load_class
+from bertlab.plugins.index import installed, load_class, where_to_get
 from bertlab.tokenizer.files import read_files
 
 

@@ -12,14 +12,12 @@ from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCL
 from bertlab.checkpoints.huggingface_task import is_model, use_folder
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import (
-    check_nothing_lacks,
     choose_tokenizer,
     one_head,
     read_checkpoint,
     read_warm_start,
 )
 from bertlab.checkpoints.run_directory import (
-    CONFIG_FILE,
     DEGENERATE_FILE,
     PREDICTIONS_FILE,
     RESULTS_FILE,
@@ -29,7 +27,7 @@ from bertlab.checkpoints.run_directory import (
     resumed_run,
 )
 from bertlab.checkpoints.warm_start import warm_start
-from bertlab.config.checkpoint_config import check_file_name
+from bertlab.config.checkpoint_config import check_users_own
 from bertlab.config.merge import read_request
 from bertlab.config.parser import (
     TRAINER_DEFAULTS,
@@ -38,7 +36,7 @@ from bertlab.config.parser import (
     add_seed_keys,
     data_class,
 )
-from bertlab.config.request import Request
+from bertlab.config.request import Request, check_file_name
 from bertlab.config.run_config import parse_request
 from bertlab.config.stages import with_last_stage
 from bertlab.data.filling import Filling
@@ -414,8 +412,8 @@ def open_command(command: str, request: Request, whole: Path | None = None) -> B
     warm = read_warm_start(request) if checkpoint is None else None  # else all is in there
     if checkpoint is not None and not request.files:
         assert checkpoint.path is not None
-        record = checkpoint.path.parent.parent / CONFIG_FILE
-        check_nothing_lacks(command, checkpoint.path, checkpoint.left_out, record)
+        left_out = [key for key in checkpoint.left_out if not request.is_argument(key)]
+        check_users_own(left_out, checkpoint.path, command)
         name = str(checkpoint.path)
         request = read_request(request.argv, checkpoint.config, name, checkpoint.path)
     start = warm if checkpoint is None else checkpoint

@@ -12,9 +12,9 @@ from typing import Any
 from bertlab.config.request import Request
 from bertlab.config.yaml_files import Config
 from bertlab.data.sources import is_source
-from bertlab.plugins.first_party import FIRST_PARTY
 from bertlab.plugins.hooks import GROUP
 from bertlab.plugins.index import (
+    FIRST_PARTY,
     Kind,
     Plugin,
     entry_package,
@@ -22,7 +22,7 @@ from bertlab.plugins.index import (
     installed,
     recorded_as,
 )
-from bertlab.plugins.origin import content_hash
+from bertlab.plugins.strangers import content_hash
 
 KEY = "made_with"  # of a checkpoint
 _CODE = ("packages", "plugins", "plugin_contents", "plugin_names")

@@ -18,8 +18,7 @@ from bertlab.data.module import TaskData
 from bertlab.errors import ConfigError, DataError, OutputError, nearest, warn
 from bertlab.files import WholeFile
 from bertlab.files.reading import json_line
-from bertlab.plugins.first_party import where_to_get
-from bertlab.plugins.index import installed, load_class
+from bertlab.plugins.index import installed, load_class, where_to_get
 from bertlab.training.prediction_tables import TABLE_FORMS, TableFile
 
 

@@ -1,7 +1,7 @@
 """Whether a run goes on exactly as it began: the same computation, on the same data.
 
 A config is compared key by key, but for what says where a run is computed and where its data lies
-(:mod:`bertlab.config.computation`). Data is compared by its content: by the hashes that a manifest
+(:mod:`bertlab.config.recorded`). Data is compared by its content: by the hashes that a manifest
 has too, by which studies tell whether their runs have the same.
 """
 
@@ -13,9 +13,8 @@ from typing import Any
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_directory import MANIFEST_FILE
-from bertlab.config.computation import computed
+from bertlab.config.recorded import complete, computed
 from bertlab.config.run_config import RunConfig
-from bertlab.config.versions import complete
 from bertlab.config.yaml_files import Config, differences
 from bertlab.data.module import TaskData
 from bertlab.errors import BertlabError, ResumeError

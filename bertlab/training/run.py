@@ -11,8 +11,7 @@ from bertlab.checkpoints.export import TRANSFORMERS, export_model
 from bertlab.checkpoints.pretrained_model import PretrainedModel, load
 from bertlab.checkpoints.run_directory import MANIFEST_FILE, RESULTS_FILE, STAGES_FILE
 from bertlab.config.merge import read_request
-from bertlab.config.overrides import to_arguments
-from bertlab.config.request import Request
+from bertlab.config.request import Request, to_arguments
 from bertlab.config.stages import read_stages, stage_directory
 from bertlab.config.yaml_files import read_config
 from bertlab.errors import CheckpointError, ConfigError, as_mistakes

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.restore import LAST, check_nothing_lacks, last_run, read_warm_start
+from bertlab.checkpoints.restore import LAST, last_run, read_warm_start
 from bertlab.checkpoints.run_directory import (
     RESULTS_FILE,
     STAGES_FILE,
@@ -17,7 +17,7 @@ from bertlab.checkpoints.run_directory import (
     claim_stages,
     give_up,
 )
-from bertlab.config.checkpoint_config import read_stored_config
+from bertlab.config.checkpoint_config import check_users_own, read_stored_config
 from bertlab.config.merge import nested, read_request
 from bertlab.config.named_classes import check_no_classes
 from bertlab.config.parser import build_parser
@@ -30,7 +30,6 @@ from bertlab.config.stages import (
     stage_directory,
     stage_requests,
 )
-from bertlab.config.versions import migrate
 from bertlab.config.yaml_files import Config, read_config
 from bertlab.errors import CheckpointError, ConfigError, say, warn
 from bertlab.files import check_nothing_leads_out
@@ -78,10 +77,10 @@ def _begun_run(request: Request, run: Path) -> "StagedRun":
     check_nothing_leads_out(run)
     source = run / STAGES_FILE
     # as of a checkpoint: the run may come from anywhere
-    stored, left_out = read_stored_config(read_config(source), str(source))
-    recorded = migrate(stored, version=1)  # it does not say which it has
+    recorded, left_out = read_stored_config(read_config(source), str(source))
     if not request.files:
-        check_nothing_lacks("fit", source, left_out, source)
+        left_out = [key for key in left_out if not request.is_argument(key)]
+        check_users_own(left_out, source, "fit")
         request = read_request(request.argv, recorded, str(source), source)
     if request.init_from is not None:
         request.take_sizes(recorded["model"]["encoder"])

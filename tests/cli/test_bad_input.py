@@ -487,10 +487,12 @@ def test_a_run_directory_in_use_or_a_file(
     [
         ([], ["data.text, data.input: found none"]),
         pytest.param(["--data.text", ""], ["data.text"]),
-        (["--data.text", "[]"], ["data.text, data.input: found none"]),
         (["--data.text_pair", "b"], ["data.text, data.input: found none"]),
         (["--data.text", "word " * 60], ["data.text", "tokens", "data.max_seq_length 32"]),
-        (["--data.text", "[a, b]", "--data.text_pair", "c"], ["data.text_pair: found 1", "2"]),
+        (
+            ["--data.text", "a", "--data.text", "b", "--data.text_pair", "c"],
+            ["data.text_pair: found 1", "2"],
+        ),
         (["--data.texts", "a"], ["data.texts", "did you mean 'data.text'"]),
         (["--data.text", "a [MASK]", "--output", "file/x"], ["--output", "file/x"]),
     ],

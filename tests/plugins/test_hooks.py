@@ -14,7 +14,7 @@ from bertlab.cli.main import main
 from bertlab.config.merge import read_request
 from bertlab.config.parser import build_parser
 from bertlab.config.run_config import parse_request
-from bertlab.errors import ConfigError
+from bertlab.errors import ConfigError, ResumeError
 from bertlab.plugins import hooks
 from bertlab.plugins import index as plugins
 from bertlab_studies.report.render import html, latex, markdown, print_report
@@ -83,7 +83,8 @@ class Shine(Callback):
 def bertlab_fit_arguments(parser):
     parser.add_argument("--shine", type=int, default=3, help="how bright")
     parser.add_argument("--lamp.place", type=str, default="here")
-    return FitKeys(not_recorded=("lamp",), not_in_stages={"shine": "a stage is dark"})
+    parser.add_argument("--shade", type=str, default="none")
+    return FitKeys(("lamp",), stored=("shine",), not_in_stages={"shine": "a stage is dark"})
 
 @hookimpl
 def bertlab_callbacks(config):
@@ -123,7 +124,7 @@ def test_bertlab_fit_arguments_are_keys_like_the_cores_own(
     assert code == 0, error
 
 
-def test_a_checkpoint_brings_no_value_of_a_key_that_is_not_recorded(
+def test_a_checkpoint_brings_values_of_the_keys_that_its_package_names_alone(
     stranger: Path, tiny_run: Path
 ) -> None:
     add_hooks(stranger, "bright", SHINE)
@@ -132,6 +133,13 @@ def test_a_checkpoint_brings_no_value_of_a_key_that_is_not_recorded(
     file = tiny_run / "checkpoints" / "last.ckpt"
     values = parse_request(read_request([], content, str(file), file), "fit").values
     assert (values.shine, values.lamp.place, values.run_dir) == (5, "here", None)
+    content["shade"] = "/elsewhere"
+    with pytest.raises(ResumeError, match=r"its run has shade, .*--config .*config\.yaml"):
+        parse_request(read_request([], content, str(file), file), "fit")
+    given = read_request(["--shade=mine"], content, str(file), file)
+    assert parse_request(given, "fit").values.shade == "mine"
+    content["shade"] = "none"
+    assert parse_request(read_request([], content, str(file), file), "fit").values.shade == "none"
 
 
 @pytest.mark.parametrize("key", ["run_dir", "trainer.mine", "evaluations"])

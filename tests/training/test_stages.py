@@ -11,7 +11,7 @@ import torch
 import yaml
 
 import bertlab as api
-from bertlab.config.stage_budget import share_out
+from bertlab.config.stages import share_out
 from bertlab.config.yaml_files import read_config
 from tests.conftest import Command
 

@@ -34,8 +34,7 @@ from bertlab.data.reading.lines import (
 )
 from bertlab.data.sources import is_source, open_source
 from bertlab.errors import CorpusError
-from bertlab.files.reading import describe_missing, open_to_read
-from bertlab.files.remote import RemoteFile, is_url, located
+from bertlab.files.reading import RemoteFile, describe_missing, is_url, located, open_to_read
 from bertlab.plugins.index import installed
 
 __all__ = [

@@ -15,7 +15,7 @@ from bertlab.api.source import RawDocument
 from bertlab.data.corpus.documents import SENTENCE_END
 from bertlab.data.reading.lines import Errors, read_long_lines
 from bertlab.errors import CorpusError
-from bertlab.files.remote import RemoteFile
+from bertlab.files.reading import RemoteFile
 
 logger = logging.getLogger(__name__)
 

@@ -38,7 +38,7 @@ from bertlab.errors import (
     working,
 )
 from bertlab.files import remove_abandoned, write_json
-from bertlab.files.remote import RemoteFile, located
+from bertlab.files.reading import RemoteFile, located
 from bertlab.tokenizer.kinds import WordPiece, train_tokenizer
 from bertlab.tokenizer.loading import load_tokenizer, save_new
 from bertlab.tokenizer.training import TRAINING_VERSION

@@ -10,7 +10,7 @@ from bertlab.data.reading.data_sets import HUB_PREFIX, ParquetFile, first_line, 
 from bertlab.data.reading.lines import Errors, read_long_lines
 from bertlab.data.reading.tables import PLAIN, json_values
 from bertlab.errors import CorpusError, DataError, nearest
-from bertlab.files.remote import RemoteFile
+from bertlab.files.reading import RemoteFile
 
 ROW_SUFFIXES = (".json", ".jsonl", ".csv", ".parquet")
 _BATCH = 1000  # rows

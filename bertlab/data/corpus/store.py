@@ -38,8 +38,7 @@ from bertlab.data.corpus.shards import (
     read_shards,
 )
 from bertlab.errors import TokenizerError, TokenStoreError
-from bertlab.files.reading import read_json
-from bertlab.files.remote import is_url
+from bertlab.files.reading import is_url, read_json
 from bertlab.plugins.index import added_name
 from bertlab.tokenizer.loading import load_tokenizer
 

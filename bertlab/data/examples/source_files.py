@@ -16,10 +16,8 @@ from bertlab.data.reading.lines import (
     read_lines,
 )
 from bertlab.errors import DataError, nearest
-from bertlab.files.reading import describe_missing, parse_json
-from bertlab.files.remote import RemoteFile, located
-from bertlab.plugins.first_party import where_to_get
-from bertlab.plugins.index import installed
+from bertlab.files.reading import RemoteFile, describe_missing, located, parse_json
+from bertlab.plugins.index import installed, where_to_get
 
 TABLES = {
     "auto": "by the ending of the file's name",

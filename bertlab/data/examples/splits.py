@@ -16,7 +16,7 @@ from bertlab.data.examples.source_files import looks_like_path, no_such_file
 from bertlab.data.module import EVALUATION_SEED, ReportRow
 from bertlab.data.sources import is_source
 from bertlab.errors import ConfigError, DataError
-from bertlab.files.remote import is_url
+from bertlab.files.reading import is_url
 
 # a folder of that name in the working directory is not what is meant
 _SPLIT_NAMES = ("train", "validation", "test")

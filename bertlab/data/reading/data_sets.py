@@ -15,7 +15,7 @@ from typing import Any
 from bertlab.api.source import RawExamples, holds_no_examples
 from bertlab.data.reading.lines import open_unpacked
 from bertlab.errors import DataError, nearest
-from bertlab.files.remote import RemoteFile, located
+from bertlab.files.reading import RemoteFile, located
 
 HUB_PREFIX = "hf:"
 _BATCH = 1000

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import IO, Literal, cast
 
 from bertlab.errors import BertlabError, CorpusError, DataError
-from bertlab.files.reading import open_to_read
-from bertlab.files.remote import RemoteFile, located
+from bertlab.files.reading import RemoteFile, located, open_to_read
 
 _DISGUISES = {
     b"\x1f\x8b": "it looks like gzip, whose name must end in .gz",

@@ -23,7 +23,7 @@ from bertlab.checkpoints.run_directory import (
     give_back,
     session,
 )
-from bertlab.config.versions import CONFIG_VERSION
+from bertlab.config.recorded import CONFIG_VERSION
 from bertlab.errors import ResumeError, warn
 from bertlab.files import write_text
 from bertlab.files.reading import read_object

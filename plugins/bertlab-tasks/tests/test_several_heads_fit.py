@@ -16,8 +16,7 @@ from transformers import BertForSequenceClassification, BertModel, BertTokenizer
 from bertlab import load
 from bertlab.api.batch import PackedBatch
 from bertlab.config.merge import read_request
-from bertlab.config.printing import PrintedForm, printed_config
-from bertlab.config.run_config import resolve_request
+from bertlab.config.run_config import PrintedForm, printed_config, resolve_request
 from bertlab.errors import CommandError
 from bertlab.training.cli import BertlabCLI, open_command
 

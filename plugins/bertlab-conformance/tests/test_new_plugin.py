@@ -12,16 +12,15 @@ import yaml
 
 from bertlab.api import CONTRACT
 from bertlab.cli.main import main
-from bertlab.plugins.first_party import OWN_PACKAGE
-from bertlab.plugins.index import GROUPS
-from bertlab.plugins.new import package_files
-from bertlab.plugins.new.names import GROUP_OF_KIND, USES
+from bertlab.plugins.index import GROUPS, OWN_PACKAGE
+from bertlab_conformance import scaffold
+from bertlab_conformance.scaffold import GROUP_OF_KIND, USES
 from tests.conftest import Command
 from tests.plugins.plugin_environment import PluginEnvironment
 from tests.plugins.strange_packages import install
 
 KINDS = list(GROUP_OF_KIND)
-OUR_RULES = Path(__file__).parents[2] / "pyproject.toml"
+OUR_RULES = Path(__file__).parents[3] / "pyproject.toml"
 LONG = "abcdefghij-klmnopqrst-uvwxyzabcd-efghijk"
 
 
@@ -192,7 +191,7 @@ def test_nothing_is_left_of_a_package_that_cannot_be_written(
             raise OSError(28, "No space left on device", str(path))
         written.append(path.write_bytes(text.encode(encoding)))
 
-    monkeypatch.setattr(package_files.Path, "write_text", write_some)
+    monkeypatch.setattr(scaffold.Path, "write_text", write_some)
     assert main(["new-plugin", "objective", "my-task"]) == 2
     assert written
     assert not list(tmp_path.iterdir())

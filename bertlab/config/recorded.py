@@ -1,9 +1,12 @@
-"""Configs that an earlier or a later bertlab stored: which keys they lack, renamed or have besides.
+"""Configs that runs recorded, compared with a config of today.
+
+Some keys decide what a run computes, and others say only where and how. A resumed run is compared
+by the first; the second are the user's to change. Where data lies is no matter either: its content
+is compared (:mod:`bertlab.training.resumption`).
 
 A checkpoint says which version its config has (``CONFIG_VERSION``) and which bertlab wrote it. A
 key that came later is taken with its default, so a default has to compute what was computed before
-there was the key; where it cannot, ``MEANT_BEFORE`` says what its absence means. Who renames a key
-or changes what one means raises the version and adds a line to a table here.
+there was the key. Who renames a key or changes what one means raises the version.
 """
 
 from collections.abc import Collection, Mapping
@@ -13,22 +16,17 @@ from typing import Any
 from jsonargparse import ArgumentParser
 
 from bertlab import __version__
-from bertlab.config.computation import decides
-from bertlab.config.unknown_keys import keys_of
-from bertlab.config.yaml_files import Config
+from bertlab.config.request import SEED_SECTION, Seeds
+from bertlab.config.yaml_files import Config, keys_of
 from bertlab.errors import CheckpointError, DamagedCheckpointError, warn
 
 CONFIG_VERSION = 2  # 1: of checkpoints that do not say
-# (version since when, before, now)
-RENAMED: tuple[tuple[int, str, str], ...] = ()
-# (version since when, key, value): what it means that a config of before lacks the key
-MEANT_BEFORE: tuple[tuple[int, str, Any], ...] = ()
 
 
-def check_version(found: object, writer: object, source: str) -> int:
-    """Return the version of a stored config."""
-    if found is None:
-        return 1
+def check_version(found: object, writer: object, source: str) -> None:
+    """Refuse a stored config of a later version, and a version that is none."""
+    if found is None:  # of checkpoints that do not say
+        return
     if type(found) is not int or found < 1:
         raise DamagedCheckpointError(
             f"{source}: a damaged bertlab checkpoint: the version of its config is "
@@ -39,7 +37,6 @@ def check_version(found: object, writer: object, source: str) -> int:
             f"{source}: its config has version {found}, and this bertlab, {__version__}, reads up "
             f"to {CONFIG_VERSION}; {install(writer)}"
         )
-    return found
 
 
 def install(writer: object) -> str:
@@ -48,23 +45,6 @@ def install(writer: object) -> str:
         return "this bertlab wrote it, so install the plugins that it had"
     named = f"bertlab {writer[:40]}" if isinstance(writer, str) else "the bertlab that wrote it"
     return f"install {named} or a later one"
-
-
-def migrate(config: Config, version: int) -> Config:
-    """Return a stored config with the keys of today, as a copy."""
-    config = deepcopy(config)
-    for since, before, now in RENAMED:
-        section, _, name = before.rpartition(".")
-        above = _section(config, section)
-        if version < since and above is not None and name in above:
-            value = above.pop(name)
-            _set(config, now, value)
-    for since, key, value in MEANT_BEFORE:
-        section, _, name = key.rpartition(".")
-        above = _section(config, section)
-        if version < since and above is not None:
-            above.setdefault(name, value)
-    return config
 
 
 def complete(stored: Config, config: Config, defaults: Config) -> Config:
@@ -106,8 +86,14 @@ def leave_out_unknown(
     stored: Config, parser: ArgumentParser, source: str, command: str
 ) -> list[str]:
     """Return the keys of a stored config that are of a later bertlab and decide nothing."""
-    fits = command == "fit"
     found = unknown_keys(stored, parser)
+    refuse_unknown(found, source, command)
+    return list(found)
+
+
+def refuse_unknown(found: Mapping[str, Any], source: str, command: str) -> None:
+    """Refuse values by keys that no argument has, if they decide something; else warn."""
+    fits = command == "fit"
     # what is null asks for nothing
     unknown = {key: value for key, value in found.items() if value is not None}
     deciding = [key for key in unknown if decides(key) and (fits or key.startswith("model."))]
@@ -119,7 +105,6 @@ def leave_out_unknown(
             f"{source}: left out of its config what this bertlab, {__version__}, does not know: "
             f"{', '.join(unknown)}"
         )
-    return list(found)
 
 
 def without(config: Config, key: str) -> Config:
@@ -161,8 +146,75 @@ def _section(config: Config, key: str) -> Config | None:
     return found if isinstance(found, dict) else None
 
 
-def _set(config: Config, key: str, value: object) -> None:
-    *above, name = key.split(".")
-    for part in above:
-        config = config.setdefault(part, {})
-    config.setdefault(name, value)
+_STAGES = "stages"
+_WHOLE = ("max_tokens", "max_words", _STAGES)
+# what may differ between a run and its resumption: where it runs, not what it computes
+_FREE = {
+    "data": {
+        *("num_workers", "prepare_workers", "cache_dir"),
+        *("text", "text_pair", "input"),  # what is predicted
+    },
+    "trainer": {
+        "accelerator",
+        "strategy",
+        "devices",
+        "num_nodes",
+        "logger",
+        "callbacks",
+        "enable_progress_bar",
+        "enable_model_summary",
+        "enable_checkpointing",
+        "log_every_n_steps",
+        "max_time",
+        "profiler",
+        "plugins",
+        "default_root_dir",
+        "barebones",
+        "fast_dev_run",
+    },
+}
+# keys of data that name places: their content is compared instead; nothing is trained on ``test``
+_PLACES = {"corpus", "tokenizer", "source", "train", "validation", "test"}
+
+
+def computed(config: Config, by_place: bool) -> Config:
+    """Return the part of a config that decides what a run computes."""
+    kept: Config = {
+        "seed_everything": config["seed_everything"],
+        SEED_SECTION: Seeds.of(config).apart(config["seed_everything"]),
+        "model": {key: value for key, value in config["model"].items() if key != "init_from"},
+    }
+    # older checkpoints lack stages
+    kept |= {key: config.get(key) for key in _WHOLE}
+    for section, free in _FREE.items():
+        kept[section] = {key: value for key, value in config[section].items() if key not in free}
+    if not by_place:
+        kept["data"] = _without_places(kept["data"], "")
+        if heads := kept["data"].get("heads"):
+            own = {name: _without_places(each, "") for name, each in heads.items()}
+            kept["data"]["heads"] = own
+        if text := kept["data"].get("objectives"):
+            own = _without_places(text, "")
+            kept["data"]["objectives"] = {
+                key: value for key, value in own.items() if key not in _FREE["data"]
+            }
+        if isinstance(kept[_STAGES], list):
+            kept[_STAGES] = [_without_places(stage, "data.") for stage in kept[_STAGES]]
+    return kept
+
+
+def _without_places(settings: Config, prefix: str) -> Config:
+    """Return settings without the keys that say where data lies; sets of rows keep their names."""
+    places = {f"{prefix}{name}" for name in _PLACES}
+    kept = {key: value for key, value in settings.items() if key not in places}
+    sets = settings.get(f"{prefix}validation")
+    # the first of several sets chooses the best checkpoint
+    return kept | ({f"{prefix}validation": list(sets)} if isinstance(sets, Mapping) else {})
+
+
+def decides(key: str) -> bool:
+    """Whether a key of a config decides what a run computes, by the section that it stands in."""
+    section, _, name = key.partition(".")
+    return section in ("seed_everything", SEED_SECTION, "model", *_WHOLE) or (
+        section in _FREE and name.partition(".")[0] not in _FREE[section]
+    )

@@ -1,22 +1,100 @@
-"""Whose code raised an error: that of a plugin, or of a callback that a config names.
+"""Packages of others: where they are from, and whose code raised an error.
+
+A package that is being written keeps its version while its code changes. So a run records a hash of
+the code as well, however the package was installed: from an index, from a folder, or editable.
 
 bertlab calls strangers' code in every step. Its errors are not bugs of bertlab, and who can mend
 them is named: package, version, file and line.
 """
 
+import hashlib
+import importlib.util
 import re
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import packages_distributions, version
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions, version
 from pathlib import Path
 from typing import Any
 
 from bertlab.errors import PluginCodeError, told
-from bertlab.plugins.first_party import FIRST_PARTY
-from bertlab.plugins.index import GROUPS, listed
-from bertlab.plugins.origin import homes, targets
+from bertlab.plugins.index import FIRST_PARTY, GROUPS, entry_package, entry_points_of, listed
+
+HOOKS = "bertlab.hooks"
+_PASSED_BY = ("__pycache__", ".git")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,80}")
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,40}")
+_SHOWN = 80  # characters of a name that is none
+
+
+def targets() -> Iterator[tuple[str, str, str]]:
+    """Yield ``module:Class``, package and version of all plugins, hooks too, but bertlab's own."""
+    for kind in GROUPS:
+        for plugin in listed(kind):
+            if plugin.package not in FIRST_PARTY:
+                yield plugin.target, plugin.package, plugin.version
+    for entry in entry_points_of(HOOKS):
+        if entry_package(entry)[0] not in FIRST_PARTY:
+            yield entry.value, *entry_package(entry)
+
+
+def homes(package: str) -> list[Path]:
+    """Return the folders, and single files, that hold the code of a package with plugins."""
+    tops = {re.split(r"[.:]", target)[0] for target, owner, _ in targets() if owner == package}
+    found = []
+    for top in sorted(tops):
+        if _is_anothers(top, package):
+            continue
+        try:
+            spec = importlib.util.find_spec(top)  # imports nothing: it is no submodule
+        except (ImportError, ValueError):
+            continue
+        if spec is not None and spec.submodule_search_locations is not None:
+            found += [Path(each) for each in spec.submodule_search_locations]
+        elif spec is not None and spec.origin is not None:
+            found.append(Path(spec.origin))
+    return found
+
+
+def _is_anothers(top: str, package: str) -> bool:
+    """Whether a module is another package's: an entry point may name a class of torchmetrics."""
+    try:
+        owner = distribution(top).name
+    except (PackageNotFoundError, ValueError):
+        return False
+    return _normal(owner) != _normal(package)
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@cache
+def content_hash(package: str) -> str:
+    """Return a hash of all files of a package's code; of none if it cannot be found."""
+    digest = hashlib.sha256()
+    for home in homes(package):
+        files = [home] if home.is_file() else sorted(home.rglob("*"))
+        for file in files:
+            if file.is_file() and not any(part in _PASSED_BY for part in file.parts):
+                name = file.relative_to(home.parent).as_posix()
+                own = hashlib.sha256(file.read_bytes()).hexdigest()
+                digest.update(f"{name}\n{own}\n".encode())
+    return digest.hexdigest()
+
+
+def named_package(package: object, version: object) -> str:
+    """Return name and version of a package that a file from elsewhere tells of, to be shown.
+
+    What is no name or version is in quotes, with escapes.
+    """
+    shown = [
+        str(found) if isinstance(found, str) and form.fullmatch(found) else repr(found)[:_SHOWN]
+        for found, form in ((package, _NAME), (version, _VERSION))
+    ]
+    return " ".join(shown)
+
 
 _OWN_MODULES = ("bertlab", *(package.replace("-", "_") for package in FIRST_PARTY))
 _OWN_FOLDER = Path(__file__).parents[1]
