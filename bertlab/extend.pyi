@@ -99,7 +99,6 @@ from bertlab.data.examples.encoded import collate as collate
 from bertlab.data.examples.source import read_all_rows as read_all_rows
 from bertlab.data.examples.splits import fingerprint as fingerprint
 from bertlab.data.examples.task_files import words_of as words_of
-from bertlab.data.filling import Filling as Filling
 from bertlab.data.fine_tuning import LabelledData as LabelledData
 from bertlab.data.inputs import TextRows as TextRows
 from bertlab.data.inputs import given_texts as given_texts
@@ -120,8 +119,16 @@ from bertlab.data.sampling.input_formats import build_sampler as build_sampler
 from bertlab.data.sampling.sampler import SequenceSampler as SequenceSampler
 from bertlab.data.sources import is_source as is_source
 from bertlab.data.step_sizes import StepSizes as StepSizes
+from bertlab.encoders.attention import add_attention_kernel as add_attention_kernel
+from bertlab.encoders.attention import attend as attend
+from bertlab.encoders.attention import attention_by_padding as attention_by_padding
 from bertlab.encoders.attention import dtype_of_products as dtype_of_products
+from bertlab.encoders.attention import flash_attention as flash_attention
+from bertlab.encoders.attention import from_heads as from_heads
 from bertlab.encoders.attention import keys_seen as keys_seen
+from bertlab.encoders.attention import packed_attention as packed_attention
+from bertlab.encoders.attention import takes_flash as takes_flash
+from bertlab.encoders.attention import to_heads as to_heads
 from bertlab.encoders.bert import SelfAttention as SelfAttention
 from bertlab.encoders.bert_form import POSITION_NAMES as POSITION_NAMES
 from bertlab.encoders.bert_form import BertForm as BertForm
@@ -132,7 +139,6 @@ from bertlab.encoders.layers import given_or as given_or
 from bertlab.encoders.layers import rows_read as rows_read
 from bertlab.encoders.layers import states_at_rows as states_at_rows
 from bertlab.encoders.padded import padded_attention as padded_attention
-from bertlab.encoders.padded import padded_keys_seen as padded_keys_seen
 from bertlab.encoders.padded import padded_summary as padded_summary
 from bertlab.encoders.states import LayerStates as LayerStates
 from bertlab.encoders.states import check_layers as check_layers
@@ -172,6 +178,7 @@ from bertlab.files.reading import read_object as read_object
 from bertlab.files.reading import spreadsheet_csv as spreadsheet_csv
 from bertlab.files.reading import spreadsheet_rows as spreadsheet_rows
 from bertlab.files.remote import RemoteFile as RemoteFile
+from bertlab.heads.classification import SequenceClassifier as SequenceClassifier
 from bertlab.heads.sentence_pair import pair_features as pair_features
 from bertlab.heads.single_sentence import SingleSentence as SingleSentence
 from bertlab.heads.single_sentence import text_features as text_features
@@ -192,6 +199,7 @@ from bertlab.model.embedding import embed_texts as embed_texts
 from bertlab.model.evaluation import EvaluationSet as EvaluationSet
 from bertlab.model.evaluation import heads_direction as heads_direction
 from bertlab.model.fsdp import FullyShardedStrategy as FullyShardedStrategy
+from bertlab.model.losses import Passes as Passes
 from bertlab.model.module import BertModule as BertModule
 from bertlab.model.optimizer_config import COMMON_OPTIMIZER_KEYS as COMMON_OPTIMIZER_KEYS
 from bertlab.model.optimizer_config import PLUGGED_OPTIMIZER_KEYS as PLUGGED_OPTIMIZER_KEYS

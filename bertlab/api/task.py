@@ -155,24 +155,6 @@ class Task(nn.Module, ABC):
         del batch
         return None
 
-    def fill(self, batch: PackedBatch, slots: int) -> Mapping[str, Tensor] | None:
-        """Return the task's fields for a training batch that ends with sequences of filler.
-
-        On a GPU, passes over batches of a few fixed sizes are recorded and replayed. :meth:`loss`
-        must leave out of its sum what is added, and ``count`` does not matter there. A class with a
-        loss of its own inherits no ``fill``.
-
-        Args:
-            batch: its first ``len(batch) - batch.filler`` sequences are what ``fields`` are of.
-            slots: a multiple of which the number of predictions should become, where that is
-                another from batch to batch.
-
-        Returns:
-            Fields by name; None: the task cannot, and runs are not recorded.
-        """
-        del batch, slots
-        return None
-
     def metrics(self) -> "dict[str, Metric]":
         """Return fresh torchmetrics by name.
 

@@ -37,7 +37,7 @@ class PaddedBert(nn.Module):
             types = torch.zeros_like(input_ids)
         hidden = encoder.token_embedding(input_ids) + encoder.token_type_embedding(types)
         hidden = encoder.embedding_norm(hidden + F.embedding(places, table))
-        seen = padded_keys_seen(attention_mask, encoder.causal, None)
+        seen = (attention_mask[:, None, None, :] > 0) & keys_seen(places, encoder.causal)
         layers: Any = encoder.layers
         for layer in layers:
             attention = layer.attention
@@ -46,12 +46,6 @@ class PaddedBert(nn.Module):
             hidden = layer.output_norm(hidden + layer.output(F.gelu(layer.intermediate(hidden))))
         summary = padded_summary(hidden, attention_mask, encoder.causal)
         return hidden, torch.tanh(encoder.pooler(summary))
-
-
-def padded_keys_seen(mask: Tensor, causal: bool, window: int | None) -> Tensor:
-    """Return which keys each query sees, ``(B, 1, S, S)`` bool, of a ``(B, S)`` mask."""
-    places = torch.arange(mask.shape[1], device=mask.device)
-    return (mask[:, None, None, :] > 0) & keys_seen(places, causal, window)
 
 
 def padded_attention(qkv: Tensor, seen: Tensor, num_heads: int) -> Tensor:

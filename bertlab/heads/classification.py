@@ -26,7 +26,6 @@ from bertlab.objectives.classification import (
     Accuracy,
     MajorityAccuracy,
     classification_loss,
-    filled_labels,
 )
 
 
@@ -260,13 +259,6 @@ class SequenceClassifier(ClassifierHead):
         scores, labels = logits.squeeze(-1), labels.float()
         error = F.mse_loss(scores, labels, reduction="sum")
         return TaskLoss(error, labels.numel(), scores.detach(), labels)
-
-    def fill(self, batch: PackedBatch, slots: int) -> Mapping[str, Tensor] | None:
-        """Return labels that do not count for the filler; None in regression."""
-        del slots
-        if self.regression:
-            return None
-        return {"label": filled_labels(batch.fields["label"], batch)}
 
     def metrics(self) -> dict[str, Metric]:
         """Return metrics of classes, or ``pearson`` and ``spearman`` in regression.

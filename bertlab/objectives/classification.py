@@ -9,15 +9,7 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
-from bertlab.api.batch import PackedBatch
 from bertlab.api.task import TaskLoss
-
-FILLER = -100  # a label that stands for nothing, which torch's cross-entropy leaves out
-
-
-def filled_labels(labels: Tensor, batch: PackedBatch) -> Tensor:
-    """Return ``(B,)`` labels of a batch that ends with filler, of those of its first sequences."""
-    return F.pad(labels, (0, len(batch) - len(labels)), value=FILLER)
 
 
 def classification_loss(
@@ -30,7 +22,7 @@ def classification_loss(
 
     Args:
         logits: ``(K, C)`` float32 scores of the C classes.
-        labels: ``(K,)`` int64 class ids; those of :data:`FILLER` do not count.
+        labels: ``(K,)`` int64 class ids; those of -100 do not count.
         class_weights: ``(C,)`` weight of each class in the sum; 1 if None.
         extras: ``(K, …)`` tensors by name, for metrics; as in :class:`TaskLoss`.
     """

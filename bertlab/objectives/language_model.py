@@ -18,7 +18,7 @@ from bertlab.api.batch import (
 )
 from bertlab.api.task import Objective, TaskContext, TaskLoss
 from bertlab.encoders.layers import initialize
-from bertlab.objectives.classification import FILLER, Accuracy
+from bertlab.objectives.classification import Accuracy
 from bertlab.objectives.cross_entropy import (
     SummedCrossEntropy,
     linear_cross_entropy,
@@ -174,21 +174,11 @@ class TokenPrediction(Objective):
         """Return the positions that predict; None of a batch without labels."""
         return batch.fields.get(f"{self.name}_positions")
 
-    def fill(self, batch: PackedBatch, slots: int) -> Mapping[str, Tensor]:
-        """Return positions in the filler, and labels that do not count, after the K that do."""
-        written = batch.token_labels(self.name)
-        rows, last = -len(written.labels) % slots, len(batch.input_ids) - 1
-        return {
-            f"{self.name}_positions": F.pad(written.positions, (0, rows), value=last),
-            f"{self.name}_labels": F.pad(written.labels, (0, rows), value=FILLER),
-        }
-
     def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
         """Return cross-entropy in nats, summed in float32 over the K positions."""
         written = batch.token_labels(self.name)
         positions, labels = written.positions, written.labels
         if positions.device.type == "cpu":
-            labels = labels[labels != FILLER] if batch.filler else labels
             positions = pad_to_multiple_of(positions, ROWS)
         transformed = self._transform(output.tokens.index_select(0, positions))
         if positions.device.type == "cpu" and torch.is_grad_enabled():

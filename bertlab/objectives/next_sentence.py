@@ -1,6 +1,5 @@
 """Next-sentence prediction (paper sec. 3.1, task 2)."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
@@ -13,7 +12,6 @@ from bertlab.objectives.classification import (
     Accuracy,
     MajorityAccuracy,
     classification_loss,
-    filled_labels,
 )
 
 if TYPE_CHECKING:
@@ -48,12 +46,6 @@ class NextSentencePrediction(Objective):
         labels = batch.fields["next_sentence_label"]
         logits = self.classifier(output.pooled).float()
         return classification_loss(logits, labels)
-
-    def fill(self, batch: PackedBatch, slots: int) -> Mapping[str, Tensor]:
-        """Return labels that do not count for the filler."""
-        del slots
-        labels = batch.fields["next_sentence_label"]
-        return {"next_sentence_label": filled_labels(labels, batch)}
 
     def metrics(self) -> dict[str, Metric]:
         """Return ``accuracy`` and ``majority_accuracy``, its baseline."""

@@ -19,6 +19,7 @@ _BRINGS = {
         "evaluation probing, evaluation sentence_similarity, "
         "key evaluations, key evaluate_every, key checkpoint_words"
     ),
+    "bertlab-gpu": "",
     "bertlab-guard": "key check_every",
     "bertlab-interop": "exporter onnx, exporter sentence-transformers, reader tensorflow",
     "bertlab-modern": (

@@ -37,12 +37,14 @@ from bertlab.plugins.index import (
 
 if TYPE_CHECKING:
     from jsonargparse import Namespace
-    from lightning.pytorch import Callback
+    from lightning.pytorch import Callback, Trainer
     from lightning.pytorch.cli import LightningArgumentParser
 
     from bertlab.api.batch import PackedBatch
     from bertlab.api.exporter import ExportReport, ModelAddress
     from bertlab.checkpoints.pretrained import Pretrained
+    from bertlab.data.module import TaskData
+    from bertlab.model.module import BertModule
 
 GROUP = "bertlab.hooks"
 hookspec = pluggy.HookspecMarker("bertlab")
@@ -140,6 +142,17 @@ def bertlab_inspect_batch(batch: "PackedBatch", stage: str, step: int) -> None:
 
     Called during ``fit``; ``stage`` is ``train`` or ``validate``, ``step`` the optimiser steps done
     so far. Input that an objective rewrites on the device is seen as it was before that.
+    """
+
+
+@hookspec
+def bertlab_accelerate(module: "BertModule", data: "TaskData", trainer: "Trainer") -> None:
+    """Make the steps of a ``fit`` with ``compile: true`` quicker, on the device that trains.
+
+    Called when data, module and Trainer are ready, before layers are compiled. A package may set
+    ``module.passes`` to other :class:`bertlab.extend.Passes`, ``data.finish_batch`` to a function
+    of each batch of training, and add a kernel by ``bertlab.extend.add_attention_kernel``. What is
+    computed may change by rounding only.
     """
 
 
@@ -282,6 +295,12 @@ def run_elsewhere(arguments: list[str], keys: frozenset[str]) -> int | None:
 def report_sections(scores: Any) -> list[ReportSection]:  # noqa: ANN401  of bertlab-studies
     """Return the sections that plugins add to a study's report."""
     return _joined("bertlab_report_sections", scores=scores)
+
+
+def accelerate(module: "BertModule", data: "TaskData", trainer: "Trainer") -> None:
+    """Let all plugins make a run quicker."""
+    for _ in _results("bertlab_accelerate", module=module, data=data, trainer=trainer):
+        pass
 
 
 def inspects_batches() -> bool:

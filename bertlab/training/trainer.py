@@ -95,15 +95,6 @@ def make_trainer(
     return trainer
 
 
-def can_replay(trainer: Trainer) -> bool:
-    """Whether passes over batches can be recorded: on one GPU, in bf16, whose kernels pad nothing.
-
-    With fp16 a scaler changes the loss, and several devices exchange gradients during the pass.
-    """
-    on_gpu = trainer.strategy.root_device.type == "cuda"
-    return on_gpu and trainer.world_size == 1 and str(trainer.precision).startswith("bf16")
-
-
 def _add_progress_bar(arguments: dict[str, Any]) -> None:
     """Put the bar that suits the place of output among the callbacks."""
     shows_bar = arguments["enable_progress_bar"] is not False

@@ -100,7 +100,7 @@ def test_no_step_waits_for_the_gpu(tiny_config: Path, bertlab: Command, tmp_path
             "fit", "--config", tiny_config, "--run_dir", tmp_path / "run", *IN_BF16,
             "--trainer.max_steps", 10, "--trainer.log_every_n_steps", 100,
             "--trainer.val_check_interval", 100, "--data.num_workers", 1,
-            "--trainer.callbacks", "[{class_path: tests.training.test_gpu.SeeWaits}]",
+            "--trainer.callbacks", "[{class_path: test_gpu.SeeWaits}]",
         )  # fmt: skip
     torch.cuda.set_sync_debug_mode("default")
     assert code == 0, error
