@@ -4,6 +4,7 @@ The names are listed here once: `extend.py` reads them from this file, mypy and 
 """
 
 from bertlab.api.batch import pad_to_multiple_of as pad_to_multiple_of
+from bertlab.api.encoder import layers_of as layers_of
 from bertlab.api.evaluation import FloatArray as FloatArray
 from bertlab.api.format import ColumnSources as ColumnSources
 from bertlab.api.format import LabelNames as LabelNames
@@ -198,7 +199,6 @@ from bertlab.model.embedding import batches_by_length as batches_by_length
 from bertlab.model.embedding import embed_texts as embed_texts
 from bertlab.model.evaluation import EvaluationSet as EvaluationSet
 from bertlab.model.evaluation import heads_direction as heads_direction
-from bertlab.model.fsdp import FullyShardedStrategy as FullyShardedStrategy
 from bertlab.model.losses import Passes as Passes
 from bertlab.model.module import BertModule as BertModule
 from bertlab.model.optimizer_config import COMMON_OPTIMIZER_KEYS as COMMON_OPTIMIZER_KEYS
@@ -207,7 +207,6 @@ from bertlab.model.optimizer_config import OptimizerConfig as OptimizerConfig
 from bertlab.model.optimizer_config import read_optimizer as read_optimizer
 from bertlab.model.optimizers.adamw import check_betas as check_betas
 from bertlab.model.optimizers.adamw import check_eps as check_eps
-from bertlab.model.optimizers.stepping import loss_of as loss_of
 from bertlab.model.parameter_groups import parameter_groups as parameter_groups
 from bertlab.model.schedule import check_budget as check_budget
 from bertlab.model.schedule import check_changes as check_changes

@@ -20,7 +20,6 @@ from bertlab.api.task import Objective, Task, TaskContext, TaskLoss
 from bertlab.data.module import EvaluationRows, TaskData
 from bertlab.model.build import build_layers, keeps_encoder_fixed
 from bertlab.model.evaluation import Evaluations
-from bertlab.model.fsdp import shard
 from bertlab.model.losses import NumericalGuard, Passes, StepLoss, global_counts, shares_of
 from bertlab.model.optimizer import OptimizerState, build_optimizer
 from bertlab.model.optimizer_config import OptimizerConfig
@@ -110,9 +109,10 @@ class BertModule(LightningModule):
         return ["train/loss", *losses, "val/loss", *self.evaluations.names("val")]
 
     def configure_model(self) -> None:
-        """Divide the weights among the processes, where the strategy is to."""
-        if self.device_mesh is not None:
-            shard(self, self.encoder, self.device_mesh["data_parallel"])
+        """Divide the weights among the processes, where that is how the strategy works."""
+        divide = getattr(self.trainer.strategy, "divide", None)  # see the hook bertlab_strategy
+        if divide is not None:
+            divide(self)
 
     def forward(self, batch: PackedBatch) -> EncoderOutput:
         """Encode a batch."""
@@ -242,7 +242,8 @@ class BertModule(LightningModule):
         optimizer = build_optimizer(config, self, fused)
         done = 0
         if self.continued is not None:
-            self.continued.load(self, optimizer)
+            take = getattr(self.trainer.strategy, "take_optimizer_state", None)
+            self.continued.load(self, optimizer, take)
             done, self.continued = self.continued.steps, None  # twice the size of the weights
         steps, timer = self.trainer.estimated_stepping_batches, run_timer(self.trainer)
         # Lightning's word for neither max_steps nor max_epochs

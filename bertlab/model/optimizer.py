@@ -3,7 +3,7 @@
 ``OptimizerState`` carries the moments of an earlier run to the next (``model.init_optimizer``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,6 @@ from torch import nn
 from torch.optim import Optimizer
 
 from bertlab.errors import CheckpointError, DamagedCheckpointError, PluginError
-from bertlab.model.fsdp import load_optimizer_state
 from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER, OptimizerConfig
 from bertlab.model.parameter_groups import freeze_layers, parameter_groups
 
@@ -118,10 +117,16 @@ class OptimizerState:
                 "take the key out"
             )
 
-    def load(self, module: nn.Module, optimizer: Optimizer) -> None:
+    def load(
+        self,
+        module: nn.Module,
+        optimizer: Optimizer,
+        take: Callable[[nn.Module, Optimizer, dict[str, Any]], None] | None = None,
+    ) -> None:
         """Give an optimiser these moments, by the names of parameters; what is new has none.
 
-        The optimiser's own settings (``betas``, …) stay.
+        The optimiser's own settings (``betas``, …) stay. ``take`` loads them where a strategy has
+        divided the weights.
         """
         ours = parameter_names(module, optimizer)
         theirs = ours if self.parameters is None else self.parameters
@@ -134,4 +139,8 @@ class OptimizerState:
             if numbers.get(name) in known
         }
         groups = optimizer.state_dict()["param_groups"]  # this run's learning rates
-        load_optimizer_state(module, optimizer, {"state": state, "param_groups": groups})
+        moved = {"state": state, "param_groups": groups}
+        if take is None:
+            optimizer.load_state_dict(moved)
+        else:
+            take(module, optimizer, moved)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from jsonargparse import Namespace
     from lightning.pytorch import Callback, Trainer
     from lightning.pytorch.cli import LightningArgumentParser
+    from lightning.pytorch.strategies import Strategy
 
     from bertlab.api.batch import PackedBatch
     from bertlab.api.exporter import ExportReport, ModelAddress
@@ -153,6 +154,16 @@ def bertlab_accelerate(module: "BertModule", data: "TaskData", trainer: "Trainer
     ``module.passes`` to other :class:`bertlab.extend.Passes`, ``data.finish_batch`` to a function
     of each batch of training, and add a kernel by ``bertlab.extend.add_attention_kernel``. What is
     computed may change by rounding only.
+    """
+
+
+@hookspec
+def bertlab_strategy(name: str) -> "Strategy | None":
+    """Return the Lightning strategy of a name that ``trainer.strategy`` gives; None: another's.
+
+    A strategy that divides the weights among processes has ``divide(module)``, called as
+    ``configure_model`` of the module, and ``take_optimizer_state(module, optimizer, state)``, which
+    loads the ``state_dict`` of an earlier run's optimiser.
     """
 
 
@@ -301,6 +312,14 @@ def accelerate(module: "BertModule", data: "TaskData", trainer: "Trainer") -> No
     """Let all plugins make a run quicker."""
     for _ in _results("bertlab_accelerate", module=module, data=data, trainer=trainer):
         pass
+
+
+def named_strategy(name: str) -> "Strategy | None":
+    """Return the strategy of the first package that has one of a name; None if none has."""
+    for strategy in _results("bertlab_strategy", name=name):
+        found: Strategy = strategy
+        return found
+    return None
 
 
 def inspects_batches() -> bool:

@@ -250,6 +250,24 @@ def test_bertlab_accelerate_finishes_each_batch_of_a_compiled_fit(
     assert results[0] == results[1]
 
 
+def test_bertlab_strategy_is_the_first_packages(
+    stranger: Path, monkeypatch: pytest.MonkeyPatch, bertlab: Command, tiny_config: Path
+) -> None:
+    code = HEAD + "@hookimpl\ndef bertlab_strategy(name):\n"
+    code += "    return name.upper() if name == 'mine' else None\n"
+    add_hooks(stranger, "divider", code)
+    assert hooks.named_strategy("mine") == "MINE"
+    assert hooks.named_strategy("ddp") is None
+    without(monkeypatch, "bertlab-gpu")
+    given = ("fit", "--config", tiny_config, "--run_dir", stranger / "run")
+    code, _, error = bertlab(*given, "--trainer.strategy", "fsdp")
+    assert (code, error) == (
+        2,
+        "bertlab: error E105: trainer.strategy: found 'fsdp'; it comes with bertlab-gpu: pip "
+        "install bertlab-gpu\n",
+    )
+
+
 def test_bertlab_inspect_batch_sees_what_the_encoder_reads(stranger: Path) -> None:
     code = HEAD + "SEEN = []\n@hookimpl\ndef bertlab_inspect_batch(batch, stage, step):\n"
     code += "    SEEN.append((batch.input_ids.tolist(), stage, step))\n"

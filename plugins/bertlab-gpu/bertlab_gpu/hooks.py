@@ -1,4 +1,4 @@
-"""What is done before a run is compiled that trains on a GPU."""
+"""What is done before a run is compiled that trains on a GPU, and the strategy ``fsdp``."""
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -7,6 +7,7 @@ from bertlab import hookimpl
 
 if TYPE_CHECKING:
     from lightning.pytorch import Trainer
+    from lightning.pytorch.strategies import Strategy
 
     from bertlab.api import TaskData
     from bertlab.extend import BertModule
@@ -29,3 +30,13 @@ def bertlab_accelerate(module: "BertModule", data: "TaskData", trainer: "Trainer
         use_own_stream()
         data.finish_batch = Filling(module.named_tasks(), data.max_seq_length)
         module.passes = StepGraphs()
+
+
+@hookimpl
+def bertlab_strategy(name: str) -> "Strategy | None":
+    """Return what ``trainer.strategy: fsdp`` means."""
+    if name != "fsdp":
+        return None
+    from bertlab_gpu.fully_sharded import FullyShardedStrategy  # noqa: PLC0415
+
+    return FullyShardedStrategy()
