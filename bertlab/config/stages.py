@@ -20,8 +20,8 @@ from bertlab.config.overrides import Overrides, as_overrides
 from bertlab.config.parser import package_keys
 from bertlab.config.request import Request, fine_tunes
 from bertlab.config.seeds import SEED_SECTION, Seeds
-from bertlab.config.stage_budget import share_out
 from bertlab.config.yaml_files import Config
+from bertlab.data.run_length import share_out
 from bertlab.errors import BertlabError, ConfigError, nearest
 from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER
 from bertlab.plugins.first_party import package_of

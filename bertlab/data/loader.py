@@ -14,8 +14,8 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from bertlab.api.batch import IntArray, PackedBatch, PackedSequences
 from bertlab.api.rng import CounterRNG
 from bertlab.api.task import Objective, preparation_order
+from bertlab.data.run_length import StepSizes
 from bertlab.data.sampling.sampler import SequenceSampler
-from bertlab.data.step_sizes import StepSizes
 from bertlab.errors import LostProcessError
 from bertlab.objectives.changing import ChangingNumber, whole_at
 

@@ -26,7 +26,7 @@ from bertlab.data.loader import (
     TrainingSteps,
     outlive_sigterm,
 )
-from bertlab.data.step_sizes import StepSizes
+from bertlab.data.run_length import StepSizes
 from bertlab.errors import BertlabError, ConfigError, check_processes
 from bertlab.objectives.changing import WholeNumber, whole_ends
 

@@ -18,14 +18,12 @@ from bertlab.api.head import Head
 from bertlab.api.rng import CounterRNG
 from bertlab.api.task import Objective, Task, TaskContext, TaskLoss
 from bertlab.data.module import EvaluationRows, TaskData
-from bertlab.model.build import build_layers, keeps_encoder_fixed
+from bertlab.model.build import build_layers, check_tasks, keeps_encoder_fixed
 from bertlab.model.evaluation import Evaluations
 from bertlab.model.losses import NumericalGuard, Passes, StepLoss, global_counts, shares_of
-from bertlab.model.optimizer import OptimizerState, build_optimizer
+from bertlab.model.optimizer import OptimizerState, build_optimizer, freeze_layers
 from bertlab.model.optimizer_config import OptimizerConfig
-from bertlab.model.parameter_groups import freeze_layers
 from bertlab.model.schedule import build_schedule, build_timed_schedule, run_timer
-from bertlab.model.task_checks import check_tasks
 
 
 class BertModule(LightningModule):

@@ -42,11 +42,12 @@ from bertlab.config.request import Request
 from bertlab.config.run_config import parse_request
 from bertlab.config.stages import with_last_stage
 from bertlab.data.module import TaskData
+from bertlab.data.run_length import asked_steps, training_size
 from bertlab.errors import CommandError, check_at_least, say, warn
 from bertlab.files import write_json
 from bertlab.model.build import build_tasks, compile_layers, compile_losses
 from bertlab.model.module import BertModule
-from bertlab.model.schedule import asked_steps, check_end, training_size
+from bertlab.model.schedule import check_end
 from bertlab.objectives.changing import in_words
 from bertlab.objectives.language_model import TokenPrediction
 from bertlab.plugins.hooks import accelerate, run_callbacks, run_ended

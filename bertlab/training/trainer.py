@@ -26,10 +26,9 @@ from bertlab.checkpoints.restore import restore_module
 from bertlab.config.run_config import RunConfig
 from bertlab.data.module import TaskData
 from bertlab.errors import TrainerError, nearest, show_logs_visibly, warn
-from bertlab.model.build import build_encoder, build_metrics, check_lengths
+from bertlab.model.build import build_encoder, build_metrics, check_lengths, check_tasks
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
-from bertlab.model.task_checks import check_tasks
 from bertlab.plugins.first_party import where_to_get
 from bertlab.plugins.hooks import named_strategy
 from bertlab.training.callbacks.progress_bar import NotebookProgress, ProgressBar, in_notebook

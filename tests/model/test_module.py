@@ -18,8 +18,8 @@ from bertlab.data.corpus.corpus import Corpus
 from bertlab.data.corpus.prepare import prepare
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.loader import SequenceStream, StepDataset, StepSampler
+from bertlab.data.run_length import StepSizes
 from bertlab.data.sampling.input_formats import build_sampler
-from bertlab.data.step_sizes import StepSizes
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError
 from bertlab.model.module import BertModule

@@ -6,8 +6,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from bertlab.data.run_length import StepSettings
 from bertlab.data.sampling.sampler import SequenceSampler
-from bertlab.data.step_sizes import StepSettings
 from bertlab.objectives.changing import ChangingNumber, WholeNumber, moments, whole_at
 
 _SAMPLED_AT_A_TIME = 4096

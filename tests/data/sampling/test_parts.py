@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from bertlab.data.run_length import StepSettings
 from bertlab.data.sampling.amounts import Amounts
 from bertlab.data.sampling.chunks import Parts
-from bertlab.data.step_sizes import StepSettings
 from tests.data.sampling.test_sampler import (
     check_pieces,
     make_store,
