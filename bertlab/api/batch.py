@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bertlab.api.schedule import Progress
+from bertlab.api.optimizer import Progress
 from bertlab.errors import PluginError
 
 IntArray = npt.NDArray[np.int64]

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from bertlab.api.encoder import Encoder
-from bertlab.api.exporter import Exporter, ExportReport, ModelAddress
+from bertlab.api.exchange import Exporter, ExportReport, ModelAddress
 from bertlab.api.head import Head
 from bertlab.api.huggingface import HuggingFaceForm
 from bertlab.api.task import TaskContext

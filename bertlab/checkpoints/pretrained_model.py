@@ -25,12 +25,12 @@ from bertlab.checkpoints.restore import (
     restore_module,
 )
 from bertlab.checkpoints.warm_start import load_weights
-from bertlab.encoders.states import Combination
 from bertlab.errors import CheckpointError, CommandError, DataError
 from bertlab.model.build import build_encoder, build_tasks
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.model.prediction import (
+    Combination,
     FeatureChoice,
     Input,
     Pool,

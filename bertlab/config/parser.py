@@ -17,7 +17,7 @@ from torchmetrics import Metric
 
 from bertlab.api.encoder import Encoder
 from bertlab.api.head import Head
-from bertlab.api.schedule import Schedule
+from bertlab.api.optimizer import Schedule
 from bertlab.api.task import Objective
 from bertlab.api.tokenizer import TokenizerKind
 from bertlab.config.named_classes import check_no_classes

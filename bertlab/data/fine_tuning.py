@@ -26,7 +26,7 @@ from bertlab.data.loader import StepLoader
 from bertlab.data.module import EVALUATION_SEED, EvaluationRows, ReportRow, TaskData
 from bertlab.data.reading.tables import RowReading
 from bertlab.errors import ConfigError, DataError, check_at_least, check_share, nearest
-from bertlab.tokenizer.loading import load_tokenizer
+from bertlab.tokenizer.files import load_tokenizer
 
 
 class LabelledData(TaskData):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bertlab.api.batch import IntArray
-from bertlab.api.schedule import Progress
+from bertlab.api.optimizer import Progress
 from bertlab.api.task import Objective, Task
 from bertlab.errors import ConfigError, check_at_least
 from bertlab.objectives.changing import (

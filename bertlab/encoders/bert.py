@@ -311,7 +311,7 @@ class BertEncoder(Encoder):
 
     def padded_form(self) -> nn.Module:
         """Return the encoder on padded batches; a BiLSTM has no such form."""
-        from bertlab.encoders.padded import PaddedBert  # noqa: PLC0415  for exporters only
+        from bertlab.encoders.bert_form import PaddedBert  # noqa: PLC0415  for exporters only
 
         if self.bilstm_layers:
             raise NotImplementedError("it has a BiLSTM (model.encoder.bilstm_layers)")

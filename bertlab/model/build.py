@@ -1,4 +1,4 @@
-"""Builds encoder, tasks and metrics from a config; compiles layers and losses."""
+"""Builds encoder, tasks and metrics from a config, checks that they go together, compiles them."""
 
 from collections.abc import Mapping
 from contextlib import nullcontext

@@ -1,4 +1,4 @@
-"""The loss of an optimiser step, and what happens where it is not finite.
+"""The loss of an optimiser step, how it is computed, and what happens where it is not finite.
 
 A step's loss is each task's mean over its predictions in all of its batches. 8 sequences, mlm and
 nsp: sums of 40 and 8 losses, divided by the counts of the whole step (120 and 24 in a window of

@@ -1,4 +1,4 @@
-"""From a module to its optimiser, and the state that an optimiser brings from an earlier run.
+"""From a module to groups of its parameters and their optimiser, and an earlier run's state.
 
 ``OptimizerState`` carries the moments of an earlier run to the next (``model.init_optimizer``).
 """

@@ -1,4 +1,4 @@
-"""The settings that every optimiser has, and the plugins that a config names beside them."""
+"""Optimisers and schedules that a config can name, and the settings that all of them have."""
 
 import inspect
 import math
@@ -14,8 +14,7 @@ from torch import Tensor
 from torch.optim import AdamW as TorchAdamW
 from torch.optim import Optimizer
 
-from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup
-from bertlab.api.schedule import Progress, Schedule
+from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup, Progress, Schedule
 from bertlab.errors import ConfigError, UnknownPluginError, check_share, nearest
 from bertlab.objectives.changing import DEFAULT_SCHEDULE, make_schedule
 from bertlab.plugins.first_party import where_to_get

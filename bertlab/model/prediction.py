@@ -1,4 +1,4 @@
-"""Predictions for texts or examples that are at hand in Python."""
+"""Predictions for texts or examples at hand in Python, and hidden states as features (sec. 5.3)."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ from bertlab.api.head import Head
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.examples.task_files import words_of
 from bertlab.data.inputs import InputRows, TextRows, given_texts
-from bertlab.encoders.states import Combination, combine_layers
-from bertlab.errors import CheckpointError, DataError
+from bertlab.errors import CheckpointError, ConfigError, DataError
 from bertlab.model.module import BertModule
 
+Combination = Literal["concat", "sum", "mean"]
 Pool = Literal["none", "cls", "mean"]
 
 
@@ -38,6 +38,40 @@ class FeatureChoice:
     layers: Sequence[int]
     combine: Combination
     pool: Pool
+
+
+def check_layers(indices: Sequence[int], count: int, key: str) -> None:
+    """Refuse layers that an encoder does not have."""
+    if not indices:
+        raise ConfigError(f"{key}: found no layer, expected at least one, for example [-1]")
+    for index in indices:
+        if not -count <= index < count:
+            raise ConfigError(
+                f"{key}: found {index}, but the encoder has {count - 1} layers; expected 0 "
+                f"(embeddings) to {count - 1} (last), or -1 (last) to {-count} (embeddings)"
+            )
+
+
+def combine_layers(
+    layers: Sequence[Tensor], indices: Sequence[int], how: Combination, key: str = "layers"
+) -> Tensor:
+    """Combine hidden states of several layers.
+
+    Args:
+        layers: L + 1 tensors ``(T, H)``, embeddings first, as ``EncoderOutput.all_layers``.
+        indices: n indices into ``layers``, negative ones from the last.
+        how: ``concat`` in the order of ``indices``, ``sum`` or ``mean``.
+        key: the config key of ``indices``, to name in errors.
+
+    Returns:
+        ``(T, n H)`` for ``concat``, else ``(T, H)``.
+    """
+    check_layers(indices, len(layers), key)
+    chosen = [layers[index] for index in indices]
+    if how == "concat":
+        return torch.cat(chosen, dim=-1)
+    total = torch.stack(chosen).sum(0)
+    return total if how == "sum" else total / len(chosen)
 
 
 def embed_texts(encoder: Encoder, batch: PackedBatch, choice: FeatureChoice) -> list[Tensor]:

@@ -9,7 +9,7 @@ from lightning.pytorch.callbacks import Timer
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from bertlab.api.schedule import Progress, Schedule, factor_at
+from bertlab.api.optimizer import Progress, Schedule, factor_at
 from bertlab.api.task import Task
 from bertlab.data.module import TaskData
 from bertlab.data.run_length import check_changes, is_endless

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from lightning.pytorch.strategies import Strategy
 
     from bertlab.api.batch import PackedBatch
-    from bertlab.api.exporter import ExportReport, ModelAddress
+    from bertlab.api.exchange import ExportReport, ModelAddress
     from bertlab.checkpoints.pretrained import Pretrained
     from bertlab.data.module import TaskData
     from bertlab.model.module import BertModule

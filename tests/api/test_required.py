@@ -20,8 +20,8 @@ from bertlab.errors import ConfigError, PluginError
 from bertlab.model.build import check_tasks, check_whole_steps
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
+from bertlab.objectives.classification import NextSentencePrediction
 from bertlab.objectives.masked_lm import MaskedLM
-from bertlab.objectives.next_sentence import NextSentencePrediction
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 TOKENIZER = WordPieceTokenizer.from_vocabulary(

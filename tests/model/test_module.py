@@ -24,9 +24,9 @@ from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
-from bertlab.objectives.causal_lm import CausalLM
+from bertlab.objectives.classification import NextSentencePrediction
+from bertlab.objectives.language_model import CausalLM
 from bertlab.objectives.masked_lm import MaskedLM
-from bertlab.objectives.next_sentence import NextSentencePrediction
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from tests.checkpoints.peers import export_huggingface
 from tests.conftest import Command

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bertlab.api.batch import PackedSequences
-from bertlab.api.schedule import Progress
+from bertlab.api.optimizer import Progress
 from bertlab.api.task import TaskContext
 from bertlab.data.loader import SequenceStream, StepDataset
 from bertlab.data.pretraining import PretrainingData

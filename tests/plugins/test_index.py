@@ -16,7 +16,7 @@ from bertlab.plugins import index as plugins
 from bertlab.plugins.index import Kind
 from tests.plugins.strange_packages import install
 
-NSP = "from bertlab.objectives.next_sentence import NextSentencePrediction\n"
+NSP = "from bertlab.objectives.classification import NextSentencePrediction\n"
 MODULES = {
     "stranger_objective": NSP
     + "class Good(NextSentencePrediction):\n    pass\n"

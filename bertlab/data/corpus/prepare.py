@@ -39,9 +39,8 @@ from bertlab.errors import (
 )
 from bertlab.files import remove_abandoned, write_json
 from bertlab.files.remote import RemoteFile, located
-from bertlab.tokenizer.kinds import WordPiece, train_tokenizer
-from bertlab.tokenizer.loading import load_tokenizer, save_new
-from bertlab.tokenizer.training import TRAINING_VERSION
+from bertlab.tokenizer.files import load_tokenizer, save_new
+from bertlab.tokenizer.kinds import TRAINING_VERSION, WordPiece, train_tokenizer
 
 logger = logging.getLogger(__name__)
 

@@ -41,7 +41,7 @@ from bertlab.errors import TokenizerError, TokenStoreError
 from bertlab.files.reading import read_json
 from bertlab.files.remote import is_url
 from bertlab.plugins.index import added_name
-from bertlab.tokenizer.loading import load_tokenizer
+from bertlab.tokenizer.files import load_tokenizer
 
 FORMAT_VERSION = 1
 SHARDED_VERSION = 2

@@ -13,12 +13,12 @@ from bertlab.api.encoder import Encoder
 from bertlab.api.examples import Labels
 from bertlab.api.task import Task, TaskContext
 from bertlab.encoders.bert import BertEncoder
-from bertlab.heads.single_sentence import SingleSentence
+from bertlab.heads.sentences import SingleSentence
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
-from bertlab.objectives.causal_lm import CausalLM
+from bertlab.objectives.classification import NextSentencePrediction
+from bertlab.objectives.language_model import CausalLM
 from bertlab.objectives.masked_lm import MaskedLM
-from bertlab.objectives.next_sentence import NextSentencePrediction
 from bertlab_conformance.samples import SampleLanguage
 from bertlab_gpu.filling import FilledBatch, Filling, size_between
 from bertlab_modern.modern import ModernEncoder

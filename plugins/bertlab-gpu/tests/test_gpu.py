@@ -12,7 +12,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.task import TaskLoss
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
-from bertlab.objectives.next_sentence import NextSentencePrediction
+from bertlab.objectives.classification import NextSentencePrediction
 from tests.conftest import Command
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

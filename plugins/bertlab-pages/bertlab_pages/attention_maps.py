@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from bertlab.api import EvaluatedModel, EvaluationError, Tokenizer
-from bertlab.extend import FloatArray, SelfAttention, layer_states
+from bertlab.extend import FloatArray, SelfAttention
+from bertlab_pages.layer_states import layer_states
 
 TARGETS = ("cls", "sep", "next", "previous", "self", "same_token")
 FIGURES = ("entropy", *TARGETS)
