@@ -38,8 +38,8 @@ from bertlab.training.console import print_table
 _BASES: dict[Kind, str] = {
     "encoder": "bertlab.api.encoder:Encoder",
     "objective": "bertlab.api.task:Objective",
-    "head": "bertlab.api.head:Head",
-    "source": "bertlab.api.source:DataSource",
+    "head": "bertlab.api.task:Head",
+    "source": "bertlab.api.examples:DataSource",
     "metric": "torchmetrics:Metric",
     "evaluation": "bertlab.api.evaluation:Evaluation",
     "optimizer": "bertlab.api.optimizer:OptimizerRecipe",

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bertlab.api.examples import Example, LabelledExamples, Labels
-from bertlab.api.head import Head
-from bertlab.api.task import Task
+from bertlab.api.task import Head, Task
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.examples.encoded import EncodedExamples, ExampleStream, encode_examples
 from bertlab.data.examples.source import read_rows, stream_rows

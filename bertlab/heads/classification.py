@@ -18,8 +18,7 @@ from torchmetrics.utilities import dim_zero_cat
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.encoder import Encoder
 from bertlab.api.examples import Example, Labels
-from bertlab.api.head import Head
-from bertlab.api.task import TaskContext, TaskLoss
+from bertlab.api.task import Head, TaskContext, TaskLoss
 from bertlab.encoders.layers import Dropout, initialize
 from bertlab.errors import ConfigError, DataError, check_share, nearest
 from bertlab.objectives.classification import (

@@ -10,8 +10,7 @@ from torch import nn
 from torchmetrics import Metric
 
 from bertlab.api.encoder import Encoder, layers_of
-from bertlab.api.head import Head
-from bertlab.api.task import Objective, Task, TaskContext, build_all
+from bertlab.api.task import Head, Objective, Task, TaskContext, build_all
 from bertlab.data.module import naming_head
 from bertlab.errors import ConfigError, PluginError
 from bertlab.objectives.cross_entropy import SummedCrossEntropy

@@ -14,9 +14,8 @@ from torchmetrics import Metric
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.encoder import Encoder
-from bertlab.api.head import Head
 from bertlab.api.rng import CounterRNG
-from bertlab.api.task import Objective, Task, TaskContext, TaskLoss
+from bertlab.api.task import Head, Objective, Task, TaskContext, TaskLoss
 from bertlab.data.module import EvaluationRows, TaskData
 from bertlab.model.build import build_layers, check_tasks, keeps_encoder_fixed
 from bertlab.model.evaluation import Evaluations

@@ -12,7 +12,7 @@ from torch import Tensor
 from bertlab.api.batch import PackedBatch
 from bertlab.api.encoder import Encoder
 from bertlab.api.examples import Example
-from bertlab.api.head import Head
+from bertlab.api.task import Head
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.examples.task_files import words_of
 from bertlab.data.inputs import InputRows, TextRows, given_texts

@@ -8,8 +8,7 @@ import pytest
 from torchmetrics import Metric
 
 from bertlab.api.encoder import Encoder
-from bertlab.api.head import Head
-from bertlab.api.task import Objective
+from bertlab.api.task import Head, Objective
 from bertlab.errors import PluginError
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.plugins import index as plugins

@@ -21,8 +21,8 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from bertlab.api.examples import RawDocument
 from bertlab.api.executor import OrderedMap
-from bertlab.api.source import RawDocument
 from bertlab.api.tokenizer import Tokenizer, TokenizerKind
 from bertlab.data.corpus.corpus import Corpus, naming, read_raw_documents
 from bertlab.data.corpus.prepare_worker import EncodedBatch, encode_all, encode_batch

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences, pack
-from bertlab.api.examples import Column, Example, Features, Labels
+from bertlab.api.examples import Column, DataSource, Example, Features, Labels
 from bertlab.api.rng import CounterRNG
-from bertlab.api.source import DataSource
 from bertlab.api.task import TaskContext, TaskLoss
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import DataError
