@@ -12,9 +12,8 @@ from lightning.pytorch import Trainer
 from torch import Tensor
 from torch.optim import Optimizer
 
-from bertlab import say
 from bertlab.api import PackedBatch
-from bertlab.extend import BertModule, Passes
+from bertlab.extend import BertModule, Passes, say
 from bertlab_gpu.filling import FilledBatch
 
 

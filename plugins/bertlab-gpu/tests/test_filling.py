@@ -7,12 +7,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn import functional as F
 
 from bertlab.api.batch import PackedBatch
 from bertlab.api.encoder import Encoder
 from bertlab.api.examples import Labels
 from bertlab.api.task import Task, TaskContext
 from bertlab.encoders.bert import BertEncoder
+from bertlab.errors import PluginError
 from bertlab.heads.sentences import SingleSentence
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
@@ -20,7 +22,7 @@ from bertlab.objectives.classification import NextSentencePrediction
 from bertlab.objectives.language_model import CausalLM
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab_conformance.samples import SampleLanguage
-from bertlab_gpu.filling import FilledBatch, Filling, size_between
+from bertlab_gpu.filling import FilledBatch, Filling, check_fill, size_between
 from bertlab_modern.modern import ModernEncoder
 from tests.encoders.test_bert import random_batch
 
@@ -136,3 +138,25 @@ def test_a_task_that_cannot_fill_leaves_the_batch() -> None:
     for task in (OtherLoss(), OtherPairs(), SingleSentence(regression=True)):
         tasks = {"mlm": task, "nsp": NextSentencePrediction()}
         assert Filling(tasks, LONGEST)(batch) is batch
+
+
+class CountsFiller(NextSentencePrediction):
+    """Says that the filler's pairs follow each other."""
+
+    def fill(self, batch: PackedBatch, slots: int) -> dict[str, Tensor]:
+        labels = batch.fields["next_sentence_label"]
+        return {"next_sentence_label": F.pad(labels, (0, len(batch) - len(labels)))}
+
+
+def test_a_fill_that_counts_filler_is_found() -> None:
+    tokenizer = SampleLanguage.of(None).tokenizer
+    encoder = BertEncoder(tokenizer.vocab_size, "tiny", hidden_size=32)
+    batch = labelled(random_batch([30, 5]), 0)
+    for task in (NextSentencePrediction(), CountsFiller()):
+        context = TaskContext(encoder, tokenizer)
+        module = BertModule(encoder, {"nsp": task}, context, OptimizerConfig()).eval()
+        if isinstance(task, CountsFiller):
+            with pytest.raises(PluginError, match="and filled up"):
+                check_fill(module, batch)
+        else:
+            check_fill(module, batch)

@@ -105,7 +105,7 @@ def test_no_step_waits_for_the_gpu(tiny_config: Path, bertlab: Command, tmp_path
     torch.cuda.set_sync_debug_mode("default")
     assert code == 0, error
     waits = [f"{w.filename}:{w.lineno}" for w in caught if "a synchronizing" in str(w.message)]
-    allowed = [where for where in waits if "numerical_guard.py" in where]  # one step later
+    allowed = [where for where in waits if "losses.py" in where]  # one step later
     assert waits == allowed
 
 
@@ -123,6 +123,7 @@ def test_replayed_steps_are_those_of_every_kernel_by_itself(
         code, output, error = bertlab(
             "fit", "--config", tiny_config, "--run_dir", tmp_path / name, *IN_BF16, *NO_DROPOUT,
             "--compile", compiles, "--trainer.accumulate_grad_batches", 2,
+            "--trainer.val_check_interval", 4,
         )  # fmt: skip
         assert code == 0, error
         assert "without CUDA graphs" not in output
