@@ -10,10 +10,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from bertlab.api.encoder import Encoder
-from bertlab.api.exporter import Exporter, ExportReport, ModelAddress
-from bertlab.api.head import Head
+from bertlab.api.exchange import Exporter, ExportReport, ModelAddress
 from bertlab.api.huggingface import HuggingFaceForm
-from bertlab.api.task import TaskContext
+from bertlab.api.task import Head, TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.export_folder import export_folder, make_readable, save_tokenizer
 from bertlab.checkpoints.huggingface import TRAINED_MAX_LENGTH, forms_of

@@ -25,13 +25,19 @@ from bertlab.checkpoints.restore import (
     restore_module,
 )
 from bertlab.checkpoints.warm_start import load_weights
-from bertlab.encoders.states import Combination
 from bertlab.errors import CheckpointError, CommandError, DataError
 from bertlab.model.build import build_encoder, build_tasks
-from bertlab.model.embedding import FeatureChoice, Pool, batches_by_length, embed_texts
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
-from bertlab.model.prediction import Input, predict
+from bertlab.model.prediction import (
+    Combination,
+    FeatureChoice,
+    Input,
+    Pool,
+    batches_by_length,
+    embed_texts,
+    predict,
+)
 from bertlab.objectives.changing import largest_of
 
 

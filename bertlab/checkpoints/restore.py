@@ -37,7 +37,7 @@ from bertlab.model.build import build_encoder
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
 from bertlab.plugins.index import load_class
-from bertlab.tokenizer.loading import load_tokenizer
+from bertlab.tokenizer.files import load_tokenizer
 
 
 def one_head(start: Pretrained, name: str | None, key: str = "--head") -> Pretrained:

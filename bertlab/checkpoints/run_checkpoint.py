@@ -19,7 +19,7 @@ from bertlab.model.optimizer import OptimizerState
 from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER
 from bertlab.plugins.index import remember_origin
 from bertlab.plugins.strangers import named_package
-from bertlab.tokenizer.loading import tokenizer_from_json
+from bertlab.tokenizer.files import tokenizer_from_json
 
 BEST_CHECKPOINT = "best.json"
 RUN_KEY = "bertlab"  # where a checkpoint keeps what is ours

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from bertlab.api.examples import Labels
-from bertlab.api.head import Head
+from bertlab.api.task import Head
 from bertlab.checkpoints.loading import LoadReport, load_matching
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.model.module import BertModule

@@ -89,8 +89,8 @@ def make_tokenizer(
 ) -> None:
     """Train a tokenizer and write it as a folder that transformers also loads."""
     from bertlab.data.corpus.corpus import read_documents  # noqa: PLC0415  torch, not for --help
+    from bertlab.tokenizer.files import save_new  # noqa: PLC0415
     from bertlab.tokenizer.kinds import build_kind, train_tokenizer  # noqa: PLC0415
-    from bertlab.tokenizer.loading import save_new  # noqa: PLC0415
 
     folder = Path(output)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -116,9 +116,9 @@ def make_store(
 ) -> None:
     """Tokenise a corpus into a token store and print the data report."""
     from bertlab.data.corpus.prepare import open_prepared_before, prepare  # noqa: PLC0415  torch
-    from bertlab.data.sampling.report import report_store  # noqa: PLC0415
     from bertlab.data.sampling.sampler import check_max_seq_length  # noqa: PLC0415
-    from bertlab.tokenizer.loading import load_tokenizer  # noqa: PLC0415
+    from bertlab.data.sampling_report import report_store  # noqa: PLC0415
+    from bertlab.tokenizer.files import load_tokenizer  # noqa: PLC0415
 
     check_max_seq_length(max_seq_length)
     check_at_least("workers", workers, 1)

@@ -16,9 +16,8 @@ from lightning.pytorch.loggers import Logger
 from torchmetrics import Metric
 
 from bertlab.api.encoder import Encoder
-from bertlab.api.head import Head
-from bertlab.api.schedule import Schedule
-from bertlab.api.task import Objective
+from bertlab.api.optimizer import Schedule
+from bertlab.api.task import Head, Objective
 from bertlab.api.tokenizer import TokenizerKind
 from bertlab.config.named_classes import check_no_classes
 from bertlab.config.request import SEED_SECTION, GivenSeeds, Request

@@ -4,13 +4,11 @@ A stage is a run of its own: :func:`stage_requests` says what ``bertlab fit`` wo
 """
 
 import contextlib
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,68 +18,11 @@ from bertlab.config.checkpoint_config import TRAINER_KEYS
 from bertlab.config.merge import read_request
 from bertlab.config.request import SEED_SECTION, Overrides, Request, Seeds, as_overrides, fine_tunes
 from bertlab.config.yaml_files import Config
+from bertlab.data.run_length import share_out
 from bertlab.errors import BertlabError, ConfigError, nearest
 from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER
 from bertlab.plugins.hooks import package_keys
 from bertlab.plugins.index import package_of
-
-_ENDS = ("trainer.max_steps", "trainer.max_epochs", "max_tokens", "max_words")
-
-
-def share_out(config: Config, names: Sequence[str], shares: Sequence[Fraction]) -> list[Overrides]:
-    """Return the settings by which each stage ends.
-
-    Steps are rounded so that their sum is the budget: of 10, shares of 1/3 are 3, 4 and 3. Tokens
-    and words become steps when the data of a stage is known.
-    """
-    key, amount = _budget(config)
-    if key == "trainer.max_steps":
-        ends = [0, *(round(amount * each) for each in accumulate(shares))]
-        parts: list[float] = [end - start for start, end in pairwise(ends)]
-    elif key == "trainer.max_epochs":
-        parts = [int(amount * share) if _is_whole(amount * share) else 0 for share in shares]
-    else:
-        parts = [amount * float(share) for share in shares]
-    for name, share, part in zip(names, shares, parts, strict=True):
-        if not part > 0:
-            unit = "step" if key == "trainer.max_steps" else "whole number of epochs"
-            raise ConfigError(
-                f"stages.{name}.share: {float(share):g} of {key}, which is {amount:,}, is "
-                f"{float(amount * share):g}, expected a {unit}; choose another share or {key}"
-                + (", or give trainer.max_steps" if key == "trainer.max_epochs" else "")
-            )
-    return [{key: part} for part in parts]
-
-
-def _budget(config: Config) -> tuple[str, Any]:
-    """Return the key that ends the run, and its value."""
-    trainer = config["trainer"]
-    values = (
-        trainer["max_steps"],
-        trainer["max_epochs"],
-        config["max_tokens"],
-        config["max_words"],
-    )
-    found = {
-        key: value for key, value in zip(_ENDS, values, strict=True) if value not in (None, -1)
-    }
-    if "max_words" in found:
-        found.pop("trainer.max_epochs", None)  # no end there but a limit
-    if len(found) != 1:
-        told = " and ".join(found) or "none"
-        raise ConfigError(
-            f"stages: found {told} to end the run, expected one of {', '.join(_ENDS)}, of which "
-            "each stage has a share"
-        )
-    ((key, amount),) = found.items()
-    if not 0 < amount < math.inf:  # NaN is not either
-        raise ConfigError(f"{key}: found {amount}, expected above 0")
-    return key, amount
-
-
-def _is_whole(amount: Fraction) -> bool:
-    return amount.denominator == 1
-
 
 STAGES_KEY = "stages"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=-]*")  # of a folder

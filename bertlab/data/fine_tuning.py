@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bertlab.api.examples import Example, LabelledExamples, Labels
-from bertlab.api.head import Head
-from bertlab.api.task import Task
+from bertlab.api.task import Head, Task
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.examples.encoded import EncodedExamples, ExampleStream, encode_examples
 from bertlab.data.examples.source import read_rows, stream_rows
@@ -26,7 +25,7 @@ from bertlab.data.loader import StepLoader
 from bertlab.data.module import EVALUATION_SEED, EvaluationRows, ReportRow, TaskData
 from bertlab.data.reading.tables import RowReading
 from bertlab.errors import ConfigError, DataError, check_at_least, check_share, nearest
-from bertlab.tokenizer.loading import load_tokenizer
+from bertlab.tokenizer.files import load_tokenizer
 
 
 class LabelledData(TaskData):

@@ -26,15 +26,14 @@ from bertlab.data.corpus.store import TokenStore
 from bertlab.data.inputs import TextRows, input_texts
 from bertlab.data.loader import SequenceStream, StepLoader
 from bertlab.data.module import EVALUATION_SEED, ReportRow, TaskData
-from bertlab.data.sampling.amounts import Amounts
+from bertlab.data.run_length import StepSettings, steps_for_sequences
 from bertlab.data.sampling.input_formats import SAMPLERS, InputFormat, build_sampler
-from bertlab.data.sampling.report import SamplingReport, report_sampling
 from bertlab.data.sampling.sampler import MIN_SEQUENCE_LENGTH, SequenceSampler, split_documents
-from bertlab.data.step_sizes import StepSettings, steps_for_sequences
+from bertlab.data.sampling_report import Amounts, SamplingReport, report_sampling
 from bertlab.errors import ConfigError, TokenizerError, check_at_least, check_processes, check_share
 from bertlab.objectives.changing import Change, WholeNumber
+from bertlab.tokenizer.files import load_tokenizer
 from bertlab.tokenizer.kinds import WordPiece, build_kind
-from bertlab.tokenizer.loading import load_tokenizer
 
 
 class PretrainingData(TaskData):

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import cast
 
-from bertlab.api.source import DataSource, RawDocument, RawExamples
+from bertlab.api.examples import DataSource, RawDocument, RawExamples
 from bertlab.data.corpus.rows import load_hub_dataset, read_hub_dataset
 from bertlab.data.reading.data_sets import read_hub
 from bertlab.errors import CorpusError, DataError

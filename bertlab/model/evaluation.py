@@ -12,8 +12,7 @@ from torchmetrics import MeanMetric, Metric, MetricCollection
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.examples import Example
-from bertlab.api.head import Head
-from bertlab.api.task import Task, TaskLoss
+from bertlab.api.task import Head, Task, TaskLoss
 from bertlab.data.module import EvaluationRows
 from bertlab.errors import ConfigError, PluginError
 

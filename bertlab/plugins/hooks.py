@@ -38,12 +38,15 @@ from bertlab.plugins.index import (
 
 if TYPE_CHECKING:
     from jsonargparse import Namespace
-    from lightning.pytorch import Callback
+    from lightning.pytorch import Callback, Trainer
     from lightning.pytorch.cli import LightningArgumentParser
+    from lightning.pytorch.strategies import Strategy
 
     from bertlab.api.batch import PackedBatch
-    from bertlab.api.exporter import ExportReport, ModelAddress
+    from bertlab.api.exchange import ExportReport, ModelAddress
     from bertlab.checkpoints.pretrained import Pretrained
+    from bertlab.data.module import TaskData
+    from bertlab.model.module import BertModule
 
 GROUP = "bertlab.hooks"
 hookspec = pluggy.HookspecMarker("bertlab")
@@ -145,6 +148,27 @@ def bertlab_inspect_batch(batch: "PackedBatch", stage: str, step: int) -> None:
 
     Called during ``fit``; ``stage`` is ``train`` or ``validate``, ``step`` the optimiser steps done
     so far. Input that an objective rewrites on the device is seen as it was before that.
+    """
+
+
+@hookspec
+def bertlab_accelerate(module: "BertModule", data: "TaskData", trainer: "Trainer") -> None:
+    """Make the steps of a ``fit`` with ``compile: true`` quicker, on the device that trains.
+
+    Called when data, module and Trainer are ready, before layers are compiled. A package may set
+    ``module.passes`` to other :class:`bertlab.extend.Passes`, ``data.finish_batch`` to a function
+    of each batch of training, and add a kernel by ``bertlab.extend.add_attention_kernel``. What is
+    computed may change by rounding only.
+    """
+
+
+@hookspec
+def bertlab_strategy(name: str) -> "Strategy | None":
+    """Return the Lightning strategy of a name that ``trainer.strategy`` gives; None: another's.
+
+    A strategy that divides the weights among processes has ``divide(module)``, called as
+    ``configure_model`` of the module, and ``take_optimizer_state(module, optimizer, state)``, which
+    loads the ``state_dict`` of an earlier run's optimiser.
     """
 
 
@@ -300,6 +324,20 @@ def run_elsewhere(arguments: list[str], keys: frozenset[str]) -> int | None:
 def report_sections(scores: Any) -> list[ReportSection]:  # noqa: ANN401  of bertlab-studies
     """Return the sections that plugins add to a study's report."""
     return _joined("bertlab_report_sections", scores=scores)
+
+
+def accelerate(module: "BertModule", data: "TaskData", trainer: "Trainer") -> None:
+    """Let all plugins make a run quicker."""
+    for _ in _results("bertlab_accelerate", module=module, data=data, trainer=trainer):
+        pass
+
+
+def named_strategy(name: str) -> "Strategy | None":
+    """Return the strategy of the first package that has one of a name; None if none has."""
+    for strategy in _results("bertlab_strategy", name=name):
+        found: Strategy = strategy
+        return found
+    return None
 
 
 def inspects_batches() -> bool:

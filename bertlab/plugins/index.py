@@ -42,13 +42,14 @@ _BRINGS = {
         "evaluation probing, evaluation sentence_similarity, "
         "key evaluations, key evaluate_every, key checkpoint_words"
     ),
+    "bertlab-gpu": "strategy fsdp",
     "bertlab-guard": "key check_every",
     "bertlab-interop": "exporter onnx, exporter sentence-transformers, reader tensorflow",
     "bertlab-modern": (
         "encoder modern, tokenizer bpe, tokenizer unigram, optimizer lamb, optimizer lion, "
         "optimizer muon, name ModernEncoder, tokenizer_model BPE, tokenizer_model Unigram, "
-        "tokenizer_model WordLevel, huggingface_form roberta, model_type roberta, "
-        "model_type modernbert"
+        "tokenizer_model WordLevel, name JoinedOptimizer, huggingface_form roberta, "
+        "model_type roberta, model_type modernbert"
     ),
     "bertlab-pages": "command demo, key push",
     "bertlab-studies": (

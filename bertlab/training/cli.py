@@ -39,17 +39,16 @@ from bertlab.config.parser import (
 from bertlab.config.request import Request, check_file_name
 from bertlab.config.run_config import parse_request
 from bertlab.config.stages import with_last_stage
-from bertlab.data.filling import Filling
 from bertlab.data.module import TaskData
+from bertlab.data.run_length import asked_steps, training_size
 from bertlab.errors import CommandError, check_at_least, say, warn
 from bertlab.files import write_json
 from bertlab.model.build import build_tasks, compile_layers, compile_losses
 from bertlab.model.module import BertModule
-from bertlab.model.schedule import asked_steps, check_end, training_size
-from bertlab.model.step_graphs import use_own_stream
+from bertlab.model.schedule import check_end
 from bertlab.objectives.changing import in_words
 from bertlab.objectives.language_model import TokenPrediction
-from bertlab.plugins.hooks import run_callbacks, run_ended
+from bertlab.plugins.hooks import accelerate, run_callbacks, run_ended
 from bertlab.training.allocator import keep_freed_memory
 from bertlab.training.callbacks.best_checkpoint import (
     BestCheckpoint,
@@ -66,7 +65,7 @@ from bertlab.training.predictions import PredictionWriter, open_sink
 from bertlab.training.results import held_out_results, print_results
 from bertlab.training.resumption import Resumption
 from bertlab.training.step_memory import AUTO, StepMemory, choose_parts
-from bertlab.training.trainer import build_module, can_replay, make_trainer, quiet_lightning
+from bertlab.training.trainer import build_module, make_trainer, quiet_lightning
 
 
 class BertlabCLI(LightningCLI):
@@ -243,10 +242,8 @@ class BertlabCLI(LightningCLI):
     def _check_fit(self) -> None:
         """Raise what would stop the run later, before its directory is made."""
         values, model = self.config, self.model
-        model.replays_passes = values.compile and can_replay(self.trainer)
-        if model.replays_passes:
-            use_own_stream()
-            self.datamodule.filling = Filling(model.named_tasks(), self.datamodule.max_seq_length)
+        if values.compile:
+            accelerate(model, self.datamodule, self.trainer)
         if values.keep_predictions:
             self.datamodule.predict_validation()
         divides = values.trainer.accumulate_grad_batches == AUTO

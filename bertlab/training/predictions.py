@@ -12,7 +12,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from bertlab.api.batch import PackedBatch
 from bertlab.api.examples import Example
 from bertlab.api.format import NamedFormat, Submission
-from bertlab.api.head import Head
+from bertlab.api.task import Head
 from bertlab.data.examples.source_files import SPREADSHEETS
 from bertlab.data.module import TaskData
 from bertlab.errors import ConfigError, DataError, OutputError, nearest, warn

@@ -19,7 +19,7 @@ from bertlab.config.yaml_files import Config, differences
 from bertlab.data.module import TaskData
 from bertlab.errors import BertlabError, ResumeError
 from bertlab.files.reading import read_object
-from bertlab.tokenizer.loading import load_tokenizer
+from bertlab.tokenizer.files import load_tokenizer
 from bertlab.training.step_memory import adopt_parts
 
 _DIGITS = 12  # of a hash

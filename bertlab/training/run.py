@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertlab.api.exporter import ExportReport, ModelAddress
+from bertlab.api.exchange import ExportReport, ModelAddress
 from bertlab.checkpoints.export import TRANSFORMERS, export_model
 from bertlab.checkpoints.pretrained_model import PretrainedModel, load
 from bertlab.checkpoints.run_directory import MANIFEST_FILE, RESULTS_FILE, STAGES_FILE

@@ -15,7 +15,7 @@ from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.accelerators import AcceleratorRegistry
-from lightning.pytorch.strategies import DDPStrategy, StrategyRegistry
+from lightning.pytorch.strategies import DDPStrategy, Strategy, StrategyRegistry
 
 from bertlab.api.task import Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
@@ -26,11 +26,11 @@ from bertlab.checkpoints.restore import restore_module
 from bertlab.config.run_config import RunConfig
 from bertlab.data.module import TaskData
 from bertlab.errors import TrainerError, nearest, show_logs_visibly, warn
-from bertlab.model.build import build_encoder, build_metrics, check_lengths
-from bertlab.model.fsdp import FullyShardedStrategy
+from bertlab.model.build import build_encoder, build_metrics, check_lengths, check_tasks
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
-from bertlab.model.task_checks import check_tasks
+from bertlab.plugins.hooks import named_strategy
+from bertlab.plugins.index import where_to_get
 from bertlab.training.callbacks.progress_bar import NotebookProgress, ProgressBar, in_notebook
 from bertlab.training.loggers import profiler_in
 
@@ -72,8 +72,7 @@ def make_trainer(
     # Lightning: 500 is batches, 0.5 a share of an epoch, 1.0 a whole one
     if isinstance(arguments["val_check_interval"], int):
         arguments["check_val_every_n_epoch"] = None  # count batches across epochs
-    if arguments["strategy"] == "fsdp":
-        arguments["strategy"] = FullyShardedStrategy()
+    arguments["strategy"] = _strategy(arguments["strategy"])
     if directory is not None and not _writes_itself(arguments["strategy"]):
         given = arguments["plugins"] or []
         given = given if isinstance(given, list) else [given]
@@ -93,15 +92,6 @@ def make_trainer(
     _check_torchrun(trainer, settings["devices"])
     _warn_of_slow_bf16(trainer)
     return trainer
-
-
-def can_replay(trainer: Trainer) -> bool:
-    """Whether passes over batches can be recorded: on one GPU, in bf16, whose kernels pad nothing.
-
-    With fp16 a scaler changes the loss, and several devices exchange gradients during the pass.
-    """
-    on_gpu = trainer.strategy.root_device.type == "cuda"
-    return on_gpu and trainer.world_size == 1 and str(trainer.precision).startswith("bf16")
 
 
 def _add_progress_bar(arguments: dict[str, Any]) -> None:
@@ -171,6 +161,16 @@ def _check_names(arguments: Mapping[str, Any]) -> None:
             f"trainer.strategy: found {found!r}, expected auto, ddp, fsdp or another that "
             f"Lightning knows{nearest(found, strategies)}"
         )
+
+
+def _strategy(given: Strategy | str) -> Strategy | str:
+    """Return the strategy that packages have by that name; else leave it to Lightning."""
+    if not isinstance(given, str) or given == "auto":
+        return given
+    found, source = named_strategy(given), where_to_get("strategy", given)
+    if found is None and source:  # Lightning's fsdp writes checkpoints of its own
+        raise TrainerError(f"trainer.strategy: found {given!r}{source}")
+    return found or given
 
 
 def _named(refusal: str, arguments: Mapping[str, Any]) -> str:

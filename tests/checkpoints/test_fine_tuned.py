@@ -21,8 +21,7 @@ from transformers import (
 
 from bertlab.api.batch import PackedBatch
 from bertlab.api.examples import Labels
-from bertlab.api.head import Head
-from bertlab.api.task import TaskContext
+from bertlab.api.task import Head, TaskContext
 from bertlab.checkpoints.export import export_model
 from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.huggingface_task import head_settings

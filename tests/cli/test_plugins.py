@@ -15,7 +15,7 @@ from bertlab.plugins.index import OWN_PACKAGE
 from tests.conftest import Command
 from tests.plugins.strange_packages import install
 
-NSP = "from bertlab.objectives.next_sentence import NextSentencePrediction\n"
+NSP = "from bertlab.objectives.classification import NextSentencePrediction\n"
 MODULE = (
     NSP + "class Good(NextSentencePrediction):\n"
     '    """Guess.\n\n    Args:\n        rate: how often.\n    """\n\n'

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from bertlab.errors import ConfigError, TokenizerError
 from bertlab.tokenizer.files import SPECIAL_TOKENS
-from bertlab.tokenizer.training import train_wordpiece
+from bertlab.tokenizer.kinds import train_wordpiece
 from bertlab.tokenizer.wordpiece import WordIds, WordPieceTokenizer
 
 ALPHABET = string.ascii_letters + string.digits + string.punctuation

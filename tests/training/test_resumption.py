@@ -12,7 +12,7 @@ import yaml
 from bertlab.data.corpus.corpus import Corpus
 from bertlab.data.corpus.prepare import prepare
 from bertlab.data.corpus.store import TokenStore
-from bertlab.tokenizer.loading import load_tokenizer
+from bertlab.tokenizer.files import load_tokenizer
 from tests.conftest import Command
 
 Begun = tuple[Path, Path, dict[str, torch.Tensor]]

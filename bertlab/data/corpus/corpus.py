@@ -23,7 +23,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from bertlab.api.source import DataSource, RawDocument
+from bertlab.api.examples import DataSource, RawDocument
 from bertlab.data.corpus.documents import Document, split_sentences
 from bertlab.data.corpus.formats import READERS, detect_format
 from bertlab.data.corpus.rows import is_row_file, read_row_file

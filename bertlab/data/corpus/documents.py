@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import sentencex
 
-from bertlab.api.source import RawDocument
+from bertlab.api.examples import RawDocument
 
 WRAP_WIDTH = 120
 """Columns; text whose lines (19 in 20 of them) are no wider was wrapped by an editor."""

@@ -11,7 +11,7 @@ from typing import Literal
 
 import sentencex
 
-from bertlab.api.source import RawDocument
+from bertlab.api.examples import RawDocument
 from bertlab.data.corpus.documents import SENTENCE_END
 from bertlab.data.reading.lines import Errors, read_long_lines
 from bertlab.errors import CorpusError

@@ -21,8 +21,8 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from bertlab.api.examples import RawDocument
 from bertlab.api.executor import OrderedMap
-from bertlab.api.source import RawDocument
 from bertlab.api.tokenizer import Tokenizer, TokenizerKind
 from bertlab.data.corpus.corpus import Corpus, naming, read_raw_documents
 from bertlab.data.corpus.prepare_worker import EncodedBatch, encode_all, encode_batch
@@ -39,9 +39,8 @@ from bertlab.errors import (
 )
 from bertlab.files import remove_abandoned, write_json
 from bertlab.files.reading import RemoteFile, located
-from bertlab.tokenizer.kinds import WordPiece, train_tokenizer
-from bertlab.tokenizer.loading import load_tokenizer, save_new
-from bertlab.tokenizer.training import TRAINING_VERSION
+from bertlab.tokenizer.files import load_tokenizer, save_new
+from bertlab.tokenizer.kinds import TRAINING_VERSION, WordPiece, train_tokenizer
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from multiprocessing import get_context, parent_process
 import numpy as np
 import numpy.typing as npt
 
-from bertlab.api.source import RawDocument
+from bertlab.api.examples import RawDocument
 from bertlab.api.tokenizer import TokenArray, Tokenizer
 from bertlab.data.corpus.documents import count_words, split_sentences
 from bertlab.errors import TokenStoreError

@@ -40,7 +40,7 @@ from bertlab.data.corpus.shards import (
 from bertlab.errors import TokenizerError, TokenStoreError
 from bertlab.files.reading import is_url, read_json
 from bertlab.plugins.index import added_name
-from bertlab.tokenizer.loading import load_tokenizer
+from bertlab.tokenizer.files import load_tokenizer
 
 FORMAT_VERSION = 1
 SHARDED_VERSION = 2

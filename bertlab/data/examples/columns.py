@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bertlab.api.examples import Column
+from bertlab.api.examples import Column, RawExamples
 from bertlab.api.format import ColumnSource, ColumnSources
-from bertlab.api.source import RawExamples
 from bertlab.errors import DataError, nearest
 
 _MOST_SHOWN = 30

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertlab.api.examples import Column, Example, LabelledExamples
+from bertlab.api.examples import Column, Example, LabelledExamples, RawExamples
 from bertlab.api.format import ColumnSources, LabelNames, NamedFormat
-from bertlab.api.source import RawExamples
 from bertlab.data.examples.checks import names_by_raw, ordered_names, read_value
 from bertlab.data.examples.columns import (
     Mapped,

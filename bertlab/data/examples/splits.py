@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from bertlab.api.examples import Column, Example, LabelledExamples
-from bertlab.api.head import Head
 from bertlab.api.rng import CounterRNG
+from bertlab.api.task import Head
 from bertlab.data.examples.encoded import EncodedExamples
 from bertlab.data.examples.source_files import looks_like_path, no_such_file
 from bertlab.data.module import EVALUATION_SEED, ReportRow

@@ -12,9 +12,8 @@ from typing import Any, ClassVar
 
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from bertlab.api.examples import Column, Example
+from bertlab.api.examples import Column, Example, RawExamples, holds_no_examples
 from bertlab.api.format import NamedFormat, Submission
-from bertlab.api.source import RawExamples, holds_no_examples
 from bertlab.data.reading.lines import input_name, numbered, read_lines
 from bertlab.data.reading.tables import parse_json
 from bertlab.errors import DataError

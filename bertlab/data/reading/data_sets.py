@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from bertlab.api.source import RawExamples, holds_no_examples
+from bertlab.api.examples import RawExamples, holds_no_examples
 from bertlab.data.reading.lines import open_unpacked
 from bertlab.errors import DataError, nearest
 from bertlab.files.reading import RemoteFile, located

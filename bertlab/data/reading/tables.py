@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from bertlab.api.source import RawExamples, holds_no_examples
+from bertlab.api.examples import RawExamples, holds_no_examples
 from bertlab.data.reading.lines import input_name, numbered, read_lines
 from bertlab.errors import ConfigError, DataError
 from bertlab.files import reading

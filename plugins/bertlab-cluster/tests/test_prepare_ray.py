@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bertlab.api.source import RawDocument
+from bertlab.api.examples import RawDocument
 from bertlab.data.corpus.corpus import Corpus
 from bertlab.data.corpus.prepare import prepare
 from bertlab.data.corpus.prepare_worker import EncodedBatch, encode_batch

@@ -195,7 +195,7 @@ def package_files(names: PluginNames) -> dict[str, str]:
     imports = re.findall(
         r"^(?:from|import) (?:[^\n(]*\([^)]*\)|.*)", "\n".join(templates.values()), re.MULTILINE
     )
-    # head head: class Head beside "from bertlab.api.head import Head"
+    # head head: class Head beside "from bertlab.api.task import Head"
     if any(re.search(rf"\b{names.class_name}\b", each) for each in imports):
         raise CommandError(
             f"NAME: found {names.package!r}: its class would be called {names.class_name}, as "

@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import AutoTokenizer, BertModel
 
 from bertlab.errors import BertlabError, CheckpointError, ConfigError, DataError
-from bertlab.model.embedding import batches_by_length
+from bertlab.model.prediction import batches_by_length
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from bertlab_evaluations.embed_command import main
 from tests.checkpoints.peers import TOKENIZER, peer

@@ -18,8 +18,8 @@ from bertlab.errors import BertlabError, ConfigError, TokenizerError
 from bertlab.heads.span_windows import answer_tokens, context_tokens
 from bertlab.heads.tagging import word_windows
 from bertlab.objectives.masked_lm import MaskedLM
+from bertlab.tokenizer.files import load_tokenizer, tokenizer_from_json
 from bertlab.tokenizer.kinds import WordPiece, train_tokenizer
-from bertlab.tokenizer.loading import load_tokenizer, tokenizer_from_json
 from bertlab_modern.subword_kinds import ByteLevelBPE, Unigram
 from subword_samples import tokenizer_called
 from tests.tokenizer.samples import TEXT
@@ -173,7 +173,7 @@ def test_answers_are_found_and_read_back(name: str) -> None:
 
 
 def test_pairs_fit_whatever_joins_them() -> None:
-    from bertlab.heads.sentence_pair import SentencePair
+    from bertlab.heads.sentences import SentencePair
 
     head = SentencePair()
     texts = [column.name for column in SentencePair.columns if column.kind == "text"]

@@ -8,7 +8,7 @@ import torchmetrics
 from torch import Tensor
 
 from bertlab.errors import StudyError
-from bertlab.heads.single_sentence import SingleSentence
+from bertlab.heads.sentences import SingleSentence
 from bertlab.heads.span import Span
 from bertlab.heads.tagging import Tagging
 from bertlab.objectives.masked_lm import MaskedLM

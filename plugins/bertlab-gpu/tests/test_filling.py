@@ -7,20 +7,22 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn import functional as F
 
 from bertlab.api.batch import PackedBatch
 from bertlab.api.encoder import Encoder
 from bertlab.api.examples import Labels
 from bertlab.api.task import Task, TaskContext
-from bertlab.data.filling import Filling, size_between
 from bertlab.encoders.bert import BertEncoder
-from bertlab.heads.single_sentence import SingleSentence
+from bertlab.errors import PluginError
+from bertlab.heads.sentences import SingleSentence
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
-from bertlab.objectives.causal_lm import CausalLM
+from bertlab.objectives.classification import NextSentencePrediction
+from bertlab.objectives.language_model import CausalLM
 from bertlab.objectives.masked_lm import MaskedLM
-from bertlab.objectives.next_sentence import NextSentencePrediction
 from bertlab_conformance.samples import SampleLanguage
+from bertlab_gpu.filling import FilledBatch, Filling, check_fill, size_between
 from bertlab_modern.modern import ModernEncoder
 from tests.encoders.test_bert import random_batch
 
@@ -71,8 +73,8 @@ def tasks_of(names: str) -> dict[str, Task]:
 def test_losses_and_gradients_stay(names: str, kind: str, lengths: list[int], seed: int) -> None:
     tasks = tasks_of(names)
     batch = labelled(random_batch(lengths, seed=seed), seed)
-    filled = Filling(tasks, LONGEST).fill(batch)
-    assert filled.filler
+    filled = Filling(tasks, LONGEST)(batch)
+    assert isinstance(filled, FilledBatch)
     whole, padded = gradients(tasks, kind, [batch, filled])
     torch.testing.assert_close(padded, whole, atol=2e-5, rtol=2e-4)
 
@@ -85,7 +87,8 @@ def test_losses_and_gradients_stay(names: str, kind: str, lengths: list[int], se
 def test_filler_is_whole_sequences(lengths: list[int], longest: int) -> None:
     longest = max(longest, *lengths)
     batch = random_batch(lengths)
-    filled = Filling({}, longest).fill(batch)
+    filled = Filling({}, longest)(batch)
+    assert isinstance(filled, FilledBatch)
     added = filled.cu_seqlens.diff()[len(lengths) :]
     assert filled.cu_seqlens[: len(lengths) + 1].equal(batch.cu_seqlens)
     assert len(added) == filled.filler
@@ -107,7 +110,8 @@ def test_batches_of_a_run_have_few_sizes_and_little_filler() -> None:
         drawn = torch.randint(5, 129, (256,), generator=generator)
         lengths = torch.where(short, drawn, 128).tolist()
         batch = labelled(random_batch(lengths), 0)
-        filled = Filling(tasks_of("mlm nsp"), 128).fill(batch)
+        filled = Filling(tasks_of("mlm nsp"), 128)(batch)
+        assert isinstance(filled, FilledBatch)
         sizes.add((len(filled.input_ids), len(filled.fields["mlm_labels"]), filled.filler))
         filler += len(filled.input_ids) - sum(lengths)
         tokens += sum(lengths)
@@ -133,4 +137,26 @@ def test_a_task_that_cannot_fill_leaves_the_batch() -> None:
     batch = labelled(random_batch([30, 5]), 0)
     for task in (OtherLoss(), OtherPairs(), SingleSentence(regression=True)):
         tasks = {"mlm": task, "nsp": NextSentencePrediction()}
-        assert Filling(tasks, LONGEST).fill(batch) is batch
+        assert Filling(tasks, LONGEST)(batch) is batch
+
+
+class CountsFiller(NextSentencePrediction):
+    """Says that the filler's pairs follow each other."""
+
+    def fill(self, batch: PackedBatch, slots: int) -> dict[str, Tensor]:
+        labels = batch.fields["next_sentence_label"]
+        return {"next_sentence_label": F.pad(labels, (0, len(batch) - len(labels)))}
+
+
+def test_a_fill_that_counts_filler_is_found() -> None:
+    tokenizer = SampleLanguage.of(None).tokenizer
+    encoder = BertEncoder(tokenizer.vocab_size, "tiny", hidden_size=32)
+    batch = labelled(random_batch([30, 5]), 0)
+    for task in (NextSentencePrediction(), CountsFiller()):
+        context = TaskContext(encoder, tokenizer)
+        module = BertModule(encoder, {"nsp": task}, context, OptimizerConfig()).eval()
+        if isinstance(task, CountsFiller):
+            with pytest.raises(PluginError, match="and filled up"):
+                check_fill(module, batch)
+        else:
+            check_fill(module, batch)

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from bertlab.encoders.states import combine_layers
 from bertlab.errors import ConfigError
+from bertlab.model.prediction import combine_layers
 
 LAYERS = [torch.full((2, 3), float(10**n)) for n in range(4)]
 

@@ -34,7 +34,7 @@ def test_in_tritons_interpreter() -> None:
 
 @pytest.fixture
 def kernel() -> ModuleType:
-    return importlib.import_module("bertlab.encoders.attention_kernel")
+    return importlib.import_module("bertlab_gpu.attention_kernel")
 
 
 def mixed(bits: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:

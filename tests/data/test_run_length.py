@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bertlab.data.step_sizes import StepSettings, StepSizes, steps_for_sequences
+from bertlab.data.run_length import StepSettings, StepSizes, steps_for_sequences
 from bertlab.errors import BertlabError
 from bertlab.objectives.changing import ChangingNumber, WholeNumber, moments, read_whole
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch import LightningModule
 from lightning.pytorch.core.optimizer import LightningOptimizer
 from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import nn
@@ -13,11 +12,10 @@ from torch.distributed.checkpoint.state_dict import (
     set_model_state_dict,
     set_optimizer_state_dict,
 )
-from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.optim import Optimizer
 
-from bertlab.api.encoder import layers_of
+from bertlab.extend import BertModule, layers_of
 
 _STEPS = ("training_step", "validation_step", "test_step", "predict_step")
 
@@ -68,15 +66,36 @@ class FullyShardedStrategy(ModelParallelStrategy):
             load_optimizer_state(self.model, optimizer, state)
         return checkpoint
 
+    def divide(self, module: BertModule) -> None:
+        """Divide each layer of the encoder, and then what is left, over the processes.
+
+        A layer is gathered while it is called. What is left (embeddings, which heads are tied to,
+        and the heads) is gathered for a whole step. Where it was done before, nothing is done.
+        """
+        if isinstance(module, FSDPModule):
+            return
+        assert module.device_mesh is not None
+        mesh = module.device_mesh["data_parallel"]
+        # from the inside out: fully_shard(module) takes what no call before it has taken
+        for layer in layers_of(module.encoder):
+            fully_shard(layer, mesh=mesh)
+        fully_shard(module, mesh=mesh)
+        # FSDP gathers weights around forward() only, and Lightning calls these instead
+        for name in _STEPS:
+            register_fsdp_forward_method(module, name)
+
+    def take_optimizer_state(
+        self, module: BertModule, optimizer: Optimizer, state: dict[str, Any]
+    ) -> None:
+        """Load the ``state_dict`` of an optimiser of an earlier run."""
+        load_optimizer_state(module, optimizer, state)
+
 
 def load_optimizer_state(module: nn.Module, optimizer: Optimizer, state: dict[str, Any]) -> None:
     """Load an optimiser's ``state_dict``, of which each process takes its part of the weights.
 
     Parameters that have no entry there begin anew.
     """
-    if not isinstance(module, FSDPModule):
-        optimizer.load_state_dict(state)
-        return
     names = {parameter: name for name, parameter in module.named_parameters()}
     numbers = [number for group in state["param_groups"] for number in group["params"]]
     parameters = [each for group in optimizer.param_groups for each in group["params"]]
@@ -99,20 +118,3 @@ def _renamed(state: dict[str, Any], names: dict[Any, Any]) -> dict[str, Any]:
             for group in state["param_groups"]
         ],
     }
-
-
-def shard(module: LightningModule, encoder: nn.Module, mesh: DeviceMesh) -> None:
-    """Divide each layer of an encoder, and then what is left of its module, over a mesh.
-
-    A layer is gathered while it is called. What is left (embeddings, which heads are tied to, and
-    the heads) is gathered for a whole step. Where it was done before, nothing is done.
-    """
-    if isinstance(module, FSDPModule):
-        return
-    # from the inside out: fully_shard(module) takes what no call before it has taken
-    for layer in layers_of(encoder):
-        fully_shard(layer, mesh=mesh)
-    fully_shard(module, mesh=mesh)
-    # FSDP gathers weights around forward() only, and Lightning calls these instead
-    for name in _STEPS:
-        register_fsdp_forward_method(module, name)

@@ -6,16 +6,24 @@ a recorded step is one launch.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
+from lightning.pytorch import Trainer
 from torch import Tensor
+from torch.optim import Optimizer
 
-from bertlab.api.batch import PackedBatch
-from bertlab.errors import say
+from bertlab.api import PackedBatch
+from bertlab.extend import BertModule, Passes, say
+from bertlab_gpu.filling import FilledBatch
 
-if TYPE_CHECKING:
-    from bertlab.model.module import BertModule
+
+def can_replay(trainer: Trainer) -> bool:
+    """Whether passes over batches can be recorded: on one GPU, in bf16, whose kernels pad nothing.
+
+    With fp16 a scaler changes the loss, and several devices exchange gradients during the pass.
+    """
+    on_gpu = trainer.strategy.root_device.type == "cuda"
+    return on_gpu and trainer.world_size == 1 and str(trainer.precision).startswith("bf16")
 
 
 def use_own_stream() -> None:
@@ -41,34 +49,40 @@ class _Recorded:
     graph: torch.cuda.CUDAGraph
 
 
-class StepGraphs:
-    """Records the passes over a micro-batch once for each shape that batches have.
+class StepGraphs(Passes):
+    """Records the passes over a micro-batch once for each shape that batches have."""
 
-    Args:
-        module: on the GPU, and on a stream of its own.
-
-    Attributes:
-        has_gradient: whether the parameters have the gradient of the last batch that was asked for.
-    """
-
-    def __init__(self, module: "BertModule") -> None:
+    def begin(self, module: BertModule) -> None:
+        """Forget what was recorded; the module is on the GPU, and on a stream of its own."""
         self._module = module
         self._parameters = [each for each in module.parameters() if each.requires_grad]
         self._gradients: list[Tensor | None] = []
         self._recorded: dict[tuple[object, ...], _Recorded] = {}
         self._pool = torch.cuda.graph_pool_handle()
         self._goes_on = True
-        self.has_gradient = False
+        # whether the parameters have the gradient of the last batch that was asked for
+        self._has_gradient = False
 
-    def shares(self, batch: PackedBatch, batch_idx: int) -> list[Tensor] | None:
-        """Return a batch's shares of the step's losses, and leave their gradient.
+    def shares(self, module: BertModule, batch: PackedBatch, batch_idx: int) -> list[Tensor]:
+        """Return a batch's shares of the step's losses; a replayed pass leaves their gradient."""
+        replayed = self._replay(batch, batch_idx)
+        return super().shares(module, batch, batch_idx) if replayed is None else replayed
 
-        Returns:
-            A scalar of each task; None, and no gradient, if the batch is to be computed as usual.
-        """
-        self.has_gradient = False
-        if self._goes_on and not batch.filler:
-            self._stop("a task does not fill up its batches (Task.fill)")
+    def backward(self, loss: Tensor) -> None:
+        """Compute the gradient, unless a replayed pass has."""
+        if not self._has_gradient:
+            super().backward(loss)
+
+    def zero_gradients(self, optimizer: Optimizer) -> None:
+        """Forget the gradient of the last step, unless a replayed pass has written over it."""
+        if not self._has_gradient:
+            optimizer.zero_grad(set_to_none=False)  # replayed passes add to it
+
+    def _replay(self, batch: PackedBatch, batch_idx: int) -> list[Tensor] | None:
+        """Return the shares; None, and no gradient, if the batch is to be computed as usual."""
+        self._has_gradient = False
+        if self._goes_on and not isinstance(batch, FilledBatch):
+            self._stop("a task does not fill up its batches (see bertlab-gpu)")
         if not self._goes_on:
             return None
         adds = batch_idx % self._module.trainer.accumulate_grad_batches > 0
@@ -85,7 +99,7 @@ class StepGraphs:
         found.graph.replay()
         for parameter, gradient in zip(self._parameters, self._gradients, strict=True):
             parameter.grad = gradient
-        self.has_gradient = True
+        self._has_gradient = True
         return list(found.shares.clone())  # the next replay writes over its own
 
     def _try_to_record(
@@ -145,9 +159,10 @@ class StepGraphs:
 
 def _tensors(batch: PackedBatch) -> list[Tensor]:
     own = [batch.input_ids, batch.token_type_ids, batch.position_ids, batch.cu_seqlens]
-    return [*own, *batch.fields.values()]
+    read = [] if batch.tokens_read is None else [batch.tokens_read]
+    return [*own, *read, *batch.fields.values()]
 
 
 def _shape(batch: PackedBatch) -> tuple[object, ...]:
     shapes = tuple((*each.shape, each.dtype) for each in _tensors(batch))
-    return (*shapes, *batch.fields, *batch.counts, batch.max_seqlen, batch.filler)
+    return (*shapes, *batch.fields, *batch.counts, batch.max_seqlen)

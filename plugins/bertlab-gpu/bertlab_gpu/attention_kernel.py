@@ -17,6 +17,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from bertlab.api import PackedBatch
+
 LONGEST = 512  # tokens of a sequence, above which FlashAttention is as fast
 HEAD_SIZES = (16, 32, 64)  # larger ones want more shared memory than small GPUs have
 _LN_2 = math.log(2.0)
@@ -345,3 +347,11 @@ def short_attention(
     seeds = torch.randint(2**31 - 1, (2,), device=qkv.device)
     attended: Tensor = _short_attention(qkv, borders, seeds, num_heads, dropout, longest)[0]
     return attended
+
+
+def attend_short(qkv: Tensor, batch: PackedBatch, num_heads: int, dropout: float) -> Tensor | None:
+    """As :func:`short_attention`; None of sequences, heads or dropout that it is not made for."""
+    head_size = qkv.shape[1] // (3 * num_heads)
+    if batch.max_seqlen > LONGEST or head_size not in HEAD_SIZES or dropout >= 1:
+        return None
+    return short_attention(qkv, batch.cu_seqlens, num_heads, dropout, batch.max_seqlen)
