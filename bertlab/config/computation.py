@@ -1,7 +1,7 @@
 """Which keys of a config decide what a run computes, and which say only where and how.
 
 A resumed run is compared by the first; the second are the user's to change. Where data lies is no
-matter either: its content is compared (:mod:`bertlab.training.resumption`).
+matter either: its content is compared (:mod:`bertlab.training.same_run`).
 """
 
 from collections.abc import Mapping

@@ -63,11 +63,10 @@ from bertlab.training.callbacks.run_record import RunRecord
 from bertlab.training.console import print_table
 from bertlab.training.exit import StopOnSignal, explain_lost_process, how_to_resume, train
 from bertlab.training.loggers import ConfigLog, close_trackers, make_loggers
-from bertlab.training.made_with import plugin_facts
 from bertlab.training.predictions import PredictionWriter, open_sink
 from bertlab.training.results import held_out_results, print_results
-from bertlab.training.resumption import Resumption
-from bertlab.training.step_memory import AUTO, StepMemory, choose_parts
+from bertlab.training.same_run import Resumption, plugin_facts
+from bertlab.training.step_memory import AUTO, choose_parts
 from bertlab.training.trainer import build_module, can_replay, make_trainer, quiet_lightning
 
 
@@ -113,7 +112,6 @@ class BertlabCLI(LightningCLI):
         self.checkpoint, self.warm, self.seed = checkpoint, warm, seed
         self.is_stage, self.whole, self.rehearses = whole is not None, whole or Path(), rehearses
         self.fits = command == "fit"
-        self.memory: StepMemory | None = None
         self.weights: str | None = None
         self.facts: dict[str, Any] = {}  # that added callbacks have for the manifest
         super().__init__(
@@ -252,7 +250,7 @@ class BertlabCLI(LightningCLI):
         if values.keep_predictions:
             self.datamodule.predict_validation()
         divides = values.trainer.accumulate_grad_batches == AUTO
-        self.memory = choose_parts(self.resolved, model, self.datamodule, self.trainer)
+        choose_parts(self.resolved, model, self.datamodule, self.trainer)
         if divides:
             self.trainer = self.instantiate_trainer()
         steps = asked_steps(values.max_tokens, values.max_words, self.trainer, self.datamodule)
@@ -313,13 +311,11 @@ class BertlabCLI(LightningCLI):
         """Print the data report and what is about to run."""
         for title, rows in self.datamodule.report_tables():
             print_table(title, rows)
-        size = in_words(self.datamodule.sequences_per_step())
+        size, parts = self.datamodule.sequences_per_step(), self.trainer.accumulate_grad_batches
         say(
-            f"{self.directory}: {self.parameters:,} parameters, "
-            f"{size} sequences a step, seed {self.resolved.seed}"
+            f"{self.directory}: {self.parameters:,} parameters, {in_words(size)} sequences a step"
+            f"{f' in {parts} parts' if parts > 1 else ''}, seed {self.resolved.seed}"
         )
-        if self.memory is not None:
-            say(self.memory.describe(self.datamodule, self.trainer))
 
     def _is_saved(self) -> bool:
         """Return whether there is a checkpoint to go on from."""

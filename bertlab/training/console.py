@@ -1,8 +1,6 @@
-"""Tables, on the screen and in notebooks, and lengths of time."""
+"""Tables, on the screen."""
 
-import html
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.markup import escape
@@ -44,34 +42,3 @@ def print_table(
     console = Console()
     console.print(visible(title), soft_wrap=True, markup=False, highlight=False)
     console.print(table)
-
-
-def as_table(rows: Sequence[Mapping[str, object]]) -> Any:  # noqa: ANN401  pandas may be absent
-    """Return rows as a ``pandas.DataFrame``; without pandas as a list that notebooks show so."""
-    try:
-        import pandas  # noqa: PLC0415
-    except ImportError:
-        return Rows(rows)
-    return pandas.DataFrame([dict(row) for row in rows])
-
-
-class Rows(list[Mapping[str, object]]):
-    """Rows by column name, shown as a table in a notebook."""
-
-    def _repr_html_(self) -> str:
-        columns = list(dict.fromkeys(name for row in self for name in row))
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
-        body = "".join(
-            "<tr>"
-            + "".join(f"<td>{html.escape(str(row.get(name, '')))}</td>" for name in columns)
-            + "</tr>"
-            for row in self
-        )
-        return f"<table><tr>{head}</tr>{body}</table>"
-
-
-def duration(seconds: float) -> str:
-    """Return a number of seconds as people read it: ``4:05``, ``1:02:03``."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -19,12 +19,12 @@ from bertlab.errors import CheckpointError, ConfigError, as_mistakes
 from bertlab.files.reading import read_object
 from bertlab.model.prediction import Input
 from bertlab.plugins.hooks import push_to
-from bertlab.training.console import as_table
 from bertlab.training.history import draw_curves, history_rows, read_curves
 from bertlab.training.results import Results, read_results, shown_figure
 from bertlab.training.stages import open_fit
 
 if TYPE_CHECKING:
+    import pandas
     from matplotlib.figure import Figure
 
 ConfigSource = str | Path | Mapping[str, Any]
@@ -115,9 +115,11 @@ class Run:
         return {name.removeprefix("val/"): value for name, value in found.items()}
 
     @property
-    def history(self) -> Any:  # noqa: ANN401  a pandas.DataFrame where pandas is installed
-        """What was logged, a row a step: a ``pandas.DataFrame``, or a list of dicts without it."""
-        return as_table(history_rows(read_curves(self.directory)))
+    def history(self) -> "pandas.DataFrame":
+        """What was logged, a row a step."""
+        import pandas  # noqa: PLC0415  slow to import
+
+        return pandas.DataFrame(history_rows(read_curves(self.directory)))
 
     @cached_property
     def config(self) -> dict[str, Any]:

@@ -35,9 +35,10 @@ from bertlab.config.yaml_files import Config, read_config
 from bertlab.errors import CheckpointError, ConfigError, say, warn
 from bertlab.model.optimizer import OptimizerState, build_optimizer, parameter_names
 from bertlab.training.cli import BertlabCLI, open_command
-from bertlab.training.resumption import (
-    check_same_computation,
-    check_same_data,
+from bertlab.training.same_run import (
+    Identity,
+    check_same,
+    check_same_config,
     hashes_of,
     manifest_hashes,
 )
@@ -84,7 +85,7 @@ def _begun_run(request: Request, run: Path) -> "StagedRun":
     if request.init_from is not None:
         request.take_sizes(recorded["model"]["encoder"])
     config = parse_request(request, "fit", recorded["seed_everything"])
-    check_same_computation(config, recorded)
+    check_same_config(config, recorded)
     return StagedRun.make(config, run, None, goes_on=True)
 
 
@@ -168,8 +169,9 @@ class StagedRun:
             number = self.stages.index(stage)
             if number > 0 and _reads(stage) == _reads(self.stages[number - 1]):
                 before = stage_directory(self.directory, self.stages, number - 1)
-                here, there = hashes_of(session.datamodule.facts()), manifest_hashes(before)
-                check_same_data(here, there, session.resolved.plain["data"])
+                facts, places = session.datamodule.facts(), session.resolved.plain["data"]
+                here = Identity(hashes=hashes_of(facts), places=places)
+                check_same(here, Identity(hashes=manifest_hashes(before)))
             return session
 
     def _begin(self) -> None:

@@ -3,7 +3,6 @@
 import logging
 import os
 import re
-import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.accelerators import AcceleratorRegistry
+from lightning.pytorch.callbacks import ProgressBar
 from lightning.pytorch.strategies import DDPStrategy, StrategyRegistry
 
 from bertlab.api.task import Task, TaskContext
@@ -31,7 +31,7 @@ from bertlab.model.fsdp import FullyShardedStrategy
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
 from bertlab.model.task_checks import check_tasks
-from bertlab.training.callbacks.progress_bar import NotebookProgress, ProgressBar, in_notebook
+from bertlab.training.callbacks.progress_bar import StepBar, can_draw
 from bertlab.training.loggers import profiler_in
 
 _LEAST = {
@@ -105,14 +105,13 @@ def can_replay(trainer: Trainer) -> bool:
 
 
 def _add_progress_bar(arguments: dict[str, Any]) -> None:
-    """Put the bar that suits the place of output among the callbacks."""
-    shows_bar = arguments["enable_progress_bar"] is not False
-    if shows_bar and sys.stdout.isatty():
-        arguments["callbacks"].append(ProgressBar())
-    else:
-        arguments["enable_progress_bar"] = False
-        if shows_bar and in_notebook():
-            arguments["callbacks"].append(NotebookProgress())
+    """Put a bar among the callbacks where one can be drawn, unless the config has its own."""
+    given = any(isinstance(each, ProgressBar) for each in arguments["callbacks"])
+    if arguments["enable_progress_bar"] is False or given:
+        return
+    arguments["enable_progress_bar"] = can_draw()
+    if can_draw():
+        arguments["callbacks"].append(StepBar())
 
 
 def _follow_torchrun(arguments: dict[str, Any]) -> None:
