@@ -13,7 +13,7 @@ from bertlab.config.executor_options import LOCAL_EXECUTOR, add_executor_options
 from bertlab.config.parse import parse_arguments
 from bertlab.config.yaml_files import split_arguments
 from bertlab.errors import OutputError, check_at_least, say, working
-from bertlab.training.console import print_table
+from bertlab.training.results import print_table
 
 if TYPE_CHECKING:
     from bertlab.data.corpus.corpus import Corpus

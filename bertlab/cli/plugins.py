@@ -33,7 +33,7 @@ from bertlab.plugins.index import (
     version_mismatch,
     why_unusable,
 )
-from bertlab.training.console import print_table
+from bertlab.training.results import print_table
 
 _BASES: dict[Kind, str] = {
     "encoder": "bertlab.api.encoder:Encoder",

@@ -9,14 +9,15 @@ import torch
 from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 
-from bertlab.checkpoints.huggingface_task import is_model, use_folder
-from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.checkpoints.pretrained import Pretrained, one_head
 from bertlab.checkpoints.restore import (
     check_nothing_lacks,
     choose_tokenizer,
-    one_head,
+    is_model,
     read_checkpoint,
     read_warm_start,
+    use_folder,
+    warm_start,
 )
 from bertlab.checkpoints.run_directory import (
     CONFIG_FILE,
@@ -28,7 +29,6 @@ from bertlab.checkpoints.run_directory import (
     manifest,
     resumed_run,
 )
-from bertlab.checkpoints.warm_start import warm_start
 from bertlab.config.checkpoint_config import check_file_name
 from bertlab.config.merge import read_request
 from bertlab.config.parser import (
@@ -53,21 +53,27 @@ from bertlab.objectives.changing import in_words
 from bertlab.objectives.language_model import TokenPrediction
 from bertlab.plugins.hooks import run_callbacks, run_ended
 from bertlab.training.allocator import keep_freed_memory
-from bertlab.training.callbacks.best_checkpoint import (
+from bertlab.training.best_checkpoint import (
     BestCheckpoint,
     check_early_stopping,
     choose_monitor,
     record_best,
 )
-from bertlab.training.callbacks.run_record import RunRecord
-from bertlab.training.console import print_table
 from bertlab.training.exit import StopOnSignal, explain_lost_process, how_to_resume, train
-from bertlab.training.loggers import ConfigLog, close_trackers, make_loggers
 from bertlab.training.predictions import PredictionWriter, open_sink
-from bertlab.training.results import held_out_results, print_results
+from bertlab.training.record import RunRecord
+from bertlab.training.results import held_out_results, print_results, print_table
 from bertlab.training.same_run import Resumption, plugin_facts
 from bertlab.training.step_memory import AUTO, choose_parts
-from bertlab.training.trainer import build_module, can_replay, make_trainer, quiet_lightning
+from bertlab.training.trainer import (
+    ConfigLog,
+    build_module,
+    can_replay,
+    close_trackers,
+    make_loggers,
+    make_trainer,
+    quiet_lightning,
+)
 
 
 class BertlabCLI(LightningCLI):

@@ -19,8 +19,14 @@ from bertlab.errors import CheckpointError, ConfigError, as_mistakes
 from bertlab.files.reading import read_object
 from bertlab.model.prediction import Input
 from bertlab.plugins.hooks import push_to
-from bertlab.training.history import draw_curves, history_rows, read_curves
-from bertlab.training.results import Results, read_results, shown_figure
+from bertlab.training.results import (
+    Results,
+    draw_curves,
+    history_rows,
+    read_curves,
+    read_results,
+    shown_figure,
+)
 from bertlab.training.stages import open_fit
 
 if TYPE_CHECKING:

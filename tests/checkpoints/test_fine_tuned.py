@@ -25,7 +25,7 @@ from bertlab.api.head import Head
 from bertlab.api.task import TaskContext
 from bertlab.checkpoints.export import export_model
 from bertlab.checkpoints.huggingface import read_huggingface
-from bertlab.checkpoints.huggingface_task import head_settings
+from bertlab.checkpoints.huggingface_head import head_settings
 from bertlab.checkpoints.restore import read_pretrained
 from bertlab.checkpoints.run_checkpoint import RUN_KEY, read_run_checkpoint
 from bertlab.encoders.bert import BertEncoder

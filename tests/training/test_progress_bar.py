@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bertlab.data.module import TaskData
-from bertlab.training.callbacks.progress_bar import StepBar
+from bertlab.training.callbacks import StepBar
 from bertlab.training.predictions import PredictionWriter, RowFile
 from tests.conftest import Command
 

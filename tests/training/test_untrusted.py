@@ -23,7 +23,7 @@ from bertlab.config.merge import read_request
 from bertlab.config.named_classes import check_no_classes
 from bertlab.config.parser import build_parser
 from bertlab.errors import CheckpointError, DamagedCheckpointError
-from bertlab.training.callbacks.best_checkpoint import BestCheckpoint
+from bertlab.training.best_checkpoint import BestCheckpoint
 from bertlab.training.run import Run
 from tests.conftest import Command
 

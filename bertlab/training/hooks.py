@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 def bertlab_callbacks(run_dir: Path) -> "list[Callback]":
     """Return the callbacks for throughput, lines, curves, warnings and memory."""
     from bertlab.training.allocator import ReturnMemory  # noqa: PLC0415
-    from bertlab.training.callbacks.progress import (  # noqa: PLC0415
+    from bertlab.training.callbacks import (  # noqa: PLC0415
+        BatchInspection,
         EvaluationLines,
         FoundLearningRate,
         LossCurve,
+        LossWatch,
         TokenThroughput,
     )
-    from bertlab.training.callbacks.watch import BatchInspection, LossWatch  # noqa: PLC0415
 
     inspection = [BatchInspection()] if inspects_batches() else []
     reports = [TokenThroughput(), EvaluationLines(), LossCurve(run_dir)]
