@@ -190,7 +190,9 @@ from bertlab.model.embedding import FeatureChoice as FeatureChoice
 from bertlab.model.embedding import batches_by_length as batches_by_length
 from bertlab.model.embedding import embed_texts as embed_texts
 from bertlab.model.evaluation import EvaluationSet as EvaluationSet
+from bertlab.model.evaluation import end_of as end_of
 from bertlab.model.evaluation import heads_direction as heads_direction
+from bertlab.model.evaluation import known_ends as known_ends
 from bertlab.model.fsdp import FullyShardedStrategy as FullyShardedStrategy
 from bertlab.model.module import BertModule as BertModule
 from bertlab.model.optimizer_config import COMMON_OPTIMIZER_KEYS as COMMON_OPTIMIZER_KEYS

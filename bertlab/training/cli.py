@@ -29,7 +29,6 @@ from bertlab.checkpoints.run_directory import (
     manifest,
     resumed_run,
 )
-from bertlab.config.checkpoint_config import check_file_name
 from bertlab.config.merge import read_request
 from bertlab.config.parser import (
     TRAINER_DEFAULTS,
@@ -55,8 +54,9 @@ from bertlab.plugins.hooks import run_callbacks, run_ended
 from bertlab.training.allocator import keep_freed_memory
 from bertlab.training.best_checkpoint import (
     BestCheckpoint,
-    check_early_stopping,
+    check_checkpoints,
     choose_monitor,
+    direct_callbacks,
     record_best,
 )
 from bertlab.training.exit import StopOnSignal, explain_lost_process, how_to_resume, train
@@ -95,10 +95,7 @@ class BertlabCLI(LightningCLI):
     Attributes:
         resolved: the config; ``config`` has its typed values.
         directory: of the run that ``fit`` makes or goes on with.
-        datamodule: the DataModule.
         tokenizer: that encodes its text.
-        model: the LightningModule.
-        trainer: Lightning's.
     """
 
     model: BertModule
@@ -236,15 +233,21 @@ class BertlabCLI(LightningCLI):
         saves = settings["enable_checkpointing"] is not False
         own.append(StopOnSignal(place / "last.ckpt" if saves else None))  # save_last's file
         if saves:
-            chosen: dict[str, Any] = dict(self.config.checkpoint)
-            check_file_name(chosen["filename"])
-            own.append(BestCheckpoint(**{**chosen, "dirpath": place}))
+            check_checkpoints(self.config.checkpoint)
+            chosen = {**self.config.checkpoint, "mode": self._mode, "dirpath": place}
+            own.append(BestCheckpoint(**chosen))
         given = settings["callbacks"] or []
         settings["callbacks"] = [self.record, *given]  # it claims the directory: before all others
         settings["logger"] = make_loggers(settings["logger"], self.directory, self.resolved.seed)
         own.append(ConfigLog(self.resolved.plain))
         idles = len(self.request.heads) + bool(self.request.objectives) > 1
         return make_trainer(settings, self.directory, [*own, *self.writers], idles)
+
+    @property
+    def _mode(self) -> str:
+        """``checkpoint.mode``; a stored one may be Lightning's default, which says nothing."""
+        stored = self.request.source.get("checkpoint.mode", "") == str(self.request.checkpoint)
+        return AUTO if stored else str(self.config.checkpoint.mode)
 
     def _check_fit(self) -> None:
         """Raise what would stop the run later, before its directory is made."""
@@ -268,8 +271,9 @@ class BertlabCLI(LightningCLI):
         done = 0 if model.continued is None else model.continued.steps
         check_end(model.optimizer_config, trainer, done, model.named_tasks(), self.datamodule)
         self.datamodule.check_division(trainer.world_size, trainer.accumulate_grad_batches)
-        choose_monitor(values.checkpoint.monitor, model)
-        check_early_stopping(trainer, model)
+        choose_monitor(values.checkpoint.monitor, model, self._mode)
+        written = self.request.values.get("trainer") or {}
+        direct_callbacks(trainer, model, written.get("callbacks"))
         for each in self.added:
             if (prepare := getattr(each, "prepare", None)) is not None:
                 self.facts |= prepare(trainer, self.datamodule) or {}

@@ -35,7 +35,7 @@ from bertlab.checkpoints.tensor_files import BackgroundCheckpointIO, WholeCheckp
 from bertlab.config.parser import LoggerChoice
 from bertlab.config.run_config import RunConfig
 from bertlab.data.module import TaskData
-from bertlab.errors import TrainerError, nearest, show_logs_visibly, warn
+from bertlab.errors import TrainerError, missing_package, nearest, show_logs_visibly, warn
 from bertlab.model.build import build_encoder, build_metrics, check_lengths
 from bertlab.model.fsdp import FullyShardedStrategy
 from bertlab.model.module import BertModule
@@ -182,7 +182,7 @@ def make_trainer(
         if idles and is_ddp and arguments["strategy"] in _WITH_IDLE:
             trainer = Trainer(**arguments | {"strategy": _WITH_IDLE[arguments["strategy"]]})
     except (MisconfigurationException, ValueError, TypeError, ImportError) as error:
-        raise TrainerError(_named(" ".join(str(error).split()), arguments)) from error
+        raise TrainerError(_named(error, arguments)) from error
     _check_torchrun(trainer, settings["devices"])
     _warn_of_slow_bf16(trainer)
     return trainer
@@ -265,15 +265,16 @@ def _check_names(arguments: Mapping[str, Any]) -> None:
         )
 
 
-def _named(refusal: str, arguments: Mapping[str, Any]) -> str:
+def _named(error: Exception, arguments: Mapping[str, Any]) -> str:
     """Return what Lightning refuses with the key that it speaks of."""
+    refusal = " ".join(str(error).split())
     for key in ("devices", "strategy", *arguments):  # one of devices speaks of accelerators too
         found = arguments[key]
         # transformer-engine: Requirement 'transformer_engine>=0.11.0' not met
         package = isinstance(found, str) and found.replace("-", "_") in refusal
         if package or re.search(rf"\b{key}\b", refusal):
-            return f"trainer.{key}: found {found!r}: {refusal}"
-    return f"trainer: {refusal}"
+            return f"trainer.{key}: found {found!r}: {missing_package(error) or refusal}"
+    return f"trainer: {missing_package(error) or refusal}"
 
 
 def _check_interval(val_check_interval: int | float | None, accumulate: int) -> None:
