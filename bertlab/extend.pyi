@@ -29,6 +29,7 @@ from bertlab.checkpoints.pretrained_model import model_of as model_of
 from bertlab.checkpoints.restore import inference_device as inference_device
 from bertlab.checkpoints.restore import read_pretrained as read_pretrained
 from bertlab.checkpoints.run_checkpoint import BEST_CHECKPOINT as BEST_CHECKPOINT
+from bertlab.checkpoints.run_checkpoint import last_checkpoint as last_checkpoint
 from bertlab.checkpoints.run_checkpoint import words_checkpoint_name as words_checkpoint_name
 from bertlab.checkpoints.run_checkpoint import words_checkpoints as words_checkpoints
 from bertlab.checkpoints.run_directory import CONFIG_FILE as CONFIG_FILE

@@ -19,11 +19,13 @@ from bertlab.checkpoints.huggingface_head import HuggingFaceHead, head_settings
 from bertlab.checkpoints.loading import LoadReport, load_matching
 from bertlab.checkpoints.pretrained import Pretrained, check_pretrained
 from bertlab.checkpoints.run_checkpoint import (
+    LAST_FILE,
     explain_no_checkpoint,
     find_checkpoint,
+    last_checkpoint,
     read_run_checkpoint,
 )
-from bertlab.checkpoints.run_directory import MANIFEST_FILE, give_up
+from bertlab.checkpoints.run_directory import MANIFEST_FILE, give_up, is_first_process
 from bertlab.config.request import Request
 from bertlab.config.yaml_files import Config, differences, split_arguments, yaml_inline
 from bertlab.data.module import EvaluationRows, TaskData
@@ -33,6 +35,7 @@ from bertlab.errors import (
     ResumeError,
     TokenizerError,
     nearest,
+    say,
     warn,
 )
 from bertlab.model.build import build_encoder
@@ -89,6 +92,8 @@ def read_checkpoint(request: Request, command: str) -> Pretrained | None:
         beside = [each.name for each in parent.iterdir()] if parent.is_dir() else []
         hint = explain_no_checkpoint(path) or nearest(Path(path).name, beside)
         raise CheckpointError(f"--ckpt_path: {path}: no such run or checkpoint{hint}")
+    if command == "fit" and Path(path).is_dir() and file.name != LAST_FILE and is_first_process():
+        say(f"goes on from {file}: {LAST_FILE} is of an earlier step, or not there")
     return check_pretrained(_read_or_offer(file))
 
 
@@ -170,8 +175,11 @@ def last_run(request: Request) -> Path | None:
         # quickstart and quickstart-2, not quickstart-large
         numbered = re.compile(rf"{re.escape(name)}(-\d+)?")
         runs = [each for each in Path("runs").glob(f"{name}*") if numbered.fullmatch(each.name)]
-    places = ("checkpoints/last.ckpt", "stages/*/checkpoints/last.ckpt")  # of a run in stages
-    found = [(file.stat().st_mtime, run) for run in runs for at in places for file in run.glob(at)]
+    places = (
+        (run, at) for run in runs for at in (run, *run.glob("stages/*"))
+    )  # of a run in stages
+    files = ((last_checkpoint(at), run) for run, at in places)
+    found = [(file.stat().st_mtime, run) for file, run in files if file is not None]
     return max(found, default=(0.0, None))[1]
 
 

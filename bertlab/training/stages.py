@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import LAST, check_nothing_lacks, last_run, read_warm_start
+from bertlab.checkpoints.run_checkpoint import last_checkpoint
 from bertlab.checkpoints.run_directory import (
     RESULTS_FILE,
     STAGES_FILE,
@@ -159,8 +160,8 @@ class StagedRun:
 
     def _open(self, stage: Stage, request: Request, place: Path) -> BertlabCLI:
         """Build a stage, from its last checkpoint if it has one."""
-        last = place / "checkpoints" / "last.ckpt"
-        if last.is_file():
+        last = last_checkpoint(place)
+        if last is not None:
             request.ckpt_path = str(last)
         else:  # ended before its first checkpoint
             give_up(place)
