@@ -142,7 +142,7 @@ def draw_curves(curves: dict[str, Curve]) -> "Figure":
         axis.set_ylabel(label)
         axis.grid(alpha=0.3)
         if axis.lines:
-            axis.legend(fontsize=8)
+            axis.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2)
     return figure
 
 
