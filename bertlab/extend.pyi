@@ -230,11 +230,8 @@ from bertlab.tokenizer.kinds import train_tokenizer as train_tokenizer
 from bertlab.tokenizer.training import MAX_WORD_CHARACTERS as MAX_WORD_CHARACTERS
 from bertlab.tokenizer.wordpiece import prefixed as prefixed
 from bertlab.training.allocator import keep_freed_memory as keep_freed_memory
-from bertlab.training.callbacks import LOSS_WINDOW as LOSS_WINDOW
-from bertlab.training.callbacks import jump_above as jump_above
 from bertlab.training.record import RunRecord as RunRecord
 from bertlab.training.results import Results as Results
-from bertlab.training.results import draw_curves as draw_curves
 from bertlab.training.results import is_share as is_share
 from bertlab.training.results import print_table as print_table
 from bertlab.training.results import read_curves as read_curves

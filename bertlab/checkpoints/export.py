@@ -64,11 +64,7 @@ def export_words(
     settings: Mapping[str, Any] | None = None,
     repository: str | None = None,
 ) -> Iterator[ExportReport]:
-    """Write each ``words-….ckpt`` of a run into a folder below ``output``, called as BabyLM does.
-
-    Yields:
-        What was written, one model at a time.
-    """
+    """Write each ``words-….ckpt`` of a run into a folder of its own, named as BabyLM does."""
     for file in words_checkpoints(run).values():
         revision = file.stem.replace("words-", "chck_")  # words-1M.ckpt -> chck_1M
         address = None if repository is None else ModelAddress(repository, revision, on_hub=True)

@@ -308,9 +308,6 @@ def load_weights(start: Pretrained, module: BertModule) -> LoadReport:
     A head takes the layers of the source's head if that is of the same kind (the same name in a
     run's config, the same class of ``transformers``) and has the same labels in the same order;
     else it stays new and a note says why. Its buffers, which its own data decides, stay as well.
-
-    Returns:
-        Which tensors were loaded, newly initialised and unused, and notes on the heads.
     """
     state = {f"encoder.{name}": tensor for name, tensor in start.encoder_state.items()}
     heads = {name: task for name, task in module.named_tasks().items() if isinstance(task, Head)}

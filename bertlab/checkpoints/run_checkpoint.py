@@ -115,11 +115,7 @@ def _step_of(file: Path) -> int:
 
 
 def explain_no_checkpoint(path: str | Path) -> str:
-    """Say of a place that is there, but neither a run nor a checkpoint, what it is.
-
-    Returns:
-        ``; …`` for the end of a message; empty if there is no such place.
-    """
+    """Say of a place that is there, but neither a run nor a checkpoint, what it is."""
     folder = Path(path).expanduser()
     if (folder / "config.json").is_file():
         given = shlex.quote(str(path))

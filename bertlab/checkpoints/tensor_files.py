@@ -31,11 +31,7 @@ _ZIP_MAGIC = b"PK\x03\x04"  # torch.save writes zip archives since 1.6, pickles 
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read every tensor of a file, on the CPU, memory-mapped where the format allows it.
-
-    Returns:
-        Tensors by name, in the file's dtypes and order.
-    """
+    """Read every tensor of a file, on the CPU, memory-mapped where the format allows it."""
     _first_bytes(path)
     if path.name.endswith(INDEX_SUFFIX):
         return _read_shards(path)
@@ -234,11 +230,9 @@ class WholeCheckpointIO(TorchCheckpointIO):
     """Writes beside the target, so that neither a kill nor a power cut leaves half a file there.
 
     Lightning writes to ``/tmp`` and moves, which is a copy where that is another file system. The
-    file is a zip archive whose records carry CRC-32 checksums; they are checked on load.
-
-    Args:
-        home: folder without which nothing is written: where its disk has vanished, a checkpoint
-            would go to the one below, and be missed. None: folders are made as need be.
+    file is a zip archive whose records carry CRC-32 checksums; they are checked on load. Without
+    the folder ``home`` nothing is written: where its disk has vanished, a checkpoint would go to
+    the one below, and be missed.
     """
 
     def __init__(self, home: Path | None = None) -> None:

@@ -30,11 +30,8 @@ class BestCheckpoint(ModelCheckpoint):
     Here such a file is kept where ``save_top_k`` is -1, and is ``last.ckpt`` otherwise; where it
     falls on an evaluation, it waits for it. ``last.ckpt`` is written at every evaluation.
 
-    Args:
-        mode: ``auto``: the better end of the metric, where that is known.
-        settings: the parent's. What ``monitor: auto`` stands for is known at :meth:`setup`: the
-            metric that the head is judged by, on the first evaluation set; of several heads the
-            mean of theirs; else the loss.
+    ``monitor: auto`` is the metric that the head is judged by, on the first evaluation set; of
+    several heads the mean of theirs; else the loss. ``mode: auto`` is its better end.
     """
 
     def __init__(self, mode: str = AUTO, **settings: Any) -> None:  # noqa: ANN401  the parent's
@@ -165,17 +162,7 @@ def _leads_astray(name: str, folder: Path) -> bool:
 def choose_monitor(
     monitor: str | None, model: BertModule, mode: str = AUTO, key: str = "checkpoint"
 ) -> tuple[str | None, str]:
-    """Return the metric that decides, and which end of it is better: ``min`` or ``max``.
-
-    Args:
-        monitor: its name, that of a head, ``auto``, or None for no choice.
-        model: logs it.
-        mode: ``auto``, or what the user says of a metric that does not tell it.
-        key: of the config, for messages.
-
-    Raises:
-        ConfigError: there is no such metric; nobody tells its better end; or ``mode`` is the other.
-    """
+    """Return the metric that decides, and which end of it is better: ``min`` or ``max``."""
     if monitor is None:
         return None, "min"
     if monitor == AUTO:
@@ -217,16 +204,7 @@ def check_checkpoints(settings: Mapping[str, Any]) -> None:
 
 
 def direct_callbacks(trainer: Trainer, model: BertModule, given: object) -> None:
-    """Give the user's EarlyStopping and ModelCheckpoint the better end of what they monitor.
-
-    Args:
-        trainer: has them.
-        model: logs what they monitor.
-        given: ``trainer.callbacks`` as a user wrote it; ``mode`` counts where it stands there.
-
-    Raises:
-        ConfigError: the run does not log the metric, or nothing tells its better end.
-    """
+    """Give the user's EarlyStopping and ModelCheckpoint the better end of what they monitor."""
     callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
     written = given if isinstance(given, list) else [given]
     arguments = [each.get("init_args") or {} for each in written if isinstance(each, Mapping)]
@@ -258,11 +236,7 @@ def _set_mode(callback: EarlyStopping | ModelCheckpoint, mode: str) -> None:
 
 
 def record_best(trainer: Trainer, model: BertModule, run: Path) -> str | None:
-    """Name a run's best checkpoint in ``best.json``, with its metrics.
-
-    Returns:
-        A line that says so; None if no evaluation gave a figure to choose by.
-    """
+    """Name a run's best checkpoint in ``best.json``, with its metrics."""
     callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
     chosen = next((each for each in callbacks if isinstance(each, BestCheckpoint)), None)
     if chosen is None or not chosen.best_model_path:

@@ -83,15 +83,6 @@ class BertlabCLI(LightningCLI):
     hyper-parameters never override the config: the config that it stores is read beforehand, as
     data that may come from anywhere (:func:`open_command`).
 
-    Args:
-        command: ``fit``, ``validate``, ``test`` or ``predict``.
-        request: config files and arguments, merged.
-        checkpoint: of ``--ckpt_path``: to go on with (``fit``) or to use.
-        warm: of ``model.init_from``, where there is no checkpoint.
-        seed: of the run that goes on, if there is one.
-        whole: directory of the run in stages that this is a stage of.
-        rehearses: it is built for its checks only.
-
     Attributes:
         resolved: the config; ``config`` has its typed values.
         directory: of the run that ``fit`` makes or goes on with.

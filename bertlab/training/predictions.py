@@ -30,18 +30,7 @@ if TYPE_CHECKING:
 
 
 class RowFile:
-    """One row for each row of the input: its columns, what was predicted, and ``gold``, the truth.
-
-    Args:
-        output: file to write, which is there when it is whole; standard output if None.
-        form: ``jsonl``, ``csv``, ``tsv`` or ``parquet``.
-        truth: names of the columns that hold the truth.
-        top_k: classes or answers of each row that are written; None for all.
-        mask: token of the model whose places are filled in, where that is predicted.
-
-    Raises:
-        OutputError: if the file cannot be written.
-    """
+    """A row for each row of input: its columns, what was predicted, and ``gold``, the truth."""
 
     def __init__(
         self,
@@ -122,13 +111,7 @@ class PredictionWriter(Callback):
 
     @contextmanager
     def into(self, sink: PredictionSink, data: TaskData, head: Head | None) -> Iterator[None]:
-        """Write the predictions of the block; close the sink, or discard it after an error.
-
-        Args:
-            sink: takes them.
-            data: gives the rows.
-            head: merges the predictions of a row's sequences; None for objectives.
-        """
+        """Write the predictions of the block; close the sink, or discard it after an error."""
         self.sink, self.data, self.head = sink, data, head
         self.next_row, self.done = 0, {}
         try:
@@ -191,23 +174,7 @@ def open_sink(
     read_from: str | None = None,
     mask: str | None = "[MASK]",
 ) -> PredictionSink:
-    """Return the sink for a form of output.
-
-    Args:
-        output: file to write; None for standard output.
-        form: ``jsonl``, ``csv``, ``tsv``, ``parquet``, or a benchmark whose submission is written;
-            ``auto`` goes by the ending of the file, and is ``jsonl`` for any other.
-        head: whose predictions they are; None for objectives.
-        top_k: classes or answers of each row that are written; None for all.
-        read_from: file of the rows, if there is one.
-        mask: token of the model whose places are filled in, where that is predicted.
-
-    Raises:
-        ConfigError: if a submission has no file to be written to.
-        OutputError: if the file cannot be written, or is the one that is read.
-        DataError: if there is no such form.
-        PluginError: if the form of a package cannot be used.
-    """
+    """Return the sink for a form of output."""
     if output is not None and read_from is not None:
         file, given = Path(output), Path(read_from)
         if given.is_file() and file.is_file() and file.samefile(given):
@@ -273,13 +240,6 @@ class TableFile:
 
     A key that a row lacks is an empty cell. In CSV and TSV a mapping becomes a column for each of
     its keys (``scores.good``), and a list is JSON. Columns are kept in memory until the end.
-
-    Args:
-        output: file to write.
-        form: ``csv``, ``tsv`` or ``parquet``.
-
-    Raises:
-        OutputError: if the file cannot be written.
     """
 
     def __init__(self, output: Path, form: str) -> None:
@@ -291,22 +251,13 @@ class TableFile:
         self.blocks: list[pa.Table] = []
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """Take a row.
-
-        Raises:
-            DataError: values of one column are of several kinds.
-        """
+        """Take a row."""
         self.rows.append(row)
         if len(self.rows) >= _ROWS:
             self._end_block()
 
     def close(self) -> None:
-        """Write the file and put it in its place.
-
-        Raises:
-            DataError: values of one column are of several kinds.
-            OutputError: it cannot be written.
-        """
+        """Write the file and put it in its place."""
         import pyarrow as pa  # noqa: PLC0415
         import pyarrow.parquet as pq  # noqa: PLC0415
 

@@ -1,11 +1,10 @@
 """What a run has found: held-out metrics, curves, and tables of them on the screen."""
 
 import csv
-import io
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lightning.pytorch import Trainer
 from rich.console import Console
@@ -16,9 +15,6 @@ from bertlab.checkpoints.run_checkpoint import BEST_CHECKPOINT
 from bertlab.checkpoints.run_directory import RESULTS_FILE
 from bertlab.errors import visible
 from bertlab.files.reading import explain_damage, read_object
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Results = dict[str, float]
 _SHARES = ("accuracy", "f1", "exact_match", "precision", "recall")
@@ -85,7 +81,6 @@ def is_share(metric: str) -> bool:
 
 
 Curve = tuple[list[int], list[float]]
-_SCORES = ("accuracy", "/f1", "exact_match", "matthews", "pearson", "spearman")
 
 
 def read_curves(directory: Path) -> dict[str, Curve]:
@@ -114,36 +109,6 @@ def history_rows(curves: dict[str, Curve]) -> list[dict[str, Any]]:
         for step, value in zip(steps, values, strict=True):
             rows[step][name] = value
     return [{"step": step, **rows[step]} for step in sorted(rows)]
-
-
-def draw_curves(curves: dict[str, Curve]) -> "Figure":
-    """Draw losses at the left, scores at the right, baselines dashed; notebooks show the figure."""
-    from matplotlib.figure import Figure  # noqa: PLC0415  slow to import
-
-    class Picture(Figure):
-        """A figure that shows itself without pyplot."""
-
-        def _repr_png_(self) -> bytes:
-            image = io.BytesIO()
-            self.savefig(image, format="png", dpi=100)
-            return image.getvalue()
-
-    figure = Picture(figsize=(11, 4), layout="constrained")
-    loss, score = figure.subplots(1, 2)
-    for name, (steps, values) in sorted(curves.items()):
-        baseline = "unigram" in name or "majority" in name
-        style = {"linestyle": "--", "linewidth": 1.0} if baseline else {"linewidth": 1.6}
-        if name.endswith("loss"):
-            loss.plot(steps, values, label=name, **style)
-        elif name.endswith(_SCORES):
-            score.plot(steps, values, label=name, marker="" if baseline else ".", **style)
-    for axis, label in ((loss, "loss (nats per prediction)"), (score, "held-out score")):
-        axis.set_xlabel("optimizer step")
-        axis.set_ylabel(label)
-        axis.grid(alpha=0.3)
-        if axis.lines:
-            axis.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2)
-    return figure
 
 
 def _version(log: Path) -> int:

@@ -21,7 +21,6 @@ from bertlab.model.prediction import Input
 from bertlab.plugins.hooks import push_to
 from bertlab.training.results import (
     Results,
-    draw_curves,
     history_rows,
     read_curves,
     read_results,
@@ -163,8 +162,15 @@ class Run:
             return load(self.directory, head).predict(texts)
 
     def plot(self) -> "Figure":
-        """Return the picture of losses and scores against steps."""
-        return draw_curves(read_curves(self.directory))
+        """Return the picture of losses and scores against steps (bertlab-pages).
+
+        Raises:
+            AttributeError: bertlab-pages is not installed.
+        """
+        import bertlab  # noqa: PLC0415  its face has the names of packages, too
+
+        figure: Figure = getattr(bertlab, "draw_curves")(read_curves(self.directory))  # noqa: B009
+        return figure
 
     def export(
         self,

@@ -69,11 +69,7 @@ class Identity:
 
 
 def same_run(here: Identity, there: Identity) -> list[str]:
-    """Return a line for each difference of two runs, in what both know; none if they are the same.
-
-    Returns:
-        ``data.batch_size: 8 here, 9 there``.
-    """
+    """Return a line for each difference in what is known of both: ``a.b: 8 here, 9 there``."""
     lines: list[str] = []
     if here.config is not None and there.config is not None:
         mine, began = _learns(here.config), _learns(there.config)
@@ -163,12 +159,7 @@ def manifest_hashes(run: Path) -> Hashes:
 
 
 class Resumption:
-    """Compares a run with the checkpoint that it goes on from, as soon as each part is known.
-
-    Args:
-        config: of the command.
-        checkpoint: to go on from; None for a new run, and for commands that train nothing.
-    """
+    """Compares a run with the checkpoint that it goes on from, as soon as each part is known."""
 
     def __init__(self, config: RunConfig, checkpoint: Pretrained | None) -> None:
         self.config, self.checkpoint = config, checkpoint

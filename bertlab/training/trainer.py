@@ -104,11 +104,7 @@ def _tracker(name: str, directory: Path, seed: int) -> Logger:
 
 
 class ConfigLog(Callback):
-    """Gives the resolved config to trackers, once training starts.
-
-    Args:
-        config: of the run; files keep it as ``config.yaml``.
-    """
+    """Gives the resolved config to trackers, once training starts."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.config = config

@@ -17,7 +17,6 @@ from bertlab.extend import (
     MANIFEST_FILE,
     STUDY_ENVIRONMENT,
     Results,
-    draw_curves,
     read_bytes,
     read_curves,
     read_object,
@@ -25,6 +24,7 @@ from bertlab.extend import (
     shown_figure,
     write_text,
 )
+from bertlab_pages.loss_curve import draw_curves
 from bertlab_pages.pictures import Picture, hover, inline_svg, svg_of
 from bertlab_pages.plot_axes import SETTINGS
 from bertlab_pages.samples import SAMPLES, read_samples
