@@ -132,6 +132,18 @@ _LEAST = {
 }
 
 
+# callbacks of Lightning's that change what a step is, or what the weights are called
+_REFUSED = {
+    "GradientAccumulationScheduler": "a step has the same number of parts all along; expected "
+    "trainer.accumulate_grad_batches",
+    "BatchSizeFinder": "a step is data.batch_size sequences; expected "
+    "trainer.accumulate_grad_batches: auto, which divides it as memory asks",
+    "BackboneFinetuning": "it freezes what a module calls its backbone, and bertlab's has none",
+    "SpikeDetection": "it leaves out batches by their number, and a step's sequences follow from "
+    "its own; bertlab-guard warns of losses that jump",
+    "ModelPruning": "it gives weights other names, by which no checkpoint could be read",
+}
+
 # DDP waits for the gradient of every parameter, unless it is told that some have none
 _WITH_IDLE = {
     "auto": "ddp_find_unused_parameters_true",
@@ -151,6 +163,7 @@ def make_trainer(
     background_checkpoints = arguments.pop("background_checkpoints", False)
     _check_numbers(arguments)
     _check_names(arguments)
+    _check_steps(arguments)
     _follow_torchrun(arguments)
     arguments["callbacks"] = [*(arguments["callbacks"] or []), *callbacks]
     if directory is None:
@@ -239,6 +252,30 @@ def _check_numbers(arguments: Mapping[str, Any]) -> None:
     for key in ("max_steps", "max_epochs"):
         if arguments[key] == 0:
             raise TrainerError(f"trainer.{key}: found 0, expected 1 or more, or -1 for no limit")
+
+
+def _check_steps(arguments: Mapping[str, Any]) -> None:
+    """Refuse what would make other steps, or none, without a word."""
+    for each in arguments["callbacks"] or ():
+        for name in (kind.__name__ for kind in type(each).__mro__):
+            if name in _REFUSED:
+                raise TrainerError(f"trainer.callbacks: found {name}: {_REFUSED[name]}")
+    refused = {
+        "overfit_batches": (
+            0,
+            "every epoch has other sequences; a small text or file is overfitted",
+        ),
+        "barebones": (False, "a run has logs and checkpoints; trainer.logger: false has no logs"),
+    }
+    for key, (expected, why) in refused.items():
+        if arguments[key]:
+            raise TrainerError(
+                f"trainer.{key}: found {arguments[key]}, expected {str(expected).lower()}: {why}"
+            )
+    if arguments["limit_train_batches"] == 0:
+        raise TrainerError(
+            "trainer.limit_train_batches: found 0, expected more: nothing is trained"
+        )
 
 
 def _check_names(arguments: Mapping[str, Any]) -> None:
