@@ -1,6 +1,7 @@
 """Loggers that a config names stand beside the run's files; Lightning's tools work by config."""
 
 import csv
+import importlib.util
 import json
 import re
 from pathlib import Path
@@ -210,3 +211,15 @@ def test_a_profile_is_in_the_run(
     )
     assert code == 0, error
     assert "training_step" in (run / "fit-profile.txt").read_text()
+
+
+@pytest.mark.parametrize("given", ["WandbLogger", "[csv, WandbLogger]"])
+def test_a_class_whose_package_is_missing(
+    tiny_config: Path, tmp_path: Path, bertlab: Command, given: str
+) -> None:
+    if importlib.util.find_spec("wandb") is not None:
+        pytest.skip("wandb is installed")
+    logger = ("--trainer.logger", given)
+    code, _, error = bertlab("fit", tiny_config, "--run_dir", tmp_path / "run", *logger)
+    assert code == 2
+    assert "trainer.logger: wandb is not installed; pip install wandb" in error
