@@ -27,7 +27,7 @@ from bertlab.data.loader import SequenceStream
 from bertlab.encoders.bert import BertEncoder
 from bertlab.objectives.classification import NextSentencePrediction
 from bertlab.objectives.masked_lm import MaskedLM
-from bertlab.training.console import print_table
+from bertlab.training.results import print_table
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from bertlab.config.parse import parse_arguments
 from bertlab.config.yaml_files import split_arguments
 from bertlab.errors import CommandError, OutputError, PluginError, check_at_least, say, working
 from bertlab.plugins.index import FIRST_PARTY, installed, load_class
-from bertlab.training.console import print_table
+from bertlab.training.results import print_table
 
 if TYPE_CHECKING:
     from bertlab.data.corpus.corpus import Corpus

@@ -20,7 +20,7 @@ from bertlab.plugins.index import (
     listed,
     why_unusable,
 )
-from bertlab.training.console import print_table
+from bertlab.training.results import print_table
 
 _BASES: dict[Kind, str] = {
     "encoder": "bertlab.api.encoder:Encoder",

@@ -43,6 +43,7 @@ CHECKPOINT_DEFAULTS = {
     "filename": "step-{step}",
     "auto_insert_metric_name": False,
     "monitor": "auto",  # the head's metric; val/loss of objectives
+    "mode": "auto",  # the better end of that metric
     "save_last": True,
     "enable_version_counter": False,  # last.ckpt is the last, in a moved run too
 }

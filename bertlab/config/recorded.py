@@ -2,7 +2,7 @@
 
 Some keys decide what a run computes, and others say only where and how. A resumed run is compared
 by the first; the second are the user's to change. Where data lies is no matter either: its content
-is compared (:mod:`bertlab.training.resumption`).
+is compared (:mod:`bertlab.training.same_run`).
 
 A checkpoint says which version its config has (``CONFIG_VERSION``) and which bertlab wrote it. A
 key that came later is taken with its default, so a default has to compute what was computed before

@@ -31,7 +31,15 @@ from bertlab.config.request import SEED_SECTION, Request, Seeds, check_seeds, ch
 from bertlab.config.stages import STAGES_KEY as STAGES
 from bertlab.config.stages import naming_stage, read_stages, stage_requests
 from bertlab.config.yaml_files import Config, keys_of, names_below
-from bertlab.errors import CommandError, ConfigError, causes, nearest, told, told_with_place
+from bertlab.errors import (
+    CommandError,
+    ConfigError,
+    causes,
+    missing_package,
+    nearest,
+    told,
+    told_with_place,
+)
 from bertlab.plugins.hooks import package_keys
 from bertlab.plugins.index import package_of
 
@@ -40,6 +48,7 @@ _RUN_KEYS = ("run_dir", "keep_predictions", "background_checkpoints")
 _NOT_RECORDED = (*_RUN_KEYS, "ckpt_path", "config", "output", "output_format", "top_k", "head")
 _LATER_DATA = ("text", "text_pair", "delimiter", "quote", "empty", "objectives")
 _LATER_TEXT = ("input",)
+_CLASS = re.compile(r"'class_path': '([\w.]+)'")
 _JSONARGPARSE = Path(jsonargparse.__file__).parent
 _FIT_ONLY = (
     *("checkpoint", "max_tokens", "max_words", "on_nonfinite", "compile", "stages"),
@@ -84,10 +93,9 @@ class RunConfig:
         """Return the arguments of Lightning's Trainer; callbacks, loggers and plugins are made."""
         try:
             made: Namespace = self.parser.instantiate_classes(self.values)
-        except ModuleNotFoundError as error:  # of Lightning's, or of a class that a user names
-            reason = " ".join(str(error).split())
-            raise ConfigError(f"trainer: a class needs a package that lacks: {reason}") from None
         except Exception as error:  # whatever a class that a user names raises of its arguments
+            if (reason := missing_package(error)) is not None:
+                raise ConfigError(f"{self._place_of(error)}: {reason}") from None
             raise ConfigError(f"trainer: a class cannot be made: {_why_not_made(error)}") from error
         arguments = dict(made.trainer)
         given = arguments["callbacks"]
@@ -100,6 +108,15 @@ class RunConfig:
                 )
         background = self.values.get("background_checkpoints", False)
         return {**arguments, "callbacks": callbacks, "background_checkpoints": background}
+
+    def _place_of(self, error: Exception) -> str:
+        """Return the key of the class that could not be made, as far as it can be told."""
+        settings: Config = self.plain["trainer"]
+        classes = {key: _CLASS.findall(str(value)) for key, value in settings.items()}
+        named = [key for key, paths in classes.items() if paths]
+        told = [key for key in named if any(path in str(error) for path in classes[key])]
+        found = told if len(told) == 1 else named
+        return f"trainer.{found[0]}" if len(found) == 1 else "trainer"
 
 
 def _why_not_made(error: BaseException) -> str:

@@ -125,9 +125,6 @@ class StopOnSignal(Callback):
     Lightning's own handlers stop, or save, inside an accumulation window or an evaluation, which
     cannot be repeated exactly.
 
-    Args:
-        file: the checkpoint; written only if a signal comes. None to stop without one.
-
     Attributes:
         number: of the signal that came to this process; once stopping, the same on all devices.
         is_stopping: whether no further step is taken.

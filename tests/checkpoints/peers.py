@@ -13,8 +13,7 @@ from bertlab.api.encoder import Encoder
 from bertlab.api.exchange import ExportReport
 from bertlab.api.task import Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
-from bertlab.checkpoints.export import write_huggingface
-from bertlab.checkpoints.export_folder import export_folder
+from bertlab.checkpoints.export import export_folder, write_huggingface
 from bertlab.checkpoints.loading import load_matching
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.encoders.bert import BertEncoder

@@ -29,7 +29,7 @@ from bertlab.config.request import SECTION
 from bertlab.config.run_config import parse_request, resolve_arguments
 from bertlab.config.yaml_files import keys_of, value_at
 from bertlab.errors import CheckpointError, DamagedCheckpointError, ResumeError
-from bertlab.training.callbacks.best_checkpoint import BestCheckpoint
+from bertlab.training.best_checkpoint import BestCheckpoint
 from bertlab.training.run import Run
 from tests.conftest import Command
 

@@ -28,7 +28,7 @@ from bertlab.data.corpus.store import TokenStore
 from bertlab.errors import BertlabError, ConfigError, CorpusError, OutputError, TokenStoreError
 from bertlab.tokenizer.files import SPECIAL_TOKENS
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
-from bertlab.training.console import print_table
+from bertlab.training.results import print_table
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,"
 TOKENIZER = WordPieceTokenizer.from_vocabulary(

@@ -25,7 +25,7 @@ PRELOADED = (
     "bertlab.cli.fit",
     "bertlab.training.stages",  # which it imports when it trains
     "bertlab_evaluations.evaluate",
-    "bertlab.training.callbacks.watch",
+    "bertlab.training.callbacks",
     "bertlab.encoders.bert",
     "bertlab.objectives.classification",
     "bertlab.objectives.language_model",

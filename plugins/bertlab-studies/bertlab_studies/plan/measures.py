@@ -12,10 +12,12 @@ from bertlab.extend import (
     StudyError,
     build_metrics,
     build_tasks,
+    end_of,
     is_share,
     largest_of,
     last_config,
 )
+from bertlab.extend import known_ends as better_ends
 from bertlab_studies.plan.plan import FREE, Plan
 from bertlab_studies.plan.study_file import BASE, Evaluation, StudyConfig
 from bertlab_studies.plan.zero_shot import plugin_of
@@ -101,24 +103,7 @@ def known_ends(task: Task, further: Mapping[str, Metric]) -> Ends:
         own = task.metrics()
     except Exception:  # a plugin's, which needs what only build() makes
         own = {}
-    ends: Ends = {"loss": "min"}
-    for name, metric in {**further, **own}.items():
-        if metric.higher_is_better is not None:
-            ends[name] = "max" if metric.higher_is_better else "min"
-    name, end = task.monitor
-    return {**ends, **task.better, name: end}
-
-
-def end_of(metric: str, ends: Mapping[str, str]) -> str | None:
-    """Return the better end of a metric, whose name may have that of a set or type; else None."""
-    parts = metric.split("/")
-    # "dev/f1/PER": itself, then dev/f1, f1/PER, dev, f1, PER
-    for length in range(len(parts), 0, -1):
-        for start in range(len(parts) - length + 1):
-            name = "/".join(parts[start : start + length])
-            if name in ends:
-                return ends[name]
-    return None
+    return better_ends(task, {**further, **own})
 
 
 def pretraining_measures(study: StudyConfig, plan: Plan) -> PretrainingMeasures:

@@ -8,6 +8,7 @@ import torchmetrics
 from torch import Tensor
 
 from bertlab.errors import StudyError
+from bertlab.extend import end_of
 from bertlab.heads.sentences import SingleSentence
 from bertlab.heads.span import Span
 from bertlab.heads.tagging import Tagging
@@ -15,7 +16,6 @@ from bertlab.objectives.masked_lm import MaskedLM
 from bertlab_studies.plan import measures
 from bertlab_studies.plan.measures import (
     deciding_metric,
-    end_of,
     known_ends,
     pretraining_measures,
 )

@@ -1,4 +1,4 @@
-"""Callbacks that watch training: loss spikes, heads that do not learn, batches for plugins."""
+"""Warnings of loss spikes, and of heads that do not learn."""
 
 import statistics
 from collections import deque
@@ -9,10 +9,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import nn
 from torch.optim import Optimizer
 
-from bertlab.api.batch import PackedBatch
-from bertlab.errors import warn
-from bertlab.model.module import BertModule
-from bertlab.plugins.hooks import inspect_batch
+from bertlab.extend import BertModule, warn
 
 LOSS_WINDOW = 50  # losses that say how noisy they are
 _RECENT = 10  # those that a new one is compared with
@@ -89,24 +86,3 @@ def _rests(task: nn.Module) -> bool:
     trained = [each for each in task.parameters() if each.requires_grad]
     found = [each.grad for each in trained if each.grad is not None]
     return bool(trained) and not any(bool(torch.count_nonzero(each)) for each in found)
-
-
-class BatchInspection(Callback):
-    """Calls the hook ``bertlab_inspect_batch`` before each batch of a ``fit``."""
-
-    def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: PackedBatch, batch_idx: int
-    ) -> None:
-        """Show a batch of training."""
-        inspect_batch(batch, "train", trainer.global_step)
-
-    def on_validation_batch_start(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        batch: PackedBatch,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        """Show a batch of an evaluation."""
-        inspect_batch(batch, "validate", trainer.global_step)

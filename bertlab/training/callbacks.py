@@ -1,19 +1,20 @@
-"""What a run shows: tokens a second, a line an evaluation, a found rate, a picture at its end."""
+"""Callbacks that show how a run is going: bar, lines, curve, and warnings of what looks wrong."""
 
+import math
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import RichProgressBar
 from torch.optim.lr_scheduler import LambdaLR
 
 from bertlab.api.batch import PackedBatch
+from bertlab.data.module import TaskData
 from bertlab.errors import say
-from bertlab.files import replacing
 from bertlab.model.module import BertModule
-from bertlab.training.history import draw_curves, read_curves
+from bertlab.plugins.hooks import inspect_batch
 from bertlab.training.results import shown_figure
 
 
@@ -102,23 +103,6 @@ class EvaluationLines(Callback):
         sys.stdout.flush()
 
 
-class LossCurve(Callback):
-    """Draws ``loss_curve.png`` from the run's CSV logs when training ends.
-
-    Args:
-        directory: of the run.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Draw what has been logged so far, earlier attempts at the same run included."""
-        if trainer.is_global_zero and (curves := read_curves(self.directory)):
-            with replacing(self.directory / "loss_curve.png") as file:
-                draw_curves(curves).savefig(file, format="png", dpi=130)
-
-
 class FoundLearningRate(Callback):
     """Has the schedule go on from a rate that Lightning's ``LearningRateFinder`` found; prints it.
 
@@ -154,3 +138,85 @@ def raise_rates(schedule: object, factor: float) -> None:
     for group, rate, part in zip(groups, schedule.base_lrs, factors, strict=True):
         group["initial_lr"] = rate
         group["lr"] = rate * part
+
+
+_REDRAWING_INTERVAL = 0.5  # seconds; reading a loss off a GPU waits for it
+
+
+class StepBar(RichProgressBar):
+    """Lightning's bar; in ``fit`` of the steps of the whole run, with loss and tokens a second."""
+
+    def __init__(self) -> None:
+        super().__init__(refresh_rate=4)
+        self._drawn = 0.0
+
+    @property
+    def total_train_batches(self) -> float:
+        """Optimiser steps of the run; infinite if no number of them ends it."""
+        data = self.trainer.datamodule  # type: ignore[attr-defined]
+        steps = data.total_steps(self.trainer) if isinstance(data, TaskData) else math.inf
+        return steps if math.isinf(steps) else int(steps)
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begin the bar once: the end of an epoch is not its end."""
+        if self.train_progress_bar_id is None:
+            super().on_train_epoch_start(trainer, pl_module)
+            self._update(self.train_progress_bar_id, trainer.global_step)
+
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,  # noqa: ANN401  Lightning's signature
+        batch: PackedBatch,
+        batch_idx: int,
+    ) -> None:
+        """Show the step that is done, if it is time."""
+        if time.monotonic() > self._drawn + _REDRAWING_INTERVAL:
+            self._drawn = time.monotonic()
+            done = trainer.global_step - 1  # the parent adds 1
+            super().on_train_batch_end(trainer, pl_module, outputs, batch, done)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Show the last step."""
+        self._update(self.train_progress_bar_id, trainer.global_step, hard=True)
+
+    def get_metrics(
+        self, trainer: Trainer, pl_module: LightningModule
+    ) -> dict[str, int | str | float | dict[str, float]]:
+        """Return the training loss and the speed, as far as they are known."""
+        logged, found = trainer.callback_metrics, dict[str, Any]()
+        if "train/loss" in logged:
+            found["loss"] = float(logged["train/loss"])
+        if "tokens_per_second" in logged:
+            found["tok/s"] = f"{float(logged['tokens_per_second']):,.0f}"
+        return found
+
+    def _get_train_description(self, current_epoch: int) -> str:
+        return "step"
+
+
+def can_draw() -> bool:
+    """Whether output goes to a terminal or a notebook, where a bar is redrawn in place."""
+    return sys.stdout.isatty() or ("ipykernel" in sys.modules and "IPython" in sys.modules)
+
+
+class BatchInspection(Callback):
+    """Calls the hook ``bertlab_inspect_batch`` before each batch of a ``fit``."""
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: PackedBatch, batch_idx: int
+    ) -> None:
+        """Show a batch of training."""
+        inspect_batch(batch, "train", trainer.global_step)
+
+    def on_validation_batch_start(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        batch: PackedBatch,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Show a batch of an evaluation."""
+        inspect_batch(batch, "validate", trainer.global_step)

@@ -3,7 +3,6 @@
 Loaded for ``bertlab --help`` as all hooks are: Lightning is imported when a run asks for them.
 """
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertlab.plugins.hooks import hookimpl, inspects_batches
@@ -13,17 +12,16 @@ if TYPE_CHECKING:
 
 
 @hookimpl
-def bertlab_callbacks(run_dir: Path) -> "list[Callback]":
-    """Return the callbacks for throughput, lines, curves, warnings and memory."""
+def bertlab_callbacks() -> "list[Callback]":
+    """Return the callbacks for throughput, lines, a found learning rate and memory."""
     from bertlab.training.allocator import ReturnMemory  # noqa: PLC0415
-    from bertlab.training.callbacks.progress import (  # noqa: PLC0415
+    from bertlab.training.callbacks import (  # noqa: PLC0415
+        BatchInspection,
         EvaluationLines,
         FoundLearningRate,
-        LossCurve,
         TokenThroughput,
     )
-    from bertlab.training.callbacks.watch import BatchInspection, LossWatch  # noqa: PLC0415
 
     inspection = [BatchInspection()] if inspects_batches() else []
-    reports = [TokenThroughput(), EvaluationLines(), LossCurve(run_dir)]
-    return [*reports, FoundLearningRate(), LossWatch(), ReturnMemory(), *inspection]
+    reports = [TokenThroughput(), EvaluationLines(), FoundLearningRate()]
+    return [*reports, ReturnMemory(), *inspection]

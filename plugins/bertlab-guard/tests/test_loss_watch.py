@@ -7,7 +7,7 @@ import pytest
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.task import TaskLoss
 from bertlab.objectives.classification import NextSentencePrediction
-from bertlab.training.callbacks.watch import LossWatch
+from bertlab_guard.loss_watch import LossWatch
 from tests.conftest import Command
 
 

@@ -29,14 +29,17 @@ from bertlab.files import write_text
 from bertlab.files.reading import read_object
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer import parameter_names
-from bertlab.training.made_with import (
+from bertlab.training.same_run import (
     KEY,
+    Hashes,
+    Identity,
     changed_facts,
     changes_of_code,
+    check_same,
     code_of,
+    hashes_of,
     sessions_of,
 )
-from bertlab.training.resumption import Hashes, checkpoint_data
 
 
 class RunRecord(Callback):
@@ -93,7 +96,7 @@ class RunRecord(Callback):
         self.token_counts = token_counts
         self.labels = None if labels is None else labels.to_dict()
         self.head_labels = {name: each.to_dict() for name, each in head_labels.items()}
-        self.data = checkpoint_data(facts, tokenizer)
+        self.data = hashes_of({**facts, "tokenizer": tokenizer.fingerprint})
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Write the record when training starts, on the first device only.
@@ -115,10 +118,8 @@ class RunRecord(Callback):
         else:
             self.before = sessions_of(self._read_manifest())[-1]
             add_session(self.directory, {**here, **changed_facts(self.facts, self.before)})
-        if (
-            self.goes_on and (self.directory / CONFIG_FILE).is_file()
-        ):  # keeps the record of its start
-            return
+        if self.goes_on and (self.directory / CONFIG_FILE).is_file():
+            return  # it keeps the record of its start
         text = yaml.safe_dump(self.config, sort_keys=False, allow_unicode=True)
         write_text(self.directory / CONFIG_FILE, text)
         self.tokenizer.save(self.directory / "tokenizer")
@@ -170,16 +171,9 @@ class RunRecord(Callback):
         """
         assert isinstance(pl_module, BertModule)
         stored = checkpoint[RUN_KEY]
-        pairs = {"": (self.labels, stored.get("labels"))}
-        for name in self.head_labels | stored.get("head_labels", {}):
-            theirs = stored.get("head_labels", {}).get(name)
-            pairs[f" of data.heads.{name}"] = self.head_labels.get(name), theirs
-        for of, (ours, theirs) in pairs.items():
-            if ours != theirs:
-                raise ResumeError(
-                    f"--ckpt_path resumes a run exactly, but the labels of the training data{of} "
-                    f"differ from the checkpoint's: {ours} here, {theirs} there"
-                )
+        here = {"": self.labels, **self.head_labels}
+        there = {"": stored.get("labels"), **stored.get("head_labels", {})}
+        check_same(Identity(labels=here), Identity(labels=there))
         if trainer.is_global_zero:
             self._tell_of_other_code(stored.get(KEY))
         if "random_states" in stored and trainer.is_global_zero:  # of bertlab 0.1.0's early days
