@@ -91,8 +91,8 @@ from bertlab.data.corpus.shards import SHARD_FOLDER as SHARD_FOLDER
 from bertlab.data.corpus.shards import RemoteStore as RemoteStore
 from bertlab.data.corpus.shards import ShardArray as ShardArray
 from bertlab.data.corpus.store_writer import check_free as check_free
-from bertlab.data.examples.checks import ordered_names as ordered_names
-from bertlab.data.examples.checks import read_value as read_value
+from bertlab.data.examples.values import ordered_names as ordered_names
+from bertlab.data.examples.values import read_value as read_value
 from bertlab.data.examples.columns import Mapped as Mapped
 from bertlab.data.examples.encoded import EncodedExamples as EncodedExamples
 from bertlab.data.examples.encoded import collate as collate
@@ -111,9 +111,9 @@ from bertlab.data.module import ReportRow as ReportRow
 from bertlab.data.module import naming as naming
 from bertlab.data.module import naming_head as naming_head
 from bertlab.data.pretraining import PretrainingData as PretrainingData
-from bertlab.data.reading.lines import STANDARD_INPUT as STANDARD_INPUT
-from bertlab.data.reading.lines import input_name as input_name
-from bertlab.data.reading.lines import read_lines as read_lines
+from bertlab.data.rows.lines import STANDARD_INPUT as STANDARD_INPUT
+from bertlab.data.rows.lines import input_name as input_name
+from bertlab.data.rows.lines import read_lines as read_lines
 from bertlab.data.sampling.input_formats import SAMPLERS as SAMPLERS
 from bertlab.data.sampling.input_formats import InputFormat as InputFormat
 from bertlab.data.sampling.input_formats import build_sampler as build_sampler

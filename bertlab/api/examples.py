@@ -72,11 +72,14 @@ class LabelledExamples:
         rows: in the source's order.
         label_names: names of the classes in the order of their ids, if the source declares them.
         skipped: rows that were left out, by reason.
+        understood: how the source was read, by a few words, for the data report: its columns, the
+            first row, whether there is a header.
     """
 
     rows: list[Example]
     label_names: tuple[str, ...] | None = None
     skipped: dict[str, int] = field(default_factory=dict)
+    understood: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

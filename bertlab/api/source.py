@@ -38,6 +38,8 @@ class RawExamples:
         rows_vary: other rows may have other columns.
         class_names: of the columns that hold ids of classes which the source itself declares.
         skipped: what was left out so far, by reason.
+        form: how the rows were read, for the data report: "csv, comma-separated, no header".
+        has_header: a table whose first line named the columns; True of all that is no table.
     """
 
     name: str
@@ -46,6 +48,8 @@ class RawExamples:
     rows_vary: bool = False
     class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
+    form: str = ""
+    has_header: bool = True
 
 
 def holds_no_examples(name: str) -> DataError:

@@ -13,7 +13,7 @@ from bertlab.api.batch import PackedBatch
 from bertlab.api.examples import Example
 from bertlab.api.format import NamedFormat, Submission
 from bertlab.api.head import Head
-from bertlab.data.examples.source_files import SPREADSHEETS
+from bertlab.data.rows.lines import SPREADSHEETS
 from bertlab.data.module import TaskData
 from bertlab.errors import ConfigError, DataError, OutputError, nearest, warn
 from bertlab.files import WholeFile

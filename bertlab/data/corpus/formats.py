@@ -13,7 +13,7 @@ import sentencex
 
 from bertlab.api.source import RawDocument
 from bertlab.data.corpus.documents import SENTENCE_END
-from bertlab.data.reading.lines import Errors, read_long_lines
+from bertlab.data.rows.lines import MAX_LINE, Errors, read_lines
 from bertlab.errors import CorpusError
 from bertlab.files.remote import RemoteFile
 
@@ -37,7 +37,7 @@ def detect_format(path: Path | RemoteFile, errors: Errors, language: str) -> For
     """
     lines: list[str] = []
     size = 0
-    for line in read_long_lines(path, errors):
+    for line in read_lines(path, errors, MAX_LINE):
         lines.append(line.strip())
         size += len(line)
         if size > DETECTION_CHARS:

@@ -24,12 +24,12 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from bertlab.api.executor import OrderedMap
 from bertlab.api.source import RawDocument
 from bertlab.api.tokenizer import Tokenizer, TokenizerKind
-from bertlab.data.corpus.corpus import Corpus, naming, read_raw_documents
+from bertlab.data.corpus.corpus import Corpus, describe_formats, naming, read_raw_documents
 from bertlab.data.corpus.prepare_worker import EncodedBatch, encode_all, encode_batch
 from bertlab.data.corpus.report import StoreReport, check_store, length_quantiles
 from bertlab.data.corpus.store import FORMAT_VERSION, TokenStore
 from bertlab.data.corpus.store_writer import SHARD_TOKENS, TokenStoreWriter, check_free
-from bertlab.data.reading.lines import explain_failed_read
+from bertlab.data.rows.lines import explain_failed_read
 from bertlab.errors import (
     ConfigError,
     CorpusError,
@@ -93,7 +93,7 @@ def prepare(
         report = _report(writer, totals)
         with naming(corpus):
             # in the block: a store that is refused is removed, not renamed
-            check_store(report)
+            check_store(report, describe_formats(corpus) if report.documents == 1 else "")
         write_json(writer.folder / "report.json", asdict(report))
     return TokenStore.open(output)
 
@@ -151,7 +151,7 @@ def read_batches(corpus: Corpus) -> Iterator[list[RawDocument]]:
     """Yield the documents of a corpus, so many at a time as a worker takes."""
     batch: list[RawDocument] = []
     characters = 0
-    for document in read_raw_documents(corpus):
+    for document in read_raw_documents(corpus, with_empty=True):
         batch.append(document)
         characters += len(document.text)
         if characters >= _BATCH_CHARACTERS or len(batch) >= _BATCH_DOCUMENTS:

@@ -15,8 +15,8 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from bertlab.api.examples import Column, Example
 from bertlab.api.format import NamedFormat, Submission
 from bertlab.api.source import RawExamples, holds_no_examples
-from bertlab.data.reading.lines import input_name, numbered, read_lines
-from bertlab.data.reading.tables import parse_json
+from bertlab.data.rows.lines import input_name, numbered, read_lines
+from bertlab.data.rows.tables import parse_json
 from bertlab.errors import DataError
 from bertlab.files import explain_failed_write, write_text
 

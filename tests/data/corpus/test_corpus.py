@@ -20,8 +20,8 @@ from bertlab.data.corpus.corpus import (
 )
 from bertlab.data.corpus.documents import split_paragraphs
 from bertlab.data.corpus.formats import detect_format
-from bertlab.data.reading import lines as lines_module
-from bertlab.data.reading.lines import read_long_lines
+from bertlab.data.rows import lines as lines_module
+from bertlab.data.rows.lines import MAX_LINE, read_lines
 from bertlab.errors import CorpusError
 
 SENTENCES = (
@@ -203,7 +203,7 @@ def test_lines_do_not_depend_on_blocks(tmp_path, lines, end, block):
     path.write_bytes(end.join(lines).encode())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines_module, "BLOCK", block)
-        found = list(read_long_lines(path, "strict"))
+        found = list(read_lines(path, "strict", MAX_LINE))
     while lines and not lines[-1] and len(found) < len(lines):
         lines = lines[:-1]
     assert found == lines
@@ -221,8 +221,8 @@ def test_invalid_utf8_is_named_with_its_offset(tmp_path, text, at, block, packed
         with pytest.raises(
             CorpusError, match=f"a.*: not UTF-8 at byte offset {len(before)}[ \\w]* "
         ):
-            list(read_long_lines(path, "strict"))
-        replaced = "\n".join(read_long_lines(path, "replace"))
+            list(read_lines(path, "strict", MAX_LINE))
+        replaced = "\n".join(read_lines(path, "replace", MAX_LINE))
     assert "\ufffd" in replaced
 
 
@@ -299,11 +299,11 @@ def test_long_documents_are_parted(tmp_path, monkeypatch, caplog, form):
 def test_a_line_without_end_is_cut(tmp_path, monkeypatch):
     monkeypatch.setattr(lines_module, "BLOCK", 30)
     text = "word " * 200
-    lines = list(read_long_lines(Path(write(tmp_path / "a", text)), "strict", 100))
+    lines = list(read_lines(Path(write(tmp_path / "a", text)), "strict", 100))
     assert max(map(len, lines)) <= 130
     assert "".join(lines).split() == text.split()
     assert (
-        max(map(len, read_long_lines(Path(write(tmp_path / "b", "x" * 999)), "strict", 100))) <= 130
+        max(map(len, read_lines(Path(write(tmp_path / "b", "x" * 999)), "strict", 100))) <= 130
     )
 
 

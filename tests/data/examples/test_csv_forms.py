@@ -3,7 +3,7 @@
 import pytest
 
 from bertlab.data.examples.source import read_rows, stream_rows
-from bertlab.data.reading.tables import RowReading
+from bertlab.data.rows.tables import RowReading
 from bertlab.errors import ConfigError, DataError, EmptyTextError
 
 from .labelled_files import SINGLE, fails, read, values, write

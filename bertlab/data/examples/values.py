@@ -6,9 +6,9 @@ from typing import Any
 
 from bertlab.api.format import LabelNames
 from bertlab.data.examples.columns import Mapped
+from bertlab.data.examples.label_cells import LabelCells, find_label_cells
+from bertlab.data.examples.printed import looks_printed, parse_printed
 from bertlab.errors import DataError, EmptyTextError, nearest
-
-_LABEL_MARKS = ("|", ";", ",")  # between labels in a cell; the first that it has
 
 
 def ordered_names(names: LabelNames) -> tuple[str, ...]:
@@ -35,8 +35,11 @@ def read_value(
     by_raw: Mapping[str, str] | None,
     no_label: str | None,
     labelled: bool = True,
+    cells: LabelCells | None = None,
 ) -> Any:  # noqa: ANN401  of the kind that the column has
     """Return the value of a head's column in a raw row; None if the row lacks it.
+
+    ``cells`` says how several labels are written in the file; None to go by the row alone.
 
     Returns:
         ``text``: the text as it is. ``texts``, ``tags``: a list of texts. ``label``: a name, or a
@@ -64,9 +67,13 @@ def read_value(
             return _texts(value, place)
         case "label":
             return _label(value, place, mapped.class_names, by_raw, no_label)
-        case "labels" | "tags":
-            read = _labels if column.kind == "labels" else _tags
-            return read(value, place, mapped.class_names, by_raw)
+        case "labels":
+            if cells is None:
+                names = mapped.class_names or tuple(dict.fromkeys((by_raw or {}).values()))
+                cells = find_label_cells([value], place, mapped.source, names)
+            return _labels(cells.split(value, place), place, mapped.class_names, by_raw)
+        case "tags":
+            return _tags(_list(value), place, mapped.class_names, by_raw)
         case "answers":
             return _answers(value, place)
 
@@ -90,7 +97,18 @@ def _string(value: object, place: str) -> str:
     return value
 
 
+def _list(value: object) -> object:
+    """Return the list that was printed into a cell; anything else as it is."""
+    if not looks_printed(value):
+        return value
+    try:
+        return parse_printed(str(value))
+    except ValueError:
+        return value
+
+
 def _texts(value: object, place: str) -> list[str]:
+    value = _list(value)
     if not isinstance(value, list) or not value:
         advice = "; a table gives it by a list of columns" if isinstance(value, str) else ""
         raise DataError(f"{place}: found {_show(value)}, expected a list of texts{advice}")
@@ -134,14 +152,13 @@ def _labels(
     place: str,
     class_names: tuple[str, ...] | None,
     by_raw: Mapping[str, str] | None,
-) -> list[str]:
-    if isinstance(value, str):  # a cell of a table
-        mark = next((each for each in _LABEL_MARKS if each in value), None)
-        value = [each.strip() for each in value.split(mark)] if mark else [value.strip()]
+) -> list[str] | None:
+    if value is None:
+        return None
     if not isinstance(value, list):
         raise DataError(
-            f"{place}: found {_show(value)}, expected a list of labels, or a text with "
-            f"{' or '.join(_LABEL_MARKS)} between them"
+            f"{place}: found {_show(value)}, expected a list of labels, or a text with | or ; or "
+            ", between them"
         )
     named = (
         _class_name(label, f"{place}[{number}]", class_names, by_raw)
@@ -193,6 +210,7 @@ def _named(raw: str, place: str, by_raw: Mapping[str, str]) -> str:
 
 
 def _answers(value: object, place: str) -> dict[str, list[Any]]:
+    value = _list(value)
     if isinstance(value, str):  # a cell of a table: the answer's text alone
         value = [value]
     if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
