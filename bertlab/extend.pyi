@@ -91,14 +91,14 @@ from bertlab.data.corpus.shards import SHARD_FOLDER as SHARD_FOLDER
 from bertlab.data.corpus.shards import RemoteStore as RemoteStore
 from bertlab.data.corpus.shards import ShardArray as ShardArray
 from bertlab.data.corpus.store_writer import check_free as check_free
-from bertlab.data.examples.values import ordered_names as ordered_names
-from bertlab.data.examples.values import read_value as read_value
 from bertlab.data.examples.columns import Mapped as Mapped
 from bertlab.data.examples.encoded import EncodedExamples as EncodedExamples
 from bertlab.data.examples.encoded import collate as collate
 from bertlab.data.examples.source import read_all_rows as read_all_rows
 from bertlab.data.examples.splits import fingerprint as fingerprint
 from bertlab.data.examples.task_files import words_of as words_of
+from bertlab.data.examples.values import ordered_names as ordered_names
+from bertlab.data.examples.values import read_value as read_value
 from bertlab.data.filling import Filling as Filling
 from bertlab.data.fine_tuning import LabelledData as LabelledData
 from bertlab.data.inputs import TextRows as TextRows

@@ -12,7 +12,7 @@ from bertlab.api.executor import Executor
 from bertlab.config.executor_options import LOCAL_EXECUTOR, add_executor_options, load_executor
 from bertlab.config.parse import parse_arguments
 from bertlab.config.yaml_files import split_arguments
-from bertlab.errors import OutputError, check_at_least, say, working
+from bertlab.errors import CorpusError, OutputError, check_at_least, say, warn, working
 from bertlab.training.console import print_table
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ def make_store(
 ) -> None:
     """Tokenise a corpus into a token store and print the data report."""
     from bertlab.data.corpus.prepare import open_prepared_before, prepare  # noqa: PLC0415  torch
+    from bertlab.data.corpus.report import StoreReport, check_pairs  # noqa: PLC0415
     from bertlab.data.sampling.report import report_store  # noqa: PLC0415
     from bertlab.data.sampling.sampler import check_max_seq_length  # noqa: PLC0415
     from bertlab.tokenizer.loading import load_tokenizer  # noqa: PLC0415
@@ -127,4 +128,8 @@ def make_store(
             store = prepare(source, loaded, folder, here, shard_tokens=shard_tokens, away=away)
     else:
         say(f"{folder}: holds this text already")
+    try:
+        check_pairs(StoreReport.read(folder))
+    except CorpusError as error:  # what is trained on it may make no pairs
+        warn(f"{folder}: {error}")
     print_table(output, report_store(store, max_seq_length))

@@ -13,8 +13,8 @@ from bertlab.api.batch import PackedBatch
 from bertlab.api.examples import Example
 from bertlab.api.format import NamedFormat, Submission
 from bertlab.api.head import Head
-from bertlab.data.rows.lines import SPREADSHEETS
 from bertlab.data.module import TaskData
+from bertlab.data.rows.lines import SPREADSHEETS
 from bertlab.errors import ConfigError, DataError, OutputError, nearest, warn
 from bertlab.files import WholeFile
 from bertlab.files.reading import json_line

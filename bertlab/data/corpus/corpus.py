@@ -63,7 +63,18 @@ READER_VERSION = 1
 """Part of the fingerprint: raise it when the same bytes give other documents or sentences."""
 
 # endings that were read as plain text before there was one reader of rows
-_READ_SINCE_2 = (".tsv", ".tab", ".ndjson", ".pq", ".arrow", ".feather", ".bz2", ".xz", ".zst", ".zip")
+_READ_SINCE_2 = (
+    ".tsv",
+    ".tab",
+    ".ndjson",
+    ".pq",
+    ".arrow",
+    ".feather",
+    ".bz2",
+    ".xz",
+    ".zst",
+    ".zip",
+)
 
 
 @dataclass(frozen=True)

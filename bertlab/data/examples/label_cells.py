@@ -126,8 +126,8 @@ def _of_columns(
         if not cells.isdisjoint(_HOLDS):
             odd = min(cells - {*_HOLDS})
             raise DataError(
-                f"{place}: found {odd[:40]!r} beside 0 and 1, expected 0 or 1 in the column of each "
-                "label, or names alone; correct the rows, or data.empty: skip leaves empty ones out"
+                f"{place}: found {odd[:40]!r} beside 0 and 1, expected 0 or 1 in the column of "
+                "each label, or names alone; correct the rows"
             )
         return LabelCells(form="names in several columns")
     if known and len(known) == len(source):

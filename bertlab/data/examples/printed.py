@@ -75,15 +75,13 @@ def _value(token: str, tokens: Iterator[str], depth: int) -> Any:  # noqa: ANN40
 def _items(end: str, tokens: Iterator[str], depth: int) -> Any:  # noqa: ANN401
     items: list[Any] = []
     pairs: dict[Any, Any] = {}
-    for token in tokens:
-        if token == end:
+    for sign in tokens:
+        if sign == end:
             # array([1]) is printed with brackets of its own: [[1]] in () is [1]
             is_wrapped = end == ")" and len(items) == 1 and isinstance(items[0], list)
             return pairs or (items[0] if is_wrapped else items)
-        if token == ",":
-            continue
-        if token == ":" and items and isinstance(key := items.pop(), str):
+        if sign == ":" and items and isinstance(key := items.pop(), str):
             pairs[key] = _value(next(tokens, ""), tokens, depth)
-        else:
-            items.append(_value(token, tokens, depth))
+        elif sign != ",":
+            items.append(_value(sign, tokens, depth))
     raise ValueError("never closed")

@@ -145,28 +145,22 @@ def read_rows(
     truth = {column.name for column in wanted if column.is_truth and column.required}
     raw, rows, skipped = opened.raw, list[Example](), Counter[str]()
     empty: list[EmptyTextError] = []
-    unlabelled: list[str] = []
+    skips_empty = opened.skips_broken or reading.skip_empty
     for where, values in raw.rows:
         try:
             row = opened.read(where, values)
         except EmptyTextError as error:
-            if opened.skips_broken or reading.skip_empty:
-                skipped["an empty text"] += 1
-            else:
-                empty.append(error)
+            empty.append(error)
             continue
         if opened.no_label is not None and "label" not in row.values:
             skipped["no gold label"] += 1
-            continue
-        if not truth <= row.values.keys():
-            if reading.skip_empty:
-                skipped["an empty label"] += 1
-                continue
-            unlabelled.append(where)
-        rows.append(row)
-    if empty:
-        raise _empty_rows(empty, unlabelled)
-    skipped += raw.skipped
+        elif reading.skip_empty and not truth <= row.values.keys():
+            skipped["an empty label"] += 1
+        else:
+            rows.append(row)
+    if empty and not skips_empty:
+        raise _empty_rows(empty, [row.where for row in rows if not truth <= row.values.keys()])
+    skipped += Counter({"an empty text": len(empty)}) + raw.skipped
     if not rows:
         reasons = ", ".join(f"{count} × {reason}" for reason, count in skipped.items())
         raise DataError(f"{raw.name}: no row is left; left out: {reasons}")
@@ -174,21 +168,20 @@ def read_rows(
         check_meaning(raw, rows, opened.mapped)
         if reading.header is None:
             check_no_header(raw, rows, opened.mapped)
-    found = LabelledExamples(rows, opened.label_names, dict(skipped))
-    found.understood = opened.describe(rows)
-    return found
+    understood = opened.describe(rows)
+    return LabelledExamples(rows, opened.label_names, dict(skipped), understood)
 
 
 def _empty_rows(empty: Sequence[EmptyTextError], unlabelled: Sequence[str]) -> EmptyTextError:
     """Return one error for all rows without text; the first stands in front."""
-    message = str(empty[0])
-    places = [str(error).split(": ")[0] for error in empty]
-    more = f"{len(empty):,} rows are empty ({places_of(places)})" if len(empty) > 1 else ""
+    found = []
+    if len(empty) > 1 or unlabelled:
+        places = places_of([str(error).partition(": ")[0] for error in empty])
+        found.append(f"{len(empty):,} row{'s'[: len(empty) > 1]} with an empty text ({places})")
     if unlabelled:
-        more += f"{', and' if more else 'And'} {len(unlabelled):,} have no label "
-        more += f"({places_of(unlabelled)})"
-    return EmptyTextError(f"{message}; {more + '; ' if more else ''}data.empty: skip leaves "
-                          f"{'them' if more else 'it'} out")
+        found.append(f"{len(unlabelled):,} with an empty label ({places_of(unlabelled)})")
+    rows = f"; {' and '.join(found)}" if found else ""
+    return EmptyTextError(f"{empty[0]}{rows}; data.empty: skip leaves empty rows out")
 
 
 def places_of(places: Sequence[str]) -> str:

@@ -14,8 +14,8 @@ from bertlab.api.head import Head
 from bertlab.api.rng import CounterRNG
 from bertlab.data.examples.encoded import EncodedExamples
 from bertlab.data.examples.source import places_of
-from bertlab.data.rows.files import looks_like_path, no_such_file
 from bertlab.data.module import EVALUATION_SEED, ReportRow
+from bertlab.data.rows.files import looks_like_path, no_such_file
 from bertlab.data.sources import is_source
 from bertlab.errors import ConfigError, DataError
 from bertlab.files.remote import is_url
@@ -50,9 +50,7 @@ def locate_split(split: str, source: str | None, role: str) -> tuple[str, str | 
     """Return the location of a split, and its name there; None for a file, which is read whole."""
     if split == source or source is None or is_url(split) or (":" in split and is_source(split)):
         return split, None
-    if _is_pattern(split) or (
-        Path(split).expanduser().exists() and split not in _SPLIT_NAMES
-    ):
+    if _is_pattern(split) or (Path(split).expanduser().exists() and split not in _SPLIT_NAMES):
         return split, None
     if _is_file(source) or looks_like_path(split):
         in_source = Path(source) / split
@@ -175,12 +173,19 @@ def report_split(
     found = [list(head.labels_of(row)) for row in split.rows]
     counts = Counter(label for labels in found for label in labels)
     if counts:
-        shown = [f"{name} {count:,}" for name, count in counts.most_common(_SHOWN_LABELS)]
+        shown = [
+            f"{name!r} {count:,}" if "," in name else f"{name} {count:,}"
+            for name, count in counts.most_common(_SHOWN_LABELS)
+        ]
         more = [f"{len(counts) - _SHOWN_LABELS} more"] if len(counts) > len(shown) else []
         report.append(("labels", ", ".join(shown + more)))
         without = sum(not labels for labels in found)
         if without:
             report.append(("rows without a label", f"{without:,} ({without / len(found):.1%})"))
+    report += head.describe_labels().items()
+    if answers := [row.values["answers"] for row in split.rows if "answers" in row.values]:
+        answered = sum(bool(each["text"]) for each in answers)
+        report.append(("rows with an answer", f"{answered:,} of {len(answers):,}"))
     cut = encoded.truncated
     if cut.any():
         share = (cut > 0).mean()

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from bertlab.api.format import LabelNames
@@ -59,23 +60,35 @@ def read_value(
         is_labelled = labelled and value is not None
         nothing: dict[str, Any] = {"answers": {"text": [], "answer_start": []}, "labels": []}
         return nothing.get(column.kind) if is_labelled else None
-    match column.kind:
-        case "text":
-            # an optional text is a name such as an id, which may be a number
-            return _text(str(value) if optional and type(value) is int else value, place)
-        case "texts":
-            return _texts(value, place)
-        case "label":
-            return _label(value, place, mapped.class_names, by_raw, no_label)
-        case "labels":
-            if cells is None:
-                names = mapped.class_names or tuple(dict.fromkeys((by_raw or {}).values()))
-                cells = find_label_cells([value], place, mapped.source, names)
-            return _labels(cells.split(value, place), place, mapped.class_names, by_raw)
-        case "tags":
-            return _tags(_list(value), place, mapped.class_names, by_raw)
-        case "answers":
-            return _answers(value, place)
+    if column.kind in ("label", "labels", "tags"):
+        names = _Names(mapped.class_names, by_raw, no_label)
+        return _read_classes(value, place, mapped, names, cells)
+    if column.kind == "answers":
+        return _answers(value, place)
+    if column.kind == "texts":
+        return _texts(value, place)
+    # an optional text is a name such as an id, which may be a number
+    return _text(str(value) if optional and type(value) is int else value, place)
+
+
+@dataclass(frozen=True)
+class _Names:
+    declared: tuple[str, ...] | None  # by the source, of its class ids
+    by_raw: Mapping[str, str] | None  # that the user gives
+    no_label: str | None
+
+
+def _read_classes(
+    value: object, place: str, mapped: Mapped, names: _Names, cells: LabelCells | None
+) -> Any:  # noqa: ANN401
+    if mapped.column.kind == "label":
+        return _label(value, place, names.declared, names.by_raw, names.no_label)
+    if mapped.column.kind == "tags":
+        return _tags(_list(value), place, names.declared, names.by_raw)
+    if cells is None:
+        known = names.declared or tuple(dict.fromkeys((names.by_raw or {}).values()))
+        cells = find_label_cells([value], place, mapped.source, known)
+    return _labels(cells.split(value, place), place, names.declared, names.by_raw)
 
 
 def _text(value: object, place: str) -> str:

@@ -31,7 +31,7 @@ MAX_LINE = 2**20
 """Characters; a longer line of a text is cut at a space and read as several."""
 
 LONGEST = 2**26
-"""Characters of a line, cell or JSON value of rows, which is held whole; a longer one is refused."""
+"""Characters of a line, cell or JSON value of rows, which are held whole; more are refused."""
 
 STANDARD_INPUT = "-"
 PACKED = {
@@ -112,7 +112,9 @@ def _unpacked(file: IO[bytes], kind: str, path: File) -> IO[bytes]:
         case "bzip2":
             return cast("IO[bytes]", bz2.BZ2File(file))
         case "xz":
-            return io.BufferedReader(_XzStream(file), BLOCK)
+            return cast(
+                "IO[bytes]", io.BufferedReader(cast("io.RawIOBase", _XzStream(file)), BLOCK)
+            )
         case "zip":
             return _open_zip(file, path)
     import pyarrow as pa  # noqa: PLC0415  has zstd, which Python has not before 3.14
@@ -288,7 +290,9 @@ def _not_utf8(
         )
     if offset == 0:
         start = error.object
-        advice = next((what for magic, what in _DISGUISES.items() if start.startswith(magic)), advice)
+        advice = next(
+            (what for magic, what in _DISGUISES.items() if start.startswith(magic)), advice
+        )
     return (
         f"{where}: not UTF-8 at byte offset {offset + error.start}{unpacked} "
         f"(found 0x{error.object[error.start]:02x}: {error.reason}); {advice}"

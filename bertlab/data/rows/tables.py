@@ -32,7 +32,6 @@ HasHeader = Callable[[list[str]], bool]
 _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _LOOKED_AT = 50  # lines in which a delimiter is sought
 _LOOKED_AT_CHARACTERS = 2**18
-_BLANK_LINES = "a blank line"
 
 
 @dataclass(frozen=True)
@@ -91,8 +90,56 @@ def read_table(
         skip_ragged: leave out, and count, rows with another number of cells than the first.
         names: that columns may have, by which a delimiter is preferred.
     """
-    name, start, quote = input_name(path), 1, reading.quote
-    lines = read_lines(path, reading.errors)
+    name = input_name(path)
+    cells, separated = _open_cells(path, form, reading, set(names))
+    first = next((each for each in cells if each[1]), None)  # behind blank lines
+    if first is None:
+        return _no_rows(holds_no_examples(name), reading)
+    number, row = first
+    is_header = has_header(row) if reading.header is None else reading.header
+    columns = tuple(map(str, range(len(row))))
+    if is_header:
+        columns = _column_names(name, number, row)
+        first = next(cells, None)
+        if first is None:
+            empty = DataError(f"{name}: holds no rows but the header; leave it out or fill it")
+            return _no_rows(empty, reading)
+    raw = RawExamples(name, columns, iter(()), has_header=is_header)
+    raw.form = f"{form}, {separated}, " + (f"header in line {number}" if is_header else "no header")
+    expected = f"expected {len(columns)} as in line {number}; mend the row"
+    if reading.errors is None:
+        expected += "; data.delimiter and data.quote tell another form"
+    raw.rows = _rows(raw, chain([first], cells), separated, expected, skip_ragged)
+    return raw
+
+
+def _rows(
+    raw: RawExamples, cells: Cells, separated: str, expected: str, skip_ragged: bool
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the rows of a table, and count in it those that are left out."""
+    columns, width = raw.columns, len(raw.columns)
+    for number, row in cells:
+        if len(row) == width:
+            yield f"{raw.name}:{number}", dict(zip(columns, row, strict=True))
+        elif not row and width == 1:
+            yield f"{raw.name}:{number}", {columns[0]: ""}
+        elif not row or (len(row) == 1 and not row[0].strip()):
+            raw.skipped["a blank line"] += 1
+        elif skip_ragged:
+            raw.skipped["another number of columns than the header"] += 1
+        else:
+            raise DataError(
+                # 's'[:False] is ''
+                f"{raw.name}:{number}: found {len(row)} {separated} column{'s'[: len(row) != 1]}, "
+                f"{expected}"
+            )
+
+
+def _open_cells(
+    path: str | File, form: str, reading: RowReading, names: set[str]
+) -> tuple[Cells, str]:
+    """Open a table as numbered rows of cells; also return what separates the cells, in words."""
+    lines, quote, start = read_lines(path, reading.errors), reading.quote, 1
     if form == "tsv":
         delimiter, quote = "\t", ""
     else:
@@ -101,48 +148,10 @@ def read_table(
         delimiter = reading.delimiter or ""
         if ahead and (said := re.fullmatch(r"sep=(.)", ahead[0])):  # as Excel writes
             start, ahead, delimiter = 2, ahead[1:], delimiter or said[1]
-        delimiter = delimiter or _delimiter_of(ahead, quote, set(names))
+        delimiter = delimiter or _delimiter_of(ahead, quote, names)
         lines = chain(ahead, lines)
-    separated = f"{_DELIMITERS.get(delimiter, repr(delimiter))}-separated"
-    cells = _cells(name, lines, start, delimiter, quote, reading.errors is None)
-    first = next(cells, None)
-    while first is not None and not first[1]:  # lines before the table
-        first = next(cells, None)
-    if first is None:
-        return _no_rows(holds_no_examples(name), reading)
-    width, where = len(first[1]), f"line {first[0]}"
-    is_header = has_header(first[1]) if reading.header is None else reading.header
-    if is_header:
-        columns = _column_names(name, *first)
-        first = next(cells, None)
-        if first is None:
-            empty = DataError(f"{name}: holds no rows but the header; leave it out or fill it")
-            return _no_rows(empty, reading)
-    else:
-        columns = tuple(map(str, range(width)))
-    raw = RawExamples(name, columns, iter(()), has_header=is_header)  # rows() counts in it
-    raw.form = f"{form}, {separated}, " + (f"header in {where}" if is_header else "no header")
-
-    def rows() -> Iterator[tuple[str, Mapping[str, Any]]]:
-        for number, row in chain([first], cells):
-            if len(row) == width:
-                yield f"{name}:{number}", dict(zip(columns, row, strict=True))
-            elif not row and width == 1:
-                yield f"{name}:{number}", {columns[0]: ""}
-            elif not row:
-                raw.skipped[_BLANK_LINES] += 1
-            elif skip_ragged:
-                raw.skipped["another number of columns than the header"] += 1
-            else:
-                advice = "" if reading.errors else "; data.delimiter and data.quote tell another form"
-                raise DataError(
-                    # 's'[:False] is ''
-                    f"{name}:{number}: found {len(row)} {separated} column{'s'[: len(row) != 1]}, "
-                    f"expected {width} as in {where}; mend the row{advice}"
-                )
-
-    raw.rows = rows()
-    return raw
+    cells = _cells(input_name(path), lines, start, delimiter, quote, reading.errors is None)
+    return cells, f"{_DELIMITERS.get(delimiter, repr(delimiter))}-separated"
 
 
 def _no_rows(error: DataError, reading: RowReading) -> RawExamples:
@@ -169,7 +178,9 @@ def _delimiter_of(lines: list[str], quote: str | None, names: set[str]) -> str:
         try:
             table = [row for row in csv.reader(_ended(lines), **_dialect(delimiter, quote)) if row]
         except csv.Error:  # the last cell goes on in lines that were not looked at
-            table = [row for row in csv.reader(lines[:1], **_dialect(delimiter, quote, False)) if row]
+            table = [
+                row for row in csv.reader(lines[:1], **_dialect(delimiter, quote, False)) if row
+            ]
         first, *rest = table or [[]]
         # of lines that were not all looked at, the last row may be half a row
         is_even = all(len(row) == len(first) for row in rest[:-1] or rest)

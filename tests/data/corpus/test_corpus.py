@@ -2,6 +2,7 @@ import gzip
 import json
 import logging
 import pickle
+import re
 import textwrap
 import tracemalloc
 from pathlib import Path
@@ -302,9 +303,7 @@ def test_a_line_without_end_is_cut(tmp_path, monkeypatch):
     lines = list(read_lines(Path(write(tmp_path / "a", text)), "strict", 100))
     assert max(map(len, lines)) <= 130
     assert "".join(lines).split() == text.split()
-    assert (
-        max(map(len, read_lines(Path(write(tmp_path / "b", "x" * 999)), "strict", 100))) <= 130
-    )
+    assert max(map(len, read_lines(Path(write(tmp_path / "b", "x" * 999)), "strict", 100))) <= 130
 
 
 def test_folders_and_patterns_are_read_in_sorted_order(tmp_path):
@@ -382,8 +381,9 @@ def test_rows(tmp_path, name):
     assert "'text', 'id'" in message
     assert "did you mean 'text'?" in message
     number = fails(source, text_column="id")
-    assert "column 'id' holds int '1'" in number
-    assert "row 1" in number or f"{source}:1" in number
+    assert "column 'id' holds " in number
+    assert "'1'" in number
+    assert "row 1" in number or re.search(rf"{source}:[12]", number)
 
 
 def test_json_rows_equal_those_of_datasets(tmp_path):
@@ -417,9 +417,9 @@ def test_csv_parted_by_other_signs(tmp_path, delimiter):
 
 def test_bad_csv_and_parquet(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"id,text\n1,caf\xe9\n")
-    assert "a.csv: not UTF-8 at byte offset 13" in fails(str(tmp_path / "a.csv"))
+    assert "a.csv:2: not UTF-8 at byte offset 13" in fails(str(tmp_path / "a.csv"))
     assert sentences_of(str(tmp_path / "a.csv"), errors="replace") == [["caf\ufffd"]]
-    assert "not a readable csv" in fails(write(tmp_path / "b.csv", 'id,text\n1,"a\n'))
+    assert "b.csv:2: malformed CSV" in fails(write(tmp_path / "b.csv", 'id,text\n1,"a\n'))
     assert "holds no text" in fails(write(tmp_path / "c.csv", "\n"))
     assert "not a readable Parquet" in fails(write(tmp_path / "a.parquet", "PAR1"))
 
