@@ -28,7 +28,7 @@ from bertlab.data.examples.columns import (
 )
 from bertlab.data.examples.doubts import check_meaning, check_no_header
 from bertlab.data.examples.label_cells import LabelCells, find_label_cells
-from bertlab.data.examples.task_files import read_text, words_of
+from bertlab.data.examples.plain_text import read_text, words_of
 from bertlab.data.examples.values import names_by_raw, ordered_names, read_value
 from bertlab.data.rows.data_sets import is_saved, read_saved
 from bertlab.data.rows.files import (

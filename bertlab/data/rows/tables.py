@@ -284,7 +284,7 @@ def _json_values(lines: Iterator[str], name: str) -> Iterator[tuple[str, Any]]:
         yield from ((f"{name}: row {row}", value) for row, value in enumerate(items, 1))
         return
     for number, line in chain([first], texts):
-        yield f"{name}:{number}", parse_json(line, name, number, _EXPECTED)
+        yield f"{name}:{number}", parse_row_json(line, name, number, _EXPECTED)
 
 
 class _Array:
@@ -358,7 +358,7 @@ class _Array:
         )
 
 
-def parse_json(text: str, name: str, first_line: int, expected: str) -> Any:  # noqa: ANN401
+def parse_row_json(text: str, name: str, first_line: int, expected: str) -> Any:  # noqa: ANN401
     """Parse JSON that begins in a line of a file; ``expected`` says what should be there."""
     try:
         return reading.parse_json(text)
