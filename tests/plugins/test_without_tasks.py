@@ -29,7 +29,7 @@ def test_it_reads_and_writes_what_its_heads_need(tmp_path):
     expected = [{"words": ["EU"], "tags": ["B-ORG"]}]
     words = write(tmp_path / "a.jsonl", json.dumps(expected[0]))
     assert values(words, Tagging.columns) == expected
-    open_sink(str(tmp_path / "b.jsonl"), None, None).discard()
+    open_sink(str(tmp_path / "b.jsonl"), "auto", None).discard()
     with pytest.raises(PluginError, match=rf"no format is called 'conll' .*{INSTALL}"):
         values(write(tmp_path / "a.conll", "EU NNP B-ORG\n"), Tagging.columns)
 

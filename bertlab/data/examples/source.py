@@ -176,7 +176,7 @@ def _empty_rows(empty: Sequence[EmptyTextError], unlabelled: Sequence[str]) -> E
     """Return one error for all rows without text; the first stands in front."""
     found = []
     if len(empty) > 1 or unlabelled:
-        places = places_of([str(error).partition(": ")[0] for error in empty])
+        places = places_of([str(error).partition(": column")[0] for error in empty])
         found.append(f"{len(empty):,} row{'s'[: len(empty) > 1]} with an empty text ({places})")
     if unlabelled:
         found.append(f"{len(unlabelled):,} with an empty label ({places_of(unlabelled)})")
@@ -185,7 +185,10 @@ def _empty_rows(empty: Sequence[EmptyTextError], unlabelled: Sequence[str]) -> E
 
 
 def places_of(places: Sequence[str]) -> str:
-    """Return the first of some places, for a message: a.csv:7, a.csv:9, …."""
+    """Return the first of some places, for a message; of one file, their lines or rows alone."""
+    # a.csv:7, a.csv:9 -> 7, 9
+    if len({place.rpartition(":")[0] for place in places}) == 1:
+        places = [place.rpartition(":")[2].strip() for place in places]
     return ", ".join(places[:_SHOWN_PLACES]) + (", …" if len(places) > _SHOWN_PLACES else "")
 
 

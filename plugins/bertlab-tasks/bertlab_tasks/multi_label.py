@@ -62,7 +62,7 @@ class PredictedSets(_Sets):
 
     def compute(self) -> Tensor:
         """Return the number."""
-        return torch.tensor(len(self._rows().unique()))
+        return torch.tensor(len(torch.unique(self._rows())))
 
 
 class MajoritySet(_Sets):
@@ -71,7 +71,7 @@ class MajoritySet(_Sets):
     def compute(self) -> Tensor:
         """Return the share; NaN of nothing."""
         rows = self._rows()
-        return rows.unique(return_counts=True)[1].max() / len(rows) if len(rows) else _nan()
+        return torch.unique(rows, return_counts=True)[1].max() / len(rows) if len(rows) else _nan()
 
 
 class ConstantF1(_Sets):
