@@ -233,7 +233,6 @@ from bertlab.data.corpus.store_writer import check_free as check_free
 from bertlab.data.examples.columns import Mapped as Mapped
 from bertlab.data.examples.encoded import EncodedExamples as EncodedExamples
 from bertlab.data.examples.encoded import collate as collate
-from bertlab.data.examples.plain_text import words_of as words_of
 from bertlab.data.examples.source import read_all_rows as read_all_rows
 from bertlab.data.examples.splits import fingerprint as fingerprint
 from bertlab.data.examples.values import ordered_names as ordered_names
@@ -270,6 +269,7 @@ from bertlab.data.rows.lines import (
     read_lines as read_lines,
 )
 from bertlab.data.rows.tables import parse_row_json as parse_row_json
+from bertlab.data.rows.tables import words_of as words_of
 from bertlab.data.sampling.input_formats import (
     SAMPLERS as SAMPLERS,
 )

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from bertlab.api.source import DataSource, RawDocument, RawExamples
-from bertlab.data.rows.data_sets import load_hub_corpus, raw_rows, read_hub
-from bertlab.data.rows.texts import texts_of_rows
+from bertlab.data.rows.data_sets import load_hub_corpus, raw_rows, read_hub, texts_of_rows
 from bertlab.errors import CorpusError, DataError
 from bertlab.files.remote import is_url
 from bertlab.plugins.index import installed, load_class

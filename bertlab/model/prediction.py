@@ -9,8 +9,8 @@ import torch
 from bertlab.api.examples import Example
 from bertlab.api.head import Head
 from bertlab.api.tokenizer import Tokenizer
-from bertlab.data.examples.plain_text import words_of
 from bertlab.data.inputs import InputRows, TextRows, given_texts
+from bertlab.data.rows.tables import words_of
 from bertlab.errors import DataError
 from bertlab.model.module import BertModule
 

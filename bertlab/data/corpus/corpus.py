@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Literal
 
 from bertlab.api.source import DataSource, RawDocument
-from bertlab.data.corpus.documents import Document, split_sentences
-from bertlab.data.corpus.formats import READERS, Format, detect_format
+from bertlab.data.corpus.documents import READERS, Document, Format, detect_format, split_sentences
+from bertlab.data.rows.data_sets import texts_of_rows
 from bertlab.data.rows.files import ROW_ENDINGS, open_rows
 from bertlab.data.rows.lines import (
     MAX_LINE,
@@ -38,7 +38,6 @@ from bertlab.data.rows.lines import (
     unreadable_kind,
 )
 from bertlab.data.rows.tables import RowReading
-from bertlab.data.rows.texts import texts_of_rows
 from bertlab.data.sources import is_source, open_source
 from bertlab.errors import CorpusError, DataError
 from bertlab.files.reading import describe_missing, open_to_read

@@ -26,10 +26,14 @@ from bertlab.data.examples.columns import (
     names_columns,
     read_mapping,
 )
-from bertlab.data.examples.doubts import check_meaning, check_no_header
 from bertlab.data.examples.label_cells import LabelCells, find_label_cells
-from bertlab.data.examples.plain_text import read_text, words_of
-from bertlab.data.examples.values import names_by_raw, ordered_names, read_value
+from bertlab.data.examples.values import (
+    check_meaning,
+    check_no_header,
+    names_by_raw,
+    ordered_names,
+    read_value,
+)
 from bertlab.data.rows.data_sets import is_saved, read_saved
 from bertlab.data.rows.files import (
     TABLES,
@@ -40,7 +44,7 @@ from bertlab.data.rows.files import (
     open_rows,
     unknown_format,
 )
-from bertlab.data.rows.tables import PLAIN, RowReading
+from bertlab.data.rows.tables import PLAIN, RowReading, read_text, words_of
 from bertlab.data.sources import is_source, open_source
 from bertlab.errors import ConfigError, DataError, EmptyTextError, warn
 from bertlab.plugins.index import load_class

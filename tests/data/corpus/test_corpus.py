@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bertlab.data.corpus import formats as corpus_formats
+from bertlab.data.corpus import documents as documents_module
 from bertlab.data.corpus.corpus import (
     Corpus,
     RawDocument,
@@ -19,8 +19,7 @@ from bertlab.data.corpus.corpus import (
     read_raw_documents,
     split_sentences,
 )
-from bertlab.data.corpus.documents import split_paragraphs
-from bertlab.data.corpus.formats import detect_format
+from bertlab.data.corpus.documents import detect_format, split_paragraphs
 from bertlab.data.rows import lines as lines_module
 from bertlab.data.rows.lines import MAX_LINE, read_lines
 from bertlab.errors import CorpusError
@@ -283,7 +282,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
 
 @pytest.mark.parametrize("form", ["sentences", "document", "wikiextractor"])
 def test_long_documents_are_parted(tmp_path, monkeypatch, caplog, form):
-    monkeypatch.setattr(corpus_formats, "MAX_DOCUMENT", 1000)
+    monkeypatch.setattr(documents_module, "MAX_DOCUMENT", 1000)
     lines = [f"This is sentence number {number}, and it is here.\n" for number in range(100)]
     text = "".join(lines)
     if form == "wikiextractor":
