@@ -159,14 +159,15 @@ def report_split(
     """
     lengths = np.diff(encoded.offsets)
     report: list[ReportRow] = list(split.understood.items())
-    left_out = sum(split.skipped.values())
-    rows = f"{len(split.rows):,}"
-    if of_source or left_out:
-        others = f" + {of_source:,} held out" if of_source else ""
-        others += f" + {left_out:,} left out" if left_out else ""
-        rows += f" ({len(split.rows) + (of_source or 0) + left_out:,} = {rows}{others})"
+    left_out, held_out = sum(split.skipped.values()), of_source or 0
+    report.append(("rows", f"{len(split.rows):,}"))
+    if held_out or left_out:
+        parts = [f"{len(split.rows):,}"]
+        parts += [f"{held_out:,} held out"] if held_out else []
+        parts += [f"{left_out:,} left out"] if left_out else []
+        total = len(split.rows) + held_out + left_out
+        report.append(("in the source", f"{total:,} = {' + '.join(parts)}"))
     report += [
-        ("rows", rows),
         ("sequences", f"{len(lengths):,}"),
         ("tokens", f"{lengths.sum():,} (longest {lengths.max()})"),
     ]
@@ -181,11 +182,11 @@ def report_split(
         report.append(("labels", ", ".join(shown + more)))
         without = sum(not labels for labels in found)
         if without:
-            report.append(("rows without a label", f"{without:,} ({without / len(found):.1%})"))
+            report.append(("without a label", f"{without:,} ({without / len(found):.1%})"))
     report += head.describe_labels().items()
     if answers := [row.values["answers"] for row in split.rows if "answers" in row.values]:
         answered = sum(bool(each["text"]) for each in answers)
-        report.append(("rows with an answer", f"{answered:,} of {len(answers):,}"))
+        report.append(("with an answer", f"{answered:,} of {len(answers):,}"))
     cut = encoded.truncated
     if cut.any():
         share = (cut > 0).mean()
