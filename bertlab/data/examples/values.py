@@ -4,7 +4,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from bertlab.api.examples import Example
@@ -69,8 +68,7 @@ def read_value(
         nothing: dict[str, Any] = {"answers": {"text": [], "answer_start": []}, "labels": []}
         return nothing.get(column.kind) if is_labelled else None
     if column.kind in ("label", "labels", "tags"):
-        names = _Names(mapped.class_names, by_raw, no_label)
-        return _read_classes(value, place, mapped, names, cells)
+        return _read_classes(value, place, mapped, by_raw, no_label, cells)
     if column.kind == "answers":
         return _answers(value, place)
     if column.kind == "texts":
@@ -79,24 +77,23 @@ def read_value(
     return _text(str(value) if optional and type(value) is int else value, place)
 
 
-@dataclass(frozen=True)
-class _Names:
-    declared: tuple[str, ...] | None  # by the source, of its class ids
-    by_raw: Mapping[str, str] | None  # that the user gives
-    no_label: str | None
-
-
 def _read_classes(
-    value: object, place: str, mapped: Mapped, names: _Names, cells: LabelCells | None
+    value: object,
+    place: str,
+    mapped: Mapped,
+    by_raw: Mapping[str, str] | None,
+    no_label: str | None,
+    cells: LabelCells | None,
 ) -> Any:  # noqa: ANN401
+    declared = mapped.class_names
     if mapped.column.kind == "label":
-        return _label(value, place, names.declared, names.by_raw, names.no_label)
+        return _label(value, place, declared, by_raw, no_label)
     if mapped.column.kind == "tags":
-        return _tags(_list(value), place, names.declared, names.by_raw)
+        return _tags(_list(value), place, declared, by_raw)
     if cells is None:
-        known = names.declared or tuple(dict.fromkeys((names.by_raw or {}).values()))
+        known = declared or tuple(dict.fromkeys((by_raw or {}).values()))
         cells = find_label_cells([value], place, mapped.source, known)
-    return _labels(cells.split(value, place), place, names.declared, names.by_raw)
+    return _labels(cells.split(value, place), place, declared, by_raw)
 
 
 def _text(value: object, place: str) -> str:
@@ -314,13 +311,13 @@ def _check_text(texts: Sequence[str], mapped: Mapped, raw: RawExamples) -> None:
 def _check_label(rows: Sequence[Example], mapped: Mapped, raw: RawExamples) -> None:
     name = mapped.column.name
     labels = [label for row in rows if isinstance(label := row.values.get(name), str)]
-    printed = next(filter(looks_printed, labels), None)
+    counts = Counter(labels)
+    printed = next(filter(looks_printed, counts), None)
     if printed is not None:
         raise DataError(
             f"{raw.name}: {mapped.place}: found {printed[:40]!r}, which looks like a printed list, "
             f"expected one label; model.head: multi_label reads several, or {_ACCEPT}"
         )
-    counts = Counter(labels)
     if (
         len(labels) >= _LEAST_DIFFERENT
         and len(counts) == len(labels)

@@ -144,15 +144,15 @@ def _open_cells(
     """Open a table as numbered rows of cells; also return what separates the cells, in words."""
     lines, quote, start = read_lines(path, reading.errors), reading.quote, 1
     if form == "tsv":
-        delimiter, quote = "\t", ""
-    else:
-        # whoever types wants to see
-        ahead = list(islice(_few(lines), 1 if path == STANDARD_INPUT else _LOOKED_AT))
-        delimiter = reading.delimiter or ""
-        if ahead and (said := re.fullmatch(r"sep=(.)", ahead[0])):  # as Excel writes
-            start, ahead, delimiter = 2, ahead[1:], delimiter or said[1]
-        delimiter = delimiter or _delimiter_of(ahead, quote, names)
-        lines = chain(ahead, lines)
+        split = ((n, line.split("\t") if line else []) for n, line in numbered(lines))
+        return split, "tab-separated"
+    # whoever types wants to see
+    ahead = list(islice(_few(lines), 1 if path == STANDARD_INPUT else _LOOKED_AT))
+    delimiter = reading.delimiter or ""
+    if ahead and (said := re.fullmatch(r"sep=(.)", ahead[0])):  # as Excel writes
+        start, ahead, delimiter = 2, ahead[1:], delimiter or said[1]
+    delimiter = delimiter or _delimiter_of(ahead, quote, names)
+    lines = chain(ahead, lines)
     cells = _cells(input_name(path), lines, start, delimiter, quote, reading.errors is None)
     return cells, f"{_DELIMITERS.get(delimiter, repr(delimiter))}-separated"
 
