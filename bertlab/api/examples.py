@@ -75,11 +75,14 @@ class LabelledExamples:
         rows: in the source's order.
         label_names: names of the classes in the order of their ids, if the source declares them.
         skipped: rows that were left out, by reason.
+        understood: how the source was read, by a few words, for the data report: its columns, the
+            first row, whether there is a header.
     """
 
     rows: list[Example]
     label_names: tuple[str, ...] | None = None
     skipped: dict[str, int] = field(default_factory=dict)
+    understood: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -213,6 +216,8 @@ class RawExamples:
         rows_vary: other rows may have other columns.
         class_names: of the columns that hold ids of classes which the source itself declares.
         skipped: what was left out so far, by reason.
+        form: how the rows were read, for the data report: "csv, comma-separated, no header".
+        has_header: a table whose first line named the columns; True of all that is no table.
     """
 
     name: str
@@ -221,6 +226,8 @@ class RawExamples:
     rows_vary: bool = False
     class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
+    form: str = ""
+    has_header: bool = True
 
 
 def holds_no_examples(name: str) -> DataError:

@@ -338,6 +338,10 @@ class Head(Task):
         del example
         return ()
 
+    def describe_labels(self) -> dict[str, str]:
+        """Return what the head takes the labels to mean, for the data report; after build."""
+        return {}
+
     @abstractmethod
     def encode(self, example: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Features]:
         """Return the sequences of an example, none longer than ``max_seq_length``.

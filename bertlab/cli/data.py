@@ -15,7 +15,16 @@ from jsonargparse import ArgumentParser
 from bertlab.api.executor import Executor
 from bertlab.config.parse import parse_arguments
 from bertlab.config.yaml_files import split_arguments
-from bertlab.errors import CommandError, OutputError, PluginError, check_at_least, say, working
+from bertlab.errors import (
+    CommandError,
+    CorpusError,
+    OutputError,
+    PluginError,
+    check_at_least,
+    say,
+    warn,
+    working,
+)
 from bertlab.plugins.index import FIRST_PARTY, installed, load_class
 from bertlab.training.results import print_table
 
@@ -116,6 +125,7 @@ def make_store(
 ) -> None:
     """Tokenise a corpus into a token store and print the data report."""
     from bertlab.data.corpus.prepare import open_prepared_before, prepare  # noqa: PLC0415  torch
+    from bertlab.data.corpus.report import StoreReport, check_pairs  # noqa: PLC0415
     from bertlab.data.sampling.sampler import check_max_seq_length  # noqa: PLC0415
     from bertlab.data.sampling_report import report_store  # noqa: PLC0415
     from bertlab.tokenizer.files import load_tokenizer  # noqa: PLC0415
@@ -131,6 +141,10 @@ def make_store(
             store = prepare(source, loaded, folder, here, shard_tokens=shard_tokens, away=away)
     else:
         say(f"{folder}: holds this text already")
+    try:
+        check_pairs(StoreReport.read(folder))
+    except CorpusError as error:  # what is trained on it may make no pairs
+        warn(f"{folder}: {error}")
     print_table(output, report_store(store, max_seq_length))
 
 

@@ -21,7 +21,7 @@ from bertlab.data.corpus.prepare import (
     prepare_cached,
     tokenizer_cached,
 )
-from bertlab.data.corpus.report import StoreReport
+from bertlab.data.corpus.report import StoreReport, check_pairs
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.inputs import TextRows, input_texts
 from bertlab.data.loader import SequenceStream, StepLoader
@@ -195,6 +195,8 @@ class PretrainingData(TaskData):
             )
         split_rng = CounterRNG(EVALUATION_SEED, "validation split")
         with naming(self.corpus):
+            if SAMPLERS[self.input_format].has_pairs and (self.store.path / "report.json").exists():
+                check_pairs(StoreReport.read(self.store.path))
             train, held_out = split_documents(
                 np.diff(self.store.document_token_offsets), self.validation_fraction, split_rng
             )

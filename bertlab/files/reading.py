@@ -369,6 +369,10 @@ def _whole_number(digits: str) -> int:
     return int(digits)
 
 
+DECODER = json.JSONDecoder(parse_int=_whole_number)
+"""Parses JSON from a place in a text on."""
+
+
 def names_in(folder: Path) -> str:
     """Return the first names in a folder, for a message that misses one."""
     return ", ".join(sorted(each.name for each in folder.iterdir())[:8]) or "nothing"

@@ -58,8 +58,9 @@ _BRINGS = {
     ),
     "bertlab-tasks": (
         "head feature_tagging, head multi_label, head multiple_choice, data_module several_heads, "
-        "format ax, format codah, format cola, format mnli, format mnli_mismatched, format mrpc, "
-        "format qnli, format qqp, format rte, format sick, format sick_relatedness, format snli, "
+        "format ax, format codah, format cola, format conll, format mnli, format mnli_mismatched, "
+        "format mrpc, format qnli, format qqp, format rte, format sick, format sick_relatedness, "
+        "format snli, format squad, "
         "format sst2, format stsb, format swag, format wnli"
     ),
 }

@@ -16,8 +16,8 @@ from bertlab.api.batch import PackedBatch
 from bertlab.api.examples import Example
 from bertlab.api.format import NamedFormat, Submission
 from bertlab.api.task import Head
-from bertlab.data.examples.source_files import SPREADSHEETS
 from bertlab.data.module import TaskData
+from bertlab.data.rows.lines import SPREADSHEETS
 from bertlab.errors import ConfigError, DataError, OutputError, nearest, warn
 from bertlab.files import WholeFile, explain_failed_write, replacing
 from bertlab.files.reading import json_line

@@ -18,7 +18,7 @@ from bertlab.files.reading import explain_damage, read_object
 
 Results = dict[str, float]
 _SHARES = ("accuracy", "f1", "exact_match", "precision", "recall")
-_COUNTS = ("predicted_classes",)
+_COUNTS = ("predicted_classes", "predicted_sets")
 
 
 def held_out_results(trainer: Trainer, stage: str) -> Results:

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from .labelled_files import SPAN, fails, read, streamed, values, write
+from tests.data.examples.labelled_files import SPAN, fails, read, streamed, values, write
 
 CONTEXT = "Rome is old. 🏛 Paris is not."
 DOCUMENT = {

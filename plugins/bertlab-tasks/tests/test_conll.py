@@ -2,7 +2,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from .labelled_files import TAGGING, fails, read, streamed, values, write
+from tests.data.examples.labelled_files import TAGGING, fails, read, streamed, values, write
 
 SENTENCES = (
     "-DOCSTART- -X- O O\n\nEU NNP I-NP I-ORG\nrejects VBZ I-VP O\n\n\nPeter NNP I-NP I-PER\n"

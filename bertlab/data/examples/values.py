@@ -1,14 +1,21 @@
 """Checks of raw values, and their conversion to the form that heads read."""
 
 import math
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bertlab.api.examples import Example, RawExamples
 from bertlab.api.format import LabelNames
 from bertlab.data.examples.columns import Mapped
+from bertlab.data.examples.label_cells import (
+    LabelCells,
+    find_label_cells,
+    looks_printed,
+    parse_printed,
+)
 from bertlab.errors import DataError, EmptyTextError, nearest
-
-_LABEL_MARKS = ("|", ";", ",")  # between labels in a cell; the first that it has
 
 
 def ordered_names(names: LabelNames) -> tuple[str, ...]:
@@ -35,8 +42,11 @@ def read_value(
     by_raw: Mapping[str, str] | None,
     no_label: str | None,
     labelled: bool = True,
+    cells: LabelCells | None = None,
 ) -> Any:  # noqa: ANN401  of the kind that the column has
     """Return the value of a head's column in a raw row; None if the row lacks it.
+
+    ``cells`` says how several labels are written in the file; None to go by the row alone.
 
     Returns:
         ``text``: the text as it is. ``texts``, ``tags``: a list of texts. ``label``: a name, or a
@@ -56,19 +66,33 @@ def read_value(
         is_labelled = labelled and value is not None
         nothing: dict[str, Any] = {"answers": {"text": [], "answer_start": []}, "labels": []}
         return nothing.get(column.kind) if is_labelled else None
-    match column.kind:
-        case "text":
-            # an optional text is a name such as an id, which may be a number
-            return _text(str(value) if optional and type(value) is int else value, place)
-        case "texts":
-            return _texts(value, place)
-        case "label":
-            return _label(value, place, mapped.class_names, by_raw, no_label)
-        case "labels" | "tags":
-            read = _labels if column.kind == "labels" else _tags
-            return read(value, place, mapped.class_names, by_raw)
-        case "answers":
-            return _answers(value, place)
+    if column.kind in ("label", "labels", "tags"):
+        return _read_classes(value, place, mapped, by_raw, no_label, cells)
+    if column.kind == "answers":
+        return _answers(value, place)
+    if column.kind == "texts":
+        return _texts(value, place)
+    # an optional text is a name such as an id, which may be a number
+    return _text(str(value) if optional and type(value) is int else value, place)
+
+
+def _read_classes(
+    value: object,
+    place: str,
+    mapped: Mapped,
+    by_raw: Mapping[str, str] | None,
+    no_label: str | None,
+    cells: LabelCells | None,
+) -> Any:  # noqa: ANN401
+    declared = mapped.class_names
+    if mapped.column.kind == "label":
+        return _label(value, place, declared, by_raw, no_label)
+    if mapped.column.kind == "tags":
+        return _tags(_list(value), place, declared, by_raw)
+    if cells is None:
+        known = declared or tuple(dict.fromkeys((by_raw or {}).values()))
+        cells = find_label_cells([value], place, mapped.source, known)
+    return _labels(cells.split(value, place), place, declared, by_raw)
 
 
 def _text(value: object, place: str) -> str:
@@ -90,7 +114,18 @@ def _string(value: object, place: str) -> str:
     return value
 
 
+def _list(value: object) -> object:
+    """Return the list that was printed into a cell; anything else as it is."""
+    if not looks_printed(value):
+        return value
+    try:
+        return parse_printed(str(value))
+    except ValueError:
+        return value
+
+
 def _texts(value: object, place: str) -> list[str]:
+    value = _list(value)
     if not isinstance(value, list) or not value:
         advice = "; a table gives it by a list of columns" if isinstance(value, str) else ""
         raise DataError(f"{place}: found {_show(value)}, expected a list of texts{advice}")
@@ -134,14 +169,13 @@ def _labels(
     place: str,
     class_names: tuple[str, ...] | None,
     by_raw: Mapping[str, str] | None,
-) -> list[str]:
-    if isinstance(value, str):  # a cell of a table
-        mark = next((each for each in _LABEL_MARKS if each in value), None)
-        value = [each.strip() for each in value.split(mark)] if mark else [value.strip()]
+) -> list[str] | None:
+    if value is None:
+        return None
     if not isinstance(value, list):
         raise DataError(
-            f"{place}: found {_show(value)}, expected a list of labels, or a text with "
-            f"{' or '.join(_LABEL_MARKS)} between them"
+            f"{place}: found {_show(value)}, expected a list of labels, or a text with | or ; or "
+            ", between them"
         )
     named = (
         _class_name(label, f"{place}[{number}]", class_names, by_raw)
@@ -193,6 +227,7 @@ def _named(raw: str, place: str, by_raw: Mapping[str, str]) -> str:
 
 
 def _answers(value: object, place: str) -> dict[str, list[Any]]:
+    value = _list(value)
     if isinstance(value, str):  # a cell of a table: the answer's text alone
         value = [value]
     if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
@@ -224,3 +259,70 @@ def _show(value: object) -> str:
         return "NaN"
     shown = repr(value)
     return f"{type(value).__name__} {shown if len(shown) <= 60 else f'{shown[:59]}…'}"
+
+
+_ACCEPT = "data.doubtful: accept takes the rows as they are"
+_LEAST_ROWS = 4
+_LEAST_DIFFERENT = 20  # rows of which no two have one label
+_NAME = re.compile(r"[^\W\d][\w .#/-]{0,30}")
+# 17, 17.5, 0f8fad5b-d9cb-469f-a165-70867728950e, d41d8cd98f00b204
+_ID = re.compile(r"[-+#]?\d+([.,]\d+)*|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{16,}")
+
+
+def check_meaning(raw: RawExamples, rows: Sequence[Example], mapped: Sequence[Mapped]) -> None:
+    """Raise DataError if a column can hardly be what it is taken for; ``raw`` had these rows."""
+    for each in mapped:
+        name = each.column.name
+        if each.column.kind == "text" and each.column.required and not each.column.is_truth:
+            _check_text([row.values[name] for row in rows if name in row.values], each, raw)
+        if each.column.kind == "label":
+            _check_label(rows, each, raw)
+
+
+def check_no_header(raw: RawExamples, rows: Sequence[Example], mapped: Sequence[Mapped]) -> None:
+    """Raise DataError if the first row of a table without header looks like one."""
+    label = next((each.column.name for each in mapped if each.column.kind == "label"), None)
+    if raw.has_header or label is None or len(rows) < _LEAST_ROWS:
+        return
+    counts = Counter(str(row.values.get(label)) for row in rows)
+    first = rows[0].values
+    alone = counts.pop(str(first.get(label))) == 1 and min(counts.values(), default=0) > 1
+    cells = [value for value in first.values() if isinstance(value, str)]
+    if alone and all(_NAME.fullmatch(cell) for cell in cells):
+        raise DataError(
+            f"{rows[0].where}: looks like a header: no other row has the label "
+            f"{first.get(label)!r}; data.header: true takes it for one, data.header: false for a "
+            "row"
+        )
+
+
+def _check_text(texts: Sequence[str], mapped: Mapped, raw: RawExamples) -> None:
+    if len(texts) >= _LEAST_ROWS and all(_ID.fullmatch(text.strip()) for text in texts):
+        others = [column for column in raw.columns if column != mapped.source]
+        there = f" ({', '.join(others)})" if others else ""
+        raise DataError(
+            f"{raw.name}: {mapped.place}: all {len(texts):,} texts are ids or numbers, such as "
+            f"{texts[0]!r}; name the column of texts{there}, as in data.columns: "
+            f"{{{mapped.column.name}: COLUMN}}, or {_ACCEPT}"
+        )
+
+
+def _check_label(rows: Sequence[Example], mapped: Mapped, raw: RawExamples) -> None:
+    name = mapped.column.name
+    labels = [label for row in rows if isinstance(label := row.values.get(name), str)]
+    counts = Counter(labels)
+    printed = next(filter(looks_printed, counts), None)
+    if printed is not None:
+        raise DataError(
+            f"{raw.name}: {mapped.place}: found {printed[:40]!r}, which looks like a printed list, "
+            f"expected one label; model.head: multi_label reads several, or {_ACCEPT}"
+        )
+    if (
+        len(labels) >= _LEAST_DIFFERENT
+        and len(counts) == len(labels)
+        and not all(_ID.fullmatch(label) for label in labels)
+    ):
+        raise DataError(
+            f"{raw.name}: {mapped.place}: no two of {len(labels):,} rows have the same label, so "
+            f"there is nothing to learn; name another column with data.columns, or {_ACCEPT}"
+        )
