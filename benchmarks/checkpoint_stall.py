@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from bertlab.checkpoints.checkpoint_io import BackgroundCheckpointIO, WholeCheckpointIO
+from bertlab.checkpoints.tensor_files import BackgroundCheckpointIO, WholeCheckpointIO
 from bertlab.encoders.bert import BertEncoder
 
 ROUNDS = 5

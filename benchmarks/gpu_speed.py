@@ -19,6 +19,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
@@ -31,6 +32,10 @@ from gemm_peak import gemm_peak
 from bertlab.api.batch import PackedBatch, pack
 from bertlab.cli.main import main as bertlab
 from bertlab.encoders import attention
+
+HAS_SHORT = torch.cuda.is_available() and find_spec("triton") is not None
+if HAS_SHORT:
+    from bertlab_gpu import attention_kernel
 
 STEP_TOKENS = 2**16
 TOLERANCE = 2e-2  # relative to the largest value; bf16 has 8 bits
@@ -73,7 +78,7 @@ def main() -> int:
 def checked_kernels(device: str) -> bool:
     """Print how far attention's kernels are off; return whether that is rounding."""
     kinds = [("FlashAttention", False)] if device == "cuda" else []
-    if attention._HAS_SHORT:
+    if HAS_SHORT:
         kinds.append(("short sequences", True))
     shapes: list[list[int]] = [[128] * 8, [7, 512, 64, 1, 300]]
     worst = {
@@ -102,7 +107,7 @@ def attend(
     """Return outputs of attention without dropout, and the gradient of their squares' sum."""
     leaf, here = qkv.detach().requires_grad_(), batch.to(qkv.device)
     if is_short:
-        found = attention.short_attention(leaf, here.cu_seqlens, heads, 0.0, here.max_seqlen)
+        found = attention_kernel.short_attention(leaf, here.cu_seqlens, heads, 0.0, here.max_seqlen)
     else:
         found = attention.packed_attention(leaf, here, heads, 0.0, causal=False)
     found.square().sum().backward()

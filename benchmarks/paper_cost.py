@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.config.run_config import resolve_arguments, stage_configs
-from bertlab.training.console import print_table
+from bertlab.training.results import print_table
 from bertlab_studies.plan.budget import cost_of, meta_encoder
 
 CONFIGS = Path(__file__).parents[1] / "configs" / "pretrain"

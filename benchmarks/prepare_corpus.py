@@ -1,6 +1,6 @@
 """Time and memory of preparing a corpus: ``bertlab prepare`` and Hugging Face ``datasets.map``.
 
-Usage, for time and for memory; ``benchmarks/README.md`` says what is measured::
+Usage, for time and for memory; ``benchmarks/figures/prepare_corpus.md`` says what is measured::
 
     python benchmarks/prepare_corpus.py --corpus PATH… --tokenizer FOLDER --processes 2 --rounds 5
     python benchmarks/prepare_corpus.py --corpus PATH… --tokenizer FOLDER --memory-factor 8

@@ -12,29 +12,27 @@ import bertlab.api
 from bertlab.cli.main import command_names
 from bertlab.errors import BertlabError
 from bertlab.plugins import hooks
-from bertlab.plugins.first_party import FIRST_PARTY
-from bertlab.plugins.index import installed
+from bertlab.plugins.index import FIRST_PARTY, installed
 
 # sections of the contracts: modules of bertlab.api, and names from elsewhere
 CONTRACTS = {
-    "Objectives and heads": ("task", "head"),
+    "Objectives and heads": ("task",),
     "Batches": ("batch", "rng"),
     "Encoders": (
         "encoder",
         "bertlab.api.huggingface.HuggingFaceForm",
         "bertlab.api.huggingface.HeadLayout",
     ),
-    "Examples": ("examples",),
-    "Sources": ("source",),
+    "Examples and sources": ("examples",),
     "Tokenizers": (
         "tokenizer",
         "bertlab.api.tokenizer.TokenizerFiles",
         "bertlab.WordPieceTokenizer",
     ),
     "Evaluations": ("evaluation",),
-    "Optimizers and schedules": ("optimizer", "schedule"),
+    "Optimizers and schedules": ("optimizer",),
     "Named formats and DataModules": ("format", "bertlab.TaskData"),
-    "Exporters and readers": ("exporter", "reader", "bertlab.Pretrained"),
+    "Exporters and readers": ("exchange", "bertlab.Pretrained"),
     "Executors": ("executor", "bertlab_studies.execute.executor.StudyExecutor"),
     "Commands": ("command",),
 }

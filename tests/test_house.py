@@ -14,7 +14,7 @@ PACKAGE = ROOT / "bertlab"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 OF_PACKAGES = sorted((ROOT / "plugins").glob("bertlab-*/bertlab_*/**/*.py"))
 ENTRIES, SHORTEST, LONGEST = 23, 60, 450
-LINES, FILES = 32_050, 198  # of the core; on the way to 25,000 (27,000 while moves last) and 140
+LINES, FILES = 31_400, 144  # of the core; on the way to 25,000 (27,000 while moves last) and 140
 
 
 def test_the_package_root_is_small():
@@ -148,7 +148,7 @@ def _may_be_short(path: Path) -> bool:
     top = ast.parse(path.read_text("utf-8")).body
     if path.parent == PACKAGE / "cli":
         return any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in top)
-    if path.name in ("extend.py", "testing.py", "first_party.py"):  # a name for others, a table
+    if path.name in ("extend.py", "testing.py"):  # names for others
         return True
     entry_points = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
         "entry-points"

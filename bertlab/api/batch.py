@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bertlab.api.schedule import Progress
+from bertlab.api.optimizer import Progress
 from bertlab.errors import PluginError
 
 IntArray = npt.NDArray[np.int64]
@@ -141,8 +141,6 @@ class PackedBatch:
         tokens_read: ``(N,)`` int64 positions of the tokens whose states the tasks read besides
             those that stand for sequences; None: all of them. An encoder may leave the other states
             zero.
-        filler: number of sequences at the end that only fill the batch up to a fixed size: nothing
-            is predicted of them.
     """
 
     input_ids: Tensor
@@ -154,7 +152,6 @@ class PackedBatch:
     counts: dict[str, int] = field(default_factory=dict)
     window_counts: dict[str, int] = field(default_factory=dict)
     tokens_read: Tensor | None = None
-    filler: int = 0
     _rows_of_heads: dict[int, Tensor] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -215,6 +212,11 @@ class PackedBatch:
             self._rows_of_heads[num_heads] = first[:, None] + heads
         return self._rows_of_heads[num_heads]
 
+    def each_once(self, rows: Tensor) -> Tensor:
+        """Return ``(N,)`` int64 rows in ascending order, each once."""
+        found: Tensor = rows.unique()  # type: ignore[no-untyped-call]
+        return found
+
     def pad(self, values: Tensor, fill: float = 0) -> Tensor:
         """Return ``(T, …)`` values of the tokens as ``(B, max_seqlen, …)``, others ``fill``."""
         rows = values.new_full((len(self) * self.max_seqlen, *values.shape[1:]), fill)
@@ -233,8 +235,9 @@ class PackedBatch:
         return self.map_tensors(Tensor.pin_memory)
 
     def map_tensors(self, change: Callable[[Tensor], Tensor]) -> "PackedBatch":
-        """Return a batch of what ``change`` makes of each tensor, but for ``tokens_read``."""
+        """Return a batch of what ``change`` makes of each tensor."""
         # a new batch makes its cached indices anew, on its own device
+        read = self.tokens_read
         return replace(
             self,
             input_ids=change(self.input_ids),
@@ -242,6 +245,7 @@ class PackedBatch:
             position_ids=change(self.position_ids),
             cu_seqlens=change(self.cu_seqlens),
             fields={name: change(tensor) for name, tensor in self.fields.items()},
+            tokens_read=None if read is None else change(read),
         )
 
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from bertlab.api.examples import Example
-from bertlab.api.source import RawExamples
+from bertlab.api.examples import Example, RawExamples
 from bertlab.errors import DataError
 from bertlab.files import WholeFile
 

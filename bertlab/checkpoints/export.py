@@ -1,29 +1,30 @@
 """Exports: the transaction of every form, and the core's own, which ``transformers`` loads."""
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
 from bertlab.api.encoder import Encoder
-from bertlab.api.exporter import Exporter, ExportReport, ModelAddress
-from bertlab.api.head import Head
+from bertlab.api.exchange import Exporter, ExportReport, ModelAddress
 from bertlab.api.huggingface import HuggingFaceForm
-from bertlab.api.task import TaskContext
+from bertlab.api.task import Head, TaskContext
 from bertlab.api.tokenizer import Tokenizer
-from bertlab.checkpoints.export_folder import export_folder, make_readable, save_tokenizer
 from bertlab.checkpoints.huggingface import TRAINED_MAX_LENGTH, forms_of
 from bertlab.checkpoints.huggingface_head import HuggingFaceHead, head_config
 from bertlab.checkpoints.loading import load_matching
-from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.restore import one_head, read_pretrained
+from bertlab.checkpoints.pretrained import Pretrained, one_head
+from bertlab.checkpoints.restore import read_pretrained
 from bertlab.checkpoints.run_checkpoint import words_checkpoints
-from bertlab.errors import CheckpointError
-from bertlab.files import write_text
+from bertlab.errors import CheckpointError, OutputError
+from bertlab.files import new_folder, write_json, write_text
+from bertlab.files.reading import read_object
 from bertlab.heads.classification import ClassifierHead
 from bertlab.model.build import build_encoder, build_tasks
 from bertlab.plugins.hooks import add_export_files
@@ -62,11 +63,7 @@ def export_words(
     settings: Mapping[str, Any] | None = None,
     repository: str | None = None,
 ) -> Iterator[ExportReport]:
-    """Write each ``words-….ckpt`` of a run into a folder below ``output``, called as BabyLM does.
-
-    Yields:
-        What was written, one model at a time.
-    """
+    """Write each ``words-….ckpt`` of a run into a folder of its own, named as BabyLM does."""
     for file in words_checkpoints(run).values():
         revision = file.stem.replace("words-", "chck_")  # words-1M.ckpt -> chck_1M
         address = None if repository is None else ModelAddress(repository, revision, on_hub=True)
@@ -289,3 +286,54 @@ def _head_tensors(
 def _own_copy(tensor: Tensor) -> Tensor:
     # safetensors refuses tensors that share memory, as chunks and tied weights do
     return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
+@contextlib.contextmanager
+def export_folder(output: Path, overwrite: bool) -> Iterator[Path]:
+    """Yield a new folder to fill, which becomes ``output`` at the end of the block."""
+    _check_output(output, overwrite)
+    try:
+        with new_folder(output, overwrite=True) as folder:
+            yield folder
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise OutputError(
+            f"{output}: cannot be written ({reason}); nothing was changed there"
+        ) from None
+
+
+def _check_output(output: Path, overwrite: bool) -> None:
+    if output.exists() and not output.is_dir():
+        raise CheckpointError(f"{output}: is a file, expected a folder to make")
+    if not output.is_dir() or not any(output.iterdir()):
+        return
+    if not overwrite:
+        raise CheckpointError(
+            f"{output}: the folder is not empty; choose another, or replace an older export by "
+            "--overwrite true"
+        )
+    if not (output / "config.json").is_file():
+        raise CheckpointError(
+            f"{output}: holds files but no config.json, so it is no export and is not overwritten"
+        )
+
+
+def make_readable(path: Path) -> None:
+    """Give a file the rights that umask leaves to one made plainly; config.json beside it is one.
+
+    ``safetensors`` and others let the owner alone read what they write.
+    """
+    path.chmod((path.parent / "config.json").stat().st_mode & 0o777)
+
+
+def save_tokenizer(
+    tokenizer: Tokenizer, folder: Path, encoder: Encoder, longest: int | None, has_segments: bool
+) -> None:
+    """Write the tokenizer as ``transformers`` loads it, with what the model adds to it."""
+    tokenizer.save(folder)
+    path = folder / "tokenizer_config.json"
+    most = encoder.max_position_embeddings
+    more: dict[str, object] = {"model_max_length": min(longest or most, most)}
+    if not has_segments:
+        more["model_input_names"] = ["input_ids", "attention_mask"]
+    write_json(path, read_object(path) | more)

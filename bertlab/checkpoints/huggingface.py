@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from bertlab.api.encoder import Encoder
+from bertlab.api.exchange import CheckpointReader, ForeignCheckpoint
 from bertlab.api.huggingface import HuggingFaceForm
-from bertlab.api.reader import CheckpointReader, ForeignCheckpoint
 from bertlab.checkpoints.huggingface_head import read_head
 from bertlab.checkpoints.loading import list_limited
 from bertlab.checkpoints.pretrained import Pretrained
@@ -19,9 +19,8 @@ from bertlab.checkpoints.tensor_files import read_tensors
 from bertlab.errors import CheckpointError, ConfigError, PluginError, nearest
 from bertlab.files.reading import names_in, read_object
 from bertlab.model.build import build_encoder
-from bertlab.plugins.first_party import FILES_OF_READERS, FIRST_PARTY, where_to_get
-from bertlab.plugins.index import installed, load_class
-from bertlab.tokenizer.loading import load_tokenizer
+from bertlab.plugins.index import FILES_OF_READERS, FIRST_PARTY, installed, load_class, where_to_get
+from bertlab.tokenizer.files import load_tokenizer
 
 WEIGHT_FILES = (  # best first
     "model.safetensors",

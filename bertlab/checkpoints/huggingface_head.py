@@ -13,6 +13,13 @@ from bertlab.api.huggingface import HeadLayout, HuggingFaceForm
 from bertlab.checkpoints.loading import list_limited
 from bertlab.errors import CheckpointError
 
+# head of bertlab by BERT's class of ``transformers``; sentence_pair has single_sentence's layers
+_HEADS = {
+    "BertForSequenceClassification": "single_sentence",
+    "BertForTokenClassification": "tagging",
+    "BertForQuestionAnswering": "span",
+    "BertForMultipleChoice": "multiple_choice",
+}
 _MULTI_LABEL = "multi_label_classification"
 _UNNAMED = re.compile(r"LABEL_\d+")  # what transformers writes where nobody gave a name
 
@@ -101,6 +108,16 @@ def head_config(head: HuggingFaceHead) -> dict[str, Any]:
         kind = "single_label_classification" if head.has_classes else "regression"
         content["problem_type"] = head.problem_type or kind
     return content
+
+
+def head_settings(head: HuggingFaceHead, name: str | None = None) -> dict[str, Any]:
+    """Return the config section ``model.head`` of a fine-tuned model."""
+    if head.problem_type is not None:
+        return {"name": "multi_label"}
+    settings: dict[str, Any] = {"name": name or _HEADS[head.layout.kind]}
+    if head.layout.kind == "BertForSequenceClassification" and not head.has_classes:
+        settings["regression"] = True
+    return settings
 
 
 def _label_names(config: Mapping[str, Any], weights: Path) -> tuple[str, ...] | None:

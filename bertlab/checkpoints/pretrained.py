@@ -1,17 +1,25 @@
 """``Pretrained``: an earlier model as data, whether of a run, a Hugging Face folder or the hub."""
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from bertlab.api.encoder import Encoder
 from bertlab.api.examples import Labels
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.huggingface_head import HuggingFaceHead
+from bertlab.checkpoints.loading import count_layers, list_limited, shape_of
+from bertlab.config.recorded import drop_empty_arguments
+from bertlab.config.request import one_head_config
+from bertlab.errors import CheckpointError, CommandError, nearest
+from bertlab.model.build import build_encoder
 from bertlab.model.optimizer import OptimizerState
+from bertlab.plugins.index import load_class
 
 
 @dataclass
@@ -84,6 +92,15 @@ class Pretrained:
             head = self.config["model"].get("head")
         return head
 
+    @property
+    def class_labels(self) -> Labels | None:
+        """Labels of the model; classes without names get their numbers."""
+        head = self.head
+        if self.labels is not None or head is None or not head.has_classes:
+            return self.labels
+        names = tuple(str(number) for number in range(head.num_rows))  # LABEL_0, LABEL_1, …
+        return Labels(names, (0,) * head.num_rows)
+
     def weights_digest(self) -> str:
         """Return 12 hexadecimal digits of the SHA-256 of all tensors and their names."""
         digest = hashlib.sha256()
@@ -103,3 +120,98 @@ def _below(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {
         key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)
     }
+
+
+def one_head(start: Pretrained, name: str | None, key: str = "--head") -> Pretrained:
+    """Return what a checkpoint holds of one of its heads, in the form of a run with one head.
+
+    So all that reads such a run reads this one: prediction, export, demo. What has no several heads
+    is returned as it is.
+    """
+    config = start.config
+    # of a Hugging Face folder there is no config, and at most one head
+    heads = {} if config is None else config["model"].get("heads") or {}
+    if config is None or not heads:
+        own = None if start.head_config is None else start.head_config["name"]
+        if name not in (None, own):
+            there = "it has none" if own is None else f"it has one, {own}"
+            raise CommandError(
+                f"{key}: found {name!r}, but {start.source} has no several heads ({there}); leave "
+                "it out"
+            )
+        return start
+    if name is None and len(heads) == 1:
+        (name,) = heads
+    if name is None or name not in heads:
+        found = "none" if name is None else repr(name)
+        raise CommandError(
+            f"{key}: found {found}, expected one of the heads of {start.source}: "
+            f"{', '.join(heads)}{nearest(name or '', heads)}"
+        )
+    plugin, prefix = heads[name]["name"], f"tasks.{name}."
+    state = {
+        # tasks.mrpc.classifier.weight -> tasks.sentence_pair.classifier.weight
+        key.replace(prefix, f"tasks.{plugin}.", 1): tensor
+        for key, tensor in start.state.items()
+        if key.startswith(("encoder.", prefix))
+    }
+    return replace(
+        start,
+        config=one_head_config(config, name),
+        state=state,
+        labels=start.head_labels.get(name),
+        head_labels={},
+    )
+
+
+def check_pretrained(start: Pretrained) -> Pretrained:
+    """Refuse weights that are not of the sizes which their config says; return them.
+
+    The encoder is laid out without memory first (torch's meta device), so that a config that asks
+    for terabytes is refused before any of them is taken.
+    """
+    if start.path is not None:
+        name = start.encoder_config["name"]
+        known = signature(load_class("encoder", name, Encoder)).parameters
+        drop_empty_arguments(
+            start.encoder_config, {*known, "name"}, "model.encoder", start.source, start.version
+        )
+    state = start.encoder_state
+    layers, asked = count_layers(state), start.encoder_config.get("num_hidden_layers")
+    if layers is not None and isinstance(asked, int) and asked != layers:
+        raise CheckpointError(
+            f"{start.source}: its config says num_hidden_layers: {asked}, its tensors are of "
+            f"{layers} layers"
+        )
+    try:
+        with torch.device("meta"):
+            encoder = build_encoder(start.encoder_config, start.vocab_size)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise CheckpointError(
+            f"{start.source}: no encoder can be made of its config: {reason}"
+        ) from None
+    differing = [
+        f"{name}: in the file {shape_of(state[name])}, by its config {shape_of(each)}"
+        for name, each in encoder.state_dict().items()
+        if name in state and shape_of(state[name]) != shape_of(each)
+    ]
+    if differing:
+        raise CheckpointError(
+            f"{start.source}: its tensors are not of the sizes in its config:\n"
+            + list_limited(differing)
+        )
+    return start
+
+
+def known_tokenizer(start: Pretrained) -> Tokenizer:
+    """Return the tokenizer of an earlier model, all of whose ids the encoder knows."""
+    tokenizer = start.tokenizer
+    if tokenizer is None:
+        raise CheckpointError(f"{start.source}: has no tokenizer (vocab.txt or tokenizer.json)")
+    if tokenizer.vocab_size > start.vocab_size:
+        raise CheckpointError(
+            f"{start.source}: its tokenizer has {tokenizer.vocab_size} ids, but its token "
+            f"embedding only {start.vocab_size} rows"
+        )
+    return tokenizer

@@ -14,24 +14,28 @@ from bertlab.api.encoder import Encoder
 from bertlab.api.evaluation import EvaluatedModel
 from bertlab.api.task import Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
-from bertlab.checkpoints.huggingface_task import class_labels, head_settings
+from bertlab.checkpoints.huggingface_head import head_settings
 from bertlab.checkpoints.loading import load_matching
-from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.checkpoints.pretrained import Pretrained, known_tokenizer, one_head
 from bertlab.checkpoints.restore import (
     inference_device,
-    known_tokenizer,
-    one_head,
+    load_weights,
     read_pretrained,
     restore_module,
 )
-from bertlab.checkpoints.warm_start import load_weights
-from bertlab.encoders.states import Combination
 from bertlab.errors import CheckpointError, CommandError, DataError
 from bertlab.model.build import build_encoder, build_tasks
-from bertlab.model.embedding import FeatureChoice, Pool, batches_by_length, embed_texts
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
-from bertlab.model.prediction import Input, predict
+from bertlab.model.prediction import (
+    Combination,
+    FeatureChoice,
+    Input,
+    Pool,
+    batches_by_length,
+    embed_texts,
+    predict,
+)
 from bertlab.objectives.changing import largest_of
 
 
@@ -210,7 +214,7 @@ def _huggingface_module(
     if not tasks:
         load_matching(encoder, found.encoder_state, found.source, ("pooler.",))
         return encoder
-    context = TaskContext(encoder, tokenizer, labels=class_labels(found))
+    context = TaskContext(encoder, tokenizer, labels=found.class_labels)
     module = BertModule(encoder, tasks, context, OptimizerConfig())
     load_weights(found, module)
     return module

@@ -1,90 +1,47 @@
-"""Where weights, tokenizer and labels come from: a checkpoint, a warm start, or new."""
+"""Where weights and tokenizer of a command come from: a checkpoint, a warm start, or new."""
 
+import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from inspect import signature
 from pathlib import Path
 
 import torch
+from torch import Tensor
 from torchmetrics import Metric
 
-from bertlab.api.encoder import Encoder
-from bertlab.api.task import Task, TaskContext
+from bertlab.api.examples import Labels
+from bertlab.api.task import Head, Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
-from bertlab.checkpoints.huggingface import find_foreign, read_foreign
-from bertlab.checkpoints.loading import count_layers, list_limited, load_matching, shape_of
-from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.checkpoints.huggingface import CONFIG_FILES, HUB_NAME, find_foreign, read_foreign
+from bertlab.checkpoints.huggingface_head import HuggingFaceHead, head_settings
+from bertlab.checkpoints.loading import LoadReport, load_matching
+from bertlab.checkpoints.pretrained import Pretrained, check_pretrained
 from bertlab.checkpoints.run_checkpoint import (
+    LAST_FILE,
     explain_no_checkpoint,
     find_checkpoint,
+    last_checkpoint,
     read_run_checkpoint,
 )
-from bertlab.checkpoints.run_directory import give_up
-from bertlab.config.request import Request, one_head_config
-from bertlab.config.versions import drop_empty_arguments
-from bertlab.config.yaml_files import Config, differences
+from bertlab.checkpoints.run_directory import MANIFEST_FILE, give_up, is_first_process
+from bertlab.config.request import Request
+from bertlab.config.yaml_files import Config, differences, split_arguments, yaml_inline
 from bertlab.data.module import EvaluationRows, TaskData
 from bertlab.errors import (
     CheckpointError,
-    CommandError,
     ConfigError,
-    ResumeError,
     TokenizerError,
     nearest,
-    warn,
+    say,
 )
 from bertlab.model.build import build_encoder
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
-from bertlab.plugins.index import load_class
-from bertlab.tokenizer.loading import load_tokenizer
+from bertlab.tokenizer.files import load_tokenizer
 
-
-def one_head(start: Pretrained, name: str | None, key: str = "--head") -> Pretrained:
-    """Return what a checkpoint holds of one of its heads, in the form of a run with one head.
-
-    So all that reads such a run reads this one: prediction, export, demo. What has no several heads
-    is returned as it is.
-    """
-    config = start.config
-    # of a Hugging Face folder there is no config, and at most one head
-    heads = {} if config is None else config["model"].get("heads") or {}
-    if config is None or not heads:
-        own = None if start.head_config is None else start.head_config["name"]
-        if name not in (None, own):
-            there = "it has none" if own is None else f"it has one, {own}"
-            raise CommandError(
-                f"{key}: found {name!r}, but {start.source} has no several heads ({there}); leave "
-                "it out"
-            )
-        return start
-    if name is None and len(heads) == 1:
-        (name,) = heads
-    if name is None or name not in heads:
-        found = "none" if name is None else repr(name)
-        raise CommandError(
-            f"{key}: found {found}, expected one of the heads of {start.source}: "
-            f"{', '.join(heads)}{nearest(name or '', heads)}"
-        )
-    plugin, prefix = heads[name]["name"], f"tasks.{name}."
-    state = {
-        # tasks.mrpc.classifier.weight -> tasks.sentence_pair.classifier.weight
-        key.replace(prefix, f"tasks.{plugin}.", 1): tensor
-        for key, tensor in start.state.items()
-        if key.startswith(("encoder.", prefix))
-    }
-    return replace(
-        start,
-        config=one_head_config(config, name),
-        state=state,
-        labels=start.head_labels.get(name),
-        head_labels={},
-    )
-
-
-CACHE_KEY = "data.cache_dir"  # left out, and a run goes on without it
+_LONGEST = 512  # tokens that are read unless the arguments say otherwise: as the models of BERT
+_MAX_NAMED = 8
 LAST = "last"  # a --ckpt_path: the config's own run
 
 
@@ -93,7 +50,7 @@ def read_pretrained(source: str, with_optimizer: bool = False) -> Pretrained:
     file = find_checkpoint(source, best=not with_optimizer)
     # a checkpoint of ours may have been renamed, but not to what a reader knows
     if file is not None and (file.suffix == ".ckpt" or find_foreign(file) is None):
-        return _check_sizes(read_run_checkpoint(file, with_optimizer))
+        return check_pretrained(read_run_checkpoint(file, with_optimizer))
     if with_optimizer:
         raise CheckpointError(
             f"model.init_optimizer: model.init_from, {source}, is not a run of bertlab, so it has "
@@ -101,60 +58,7 @@ def read_pretrained(source: str, with_optimizer: bool = False) -> Pretrained:
         )
     if any(Path(source).expanduser().glob("*.ckpt")):
         raise CheckpointError(f"{source}: no run or checkpoint{explain_no_checkpoint(source)}")
-    return _check_sizes(read_foreign(source))
-
-
-def _check_sizes(start: Pretrained) -> Pretrained:
-    """Refuse weights that are not of the sizes which their config says; return them.
-
-    The encoder is laid out without memory first (torch's meta device), so that a config that asks
-    for terabytes is refused before any of them is taken.
-    """
-    if start.path is not None:
-        name = start.encoder_config["name"]
-        known = signature(load_class("encoder", name, Encoder)).parameters
-        drop_empty_arguments(
-            start.encoder_config, {*known, "name"}, "model.encoder", start.source, start.version
-        )
-    state = start.encoder_state
-    layers, asked = count_layers(state), start.encoder_config.get("num_hidden_layers")
-    if layers is not None and isinstance(asked, int) and asked != layers:
-        raise CheckpointError(
-            f"{start.source}: its config says num_hidden_layers: {asked}, its tensors are of "
-            f"{layers} layers"
-        )
-    try:
-        with torch.device("meta"):
-            encoder = build_encoder(start.encoder_config, start.vocab_size)
-    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise CheckpointError(
-            f"{start.source}: no encoder can be made of its config: {reason}"
-        ) from None
-    differing = [
-        f"{name}: in the file {shape_of(state[name])}, by its config {shape_of(each)}"
-        for name, each in encoder.state_dict().items()
-        if name in state and shape_of(state[name]) != shape_of(each)
-    ]
-    if differing:
-        raise CheckpointError(
-            f"{start.source}: its tensors are not of the sizes in its config:\n"
-            + list_limited(differing)
-        )
-    return start
-
-
-def known_tokenizer(start: Pretrained) -> Tokenizer:
-    """Return the tokenizer of an earlier model, all of whose ids the encoder knows."""
-    tokenizer = start.tokenizer
-    if tokenizer is None:
-        raise CheckpointError(f"{start.source}: has no tokenizer (vocab.txt or tokenizer.json)")
-    if tokenizer.vocab_size > start.vocab_size:
-        raise CheckpointError(
-            f"{start.source}: its tokenizer has {tokenizer.vocab_size} ids, but its token "
-            f"embedding only {start.vocab_size} rows"
-        )
-    return tokenizer
+    return check_pretrained(read_foreign(source))
 
 
 def inference_device() -> torch.device:
@@ -184,7 +88,59 @@ def read_checkpoint(request: Request, command: str) -> Pretrained | None:
         beside = [each.name for each in parent.iterdir()] if parent.is_dir() else []
         hint = explain_no_checkpoint(path) or nearest(Path(path).name, beside)
         raise CheckpointError(f"--ckpt_path: {path}: no such run or checkpoint{hint}")
-    return _check_sizes(_read_or_offer(file))
+    if command == "fit" and Path(path).is_dir() and file.name != LAST_FILE and is_first_process():
+        say(f"goes on from {file}: {LAST_FILE} is of an earlier step, or not there")
+    return check_pretrained(_read_or_offer(file))
+
+
+def is_model(path: str) -> bool:
+    """Return whether a path is a folder of Hugging Face's or BERT's, and not a run of bertlab's.
+
+    OWNER/NAME is a model of the hub, unless there is a folder OWNER: then it is a run's directory.
+    """
+    folder = Path(path).expanduser()
+    if not os.path.lexists(folder):
+        return "/" in path and bool(HUB_NAME.fullmatch(path)) and not folder.parent.exists()
+    named = any((folder / name).is_file() for name in CONFIG_FILES)
+    return named and not (folder / MANIFEST_FILE).exists()
+
+
+def use_folder(request: Request) -> list[str]:
+    """Return the arguments of a request, with ``--ckpt_path FOLDER`` as weights to start from.
+
+    The head or the objectives are those of the folder, where the request names none.
+    """
+    assert request.ckpt_path is not None
+    found = read_foreign(request.ckpt_path)
+    keys = [key for key, _, _ in split_arguments(request.argv)]
+    rest = [
+        token
+        for key, _, tokens in split_arguments(request.argv)
+        if key != "--ckpt_path"
+        for token in tokens
+    ]
+    rest += ["--model.init_from", request.ckpt_path]
+    if not request.fine_tunes and not request.objectives_named:
+        if found.head is not None:
+            settings = head_settings(found.head, _pair_head(keys, found.head))
+            rest += ["--model.head", yaml_inline(settings)]
+        elif found.task_states:
+            rest += ["--model.objectives", yaml_inline(list(found.task_states))]
+        else:
+            raise CheckpointError(
+                f"{found.source}: has an encoder only, nothing to predict with; fine-tune it with "
+                f"--model.init_from {request.ckpt_path}, or see bertlab embed"
+            )
+    if "--data.max_seq_length" not in keys and not request.files:
+        longest = found.encoder_config.get("max_position_embeddings", _LONGEST)
+        rest += ["--data.max_seq_length", str(min(longest, _LONGEST))]
+    return rest
+
+
+def _pair_head(keys: list[str], head: HuggingFaceHead) -> str | None:
+    """Return the head that reads two texts, where two are given; its layers are the same."""
+    reads_pairs = "--data.text_pair" in keys and "Sequence" in head.layout.kind
+    return "sentence_pair" if reads_pairs else None
 
 
 def read_warm_start(request: Request) -> Pretrained | None:
@@ -215,8 +171,11 @@ def last_run(request: Request) -> Path | None:
         # quickstart and quickstart-2, not quickstart-large
         numbered = re.compile(rf"{re.escape(name)}(-\d+)?")
         runs = [each for each in Path("runs").glob(f"{name}*") if numbered.fullmatch(each.name)]
-    places = ("checkpoints/last.ckpt", "stages/*/checkpoints/last.ckpt")  # of a run in stages
-    found = [(file.stat().st_mtime, run) for run in runs for at in places for file in run.glob(at)]
+    places = (
+        (run, at) for run in runs for at in (run, *run.glob("stages/*"))
+    )  # of a run in stages
+    files = ((last_checkpoint(at), run) for run, at in places)
+    found = [(file.stat().st_mtime, run) for file, run in files if file is not None]
     return max(found, default=(0.0, None))[1]
 
 
@@ -241,22 +200,6 @@ def choose_tokenizer(
             f"{warm.source} {warm.vocab_size}; give its own as data.tokenizer"
         )
     return tokenizer
-
-
-def check_nothing_lacks(command: str, source: Path, left_out: Sequence[str], record: Path) -> None:
-    """Say what a stored config had, and only the user's own may have."""
-    others = [key for key in left_out if key != CACHE_KEY]
-    if command == "fit" and others:
-        raise ResumeError(
-            f"{source}: its run has {', '.join(others)}, which a checkpoint may not bring "
-            "(it could run any code, or write anywhere); give the run's config, after a look at "
-            f"it: --config {record}"
-        )
-    if command != "predict" and CACHE_KEY in left_out:
-        warn(
-            f"{CACHE_KEY} is not taken from a checkpoint, which may not say where something is "
-            f"written; to use that cache again, give --{CACHE_KEY} PATH"
-        )
 
 
 def restore_module(
@@ -320,3 +263,93 @@ def _structure(config: Config) -> Config:
         "head": head.get("name"),
         "heads": {name: each["name"] for name, each in (model.get("heads") or {}).items()},
     }
+
+
+def warm_start(start: Pretrained, module: BertModule) -> list[str]:
+    """Give a new module the weights, and the optimiser that was read; return lines for the user."""
+    report = load_weights(start, module)
+    lines = [f"initialised from {start.source}: {len(report.loaded)} tensors"]
+    if report.newly_initialized:
+        lines.append(f"newly initialised: {', '.join(report.newly_initialized)}")
+    lines += [f"note: {note}" for note in report.notes]
+    state, start.optimizer = start.optimizer, None  # twice the weights: the module drops it, too
+    if state is not None:
+        state.check(module, module.optimizer_config)
+        module.continued = state
+        goes_on = module.optimizer_config.schedule_steps is not None
+        schedule = f"at step {state.steps:,} of the schedule" if goes_on else "its schedule anew"
+        lines.append(f"its optimiser goes on too, {schedule}")
+    return lines
+
+
+def load_weights(start: Pretrained, module: BertModule) -> LoadReport:
+    """Copy the weights into a BertModule; tasks, pooler and BiLSTM that the source lacks stay new.
+
+    A head takes the layers of the source's head if that is of the same kind (the same name in a
+    run's config, the same class of ``transformers``) and has the same labels in the same order;
+    else it stays new and a note says why. Its buffers, which its own data decides, stay as well.
+    """
+    state = {f"encoder.{name}": tensor for name, tensor in start.encoder_state.items()}
+    heads = {name: task for name, task in module.named_tasks().items() if isinstance(task, Head)}
+    states = start.task_states
+    for task, tensors in states.items():
+        if task not in heads:
+            state |= _named(task, tensors)
+    notes: list[str] = []
+    left: list[str] = []
+    for name, head in heads.items():
+        source = states.get(name, {}) if start.head is None else start.head.state
+        reason = _mismatch(start, source, name, head) if source else None
+        if reason is not None:
+            notes.append(f"the head {name} starts anew: {reason}")
+        wanted = () if reason is not None else tuple(each for each, _ in head.named_parameters())
+        state |= _named(name, {each: source[each] for each in wanted if each in source})
+        left += [f"tasks.{name}.{each}" for each in source if each not in wanted]
+    # not encoder.layers: an encoder with some layers new would be a silent mistake
+    may_lack = ("tasks.", "encoder.pooler.", "encoder.bilstm.")
+    report = load_matching(module, state, start.source, may_lack)
+    report.unused += left
+    report.notes += notes
+    return report
+
+
+def _named(task: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    # mlm, dense.weight -> tasks.mlm.dense.weight
+    return {f"tasks.{task}.{name}": tensor for name, tensor in tensors.items()}
+
+
+def _mismatch(start: Pretrained, source: Mapping[str, Tensor], name: str, head: Head) -> str | None:
+    """Say why a head cannot take over the tensors of the source's head; None if it can."""
+    if start.head is not None and start.head.layout.kind != head.huggingface:
+        return f"the source has that of a {start.head.architecture}"
+    if start.head is not None and start.head.problem_type != head.problem_type:
+        return f"the source's is for {start.head.problem_type or 'single labels or numbers'}"
+    is_causal = start.encoder_config.get("causal", False)  # ModernBERT's has no such key
+    if start.head is not None and start.head.layout.has_pooler and is_causal:
+        return "the source's reads the first token of a left-to-right encoder, bertlab's the last"
+    theirs, ours = start.head_labels.get(name, start.labels), head.labels or None
+    if not _same_classes(start, theirs, ours):
+        unnamed = "unnamed" if start.head is not None and start.head.has_classes else "none"
+        there = unnamed if theirs is None else _list_names(theirs)
+        here = "none" if ours is None else _list_names(ours)
+        return f"labels differ: {there} in the source, {here} here"
+    differing = [
+        name
+        for name, tensor in head.named_parameters()
+        if name not in source or source[name].shape != tensor.shape
+    ]
+    return f"the source's has other layers ({', '.join(differing)})" if differing else None
+
+
+def _same_classes(start: Pretrained, theirs: Labels | None, ours: Labels | None) -> bool:
+    if theirs is not None:
+        return ours is not None and ours.names == theirs.names
+    if start.head is not None and start.head.has_classes:  # unnamed: data may number them as well
+        numbers = tuple(str(number) for number in range(start.head.num_rows))
+        return ours is not None and ours.names == numbers
+    return ours is None
+
+
+def _list_names(labels: Labels) -> str:
+    shown = ", ".join(labels.names[:_MAX_NAMED])
+    return shown if len(labels) <= _MAX_NAMED else f"{shown}, … ({len(labels)})"

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,18 @@ from bertlab.api.examples import Labels
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.tensor_files import check_tensors, load_torch_file
 from bertlab.config.checkpoint_config import read_stored_config
-from bertlab.config.versions import check_version, migrate
+from bertlab.config.recorded import check_version
 from bertlab.config.yaml_files import Config
 from bertlab.errors import CheckpointError, DamagedCheckpointError
 from bertlab.files.reading import read_object
 from bertlab.model.optimizer import OptimizerState
 from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER
 from bertlab.plugins.index import remember_origin
-from bertlab.plugins.origin import named_package
-from bertlab.tokenizer.loading import tokenizer_from_json
+from bertlab.plugins.strangers import named_package
+from bertlab.tokenizer.files import tokenizer_from_json
 
 BEST_CHECKPOINT = "best.json"
+LAST_FILE = "last.ckpt"
 RUN_KEY = "bertlab"  # where a checkpoint keeps what is ours
 
 
@@ -69,9 +71,11 @@ def find_checkpoint(path: str | Path, best: bool = True) -> Path | None:
     if best and (path / BEST_CHECKPOINT).is_file():
         return _best_checkpoint(path)
     if (path / "manifest.json").is_file() or (path / "checkpoints").is_dir():
-        last = path / "checkpoints" / "last.ckpt"
-        if not last.is_file():
-            raise CheckpointError(f"{path}: this run has no checkpoint yet (no {last})")
+        last = last_checkpoint(path)
+        if last is None:
+            raise CheckpointError(
+                f"{path}: this run has no checkpoint yet (no {path / 'checkpoints' / LAST_FILE})"
+            )
         return last
     if (path / "stages").is_dir():
         raise CheckpointError(
@@ -81,12 +85,37 @@ def find_checkpoint(path: str | Path, best: bool = True) -> Path | None:
     return None
 
 
-def explain_no_checkpoint(path: str | Path) -> str:
-    """Say of a place that is there, but neither a run nor a checkpoint, what it is.
+def last_checkpoint(run: Path) -> Path | None:
+    """Return the checkpoint of a run's last step; None if there is none that is whole.
 
-    Returns:
-        ``; …`` for the end of a message; empty if there is no such place.
+    That is ``last.ckpt``, or a file of a later step: a kill may fall between the two.
     """
+    last = run / "checkpoints" / LAST_FILE
+    files = [each for each in run.glob("checkpoints/*.ckpt") if zipfile.is_zipfile(each)]
+    # those after words are written beside a run's own: it does not go on from them
+    files = [each for each in files if not _WORDS_CHECKPOINT.fullmatch(each.name)]
+    if last.is_file():
+        written = last.stat().st_mtime_ns
+        files = [each for each in files if each.stat().st_mtime_ns > written]
+        if not files:
+            return last
+        files.append(last)
+    # in a copied run any file may be the newest, but of one step the first, last.ckpt, is returned
+    return max(reversed(files), key=_step_of, default=None)
+
+
+def _step_of(file: Path) -> int:
+    """Return the step of a checkpoint; -1 of what is none."""
+    try:
+        content = load_torch_file(file)
+    except CheckpointError:
+        return -1
+    step = content.get("global_step") if isinstance(content, dict) else None
+    return step if type(step) is int else -1
+
+
+def explain_no_checkpoint(path: str | Path) -> str:
+    """Say of a place that is there, but neither a run nor a checkpoint, what it is."""
     folder = Path(path).expanduser()
     if (folder / "config.json").is_file():
         given = shlex.quote(str(path))
@@ -131,9 +160,8 @@ def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> Pretrained:
             f"{path}: a damaged bertlab checkpoint: it lacks {', '.join(missing)}"
         )
     writer = ours.get("version")
-    version = check_version(ours.get("config_version"), writer, str(path))
-    stored, left_out = read_stored_config(ours["config"], str(path))
-    config = migrate(stored, version)
+    check_version(ours.get("config_version"), writer, str(path))
+    config, left_out = read_stored_config(ours["config"], str(path))
     check_tensors(path, content)
     _check_kinds(path, content, ours)
     _remember_plugins(path, ours.get("made_with") or {})

@@ -1,18 +1,25 @@
-"""Reading files of tensors from anywhere, without running anything that they hold."""
+"""Files of tensors: written whole or not at all, and read without running anything in them."""
 
+import errno
 import pickle
 import re
 import warnings
 import zipfile
+from collections import deque
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import torch
+from lightning.fabric.plugins import TorchCheckpointIO
+from lightning_utilities.core.apply_func import apply_to_collection
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from bertlab.errors import CheckpointError, DamagedCheckpointError
+from bertlab.errors import CheckpointError, DamagedCheckpointError, OutputError, causes
+from bertlab.files import replacing
 from bertlab.files.reading import read_object
 
 TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
@@ -24,11 +31,7 @@ _ZIP_MAGIC = b"PK\x03\x04"  # torch.save writes zip archives since 1.6, pickles 
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read every tensor of a file, on the CPU, memory-mapped where the format allows it.
-
-    Returns:
-        Tensors by name, in the file's dtypes and order.
-    """
+    """Read every tensor of a file, on the CPU, memory-mapped where the format allows it."""
     _first_bytes(path)
     if path.name.endswith(INDEX_SUFFIX):
         return _read_shards(path)
@@ -221,3 +224,103 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
 def _is_index(shard: str) -> bool:
     """Tell whether a shard is itself an index, which could name itself without end."""
     return shard.endswith(INDEX_SUFFIX)
+
+
+class WholeCheckpointIO(TorchCheckpointIO):
+    """Writes beside the target, so that neither a kill nor a power cut leaves half a file there.
+
+    Lightning writes to ``/tmp`` and moves, which is a copy where that is another file system. The
+    file is a zip archive whose records carry CRC-32 checksums; they are checked on load. Without
+    the folder ``home`` nothing is written: where its disk has vanished, a checkpoint would go to
+    the one below, and be missed.
+    """
+
+    def __init__(self, home: Path | None = None) -> None:
+        super().__init__()
+        self.home = home
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: object | None = None
+    ) -> None:
+        """Write a checkpoint, or leave what stood there before."""
+        del storage_options
+        path = Path(path)
+        try:
+            if self.home is not None and not self.home.is_dir():
+                raise FileNotFoundError(errno.ENOENT, f"{self.home} is gone")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # a run is written by one process, on whatever host it goes on after a kill
+            with replacing(path, durable=True, sole_writer=True) as file:
+                torch.save(checkpoint, file)
+        except (OSError, RuntimeError) as error:
+            raise OutputError(
+                f"{path}: the checkpoint cannot be written: {_reason(error)}; those before it are "
+                "whole"
+            ) from error
+
+
+class BackgroundCheckpointIO(WholeCheckpointIO):
+    """Writes a copy of each checkpoint in a thread, while training goes on.
+
+    Lightning's AsyncCheckpointIO copies on the GPU, keeps any number of copies, and deletes an old
+    file before the new one is there. Here an old file goes, in the same thread, when the new one is
+    whole; two copies are in memory at most, and a third waits. A write that fails ends the run at
+    the next checkpoint, or at the end. What is saved after training is written at once.
+    """
+
+    def __init__(self, home: Path | None = None) -> None:
+        super().__init__(home)
+        self._thread: ThreadPoolExecutor | None = ThreadPoolExecutor(1, "checkpoints")
+        self._writing: deque[Future[None]] = deque()
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: object | None = None
+    ) -> None:
+        """Copy a checkpoint and begin to write it; errors as the parent's, of an earlier one."""
+        if self._thread is None:
+            super().save_checkpoint(checkpoint, path)
+            return
+        self._wait(_COPIES - 1)
+        # lists and dicts, too, are made anew
+        copy = apply_to_collection(checkpoint, Tensor, _copy)
+        self._writing.append(self._thread.submit(super().save_checkpoint, copy, path))
+
+    def remove_checkpoint(self, path: str | Path) -> None:
+        """Delete a checkpoint after those are written that were saved before."""
+        if self._thread is None:
+            super().remove_checkpoint(path)
+        else:
+            self._thread.submit(super().remove_checkpoint, path)
+
+    def load_checkpoint(self, *arguments: Any, **options: Any) -> dict[str, Any]:  # noqa: ANN401  Lightning's
+        """Read a file that may still be being written, as the LearningRateFinder does."""
+        self._wait(0)
+        return super().load_checkpoint(*arguments, **options)
+
+    def teardown(self) -> None:
+        """Wait for the last file; raise what failed."""
+        if self._thread is not None:
+            self._thread.shutdown()
+            self._thread = None
+        self._wait(0)
+
+    def _wait(self, left: int) -> None:
+        """Wait until so many files are still to be written; raise what failed."""
+        while self._writing and (len(self._writing) > left or self._writing[0].done()):
+            self._writing.popleft().result()
+
+
+_COPIES = 2
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return tensor.detach().to("cpu", copy=True)
+
+
+def _reason(error: BaseException) -> str:
+    """Return what the system says; torch hides it behind its own error."""
+    # torch's RuntimeError "PytorchStreamWriter failed" <- OSError "No space left on device"
+    for each in causes(error):
+        if isinstance(each, OSError):
+            return each.strerror or str(each)
+    return str(error).splitlines()[0]

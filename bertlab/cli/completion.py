@@ -1,26 +1,28 @@
 """``bertlab completion SHELL``: a script with which a shell completes commands, options and names.
 
-``shtab`` writes it from the parsers of all commands, as they are with the plugins installed now.
+``shtab`` writes it. Options are those of bertlab's own packages: no package of others is imported,
+and of their names only plain words get into the script, which a shell runs.
 """
 
-import contextlib
+import argparse
 import importlib
-from typing import get_args
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal, get_args, get_origin
 
 import shtab
 from jsonargparse import ArgumentParser
 
 from bertlab.api.executor import Executor
+from bertlab.cli.data import add_executor_options
 from bertlab.cli.errors import catalogue
-from bertlab.cli.main import COMMANDS, command_names, find_command, line_of
+from bertlab.cli.main import COMMANDS, command_names, find_command
 from bertlab.cli.plugins import arguments_of
-from bertlab.config.executor_options import add_executor_options
 from bertlab.config.parser import build_parser
 from bertlab.config.request import Request
 from bertlab.config.shipped import offered_names, templates
-from bertlab.errors import CommandError, PluginError, nearest, say
-from bertlab.plugins.index import GROUPS, Kind, installed, load_class
-from bertlab.plugins.new.names import GROUP_OF_KIND
+from bertlab.errors import CommandError, nearest, say
+from bertlab.plugins.index import FIRST_PARTY, GROUPS, Kind, installed, load_class
 
 _USAGE = """usage: bertlab completion SHELL
 
@@ -41,7 +43,10 @@ _CONFIGS = {
   _alternative 'configs:config:({names})' 'files:file:_files'
 }}""",
 }
-_COMPLETE = "complete"  # shtab's attribute of an argument: what to complete it with
+# of packages of ours, whose hooks are not imported for this
+_KEYS_OF_FIT = ("evaluations", "evaluate_every", "checkpoint_words", "seeds", "check_every")
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # means nothing else in any shell
+Options = Mapping[str, Sequence[str]]  # what may follow each; no words: a file
 _CONFIG = {**shtab.FILE, **dict.fromkeys(_CONFIGS, "_bertlab_configs")}
 _LIKE_FIT = ("fit", "validate", "test", "predict")
 # kinds of which a config names one, and where its arguments stand
@@ -70,93 +75,98 @@ def main(command: str, argv: list[str]) -> int:
 
 def completion_script(shell: str) -> str:
     """Return the script for one of ``shtab.SUPPORTED_SHELLS``."""
-    root = ArgumentParser(prog="bertlab", exit_on_error=False)
-    commands = root.add_subcommands(required=False)
-    for command in command_names():
-        parsers = _parsers(command)
-        parser = parsers.pop("", None) or ArgumentParser(prog=f"bertlab {command}")
-        _complete_files(parser)
-        commands.add_subcommand(command, parser, help=line_of(command))
-        if parsers:
-            actions = parser.add_subcommands(required=False)
-            for action, of_action in parsers.items():
-                _complete_files(of_action)
-                actions.add_subcommand(action, of_action)
-    names = " ".join(offered_names())
-    preambles = [_CONFIGS[shell].format(names=names)] if shell in _CONFIGS else []
-    script: str = root.get_completion_script(f"shtab-{shell}", preambles=preambles)
+    root = argparse.ArgumentParser("bertlab", add_help=False)
+    commands = root.add_subparsers()
+    for command in filter(_PLAIN.fullmatch, command_names()):
+        parser = commands.add_parser(
+            command, add_help=False, help=COMMANDS.get(command, ("", command))[1]
+        )
+        actions = _options(command)
+        _add(parser, actions.pop("", {}))
+        if not actions:
+            continue
+        below = parser.add_subparsers()
+        for action, options in actions.items():
+            _add(below.add_parser(action, add_help=False, help=action), options)
+    preamble = _CONFIGS[shell].format(names=" ".join(offered_names())) if shell in _CONFIGS else ""
+    script: str = shtab.complete(root, shell, preamble=preamble)
     return script
 
 
-def _parsers(command: str) -> dict[str, ArgumentParser]:
-    """Return the parser of a command, or one for each of its actions."""
-    if command not in COMMANDS:
-        try:
-            return dict(find_command(command).parsers())
-        except PluginError:  # `bertlab plugins check` says why
-            return {}
+def _add(parser: argparse.ArgumentParser, options: Options) -> None:
+    for option, words in options.items():
+        nargs = None if option.startswith("-") else "*"
+        added = parser.add_argument(option, nargs=nargs, choices=words or None)
+        if not words:
+            # shtab's attribute of an argument
+            added.complete = _CONFIG if option in ("CONFIG", "--config") else shtab.FILE  # type: ignore[attr-defined]
+
+
+def _options(command: str) -> dict[str, Options]:
+    """Return the options of a command, or of each of its actions; none of packages of others."""
     if command in _LIKE_FIT:
-        return {"": _parser_of_configs(command)}
-    words = _words()
-    if command not in words:
-        made: ArgumentParser = importlib.import_module(COMMANDS[command][0]).make_parser(command)
-        if command == "tokenizer":
-            made._option_string_actions["--kind"].choices = list(installed("tokenizer"))
+        return {"": dict(_keys_of_configs(command))}
+    if command in _BY_HAND:
+        return {"": dict(_BY_HAND[command]())}
+    if command in COMMANDS:
+        parser = importlib.import_module(COMMANDS[command][0]).make_parser(command)
         if command == "prepare":
-            add_executor_options(made, None, Executor)
-        if command == "export":
-            made._option_string_actions["--format"].choices = list(installed("exporter"))
-        return {"": made}
-    # the command reads its arguments by hand
-    parser = ArgumentParser(prog=f"bertlab {command}", exit_on_error=False)
-    for option, choices in words[command].items():
-        added = parser.add_argument(option, nargs=None if option.startswith("-") else "*")
-        added.choices = choices
-    return {"": parser}
-
-
-def _words() -> dict[str, dict[str, list[str] | None]]:
-    """Return options and arguments, with what each may be, of commands without a parser."""
+            add_executor_options(parser, None, Executor)
+        return {"": dict(_options_of(parser))}
+    if installed("command")[command].package not in FIRST_PARTY:
+        return {}
     return {
-        "init": {"KIND": list(templates())},
-        "plugins": {
-            "ACTION": ["list", "show", "check", *(n for k in GROUPS for n in installed(k))]
-        },
-        "new-plugin": {"KIND": list(GROUP_OF_KIND), "--output": None},
-        "explain": {"CODE": list(catalogue())},
-        "completion": {"SHELL": list(shtab.SUPPORTED_SHELLS)},
+        action: dict(_options_of(each)) for action, each in find_command(command).parsers().items()
     }
 
 
-def _parser_of_configs(command: str) -> ArgumentParser:
-    """Return a parser with every key of a command that takes configs, whatever plugins it names."""
-    parser = build_parser(command, Request(objectives=list(installed("objective"))))
-    # the keys of labelled rows
-    rows = build_parser(command, Request(objectives=[], head="single_sentence"))
-    _add(parser, [option for action in rows._actions for option in action.option_strings])
-    for kind, section in _SECTIONS.items():
-        for name in installed(kind):
-            with contextlib.suppress(PluginError):  # `bertlab plugins check` says why
-                keys = arguments_of(installed(kind)[name], load_class(kind, name, object))
-                _add(parser, [f"--{section}.{key}" for key, *_ in keys])
-        parser._option_string_actions[f"--{section}.name"].choices = list(installed(kind))
-    if command == "fit":
-        setattr(parser.add_argument("CONFIG", nargs="*"), _COMPLETE, _CONFIG)
-    setattr(parser._option_string_actions["--config"], _COMPLETE, _CONFIG)
-    return parser
+# commands that read their arguments by hand
+_BY_HAND: dict[str, Callable[[], Options]] = {
+    "init": lambda: {"KIND": list(templates())},
+    "plugins": lambda: {"ACTION": ["list", "show", "check", *_names(*GROUPS)]},
+    "explain": lambda: {"CODE": list(catalogue())},
+    "completion": lambda: {"SHELL": list(shtab.SUPPORTED_SHELLS)},
+}
+# options that name a plugin
+_NAMING: dict[str, Kind] = {
+    "--kind": "tokenizer",
+    "--format": "exporter",
+    "--executor": "executor",
+    "--evaluation": "evaluation",
+    **{f"--{section}.name": kind for kind, section in _SECTIONS.items()},
+}
 
 
-def _add(parser: ArgumentParser, options: list[str]) -> None:
-    for option in options:
-        if option not in parser._option_string_actions:
-            parser.add_argument(option)
+def _names(*kinds: Kind) -> list[str]:
+    return [name for kind in kinds for name in installed(kind) if _PLAIN.fullmatch(name)]
 
 
-def _complete_files(parser: ArgumentParser) -> None:
-    """Have the shell offer files where an option takes any text."""
+def _options_of(parser: ArgumentParser) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield the options of a parser, with the words that may follow."""
     for action in parser._actions:
-        if action.nargs == 0 or action.choices or hasattr(action, _COMPLETE):
-            continue
-        annotation = getattr(action, "_typehint", str)
-        if str in (annotation, *get_args(annotation)):
-            setattr(action, _COMPLETE, shtab.FILE)
+        hint = getattr(action, "_typehint", None)
+        words = [
+            str(word)
+            for member in (hint, *get_args(hint))
+            if get_origin(member) is Literal
+            for word in get_args(member)
+        ]
+        for option in action.option_strings or [action.dest]:
+            named = _names(_NAMING[option]) if option in _NAMING else action.choices
+            yield option, [*(named or words)]
+
+
+def _keys_of_configs(command: str) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield every key of a command that takes configs, whatever plugins of bertlab's it names."""
+    own = [name for name, each in installed("objective").items() if each.package in FIRST_PARTY]
+    # the keys of text, and those of labelled rows
+    for request in (Request(objectives=[], head="single_sentence"), Request(objectives=own)):
+        yield from _options_of(build_parser(command, request, with_hooks=False))
+    for kind, section in _SECTIONS.items():
+        for name, plugin in installed(kind).items():
+            if plugin.package in FIRST_PARTY:
+                keys = arguments_of(plugin, load_class(kind, name, object))
+                yield from ((f"--{section}.{key}", ()) for key, *_ in keys)
+    if command == "fit":
+        yield from ((f"--{key}", ()) for key in _KEYS_OF_FIT)
+        yield "CONFIG", ()

@@ -1,6 +1,10 @@
-"""``bertlab tokenizer`` and ``prepare``: text to vocabulary, or to a store."""
+"""``bertlab tokenizer`` and ``prepare``: text to vocabulary, or to a store.
 
-from collections.abc import Callable, Mapping, Sequence
+``--executor NAME`` says where text is tokenised; an executor adds options of its own.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from inspect import signature
 from pathlib import Path
@@ -9,11 +13,20 @@ from typing import TYPE_CHECKING, Any, Literal
 from jsonargparse import ArgumentParser
 
 from bertlab.api.executor import Executor
-from bertlab.config.executor_options import LOCAL_EXECUTOR, add_executor_options, load_executor
 from bertlab.config.parse import parse_arguments
 from bertlab.config.yaml_files import split_arguments
-from bertlab.errors import OutputError, check_at_least, say, working
-from bertlab.training.console import print_table
+from bertlab.errors import (
+    CommandError,
+    CorpusError,
+    OutputError,
+    PluginError,
+    check_at_least,
+    say,
+    warn,
+    working,
+)
+from bertlab.plugins.index import FIRST_PARTY, installed, load_class
+from bertlab.training.results import print_table
 
 if TYPE_CHECKING:
     from bertlab.data.corpus.corpus import Corpus
@@ -85,8 +98,8 @@ def make_tokenizer(
 ) -> None:
     """Train a tokenizer and write it as a folder that transformers also loads."""
     from bertlab.data.corpus.corpus import read_documents  # noqa: PLC0415  torch, not for --help
+    from bertlab.tokenizer.files import save_new  # noqa: PLC0415
     from bertlab.tokenizer.kinds import build_kind, train_tokenizer  # noqa: PLC0415
-    from bertlab.tokenizer.loading import save_new  # noqa: PLC0415
 
     folder = Path(output)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -112,9 +125,10 @@ def make_store(
 ) -> None:
     """Tokenise a corpus into a token store and print the data report."""
     from bertlab.data.corpus.prepare import open_prepared_before, prepare  # noqa: PLC0415  torch
-    from bertlab.data.sampling.report import report_store  # noqa: PLC0415
+    from bertlab.data.corpus.report import StoreReport, check_pairs  # noqa: PLC0415
     from bertlab.data.sampling.sampler import check_max_seq_length  # noqa: PLC0415
-    from bertlab.tokenizer.loading import load_tokenizer  # noqa: PLC0415
+    from bertlab.data.sampling_report import report_store  # noqa: PLC0415
+    from bertlab.tokenizer.files import load_tokenizer  # noqa: PLC0415
 
     check_max_seq_length(max_seq_length)
     check_at_least("workers", workers, 1)
@@ -127,4 +141,79 @@ def make_store(
             store = prepare(source, loaded, folder, here, shard_tokens=shard_tokens, away=away)
     else:
         say(f"{folder}: holds this text already")
+    try:
+        check_pairs(StoreReport.read(folder))
+    except CorpusError as error:  # what is trained on it may make no pairs
+        warn(f"{folder}: {error}")
     print_table(output, report_store(store, max_seq_length))
+
+
+LOCAL_EXECUTOR = "local"
+
+
+def load_executor(name: str, base: type[Executor]) -> type[Executor]:
+    """Return the class of an executor.
+
+    Args:
+        name: as ``--executor`` gives it.
+        base: what the command needs: :class:`Executor` to tokenise, where ``local`` is this class
+            itself, as it needs none; or a subclass of it.
+
+    Raises:
+        PluginError: there is none of that name, or it cannot be used.
+        CommandError: it does other things.
+    """
+    if name == LOCAL_EXECUTOR and base is Executor:
+        return Executor
+    chosen: type[Executor] = load_class("executor", name, Executor)
+    if not issubclass(chosen, base):
+        raise CommandError(f"--executor: {name} does not execute the runs of studies")
+    if base is Executor and chosen.mapping is Executor.mapping:
+        raise CommandError(f"--executor: {name} executes the runs of studies, and does not prepare")
+    return chosen
+
+
+def option_names(name: str, base: type[Executor]) -> tuple[str, ...]:
+    """Return the options of an executor that a command offers."""
+    chosen = load_executor(name, base)
+    skipped = chosen.only_for_studies if base is Executor else ()
+    return tuple(each for each in signature(chosen).parameters if each not in skipped)
+
+
+def add_executor_options(
+    parser: ArgumentParser, argv: Sequence[str] | None, base: type[Executor]
+) -> tuple[str, ...]:
+    """Add the options of the executor that ``--executor`` names; return their names.
+
+    Without ``argv``, for completion, those of all executors of bertlab's own are added.
+
+    Raises:
+        PluginError: as :func:`load_executor`.
+        CommandError: the same, or an option is that of another executor.
+    """
+    given = list(split_arguments(argv or ()))
+    named = [value for key, value, _ in given if key == "--executor" and value]
+    name = named[-1] if named else LOCAL_EXECUTOR
+    names = option_names(name, base)
+    chosen = load_executor(name, base)
+    parser.add_class_arguments(chosen, None, skip={*signature(chosen).parameters} - {*names})
+    known = parser._option_string_actions
+    unknown = [key for key, *_ in given if key not in known]
+    only = FIRST_PARTY if argv is None else None  # nothing of others is imported
+    for option, owner in _all_options(base, only) if unknown or argv is None else ():
+        if argv is None and option not in known:
+            parser.add_argument(option)
+        if option in unknown:
+            how = f"not of {name}" if named else f"give --executor {owner} as well"
+            raise CommandError(f"{option}: is an option of the executor {owner}; {how}")
+    return names
+
+
+def _all_options(
+    base: type[Executor], packages: frozenset[str] | None
+) -> Iterator[tuple[str, str]]:
+    """Yield each option of the installed executors, of some packages alone, and whose it is."""
+    for name, plugin in installed("executor").items():
+        if packages is None or plugin.package in packages:
+            with contextlib.suppress(PluginError, CommandError):  # `bertlab plugins check` says why
+                yield from ((f"--{option}", name) for option in option_names(name, base))

@@ -113,8 +113,8 @@ def _write(text: str, prefix: str, folder: Path | None) -> Path:
 def _plugin_packages() -> dict[str, str]:
     """Return the other packages that have plugins, with their versions."""
     try:
-        from bertlab.plugins.first_party import FIRST_PARTY  # noqa: PLC0415  may be what is broken
-        from bertlab.plugins.index import GROUPS, listed  # noqa: PLC0415
+        # in here, as it may be what is broken
+        from bertlab.plugins.index import FIRST_PARTY, GROUPS, listed  # noqa: PLC0415
 
         found = [plugin for kind in GROUPS for plugin in listed(kind)]
     except Exception:  # a report without them is better than none

@@ -12,7 +12,7 @@ from bertlab.errors import say, working
 from bertlab.plugins.index import load_class
 
 if TYPE_CHECKING:
-    from bertlab.api.exporter import ExportReport
+    from bertlab.api.exchange import ExportReport
 
 _SETTINGS = "settings"
 
@@ -37,7 +37,7 @@ def main(command: str, argv: list[str]) -> int:
 
 def _exports(given: Namespace) -> "Iterator[ExportReport]":
     """Yield what was exported, one model at a time."""
-    from bertlab.api.exporter import ModelAddress  # noqa: PLC0415  torch, not for --help
+    from bertlab.api.exchange import ModelAddress  # noqa: PLC0415  torch, not for --help
     from bertlab.checkpoints.export import export_model, export_words  # noqa: PLC0415
 
     output, name, form = Path(given.output), given.push, given.format
@@ -54,7 +54,7 @@ def _add_settings(parser: ArgumentParser, argv: Sequence[str]) -> None:
     """Add the settings of the exporter that ``--format`` names."""
     named = [value for key, value, _ in split_arguments(argv) if key == "--format" and value]
     if named:
-        from bertlab.api.exporter import Exporter  # noqa: PLC0415
+        from bertlab.api.exchange import Exporter  # noqa: PLC0415
 
         parser.add_class_arguments(load_class("exporter", named[-1], Exporter), _SETTINGS)
 

@@ -81,7 +81,7 @@ def main(command: str, argv: list[str]) -> int:
 def print_config(command: str, request: Request) -> int:
     """Print the config that arguments with ``--print_config`` stand for; run nothing."""
     from bertlab.checkpoints.restore import read_warm_start  # noqa: PLC0415  torch, rare
-    from bertlab.config.printing import OPTION, printed_config, read_form  # noqa: PLC0415
+    from bertlab.config.run_config import OPTION, printed_config, read_form  # noqa: PLC0415
 
     form = read_form(request.prints or "")
     if command != "fit" or request.ckpt_path is not None:

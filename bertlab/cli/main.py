@@ -33,8 +33,7 @@ COMMANDS = {
     "predict": ("bertlab.cli.fit", "predict on new text or rows, as JSON lines"),
     "tokenizer": ("bertlab.cli.data", "train a tokenizer: WordPiece, BPE, Unigram"),
     "prepare": ("bertlab.cli.data", "tokenise a corpus once and print its data report"),
-    "plugins": ("bertlab.cli.plugins", "what is installed, what it takes, and what is broken"),
-    "new-plugin": ("bertlab.cli.new_plugin", "write a package with a plugin of your own"),
+    "plugins": ("bertlab.cli.plugins", "what is installed, and what it takes"),
     "export": ("bertlab.cli.export", "write a folder for transformers, or an ONNX file; upload it"),
     "completion": ("bertlab.cli.completion", "what makes the shell complete commands and options"),
     "explain": ("bertlab.cli.errors", "what the code of an error means, and what to do"),
@@ -91,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _mistake_of_others(error: Exception) -> BertlabError | None:
     """Return an error that names the plugin or callback which raised one; None if it is ours."""
     try:
-        from bertlab.plugins.blame import mistake_of_others  # noqa: PLC0415  for errors only
+        from bertlab.plugins.strangers import mistake_of_others  # noqa: PLC0415  for errors only
 
         return mistake_of_others(error)
     except Exception:  # of broken metadata: the error itself is what counts
@@ -145,8 +144,7 @@ def command_names() -> list[str]:
 def find_command(name: str) -> "Command":
     """Return a command that a package adds."""
     from bertlab.api.command import Command  # noqa: PLC0415  not for the core's own commands
-    from bertlab.plugins.first_party import package_of  # noqa: PLC0415
-    from bertlab.plugins.index import load_class  # noqa: PLC0415
+    from bertlab.plugins.index import load_class, package_of  # noqa: PLC0415
 
     known = command_names()
     if name not in known:
@@ -163,12 +161,14 @@ def find_command(name: str) -> "Command":
 
 def usage() -> str:
     """Return the text of ``bertlab --help``."""
+    names = command_names()
+    width = max(map(len, names)) + 1
     lines = [
         "usage: bertlab [--version] [--help] COMMAND …",
         "",
         "Pre-train, fine-tune and ablate BERT from config files.",
         "",
-        *(f"  {name:<11}{line_of(name)}" for name in command_names()),
+        *(f"  {name:<{width}}{line_of(name)}" for name in names),
         "",
         "Start with:  bertlab fit quickstart",
         "With texts of your own:  bertlab init classification my.yaml",

@@ -1,25 +1,13 @@
-"""``bertlab plugins``: what is installed, what it takes, and what is broken and why."""
+"""``bertlab plugins``: what is installed, and what it takes."""
 
-import contextlib
 import importlib
 import inspect
-import json
-import multiprocessing
-import os
-import signal
-import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from importlib.metadata import EntryPoint
-from multiprocessing.connection import Connection
 from typing import Any
 
 from bertlab.api import CONTRACT
-from bertlab.cli.main import COMMANDS
-from bertlab.errors import CommandError, PluginError, nearest, say, told
+from bertlab.cli.main import COMMANDS, find_command
+from bertlab.errors import CommandError, PluginError, nearest, say
 from bertlab.plugins import hooks
-from bertlab.plugins.first_party import FIRST_PARTY
 from bertlab.plugins.index import (
     GROUPS,
     KEYS,
@@ -30,24 +18,23 @@ from bertlab.plugins.index import (
     entry_points_of,
     import_class,
     listed,
-    version_mismatch,
     why_unusable,
 )
-from bertlab.training.console import print_table
+from bertlab.training.results import print_table
 
 _BASES: dict[Kind, str] = {
     "encoder": "bertlab.api.encoder:Encoder",
     "objective": "bertlab.api.task:Objective",
-    "head": "bertlab.api.head:Head",
-    "source": "bertlab.api.source:DataSource",
+    "head": "bertlab.api.task:Head",
+    "source": "bertlab.api.examples:DataSource",
     "metric": "torchmetrics:Metric",
     "evaluation": "bertlab.api.evaluation:Evaluation",
     "optimizer": "bertlab.api.optimizer:OptimizerRecipe",
-    "schedule": "bertlab.api.schedule:Schedule",
+    "schedule": "bertlab.api.optimizer:Schedule",
     "tokenizer": "bertlab.api.tokenizer:TokenizerKind",
     "tokenizer_model": "bertlab.api.tokenizer:Tokenizer",
-    "exporter": "bertlab.api.exporter:Exporter",
-    "reader": "bertlab.api.reader:CheckpointReader",
+    "exporter": "bertlab.api.exchange:Exporter",
+    "reader": "bertlab.api.exchange:CheckpointReader",
     "format": "bertlab.api.format:NamedFormat",
     "data_module": "bertlab.data.module:TaskData",
     "command": "bertlab.api.command:Command",
@@ -77,8 +64,6 @@ _DECLARED = (
     "has_heads",
 )
 
-LIMIT = 30.0  # seconds for the import of a plugin of others
-
 _USAGE = """\
 usage: bertlab plugins list          encoders, objectives, heads, … and where they come from
        bertlab plugins show NAME …   arguments with their defaults and help
@@ -87,21 +72,6 @@ usage: bertlab plugins list          encoders, objectives, heads, … and where 
 `list` imports no plugin. `check` imports each of others in a process of its own, for at most half
 a minute, and exits with code 2 if one is broken. bertlab new-plugin writes one.
 """
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What ``check`` says of a plugin.
-
-    Attributes:
-        what: the plugin.
-        reason: why it cannot be used, or what is odd; empty if all is well.
-        is_broken: whether it cannot be used.
-    """
-
-    what: str
-    reason: str = ""
-    is_broken: bool = False
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -113,15 +83,15 @@ def main(command: str, argv: list[str]) -> int:
     action, names = argv[0], argv[1:]
     if action == "show":
         return show_plugins(names)
-    actions = {"list": list_plugins, "check": check_plugins}
+    actions = ("list", "show", "check")
     if action not in actions:
         raise CommandError(
-            f"plugins: there is no {action!r}{nearest(action, (*actions, 'show'))} "
+            f"plugins: there is no {action!r}{nearest(action, actions)} "
             "(there are: list, show, check)"
         )
     if names:
         raise CommandError(f"plugins {action}: found {names[0]!r}, expected nothing after it")
-    return actions[action]()
+    return list_plugins() if action == "list" else find_command("check-plugins").main([])
 
 
 def list_plugins() -> int:
@@ -129,9 +99,9 @@ def list_plugins() -> int:
     rows = [
         [
             *(plugin.kind, plugin.name),
-            *(brought_by(plugin.package, plugin.version), _why_unusable(plugin) or ""),
+            *(brought_by(plugin.package, plugin.version), why_not_used(plugin) or ""),
         ]
-        for plugin in _all()
+        for plugin in all_plugins()
     ]
     for entry in entry_points_of(hooks.GROUP):
         rows.append(["hooks", entry.name, brought_by(*entry_package(entry)), ""])
@@ -147,36 +117,19 @@ def show_plugins(names: list[str]) -> int:
     if not names:
         raise CommandError("plugins show: found no name, expected one, for example: mlm")
     for name in names:
-        found = [plugin for plugin in _all() if plugin.name == name]
+        found = [plugin for plugin in all_plugins() if plugin.name == name]
         if not found:
-            known = {plugin.name for plugin in _all()}
+            known = {plugin.name for plugin in all_plugins()}
             raise CommandError(
                 f"plugins show: no plugin is called {name!r}{nearest(name, known)} "
                 f"(bertlab plugins list has all)"
             )
-        usable = [plugin for plugin in found if _why_unusable(plugin) is None]
+        usable = [plugin for plugin in found if why_not_used(plugin) is None]
         if not usable:
-            raise PluginError(f"{found[0]} cannot be used: {_why_unusable(found[0])}")
+            raise PluginError(f"{found[0]} cannot be used: {why_not_used(found[0])}")
         for plugin in usable:
             _show(plugin)
     return 0
-
-
-def check_plugins() -> int:
-    """Import every plugin and print what is wrong with any; return 2 if one is broken."""
-    everything = _all()
-    # our own first: they import torch, which the processes of the others then have
-    found = {each: _check(each) for each in everything if each.package in FIRST_PARTY}
-    findings = [found.get(each) or _apart(str(each), partial(_check, each)) for each in everything]
-    for entry in entry_points_of(hooks.GROUP):
-        findings.append(_apart(hooks.name_of(entry), partial(_check_hooks, entry)))
-    for finding in findings:
-        state = "broken" if finding.is_broken else "note" if finding.reason else "ok"
-        reason = f": {finding.reason}" if finding.reason else ""
-        say(f"{state:<6} {finding.what}{reason}")
-    broken = sum(finding.is_broken for finding in findings)
-    say(f"{len(findings)} plugins, {broken} broken")
-    return 2 if broken else 0
 
 
 def arguments_of(plugin: Plugin, loaded: type) -> list[list[str]]:
@@ -198,88 +151,28 @@ def arguments_of(plugin: Plugin, loaded: type) -> list[list[str]]:
     ]
 
 
-def _all() -> list[Plugin]:
+def all_plugins() -> list[Plugin]:
+    """Return all classes that are installed, by kind and name."""
     return [plugin for kind in GROUPS for plugin in listed(kind)]
 
 
-def _why_unusable(plugin: Plugin) -> str | None:
+def why_not_used(plugin: Plugin) -> str | None:
+    """Return why a plugin cannot be used, as far as that is known without importing it."""
     if plugin.kind == "command" and plugin.name in COMMANDS:
         return "bertlab has a command of that name, which is used; rename the entry point"
     return why_unusable(plugin)
 
 
-def _base(kind: Kind) -> type:
+def base_of(kind: Kind) -> type:
+    """Return the class that a plugin of a kind is a subclass of."""
     # names and not classes, since `list` should not wait for torch
     module, _, name = _BASES[kind].partition(":")
     base: type = getattr(importlib.import_module(module), name)
     return base
 
 
-def _check(plugin: Plugin) -> Finding:
-    reason = _why_unusable(plugin)
-    if reason is not None:
-        return Finding(str(plugin), reason, is_broken=True)
-    try:
-        loaded, printed = import_class(plugin, _base(plugin.kind))
-        arguments_of(plugin, loaded)
-    except PluginError as error:
-        # the message begins with the plugin's name, as the line that is printed does
-        return Finding(str(plugin), str(error).removeprefix(f"{plugin}").lstrip(": "), True)
-    except Exception as error:  # jsonargparse, on what it cannot make an argument of
-        return Finding(str(plugin), f"its arguments cannot be config keys: {error}", True)
-    if (asked := version_mismatch(plugin.package)) is not None:
-        return Finding(str(plugin), asked, is_broken=True)
-    return Finding(str(plugin), "prints when it is imported" if printed else "")
-
-
-def _check_hooks(entry: EntryPoint) -> Finding:
-    try:
-        hooks.load_module(entry)
-    except BaseException as error:  # whatever a stranger's module raises
-        return Finding(hooks.name_of(entry), told(error), True)
-    return Finding(hooks.name_of(entry))
-
-
-def _apart(what: str, check: Callable[[], Finding]) -> Finding:
-    """Return what a check finds in a process of its own, which has half a minute.
-
-    A plugin that loops, exits or breaks what all share harms its own check only.
-    """
-    context = multiprocessing.get_context("fork")
-    here, there = context.Pipe(duplex=False)
-    process = context.Process(target=_send, args=(check, there))
-    with warnings.catch_warnings():  # Python 3.12 warns where there are threads, as torch's
-        warnings.simplefilter("ignore", DeprecationWarning)
-        process.start()
-    there.close()
-    try:
-        if not here.poll(LIMIT):
-            return Finding(what, f"its import takes more than {LIMIT:.0f} s", True)
-        reason, is_broken = json.loads(here.recv_bytes())
-        return Finding(what, reason, is_broken)
-    except EOFError:
-        process.join()
-        return Finding(what, f"its import ends the process (code {process.exitcode})", True)
-    finally:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid or 0, signal.SIGKILL)
-        process.kill()
-        process.join()
-
-
-def _send(check: Callable[[], Finding], to: Connection) -> None:
-    """Send what a check finds; what is printed meanwhile goes nowhere."""
-    os.setsid()  # so that what it starts ends with it
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(nowhere, stream)
-    finding = check()
-    to.send_bytes(json.dumps([finding.reason, finding.is_broken]).encode())
-    os._exit(0)  # without what the plugin has asked for at the end
-
-
 def _show(plugin: Plugin) -> None:
-    loaded, _ = import_class(plugin, _base(plugin.kind))
+    loaded, _ = import_class(plugin, base_of(plugin.kind))
     text = inspect.getdoc(loaded) or ""
     out = [f"{plugin.name}: {plugin.kind} of {brought_by(plugin.package, plugin.version)}"]
     out += [f"  {plugin.target}, {KEYS[plugin.kind]}, contract version {plugin.contract}", ""]

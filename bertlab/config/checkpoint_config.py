@@ -2,23 +2,33 @@
 
 A checkpoint may come from anywhere, and a config may name any class of any installed package, with
 any arguments (``class_path``). So a stored config is not taken as a user's file is. It names
-plugins, which are found in the index, and has plain values. Of the trainer it has only the keys of
-``TRAINER_KEYS``. It cannot say where something is written. The rest is the user's to give, by
-``--config`` or arguments.
+plugins, which are found in the index, and has plain values (:func:`read_stored_config`). What it
+brings to a command is a closed list of keys, which say what is computed and what is read for it
+(:func:`may_bring`). So it says nothing of where something is written, and starts no processes. The
+rest is the user's to give, by ``--config`` or arguments.
 """
 
 import re
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from bertlab.config.merge import SECTION
 from bertlab.config.named_classes import CLASS_KEYS, advice, is_word, names_class
-from bertlab.config.yaml_files import Config, value_at
-from bertlab.errors import CheckpointError, ConfigError, DamagedCheckpointError
+from bertlab.config.recorded import decides
+from bertlab.config.request import SECTION, SEED_PARTS, as_overrides, is_file_name
+from bertlab.config.yaml_files import Config, read_config, value_at
+from bertlab.errors import (
+    BertlabError,
+    CheckpointError,
+    DamagedCheckpointError,
+    ResumeError,
+    warn,
+)
+from bertlab.plugins.hooks import package_keys
 
 # of Lightning's Trainer; each takes plain values, or words such as gpu, ddp, bf16-mixed
-TRAINER_KEYS = frozenset(
+TRAINER_KEYS: frozenset[str] = frozenset(
     {
         *("accelerator", "strategy", "devices", "num_nodes", "precision", "fast_dev_run"),
         *("max_epochs", "min_epochs", "max_steps", "min_steps", "max_time"),
@@ -34,10 +44,56 @@ TRAINER_KEYS = frozenset(
 )
 # also plain, but strings of theirs name classes or places: only what is no string is taken
 _TRAINER_SWITCHES = frozenset({"logger", "callbacks", "profiler", "plugins"})
+# the closed list: of Lightning's sections these keys, ...
+_TRAINER = TRAINER_KEYS - {"strategy", "devices", "num_nodes", "barebones", "fast_dev_run"}
+_ACCELERATORS = ("auto", "cpu", "gpu", "cuda", "mps")  # others may start processes by themselves
+_CHECKPOINT = frozenset(
+    {
+        *("filename", "monitor", "mode", "save_top_k", "save_last", "save_weights_only"),
+        *("every_n_train_steps", "every_n_epochs", "train_time_interval", "verbose"),
+        *("save_on_train_epoch_end", "save_on_exception", "auto_insert_metric_name"),
+        "enable_version_counter",
+    }
+)
+# ... of data what is read, and how, ...
+_TEXT = frozenset(
+    {
+        *("corpus", "corpus_format", "text_column", "errors", "language", "input_format"),
+        *("short_sequence_probability", "random_pair_share"),
+        *("validation_fraction", "validation_sequences"),
+    }
+)
+_ROWS = frozenset(
+    {
+        *("source", "train", "validation", "test", "validation_fraction", "columns", "format"),
+        *("delimiter", "quote", "empty", "label_names"),
+    }
+)
+_BATCHES = frozenset(
+    {
+        *("tokenizer", "vocab_size", "lowercase", "max_seq_length", "batch_size", "batch_tokens"),
+        "group_by_length",
+    }
+)
+# ... these alone, and all that plugins take
+_KEYS = frozenset(
+    {
+        *("seed_everything", "max_tokens", "max_words", "on_nonfinite", "stages"),
+        *("model.init_from", "model.init_optimizer", "model.from_scratch"),
+        *(f"seed.{part}" for part in SEED_PARTS),
+        *(f"trainer.{key}" for key in _TRAINER),
+        *(f"checkpoint.{key}" for key in _CHECKPOINT),
+        *(f"data.{key}" for key in _TEXT | _ROWS | _BATCHES),
+        *(f"data.objectives.{key}" for key in _TEXT),
+    }
+)
+_CORE = ("model", "data", "trainer", "checkpoint", "seed")  # packages have no keys below these
+_OF_PLUGINS = re.compile(
+    r"(model\.(encoder|objectives|head|heads|metrics|optimizer)|data\.(tokenizer_kind|mixing))(\..+)?"
+)
+_OF_HEADS = re.compile(r"data\.heads\.[^.]+\.([^.]+)")
 _WRITTEN_TO = {"trainer": "default_root_dir", "checkpoint": "dirpath", "data": "cache_dir"}
 _SECTIONS = ("model", "data", "trainer")  # that every config has
-# step-{step}, not ../x, and no {step:999999999} or {step.__class__}
-_FILE_NAME = re.compile(r"(?!\.)(?:[\w.=+-]|\{[A-Za-z_][\w/]*(?::\.?\d{1,2}[df]?)?\})+")
 _DEEPEST, _MOST_VALUES, _LONGEST = 24, 100_000, 1_000_000
 _LARGEST = 2**63
 
@@ -62,6 +118,120 @@ def read_stored_config(found: object, source: str) -> tuple[Config, list[str]]:
     return plain, left_out
 
 
+def may_bring(stored: Config) -> tuple[Config, Config]:
+    """Return of a stored config what it may bring to a command, and the other values by their keys.
+
+    Whatever else a parser has, a package's keys and those of a later version included, is not
+    taken.
+    """
+    not_brought: Config = {}
+    return _listed(stored, "", not_brought), not_brought
+
+
+def _listed(content: Config, above: str, not_brought: Config) -> Config:
+    kept: Config = {}
+    for name, value in content.items():
+        key = f"{above}{name}"
+        if key == "stages":
+            kept[name] = _listed_stages(value, not_brought)
+        elif is_listed(key, value):
+            kept[name] = value
+        elif isinstance(value, dict) and SECTION.fullmatch(key):
+            kept[name] = _listed(value, f"{key}.", not_brought)
+        elif not SECTION.fullmatch(key) or value is not None:
+            not_brought[key] = value
+    return kept
+
+
+def is_listed(key: str, value: object = None) -> bool:
+    """Whether a stored config may bring a value at a dotted key."""
+    if key == "trainer.accelerator":
+        return value is None or value in _ACCELERATORS
+    if key == "trainer.logger":  # false: no logs at all
+        return isinstance(value, bool | None)
+    of_head = _OF_HEADS.fullmatch(key)
+    if key in _KEYS or _OF_PLUGINS.fullmatch(key) or (of_head and of_head[1] in _ROWS):
+        return True
+    said = None if key.partition(".")[0] in _CORE else package_keys().get(key)
+    return said is not None and key in said.stored
+
+
+# what is computed is the same without, so that a run goes on
+_WHERE_AND_HOW = re.compile(
+    r"trainer\.(devices|num_nodes)|data\.(objectives\.)?(num_workers|prepare_workers|cache_dir)"
+)
+
+
+def is_setting(key: str) -> bool:
+    """Whether a key is of a stage's settings, which no parser has."""
+    return key.startswith("stages.")
+
+
+def check_users_own(asked: Sequence[str], source: Path, command: str) -> None:
+    """Say which keys of a stored config only the user may give; an error if a run needs them."""
+    apart = [key for key in asked if _WHERE_AND_HOW.fullmatch(key)]
+    others = [key for key in asked if key not in apart]
+    record = source if source.suffix == ".yaml" else source.parent.parent / "config.yaml"
+    if others and command == "fit":
+        raise ResumeError(
+            f"{source}: its run has {', '.join(others)}, which a checkpoint may not bring "
+            "(it could run any code, start processes, or write anywhere); give the run's config, "
+            f"after a look at it: --config {record}"
+        )
+    if others := [key for key in others if decides(key)]:
+        warn(f"{source}: {', '.join(others)}: not taken from a checkpoint; give --config {record}")
+    # labelled rows have no cache
+    caches = [key for key in apart if key.endswith("cache_dir")]
+    for key in caches if command != "predict" else ():
+        warn(
+            f"{key} is not taken from a checkpoint, which may not say where something is "
+            f"written; to use that cache again, give --{key} PATH"
+        )
+    if (more := [key for key in apart if key not in caches]) and command == "fit":
+        warn(
+            f"{', '.join(more)}: not taken from a checkpoint, which starts no processes; give "
+            f"{' '.join(f'--{key} N' for key in more)} to have as many again"
+        )
+
+
+# asks for nothing, of keys that a stored config may not bring
+_BY_DEFAULT: tuple[Any, ...] = (None, "", [], 0, 1, "auto")
+
+
+def asks_for_more(file: Path) -> bool:
+    """Whether a run's config has callbacks, devices or others that no checkpoint may bring."""
+    try:
+        stored, left_out = read_stored_config(read_config(file), str(file))
+    except BertlabError:  # it was written to meanwhile; what is told is why the run stopped
+        return False
+    others = may_bring(stored)[1].values()
+    return any(key != "data.cache_dir" for key in left_out) or any(
+        each is True or each not in _BY_DEFAULT for each in others
+    )
+
+
+def _listed_stages(given: object, not_brought: Config) -> object:
+    """Return stages with the settings that a stored config may bring."""
+    if isinstance(given, list):
+        return [_listed_stage(each, str(number), not_brought) for number, each in enumerate(given)]
+    if isinstance(given, Mapping):
+        return {name: _listed_stage(each, name, not_brought) for name, each in given.items()}
+    return given
+
+
+def _listed_stage(given: object, place: str, not_brought: Config) -> object:
+    if not isinstance(given, Mapping):
+        return given
+    kept = {key: each for key, each in given.items() if key in ("name", "share")}
+    settings = {key: each for key, each in given.items() if key not in kept}
+    for key, value in as_overrides(settings, f"stages.{place}", {}).items():
+        if is_listed(key, value):
+            kept[key] = value
+        else:
+            not_brought[f"stages.{place}.{key}"] = value
+    return kept
+
+
 def _dotted(content: dict[object, object], above: str) -> Iterator[str]:
     """Yield the keys of sections that hold a dot."""
     for name, value in content.items():
@@ -70,20 +240,6 @@ def _dotted(content: dict[object, object], above: str) -> Iterator[str]:
             yield key
         elif isinstance(value, dict) and SECTION.fullmatch(key):
             yield from _dotted(value, f"{key}.")
-
-
-def check_file_name(found: object) -> None:
-    """Refuse ``checkpoint.filename`` if it is no form that a name can be made of."""
-    if found is not None and not is_file_name(found):
-        raise ConfigError(
-            f"checkpoint.filename: found {str(found)[:80]!r}, expected a file's name such as "
-            "step-{step}"
-        )
-
-
-def is_file_name(found: object) -> bool:
-    """Whether checkpoints can be named so: ``step-{step}``."""
-    return isinstance(found, str) and len(found) < 150 and bool(_FILE_NAME.fullmatch(found))
 
 
 def _take_out(config: Config, left_out: list[str]) -> None:

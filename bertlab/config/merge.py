@@ -14,12 +14,20 @@ from typing import Any
 
 import yaml
 
-from bertlab.config.plain_yaml import load_argument
-from bertlab.config.request import ARGUMENT, Request, check_head_name, check_one_kind, place
+from bertlab.config.request import (
+    ARGUMENT,
+    SECTION,
+    TEXTS,
+    Request,
+    check_head_name,
+    check_one_kind,
+    place,
+)
 from bertlab.config.shipped import find_config
 from bertlab.config.yaml_files import (
     Config,
     NoValue,
+    load_argument,
     needs_value,
     parse_inline,
     read_config,
@@ -38,12 +46,6 @@ _PLUGIN = {
     "data.tokenizer_kind": "tokenizer",
 }
 _GROUPS = ("data", "trainer", "checkpoint", "seed")
-# mappings of keys; what stands at any other key is a value, and replaced as a whole
-SECTION = re.compile(
-    r"model|data|trainer|checkpoint|seed|data\.(tokenizer_kind|mixing|objectives)"
-    r"|model\.(encoder|head|optimizer(\.schedule)?)"
-    r"|(model\.(objectives|metrics|heads)|data\.heads)(\.[^.]+)?"
-)
 # what a section may be, in words
 _EXPECTED = {
     **dict.fromkeys(_PLUGIN, "a name, or {name: NAME, …}"),
@@ -73,11 +75,15 @@ def read_request(
         argv: arguments after the subcommand; ``--config`` takes a file or a name.
         base: a config to start from, that of a checkpoint or a mapping of Python's.
         base_name: what messages call it.
-        checkpoint: the file that stores the base, if one does: nothing of the base may name a
-            class then.
+        checkpoint: the file that stores the base, if one does: it brings the keys of a closed list
+            only, and none may name a class.
         settings: values by dotted key, over those of files.
     """
     merge = _Merge(Request(tuple(argv), checkpoint=checkpoint))
+    if base is not None and checkpoint is not None:
+        from bertlab.config.checkpoint_config import may_bring  # noqa: PLC0415  not for --help
+
+        base, merge.request.not_brought = may_bring(base)
     if base is not None:
         merge.add_file(Path(base_name), base)
     given: list[tuple[str, object]] = list((settings or {}).items())
@@ -237,7 +243,7 @@ class _Merge:
             else:
                 self._keep_named(layer)
                 self._merge(request.values, layer.content, layer, "")
-        self._check_text()
+        request.check_text()
         return request
 
     def _keep_named(self, layer: _Layer) -> None:
@@ -292,7 +298,9 @@ class _Merge:
             if isinstance(name, str) and "." in name:  # trainer.max_steps: 3, in a file
                 self._merge(values, nested(name, value), layer, above)
             elif not SECTION.fullmatch(key):
-                values[name] = _of_one_class(values.get(name), value)
+                # a text is no YAML: "[a]" is not a list
+                is_text = key in TEXTS and isinstance(value, str)
+                values[name] = [value] if is_text else _of_one_class(values.get(name), value)
                 self._note(key, layer.source)
             elif isinstance(value, dict):
                 self._merge(values.setdefault(name, {}), value, layer, f"{key}.")
@@ -311,6 +319,11 @@ class _Merge:
             section[part], section = _opened(section.get(part))
             if "class_path" in section and [*parts, last][depth] not in _OF_CLASS:
                 section = section.setdefault("init_args", {})  # --trainer.callbacks.monitor
+        if key in TEXTS and value is not None:
+            given = needs_value(source, None) if isinstance(value, NoValue) else value
+            value = given if isinstance(given, list) else [given]
+            # --text "#1 film" --text "[a]" are two
+            appends = appends or self.request.is_argument(key)
         if appends:
             value = [*_listed(section.get(last)), *_listed(value)]
         section[last] = value
@@ -321,28 +334,6 @@ class _Merge:
         for each in [each for each in sources if each.startswith(f"{key}.")]:
             del sources[each]
         sources[key] = source
-
-    def _check_text(self) -> None:
-        """Refuse text of objectives beside heads that is given otherwise than it is read."""
-        request, key, wrong = self.request, "data.objectives", ""
-        data = request.values.get("data") or {}
-        if request.objectives and request.heads:
-            if "corpus" in data:
-                key = "data.corpus"
-                wrong = "beside heads the text of objectives is data.objectives.corpus"
-        # with --ckpt_path the run's config may have what an argument needs
-        elif data.get("objectives") and not request.is_argument(key):
-            if not request.objectives_named:
-                wrong = "found text of objectives, but no objectives beside heads; expected "
-                wrong += "model.objectives, as in [mlm]"
-            elif not request.heads:
-                wrong = "without model.heads the text is data.corpus"
-        if wrong:
-            raise ConfigError(f"{request.where(key)}{key}: {wrong}")
-        if request.objectives_named and not request.objectives:  # they are taken out
-            data.pop("objectives", None)
-            if isinstance(mixing := data.get("mixing"), dict):
-                mixing.pop("objectives", None)
 
 
 def nested(key: str, value: object) -> Config:

@@ -10,17 +10,17 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_loader
 
-from bertlab.config.plain_yaml import check_numbers, check_texts, load_argument
-from bertlab.config.unknown_keys import (
-    OTHER_VALUES,
-    explain_unknown_key,
-    keys_of,
-    names_below,
-)
+from bertlab.config.request import TEXTS
+from bertlab.config.unknown_keys import OTHER_VALUES, explain_unknown_key
 from bertlab.config.yaml_files import (
     NoValue,
+    check_numbers,
+    check_texts,
     is_no_yaml,
     join_negative,
+    keys_of,
+    load_argument,
+    names_below,
     split_arguments,
     value_at,
     which_is_no_yaml,
@@ -74,6 +74,8 @@ def parse_config(
     place = where if callable(where) else lambda _: f"{where}: "
     checked = _check_keys(content, parser, place)
     for key, value in _leaves(checked):
+        if key in TEXTS:
+            continue
         check_texts(value, f"{place(key)}{key}")
     try:
         parsed: Namespace = parser.parse_object(checked)

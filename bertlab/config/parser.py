@@ -16,18 +16,16 @@ from lightning.pytorch.loggers import Logger
 from torchmetrics import Metric
 
 from bertlab.api.encoder import Encoder
-from bertlab.api.head import Head
-from bertlab.api.schedule import Schedule
-from bertlab.api.task import Objective
+from bertlab.api.optimizer import Schedule
+from bertlab.api.task import Head, Objective
 from bertlab.api.tokenizer import TokenizerKind
 from bertlab.config.named_classes import check_no_classes
-from bertlab.config.request import Request
-from bertlab.config.seeds import SEED_SECTION, GivenSeeds
+from bertlab.config.request import SEED_SECTION, GivenSeeds, Request
 from bertlab.data.fine_tuning import LabelledData
 from bertlab.data.module import TaskData
 from bertlab.data.pretraining import PretrainingData
 from bertlab.model.optimizer_config import PLUGGED_OPTIMIZER_KEYS, OptimizerConfig, load_recipe
-from bertlab.plugins.hooks import FitKeys, add_fit_arguments, hook_modules
+from bertlab.plugins.hooks import add_fit_arguments, hook_modules
 from bertlab.plugins.index import installed, load_class
 
 TRAINER_DEFAULTS = {
@@ -45,6 +43,7 @@ CHECKPOINT_DEFAULTS = {
     "filename": "step-{step}",
     "auto_insert_metric_name": False,
     "monitor": "auto",  # the head's metric; val/loss of objectives
+    "mode": "auto",  # the better end of that metric
     "save_last": True,
     "enable_version_counter": False,  # last.ckpt is the last, in a moved run too
 }
@@ -67,13 +66,18 @@ def data_class(request: Request) -> type[TaskData]:
     return PretrainingData if request.head is None else LabelledData
 
 
-def build_parser(command: str, request: Request) -> LightningArgumentParser:
-    """Return a parser of all keys that a command takes with the plugins of a request."""
+def build_parser(
+    command: str, request: Request, with_hooks: bool = True
+) -> LightningArgumentParser:
+    """Return a parser of all keys that a command takes with the plugins of a request.
+
+    ``with_hooks``: those that packages add to ``fit``, too, whose modules are imported for it.
+    """
     parser = LightningArgumentParser(exit_on_error=False, prog=f"bertlab {command}")
     parser.add_argument("-c", "--config", action=ActionConfigFile, help="a config file, or a name")
     add_seed_keys(parser)
     add_core_keys(parser, request)
-    add_keys_of_command(parser, command)
+    add_keys_of_command(parser, command, with_hooks)
     return parser
 
 
@@ -117,10 +121,13 @@ def add_core_keys(parser: LightningArgumentParser, request: Request) -> None:
     _add_data(parser, request)
 
 
-def add_keys_of_command(parser: LightningArgumentParser, command: str) -> None:
+def add_keys_of_command(
+    parser: LightningArgumentParser, command: str, with_hooks: bool = True
+) -> None:
     """Add the keys of a command alone, and those that packages add to ``fit``."""
     if command == "fit":
         _add_fit(parser)
+    if command == "fit" and with_hooks:
         hook_modules().fit_keys = add_fit_arguments(parser)
     parser.add_argument(
         "--ckpt_path",
@@ -137,14 +144,6 @@ def add_keys_of_command(parser: LightningArgumentParser, command: str) -> None:
         )
     if command == "predict":
         _add_output(parser)
-
-
-def package_keys() -> dict[str, FitKeys]:
-    """Return the keys that packages add to ``fit``, with what they say of them."""
-    modules = hook_modules()
-    if modules.fit_keys is None:  # of another command than fit
-        modules.fit_keys = add_fit_arguments(LightningArgumentParser(exit_on_error=False))
-    return modules.fit_keys
 
 
 def _add_model(parser: LightningArgumentParser, request: Request) -> None:

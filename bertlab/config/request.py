@@ -1,21 +1,33 @@
 """What a command is asked for: files, arguments and stored configs, merged into one mapping.
 
 ``source`` says where each value comes from. The plugins are named as well, as they decide which
-keys there are.
+keys there are. A study or a stage asks for more by dotted key (:func:`as_overrides`).
+
+``seed_everything`` decides all draws of a run. A seed in the section ``seed`` takes a part of them
+away from it, so that two runs can differ in their initial weights alone (Dodge et al. 2020,
+Fine-tuning pretrained language models: weight initializations, data orders, and early stopping).
 """
 
+import os
 import re
+import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from bertlab.config.yaml_files import Config, value_at
+from bertlab.config.yaml_files import Config, value_at, yaml_inline
 from bertlab.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 # of what is logged beside the figures of heads: val/loss, val/heads/mean, train/objectives
 _TAKEN = ("loss", "heads", "objectives", "auto")
+# mappings of keys; what stands at any other key is a value, and replaced as a whole
+SECTION = re.compile(
+    r"model|data|trainer|checkpoint|seed|data\.(tokenizer_kind|mixing|objectives)"
+    r"|model\.(encoder|head|optimizer(\.schedule)?)"
+    r"|(model\.(objectives|metrics|heads)|data\.heads)(\.[^.]+)?"
+)
 OBJECTIVES_SHARE = 0.5  # of all steps are of objectives beside heads, if data.mixing does not say
 
 
@@ -62,7 +74,26 @@ def heads_by_name(section: Mapping[str, Any]) -> dict[str, Config]:
     return {single["name"]: single} if single else heads
 
 
+# step-{step}, not ../x, and no {step:999999999} or {step.__class__}
+_FILE_NAME = re.compile(r"(?!\.)(?:[\w.=+-]|\{[A-Za-z_][\w/]*(?::\.?\d{1,2}[df]?)?\})+")
+
+
+def check_file_name(found: object) -> None:
+    """Refuse ``checkpoint.filename`` if it is no form that a name can be made of."""
+    if found is not None and not is_file_name(found):
+        raise ConfigError(
+            f"checkpoint.filename: found {str(found)[:80]!r}, expected a file's name such as "
+            "step-{step}"
+        )
+
+
+def is_file_name(found: object) -> bool:
+    """Whether checkpoints can be named so: ``step-{step}``."""
+    return isinstance(found, str) and len(found) < 150 and bool(_FILE_NAME.fullmatch(found))
+
+
 DEFAULT_OBJECTIVES = ("mlm", "nsp")
+TEXTS = ("data.text", "data.text_pair")  # taken as they are, and never read as YAML
 ARGUMENT = "--"  # how the source of a value begins that an argument gives
 
 
@@ -91,6 +122,7 @@ class Request:
         helps: ``all`` with ``--help all``, ``short`` with ``--help`` alone; else empty.
         prints: what stands behind ``--print_config``; None without it.
         sizes: ``name`` and arguments of the encoder of given weights: defaults of its keys.
+        not_brought: values of the stored config that only the user may give, by key.
         left_out: keys of files that belong to another plugin than is named now, in words.
     """
 
@@ -114,6 +146,7 @@ class Request:
     helps: str = ""
     prints: str | None = None
     sizes: Config | None = None
+    not_brought: Config = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
 
     @property
@@ -187,6 +220,28 @@ class Request:
                 section[last] = value_at(self.values, key)
         return found
 
+    def check_text(self) -> None:
+        """Refuse text of objectives beside heads that is given otherwise than it is read."""
+        key, wrong = "data.objectives", ""
+        data = self.values.get("data") or {}
+        if self.objectives and self.heads:
+            if "corpus" in data:
+                key = "data.corpus"
+                wrong = "beside heads the text of objectives is data.objectives.corpus"
+        # with --ckpt_path the run's config may have what an argument needs
+        elif data.get("objectives") and not self.is_argument(key):
+            if not self.objectives_named:
+                wrong = "found text of objectives, but no objectives beside heads; expected "
+                wrong += "model.objectives, as in [mlm]"
+            elif not self.heads:
+                wrong = "without model.heads the text is data.corpus"
+        if wrong:
+            raise ConfigError(f"{self.where(key)}{key}: {wrong}")
+        if self.objectives_named and not self.objectives:  # they are taken out
+            data.pop("objectives", None)
+            if isinstance(mixing := data.get("mixing"), dict):
+                mixing.pop("objectives", None)
+
     def _text(self, key: str) -> str | None:
         found = value_at(self.values, key)
         if not isinstance(found, str | None):
@@ -199,3 +254,169 @@ class Request:
 def place(source: str) -> str:
     """Return ``"FILE: "`` for messages; ``""`` where the source is an argument, or is not known."""
     return "" if not source or source.startswith(ARGUMENT) else f"{source}: "
+
+
+Overrides = dict[str, Any]
+# sections whose own keys may be nested below them; anything else keeps a mapping as its value
+_SECTIONS = (
+    "model",
+    "model.encoder",
+    "model.head",
+    "model.optimizer",
+    "model.optimizer.schedule",
+    "data",
+    "data.mixing",
+    "data.objectives",
+    "trainer",
+    "evaluate",
+)
+_OF_MODEL = (
+    *("encoder", "objectives", "head", "heads", "metrics", "optimizer"),
+    *("init_from", "init_optimizer", "from_scratch"),
+)
+
+
+def as_overrides(
+    given: object,
+    where: str,
+    taken: Mapping[str, str],
+    error: type[ConfigError] = ConfigError,
+) -> Overrides:
+    """Return dotted keys and values; ``encoder.causal`` is short for ``model.encoder.causal``.
+
+    Args:
+        given: keys and values; sections such as ``model`` may hold their keys as a mapping.
+        where: they stand, for messages.
+        taken: keys that cannot be set there, and why.
+        error: that is raised.
+
+    Raises:
+        ConfigError: ``error``, if it is not a mapping of keys, or one is taken.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise error(f"{where}: found {given!r}, expected config keys and values")
+    overrides: Overrides = {}
+    for key, value in given.items():
+        if not isinstance(key, str):
+            raise error(f"{where}: found the key {key!r}, expected a config key")
+        prefix = "evaluate." if key.startswith("evaluate.") else ""
+        name = key.removeprefix(prefix)
+        if name.split(".")[0] in _OF_MODEL:
+            name = f"model.{name}"
+        # {"encoder": {"causal": True}} -> {"model.encoder.causal": True};
+        # "evaluate.head.name" -> "evaluate.model.head.name"
+        if name in _SECTIONS and isinstance(value, Mapping):
+            below = {f"{prefix}{name}.{each}": more for each, more in value.items()}
+            overrides |= as_overrides(below, where, taken, error)
+        elif (whole := "seed" if name.startswith("seed.") else name) in taken:
+            raise error(f"{where}: {key}: cannot be set here; {taken[whole]}")
+        else:
+            overrides[prefix + name] = value
+    return overrides
+
+
+def to_arguments(overrides: Mapping[str, Any]) -> list[str]:
+    """Return command-line arguments."""
+    return [f"--{key}={yaml_inline(value)}" for key, value in overrides.items()]
+
+
+LARGEST_SEED = 2**32 - 1  # NumPy takes no larger one
+_DRAWN = "BERTLAB_SEED"  # environment variable: the seed that was drawn, for further processes
+
+
+@dataclass(frozen=True)
+class GivenSeeds:
+    """The config's section ``seed``: seeds of parts of a run, ``seed_everything`` if not given.
+
+    Args:
+        weights: of the initial weights of encoder, objectives and head.
+        order: of what a batch holds: order, chunks, lengths and pairs of text; order of rows.
+        masks: of what objectives draw for a batch: positions, replacements. Pre-training only.
+        dropout: of what is drawn while the model computes: dropout.
+    """
+
+    weights: int | None = None
+    order: int | None = None
+    masks: int | None = None
+    dropout: int | None = None
+
+
+SEED_PARTS = tuple(field.name for field in fields(GivenSeeds))
+SEED_SECTION = "seed"
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """The seed of each part of a run; see :class:`GivenSeeds`."""
+
+    weights: int
+    order: int
+    masks: int
+    dropout: int
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> "Seeds":
+        """Return those of a resolved config; one from before there was ``seed`` has none apart."""
+        return cls(
+            **dict.fromkeys(SEED_PARTS, config["seed_everything"])
+            | (config.get(SEED_SECTION) or {})
+        )
+
+    def apart(self, seed: int) -> dict[str, int]:
+        """Return the parts whose seed is another than ``seed``."""
+        return {part: own for part, own in asdict(self).items() if own != seed}
+
+
+def check_seeds(given: Mapping[str, int | None], has_objectives: bool) -> dict[str, int]:
+    """Return those of a config's section ``seed`` that are given."""
+    found = {part: seed for part, seed in given.items() if seed is not None}
+    for part, seed in found.items():
+        check_seed(seed, f"{SEED_SECTION}.{part}")
+    if not has_objectives and "masks" in found:
+        raise ConfigError(
+            f"{SEED_SECTION}.masks: found {found['masks']}, but a fine-tuning draws no masks; "
+            f"leave it out, or expected {SEED_SECTION}.weights, {SEED_SECTION}.order or "
+            f"{SEED_SECTION}.dropout"
+        )
+    return found
+
+
+def check_seed(seed: int, key: str) -> int:
+    """Return a seed.
+
+    Raises:
+        ConfigError: if it is out of range; names ``key``.
+    """
+    if not 0 <= seed <= LARGEST_SEED:
+        raise ConfigError(f"{key}: found {seed}, expected 0 to {LARGEST_SEED}")
+    return int(seed)
+
+
+def choose_seed(given: int | bool, resumed: int | None = None) -> int:
+    """Return the seed of a run.
+
+    Args:
+        given: ``seed_everything``; True for any.
+        resumed: that of the run that goes on, if there is one.
+
+    Raises:
+        ConfigError: if it is out of range, or several processes would draw different ones.
+    """
+    if given is True:
+        given = _fresh_seed() if resumed is None else resumed
+    return check_seed(given, "seed_everything")
+
+
+def _fresh_seed() -> int:
+    """Draw a seed; processes that Lightning starts inherit the first one's."""
+    # not PL_GLOBAL_SEED, where Lightning leaves a seed for them: that is the seed of dropout
+    inherited = os.environ.get(_DRAWN) if os.environ.get("LOCAL_RANK") else None
+    if inherited:
+        return int(inherited)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 or int(os.environ.get("SLURM_NTASKS", "1")) > 1:
+        raise ConfigError("seed_everything: give one where torchrun or SLURM starts the processes")
+    drawn = secrets.randbelow(2**31)  # not random's, which the caller may have seeded
+    os.environ[_DRAWN] = str(drawn)
+    return drawn

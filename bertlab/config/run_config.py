@@ -5,6 +5,7 @@ the parser of the plugins that they name (:mod:`bertlab.config.parser`).
 """
 
 import json
+import re
 import traceback
 from collections.abc import Sequence
 from copy import deepcopy
@@ -19,25 +20,35 @@ from jsonargparse import Namespace
 from lightning.pytorch import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
+from bertlab import __version__
+from bertlab.config.checkpoint_config import check_users_own, is_setting
 from bertlab.config.merge import read_request
 from bertlab.config.named_classes import check_importable, check_no_classes
 from bertlab.config.parse import parse_config
-from bertlab.config.parser import build_parser, package_keys
-from bertlab.config.request import Request
-from bertlab.config.seeds import SEED_SECTION, Seeds, check_seeds, choose_seed
+from bertlab.config.parser import build_parser
+from bertlab.config.recorded import leave_out_unknown, refuse_unknown, without
+from bertlab.config.request import SEED_SECTION, Request, Seeds, check_seeds, choose_seed
 from bertlab.config.stages import STAGES_KEY as STAGES
 from bertlab.config.stages import naming_stage, read_stages, stage_requests
-from bertlab.config.unknown_keys import keys_of, names_below
-from bertlab.config.versions import leave_out_unknown, without
-from bertlab.config.yaml_files import Config
-from bertlab.errors import ConfigError, causes, told, told_with_place
-from bertlab.plugins.first_party import package_of
+from bertlab.config.yaml_files import Config, keys_of, names_below
+from bertlab.errors import (
+    CommandError,
+    ConfigError,
+    causes,
+    missing_package,
+    nearest,
+    told,
+    told_with_place,
+)
+from bertlab.plugins.hooks import package_keys
+from bertlab.plugins.index import package_of
 
 # keys that do not change what a run computes
 _RUN_KEYS = ("run_dir", "keep_predictions", "background_checkpoints")
 _NOT_RECORDED = (*_RUN_KEYS, "ckpt_path", "config", "output", "output_format", "top_k", "head")
 _LATER_DATA = ("text", "text_pair", "delimiter", "quote", "empty", "objectives")
 _LATER_TEXT = ("input",)
+_CLASS = re.compile(r"'class_path': '([\w.]+)'")
 _JSONARGPARSE = Path(jsonargparse.__file__).parent
 _FIT_ONLY = (
     *("checkpoint", "max_tokens", "max_words", "on_nonfinite", "compile", "stages"),
@@ -82,10 +93,9 @@ class RunConfig:
         """Return the arguments of Lightning's Trainer; callbacks, loggers and plugins are made."""
         try:
             made: Namespace = self.parser.instantiate_classes(self.values)
-        except ModuleNotFoundError as error:  # of Lightning's, or of a class that a user names
-            reason = " ".join(str(error).split())
-            raise ConfigError(f"trainer: a class needs a package that lacks: {reason}") from None
         except Exception as error:  # whatever a class that a user names raises of its arguments
+            if (reason := missing_package(error)) is not None:
+                raise ConfigError(f"{self._place_of(error)}: {reason}") from None
             raise ConfigError(f"trainer: a class cannot be made: {_why_not_made(error)}") from error
         arguments = dict(made.trainer)
         given = arguments["callbacks"]
@@ -98,6 +108,15 @@ class RunConfig:
                 )
         background = self.values.get("background_checkpoints", False)
         return {**arguments, "callbacks": callbacks, "background_checkpoints": background}
+
+    def _place_of(self, error: Exception) -> str:
+        """Return the key of the class that could not be made, as far as it can be told."""
+        settings: Config = self.plain["trainer"]
+        classes = {key: _CLASS.findall(str(value)) for key, value in settings.items()}
+        named = [key for key, paths in classes.items() if paths]
+        told = [key for key in named if any(path in str(error) for path in classes[key])]
+        found = told if len(told) == 1 else named
+        return f"trainer.{found[0]}" if len(found) == 1 else "trainer"
 
 
 def _why_not_made(error: BaseException) -> str:
@@ -192,9 +211,8 @@ def _parse(parser: LightningArgumentParser, request: Request, command: str = "fi
     }
     if request.checkpoint is not None:
         source = str(request.checkpoint)
+        _check_not_brought(request, parser, command)
         stored = {key: each for key, each in request.part_of(source).items() if key in values}
-        for key in [each for each in stored if not _is_recorded(each)]:
-            del values[key], stored[key]  # what is never recorded is nothing that it brings
         for key in leave_out_unknown(stored, parser, source, command):
             values, stored = without(values, key), without(stored, key)
         check_no_classes(parser, stored, source)
@@ -202,6 +220,26 @@ def _parse(parser: LightningArgumentParser, request: Request, command: str = "fi
     for source in dict.fromkeys(request.source.values()):
         check_importable(parser, request.part_of(source), source)
     return parse_config(parser, values, request.where)
+
+
+def _check_not_brought(request: Request, parser: LightningArgumentParser, command: str) -> None:
+    """Say what a stored config asks for that only the user may; an error if a run needs it."""
+    assert request.checkpoint is not None
+    source = str(request.checkpoint)
+    asked = {
+        key: value
+        for key, value in request.not_brought.items()
+        if value is not None and _is_recorded(key.partition(".")[0])
+    }
+    known, defaults = keys_of(parser), parser.get_defaults()
+    unknown = {key: asked[key] for key in asked if key not in known and not is_setting(key)}
+    refuse_unknown(unknown, source, command)
+    differing = [
+        key
+        for key, value in asked.items()
+        if key not in unknown and value != defaults.get(key) and not request.is_argument(key)
+    ]
+    check_users_own(differing, request.checkpoint, command)
 
 
 def _plain(parser: LightningArgumentParser, values: Namespace, request: Request) -> Config:
@@ -283,3 +321,75 @@ def _is_of_fit(key: str, value: object, command: str) -> bool:
     asks = command == "fit" and value is not None
     of_package = package_of("key", key) is not None and not asks
     return key in _FIT_ONLY or key in package_keys() or of_package
+
+
+OPTION = "--print_config"
+_FORMS = ("skip_default", "skip_unset")
+_ARGUMENTS = ("config", "ckpt_path")  # only on the command line
+_OLDER = {"skip_null": "skip_unset"}  # jsonargparse's
+# what decides which keys there are, and which defaults they have
+_ALWAYS = re.compile(
+    r"seed_everything|model\.(objectives|metrics)(\.\w+)?|(model|data)\.heads(\.[^.]+)?|data\.objectives"
+    r"|(model\.(encoder|head|heads\.[^.]+|optimizer|optimizer\.schedule)|data\.tokenizer_kind)\.name"
+    r"|model\.optimizer\.schedule"
+)
+
+
+@dataclass(frozen=True)
+class PrintedForm:
+    """What a printed config leaves out; with nothing left out it has every key.
+
+    Attributes:
+        skips_defaults: keys that are at their default, but for plugins and the seed.
+        skips_unset: keys that are null by default, and are null.
+    """
+
+    skips_defaults: bool = False
+    skips_unset: bool = False
+
+
+def read_form(given: str) -> PrintedForm:
+    """Return the form that ``--print_config=FORM,…`` asks for."""
+    names = [_OLDER.get(name, name) for name in given.split(",") if name]
+    for name in names:
+        if name not in _FORMS:
+            comments = "; what a key means: bertlab fit --help all" if name == "comments" else ""
+            raise CommandError(
+                f"{OPTION}: found {name!r}{nearest(name, _FORMS)}, expected nothing, or "
+                f"{OPTION}={' or '.join(_FORMS)}{comments}"
+            )
+    return PrintedForm("skip_default" in names, "skip_unset" in names)
+
+
+def printed_config(request: Request, form: PrintedForm) -> str:
+    """Return the config of ``bertlab fit`` as YAML: ``bertlab fit --config FILE`` does the same."""
+    parser = build_parser("fit", request)
+    content, defaults = resolve_whole(parser, request)
+    content = {key: value for key, value in content.items() if key not in _ARGUMENTS}
+    if form.skips_defaults or form.skips_unset:
+        content = _shortened(content, defaults, keys_of(parser), form)
+    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    if not text.replace("\n", "").isprintable():  # a terminal, or who copies it, might change it
+        text = yaml.safe_dump(content, sort_keys=False)
+    return f"# bertlab {__version__}\n{text}"
+
+
+def _shortened(
+    content: Config, defaults: Config, known: set[str], form: PrintedForm, above: str = ""
+) -> Config:
+    """Return a section without what need not be said."""
+    kept: Config = {}
+    for name, value in content.items():
+        key, default = f"{above}{name}", defaults.get(name)
+        if isinstance(value, dict) and names_below(key, known):
+            below = default if isinstance(default, dict) else {}
+            shown: Any = _shortened(value, below, known, form, f"{key}.")
+            skipped = shown == {}
+        else:
+            shown = value
+            # as text: True is no 1, and 1 is no 1.0
+            is_default = repr(value) == repr(default)
+            skipped = is_default and (form.skips_defaults or (form.skips_unset and value is None))
+        if _ALWAYS.fullmatch(key) or not skipped:
+            kept[name] = shown
+    return kept

@@ -16,15 +16,13 @@ import numpy as np
 
 from bertlab.config.checkpoint_config import TRAINER_KEYS
 from bertlab.config.merge import read_request
-from bertlab.config.overrides import Overrides, as_overrides
-from bertlab.config.parser import package_keys
-from bertlab.config.request import Request, fine_tunes
-from bertlab.config.seeds import SEED_SECTION, Seeds
-from bertlab.config.stage_budget import share_out
+from bertlab.config.request import SEED_SECTION, Overrides, Request, Seeds, as_overrides, fine_tunes
 from bertlab.config.yaml_files import Config
+from bertlab.data.run_length import share_out
 from bertlab.errors import BertlabError, ConfigError, nearest
 from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER
-from bertlab.plugins.first_party import package_of
+from bertlab.plugins.hooks import package_keys
+from bertlab.plugins.index import package_of
 
 STAGES_KEY = "stages"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=-]*")  # of a folder

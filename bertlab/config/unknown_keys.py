@@ -4,6 +4,7 @@ from difflib import get_close_matches
 
 from jsonargparse import ArgumentParser
 
+from bertlab.config.yaml_files import keys_of, names_below
 from bertlab.plugins.index import missing_package
 
 _MAX_LISTED = 10
@@ -73,12 +74,6 @@ _OF_ROWS = {"columns", "format", "label_names", "source", "test", "train", "vali
 _OF_MODELS = {"checkpoint", "ckpt_path", "init_from", "model", "run"}
 
 
-def keys_of(parser: ArgumentParser) -> set[str]:
-    """Return all keys; ``help`` and ``KEY.help`` are only for the command line."""
-    dests = {action.dest for action in parser._actions}
-    return {dest for dest in dests if dest.rpartition(".")[2] != "help"}
-
-
 def explain_unknown_key(key: str, parser: ArgumentParser) -> str:
     """Say that a key is unknown, and which one may have been meant."""
     known = keys_of(parser)
@@ -110,12 +105,6 @@ def _hint(key: str, known: set[str], places: list[str]) -> str:
     if 0 < len(siblings) <= _MAX_LISTED:
         return f", expected one of {', '.join(sorted(siblings))}"
     return "; see --help"
-
-
-def names_below(section: str, known: set[str]) -> set[str]:
-    """Return the names one level below a section; of the top level if it is empty."""
-    start = f"{section}." if section else ""
-    return {key.removeprefix(start).split(".")[0] for key in known if key.startswith(start)}
 
 
 def _meant(key: str, known: set[str]) -> str:

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bertlab.api.examples import Example, LabelledExamples, Labels
-from bertlab.api.head import Head
-from bertlab.api.task import Task
+from bertlab.api.task import Head, Task
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.examples.encoded import EncodedExamples, ExampleStream, encode_examples
 from bertlab.data.examples.source import read_rows, stream_rows
-from bertlab.data.examples.source_files import unknown_format
 from bertlab.data.examples.splits import (
+    check_classes,
     check_truth,
     evaluation_splits,
     fingerprint,
@@ -24,9 +23,10 @@ from bertlab.data.examples.splits import (
 from bertlab.data.inputs import READ_AHEAD, InputRows, one_input, texts_for_head
 from bertlab.data.loader import StepLoader
 from bertlab.data.module import EVALUATION_SEED, EvaluationRows, ReportRow, TaskData
-from bertlab.data.reading.tables import RowReading
+from bertlab.data.rows.files import unknown_format
+from bertlab.data.rows.tables import RowReading
 from bertlab.errors import ConfigError, DataError, check_at_least, check_share, nearest
-from bertlab.tokenizer.loading import load_tokenizer
+from bertlab.tokenizer.files import load_tokenizer
 
 
 class LabelledData(TaskData):
@@ -45,7 +45,12 @@ class LabelledData(TaskData):
         format: of files; ``auto`` goes by the ending.
         delimiter: between the cells of CSV; found by itself: a comma, semicolon, tab or bar.
         quote: around cells of CSV, ``"`` if not given; ``''`` if quotes are ordinary characters.
+        header: whether the first line of a table names its columns; found out, if not given.
         empty: rows with an empty text or label are refused, if not given, or left out and counted.
+        doubtful: rows that can hardly be meant, such as ids for texts, are refused, if not given,
+            or taken as they are.
+        label_separator: between the labels in a cell, where a head reads several; found out for the
+            whole file, if not given.
         label_names: a name for each class as the source writes it, for example ``{0: no, 1: yes}``;
             or all classes in their order, of which training rows may lack some.
         validation_fraction: share of the training rows to hold out.
@@ -73,7 +78,10 @@ class LabelledData(TaskData):
         format: str = "auto",
         delimiter: str | None = None,
         quote: str | None = None,
+        header: bool | None = None,
         empty: Literal["refuse", "skip"] | None = None,
+        doubtful: Literal["refuse", "accept"] | None = None,
+        label_separator: str | None = None,
         label_names: list[str] | dict[str, str] | None = None,
         validation_fraction: float = 0.1,
         tokenizer: str | None = None,
@@ -97,7 +105,14 @@ class LabelledData(TaskData):
             for name, given in (columns or {}).items()
         }
         self.format = format
-        self.reading = RowReading(delimiter, quote, skip_empty=empty == "skip")
+        self.reading = RowReading(
+            delimiter,
+            quote,
+            header,
+            skip_empty=empty == "skip",
+            label_separator=label_separator,
+            accepts_doubtful=doubtful == "accept",
+        )
         self.label_names = label_names
         self.validation_fraction = validation_fraction
         self.tokenizer_path = tokenizer
@@ -117,6 +132,7 @@ class LabelledData(TaskData):
         self.rows: dict[str, LabelledExamples] = {}  # "train", and the evaluation sets by name
         self.encoded: dict[str, EncodedExamples] = {}
         self.input_rows: InputRows | None = None
+        self._held_out = 0  # of the training rows
         self._predicts_validation = False
 
     def load_tokenizer(self) -> Tokenizer:
@@ -169,9 +185,10 @@ class LabelledData(TaskData):
             train = self._read(train_split(self.source, self.train_split), "train")
             if validation is None:
                 splits_by = self.head.splits_by or self.head.columns[0].name
-                train, held_out = hold_out(
-                    train, self.validation_fraction, self.head.columns, splits_by
-                )
+                rows, fraction = train.rows, self.validation_fraction
+                train, held_out = hold_out(train, fraction, self.head.columns, splits_by)
+                check_classes(rows, train, self.head, fraction)
+                self._held_out = len(held_out.rows)
                 held_out_sets = {"": held_out}
             else:
                 held_out_sets = {n: self._read(s, "validation") for n, s in validation.items()}
@@ -188,8 +205,12 @@ class LabelledData(TaskData):
                 self.encoded[name] = encode_examples(
                     self.head, split.rows, self.tokenizer, self.max_seq_length
                 )
-                if not len(self.encoded[name]):
-                    raise DataError(f"data: no row of {name or 'validation'} can be used")
+                if not self.encoded[name].counts.sum():
+                    notes = (f"{note}: {n:,}" for note, n in self.encoded[name].notes.items())
+                    raise DataError(
+                        f"data: no row of {name or 'validation'} can be used"
+                        f"{'; '.join(['', *notes])}; check data.columns and the truth in the rows"
+                    )
 
     def evaluation_sets(self) -> list[EvaluationRows]:
         """Return the rows of each evaluation set, in the order of the config."""
@@ -201,7 +222,12 @@ class LabelledData(TaskData):
         return [
             (
                 f"labelled data: {name or 'validation'}",
-                report_split(self.rows[name], encoded, self.head),
+                report_split(
+                    self.rows[name],
+                    encoded,
+                    self.head,
+                    self._held_out if name == "train" else None,
+                ),
             )
             for name, encoded in self.encoded.items()
         ]

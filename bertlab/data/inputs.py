@@ -9,11 +9,11 @@ import torch
 
 from bertlab.api.batch import IntArray, PackedBatch, pack
 from bertlab.api.examples import Column, Example
-from bertlab.api.head import Head
+from bertlab.api.task import Head
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.examples.encoded import EncodedExamples, encode_examples
 from bertlab.data.examples.source import stream_rows
-from bertlab.data.examples.task_files import words_of
+from bertlab.data.rows.tables import words_of
 from bertlab.errors import ConfigError
 
 PREDICT_BATCH = 64  # sequences

@@ -14,13 +14,14 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from bertlab.api.batch import IntArray, PackedBatch, PackedSequences
 from bertlab.api.rng import CounterRNG
 from bertlab.api.task import Objective, preparation_order
-from bertlab.data.filling import Filling
+from bertlab.data.run_length import StepSizes
 from bertlab.data.sampling.sampler import SequenceSampler
-from bertlab.data.step_sizes import StepSizes
 from bertlab.errors import LostProcessError
 from bertlab.objectives.changing import ChangingNumber, whole_at
 
 _SECONDS_TO_SAVE = 30
+
+FinishBatch = Callable[[PackedBatch], PackedBatch]
 
 
 class Stream(Protocol):
@@ -122,7 +123,7 @@ class StepDataset(TrainingSteps):
         length: number of positions to stop after; None for an endless stream.
         steps_per_epoch: None: steps go on from one epoch into the next. Else each epoch is divided
             into so many steps, equal but for one position.
-        filling: fills up the batches; None: they are as large as they are.
+        finish: makes of each batch what is handed over; None: it stays as it is.
     """
 
     stream: Stream
@@ -132,7 +133,7 @@ class StepDataset(TrainingSteps):
     world_size: int = 1
     length: int | None = None
     steps_per_epoch: int | None = None
-    filling: Filling | None = None
+    finish: FinishBatch | None = None
 
     def __getitem__(self, step: int) -> list[PackedBatch]:
         """Return the micro-batches of an optimiser step; each counts the predictions of all."""
@@ -145,7 +146,7 @@ class StepDataset(TrainingSteps):
         for batch, _ in made:
             batch.window_counts = window
         batches = [batch for batch, _ in made]
-        return batches if self.filling is None else [self.filling.fill(each) for each in batches]
+        return batches if self.finish is None else [self.finish(each) for each in batches]
 
     def positions(self, step: int) -> IntArray:
         """Return the stream positions of an optimiser step, over all devices."""

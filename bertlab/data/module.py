@@ -17,8 +17,8 @@ from bertlab.api.batch import IntArray, PackedBatch
 from bertlab.api.examples import Example, Labels
 from bertlab.api.task import Task
 from bertlab.api.tokenizer import Tokenizer
-from bertlab.data.filling import Filling
 from bertlab.data.loader import (
+    FinishBatch,
     StepDataset,
     StepLoader,
     StepSampler,
@@ -26,7 +26,7 @@ from bertlab.data.loader import (
     TrainingSteps,
     outlive_sigterm,
 )
-from bertlab.data.step_sizes import StepSizes
+from bertlab.data.run_length import StepSizes
 from bertlab.errors import BertlabError, ConfigError, check_processes
 from bertlab.objectives.changing import WholeNumber, whole_ends
 
@@ -65,7 +65,8 @@ class TaskData(LightningDataModule):
         head_labels: those of each of several heads that has classes, by name.
         training_steps: the data of each optimiser step, once training has a loader.
         share_of_steps: of the run that are of this data; below 1 beside heads with other data.
-        filling: fills up the batches of training; None: they are as large as they are.
+        finish_batch: makes of each labelled batch of training what is handed over, in the data
+            worker; None: it stays as it is.
     """
 
     max_seq_length: int
@@ -75,7 +76,7 @@ class TaskData(LightningDataModule):
     head_labels: Mapping[str, Labels] = {}
     training_steps: TrainingSteps | None = None
     share_of_steps: float = 1.0
-    filling: Filling | None = None
+    finish_batch: FinishBatch | None = None
 
     @classmethod
     def add_arguments(
@@ -224,7 +225,7 @@ class TaskData(LightningDataModule):
             rank=trainer.global_rank,
             world_size=trainer.world_size,
             steps_per_epoch=None if crosses_epochs else steps,
-            filling=self.filling,
+            finish=self.finish_batch,
         )
         return self.steps_loader(dataset)
 

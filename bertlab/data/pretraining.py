@@ -21,20 +21,19 @@ from bertlab.data.corpus.prepare import (
     prepare_cached,
     tokenizer_cached,
 )
-from bertlab.data.corpus.report import StoreReport
+from bertlab.data.corpus.report import StoreReport, check_pairs
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.inputs import TextRows, input_texts
 from bertlab.data.loader import SequenceStream, StepLoader
 from bertlab.data.module import EVALUATION_SEED, ReportRow, TaskData
-from bertlab.data.sampling.amounts import Amounts
+from bertlab.data.run_length import StepSettings, steps_for_sequences
 from bertlab.data.sampling.input_formats import SAMPLERS, InputFormat, build_sampler
-from bertlab.data.sampling.report import SamplingReport, report_sampling
 from bertlab.data.sampling.sampler import MIN_SEQUENCE_LENGTH, SequenceSampler, split_documents
-from bertlab.data.step_sizes import StepSettings, steps_for_sequences
+from bertlab.data.sampling_report import Amounts, SamplingReport, report_sampling
 from bertlab.errors import ConfigError, TokenizerError, check_at_least, check_processes, check_share
 from bertlab.objectives.changing import Change, WholeNumber
+from bertlab.tokenizer.files import load_tokenizer
 from bertlab.tokenizer.kinds import WordPiece, build_kind
-from bertlab.tokenizer.loading import load_tokenizer
 
 
 class PretrainingData(TaskData):
@@ -196,6 +195,8 @@ class PretrainingData(TaskData):
             )
         split_rng = CounterRNG(EVALUATION_SEED, "validation split")
         with naming(self.corpus):
+            if SAMPLERS[self.input_format].has_pairs and (self.store.path / "report.json").exists():
+                check_pairs(StoreReport.read(self.store.path))
             train, held_out = split_documents(
                 np.diff(self.store.document_token_offsets), self.validation_fraction, split_rng
             )

@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import cast
 
-from bertlab.api.source import DataSource, RawDocument, RawExamples
-from bertlab.data.corpus.rows import load_hub_dataset, read_hub_dataset
-from bertlab.data.reading.data_sets import read_hub
+from bertlab.api.examples import DataSource, RawDocument, RawExamples
+from bertlab.data.rows.data_sets import load_hub_corpus, raw_rows, read_hub, texts_of_rows
 from bertlab.errors import CorpusError, DataError
-from bertlab.files.remote import is_url
+from bertlab.files.reading import is_url
 from bertlab.plugins.index import installed, load_class
 
 
@@ -20,14 +19,14 @@ class HuggingFaceHub(DataSource):
     """
 
     def documents(self) -> Iterator[RawDocument]:
-        """Yield the texts of ``text_column`` that are not empty."""
-        for source, text in read_hub_dataset(self.name, self.text_column):
-            if text and not text.isspace():
-                yield RawDocument(text, False, source)
+        """Yield the texts of ``text_column``, empty ones as well."""
+        raw = raw_rows(load_hub_corpus(self.name), self.name)
+        for source, text in texts_of_rows(raw, self.text_column):
+            yield RawDocument(text, False, source)
 
     def fingerprint(self) -> str:
         """Return what ``datasets`` calls the fingerprint."""
-        fingerprint: str = load_hub_dataset(self.name)._fingerprint
+        fingerprint: str = load_hub_corpus(self.name)._fingerprint
         return fingerprint
 
     def raw_examples(self, split: str | None) -> RawExamples:

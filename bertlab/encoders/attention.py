@@ -1,12 +1,11 @@
 """Attention inside each sequence of a packed batch, by the best kernel that the device has.
 
 T is the number of tokens, B of sequences, S the length of the longest, A of heads, d their size.
-A GPU's flash kernel reads packed tokens as they are. Elsewhere they are padded, or cut into blocks
-where a window leaves out more than padding would cost.
+A GPU's flash kernel reads packed tokens as they are. Elsewhere they are padded.
 """
 
-from dataclasses import dataclass, replace
-from importlib.util import find_spec
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -135,43 +134,19 @@ class _FromHeads(torch.autograd.Function):
         return padded, None, None
 
 
-@dataclass(frozen=True)
-class Blocks:
-    """The sequences of a batch, cut into N blocks of one size; the last of each may be shorter.
+Kernel = Callable[[Tensor, PackedBatch, int, float], Tensor | None]
+_kernels: list[Kernel] = []
 
-    Attributes:
-        batch: a sequence for each block.
-        has_left: ``(N,)`` bool, whether the block before belongs to the same sequence.
-        has_right: ``(N,)`` bool, whether the block after does.
+
+def add_attention_kernel(kernel: Kernel) -> None:
+    """Let layers that are compiled for a GPU attend by a kernel, where it can.
+
+    Args:
+        kernel: of ``qkv``, ``batch``, ``num_heads`` and ``dropout`` as in :func:`packed_attention`,
+            among all tokens of each sequence; returns None of what it is not made for.
     """
-
-    batch: PackedBatch
-    has_left: Tensor
-    has_right: Tensor
-
-    @property
-    def area(self) -> int:
-        """Scores of queries and keys that attention to three blocks computes."""
-        return 3 * len(self.batch) * self.batch.max_seqlen**2
-
-
-def blocks_of(batch: PackedBatch, size: int) -> Blocks:
-    """Cut the sequences of a batch into blocks of ``size`` tokens."""
-    # lengths [5, 2], size 2: counts [3, 1], sequence [0, 0, 0, 1], number [0, 1, 2, 0]
-    # -> borders [0, 2, 4, 5, 7], has_left [F, T, T, F], has_right [T, T, F, F]
-    counts = (batch.lengths + size - 1) // size
-    sequence = torch.repeat_interleave(counts)
-    before = counts.cumsum(0) - counts
-    number = torch.arange(len(sequence), device=counts.device) - before[sequence]
-    starts = batch.cu_seqlens[:-1].long()[sequence] + number * size
-    borders = torch.cat([starts, batch.cu_seqlens[-1:].long()]).int()
-    cut = replace(batch, cu_seqlens=borders, max_seqlen=size)
-    return Blocks(cut, number > 0, number + 1 < counts[sequence])
-
-
-_HAS_SHORT = torch.cuda.is_available() and find_spec("triton") is not None
-if _HAS_SHORT:
-    from bertlab.encoders.attention_kernel import HEAD_SIZES, LONGEST, short_attention
+    if kernel not in _kernels:
+        _kernels.append(kernel)
 
 
 def dtype_of_products(values: Tensor) -> torch.dtype:
@@ -180,17 +155,15 @@ def dtype_of_products(values: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else values.dtype
 
 
-def keys_seen(places: Tensor, causal: bool, window: int | None) -> Tensor:
-    """Return which keys each query sees by their distance, ``(S, S)`` bool.
+def keys_seen(places: Tensor, causal: bool) -> Tensor:
+    """Return which keys each query sees by their places, ``(S, S)`` bool.
 
     Args:
         places: ``(S,)`` int64 positions: 0, 1, 2, …
         causal: no token sees what is to its right.
-        window: most tokens on either side that a token sees; None: all.
     """
     distance = places[:, None] - places  # above 0 to the left
-    seen = distance >= 0 if causal else torch.ones_like(distance, dtype=torch.bool)
-    return seen if window is None else seen & (distance.abs() <= window)
+    return distance >= 0 if causal else torch.ones_like(distance, dtype=torch.bool)
 
 
 _LARGEST_FLASH_HEAD = 256  # FlashAttention 2 has kernels up to this, for multiples of 8
@@ -203,7 +176,6 @@ def packed_attention(
     dropout: float,
     causal: bool,
     rows: Tensor | None = None,
-    window: int | None = None,
 ) -> Tensor:
     """Scaled dot-product attention; a token sees the tokens of its own sequence only.
 
@@ -214,28 +186,30 @@ def packed_attention(
         dropout: probability of dropping an attention weight; 0 in evaluation.
         causal: mask what is to the right.
         rows: ``(N,)`` int64 positions of the query tokens, ascending; None: all.
-        window: most tokens on either side that a token sees; None: all. It costs nothing where no
-            sequence is longer.
 
     Returns:
         ``(T, H)``, in the dtype of ``qkv``; any finite values in the rows that followed. ``(N, H)``
         of ``rows``.
     """
+    if not takes_flash(qkv, batch, num_heads):
+        padded: Tensor = attention_by_padding(qkv, batch, num_heads, dropout, causal, rows)
+        return padded
+    attended = None
+    # launched one by one, kernels of packages take longer than FlashAttention's
+    if torch.compiler.is_compiling() and not causal:
+        for kernel in _kernels:
+            attended = kernel(qkv, batch, num_heads, dropout) if attended is None else attended
+    if attended is None:
+        attended = flash_attention(qkv, batch, num_heads, dropout, causal)
+    return attended if rows is None else attended.index_select(0, rows)
+
+
+def takes_flash(qkv: Tensor, batch: PackedBatch, num_heads: int) -> bool:
+    """Return whether a GPU's flash kernel takes queries, keys and values as they are."""
     is_filled = len(qkv) > len(batch.input_ids)
     head_size = qkv.shape[1] // (3 * num_heads)
     fits = head_size % 8 == 0 and head_size <= _LARGEST_FLASH_HEAD
-    if qkv.is_cuda and fits and not is_filled and _has_flash(qkv.dtype):
-        sees_all = not causal and (window is None or batch.max_seqlen <= window + 1)
-        # launched one by one, its kernels take longer than FlashAttention's
-        is_short = _HAS_SHORT and torch.compiler.is_compiling() and batch.max_seqlen <= LONGEST
-        if is_short and sees_all and head_size in HEAD_SIZES and dropout < 1:
-            attended = short_attention(qkv, batch.cu_seqlens, num_heads, dropout, batch.max_seqlen)
-        else:
-            attended = _flash_attention(qkv, batch, num_heads, dropout, causal, window)
-        attended = attended if rows is None else attended.index_select(0, rows)
-    else:
-        attended = _padded_attention(qkv, batch, num_heads, dropout, causal, rows, window)
-    return attended
+    return qkv.is_cuda and fits and not is_filled and bool(_has_flash(qkv.dtype))
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
@@ -245,20 +219,16 @@ def _has_flash(dtype: torch.dtype) -> bool:
     return bool(half and torch.cuda.get_device_capability() >= (8, 0))
 
 
-def _flash_attention(
-    qkv: Tensor,
-    batch: PackedBatch,
-    num_heads: int,
-    dropout: float,
-    causal: bool,
-    window: int | None = None,
+def flash_attention(
+    qkv: Tensor, batch: PackedBatch, num_heads: int, dropout: float, causal: bool, **sides: int
 ) -> Tensor:
+    """As :func:`packed_attention`, by the flash kernel.
+
+    ``sides`` may be ``window_size_left`` and ``window_size_right``: most tokens that a token sees.
+    """
     query, key, value = qkv.view(len(qkv), 3, num_heads, -1).unbind(1)  # (T, A, H / A) each
     borders, longest = batch.cu_seqlens, batch.max_seqlen
     # torch.nn.attention.varlen_attn calls the same, but says dropout_p=0
-    sides = {} if window is None else {"window_size_left": window}
-    if window is not None:
-        sides["window_size_right"] = 0 if causal else window
     attended: Tensor = torch.ops.aten._flash_attention_forward(
         query, key, value, borders, borders, longest, longest, dropout, causal, False, **sides
     )[0]
@@ -266,23 +236,21 @@ def _flash_attention(
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]  # kernels of varying shape, as they are
-def _padded_attention(
+def attention_by_padding(
     qkv: Tensor,
     batch: PackedBatch,
     num_heads: int,
     dropout: float,
     causal: bool,
     rows: Tensor | None = None,
-    window: int | None = None,
+    near: Callable[[Tensor | None], Tensor] | None = None,
 ) -> Tensor:
+    """As :func:`packed_attention`, on padded sequences.
+
+    ``near`` may leave out keys: it returns those that queries at ``(B, M)`` positions may see, or
+    at all S if that is None, ``(B or 1, 1, M, S)`` bool.
+    """
     tokens, sequences, longest = len(batch.input_ids), len(batch), batch.max_seqlen
-    if window is not None and longest <= window + 1:
-        window = None
-    if window is not None:
-        blocks = blocks_of(batch, max(window, _SMALLEST_BLOCK))
-        if blocks.area < sequences * longest**2:
-            attended = _block_attention(qkv, blocks, num_heads, dropout, causal, window)
-            return attended if rows is None else attended.index_select(0, rows)
     equal_lengths = sequences * longest == tokens
     if equal_lengths:
         # (B, S, 3, A, d) -> three of (B, A, S, d)
@@ -295,10 +263,10 @@ def _padded_attention(
     if looking is not None:
         query = query.take_along_dim(looking.positions[:, None, :, None], 2)  # (B, A, M, d)
     mask = None if equal_lengths else batch.attention_mask[:, None, None, :]  # (B, 1, 1, S)
-    if window is not None:
-        near = _near(batch, window, None if looking is None else looking.positions)
-        mask = near if mask is None else mask & near
-    attended = _attend(query, key, value, mask, dropout, causal)
+    if near is not None:
+        seen = near(None if looking is None else looking.positions)
+        mask = seen if mask is None else mask & seen
+    attended = attend(query, key, value, mask, dropout, causal)
     if looking is not None:
         # (B, A, M, d) -> (B * M, A * d) -> (N, H)
         return attended.transpose(1, 2).flatten(0, 1).flatten(1).index_select(0, looking.places)
@@ -311,24 +279,7 @@ def _padded_attention(
     return attended if rows is None else attended.index_select(0, rows)
 
 
-def _near(batch: PackedBatch, window: int, positions: Tensor | None) -> Tensor:
-    """Return the mask of keys that are near their query, ``(B or 1, 1, M, S)`` bool.
-
-    Args:
-        batch: gives the borders of the sequences.
-        window: largest distance.
-        positions: ``(B, M)`` of the queries; None: ``(S,)``, of all.
-    """
-    places = torch.arange(batch.max_seqlen, device=batch.cu_seqlens.device)
-    queries = places[None] if positions is None else positions
-    near = (queries[:, :, None] - places).abs() <= window
-    if positions is None and len(batch) * batch.max_seqlen > len(batch.input_ids):
-        # a query of padding sees all there is: of nothing at all, softmax would be NaN
-        near = near | ~batch.attention_mask[:, :, None]
-    return near[:, None]
-
-
-def _attend(
+def attend(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, causal: bool
 ) -> Tensor:
     """Attention of ``(B, A, S, d)`` heads; the mask, of whatever is to be seen, is ``bool``."""
@@ -342,29 +293,6 @@ def _attend(
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal and mask is None
     )
-
-
-_SMALLEST_BLOCK = 32  # smaller ones make matrix products of too few rows
-
-
-def _block_attention(
-    qkv: Tensor, blocks: Blocks, num_heads: int, dropout: float, causal: bool, window: int
-) -> Tensor:
-    """Attention within a window: a block looks at the block before, itself, and the one after."""
-    batch, size = blocks.batch, blocks.batch.max_seqlen
-    query, key, value = to_heads(qkv, batch, num_heads)  # (N, A, b, d) each
-    # block n: [n - 1, n, n + 1]; the first and the last block of a sequence have strangers there
-    key, value = (torch.cat([x.roll(1, 0), x, x.roll(-1, 0)], 2) for x in (key, value))
-    token = batch.attention_mask  # (N, b)
-    left, right = token.roll(1, 0), token.roll(-1, 0)
-    there = [left & blocks.has_left[:, None], token, right & blocks.has_right[:, None]]
-    seen = torch.cat(there, 1)[:, None, :]  # (N, 1, 3b)
-    places = torch.arange(3 * size, device=qkv.device)
-    distance = places[:size, None] + size - places  # (b, 3b), above 0 to the left
-    near = (distance <= window) & (distance >= (0 if causal else -window))
-    mask = seen & (near | ~token[:, :, None])  # as in _near: padding sees what there is
-    attended = _attend(query, key, value, mask[:, None], dropout, causal=False)
-    return from_heads(attended, batch, len(qkv))
 
 
 def _is_slow_backward(qkv: Tensor) -> bool:

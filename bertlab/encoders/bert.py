@@ -19,7 +19,7 @@ from bertlab.api.batch import (
     pad_to_multiple_of,
 )
 from bertlab.api.encoder import Encoder
-from bertlab.encoders.attention import dtype_of_products, packed_attention
+from bertlab.encoders.attention import dtype_of_products, keys_seen, packed_attention
 from bertlab.encoders.bert_form import BertForm
 from bertlab.encoders.layers import (
     Dropout,
@@ -80,7 +80,8 @@ class SelfAttention(nn.Module):
     """Multi-head self-attention; queries, keys and values from one matrix product.
 
     The attention of an encoder can be shown and measured if all its layers of attention are of this
-    class. A subclass may change :meth:`queries_keys_values`, but not :meth:`forward`.
+    class. A subclass may change :meth:`queries_keys_values`, and with :meth:`attend` also
+    :meth:`keys_seen`, but not :meth:`forward`.
 
     Args:
         hidden_size: H.
@@ -88,7 +89,6 @@ class SelfAttention(nn.Module):
         dropout: probability of dropping an attention weight in training.
         causal: a token sees itself and what is to its left.
         bias: biases in both linear layers.
-        window: tokens on either side that a token sees; None: all of its sequence.
     """
 
     def __init__(
@@ -98,7 +98,6 @@ class SelfAttention(nn.Module):
         dropout: float,
         causal: bool,
         bias: bool = True,
-        window: int | None = None,
     ) -> None:
         super().__init__()
         self.qkv = nn.Linear(hidden_size, 3 * hidden_size, bias=bias)
@@ -106,7 +105,6 @@ class SelfAttention(nn.Module):
         self.num_attention_heads = num_attention_heads
         self.dropout = dropout
         self.causal = causal
-        self.window = window
 
     def queries_keys_values(self, hidden: Tensor, positions: Any = None) -> Tensor:  # noqa: ANN401
         """Return what attention is computed of, ``(T, 3 * H)`` side by side.
@@ -119,6 +117,15 @@ class SelfAttention(nn.Module):
         found: Tensor = self.qkv(hidden)
         return found
 
+    def attend(self, qkv: Tensor, batch: PackedBatch, rows: Tensor | None = None) -> Tensor:
+        """Return what the tokens, or those at ``(N,)`` ascending rows, attend to, ``(T, H)``."""
+        dropout = self.dropout if self.training else 0.0
+        return packed_attention(qkv, batch, self.num_attention_heads, dropout, self.causal, rows)
+
+    def keys_seen(self, places: Tensor) -> Tensor:
+        """Return which keys each query of a sequence sees, ``(S, S)`` bool."""
+        return keys_seen(places, self.causal)
+
     def forward(
         self,
         hidden: Tensor,
@@ -127,11 +134,7 @@ class SelfAttention(nn.Module):
         positions: Any = None,  # noqa: ANN401
     ) -> Tensor:
         """As :meth:`BertLayer.forward`; ``positions`` are for :meth:`queries_keys_values`."""
-        qkv = self.queries_keys_values(hidden, positions)
-        dropout = self.dropout if self.training else 0.0
-        attended = packed_attention(
-            qkv, batch, self.num_attention_heads, dropout, self.causal, rows, self.window
-        )
+        attended = self.attend(self.queries_keys_values(hidden, positions), batch, rows)
         if rows is not None:
             attended = pad_to_multiple_of(attended, _ROWS)
         output: Tensor = self.output(attended)
@@ -308,7 +311,7 @@ class BertEncoder(Encoder):
 
     def padded_form(self) -> nn.Module:
         """Return the encoder on padded batches; a BiLSTM has no such form."""
-        from bertlab.encoders.padded import PaddedBert  # noqa: PLC0415  for exporters only
+        from bertlab.encoders.bert_form import PaddedBert  # noqa: PLC0415  for exporters only
 
         if self.bilstm_layers:
             raise NotImplementedError("it has a BiLSTM (model.encoder.bilstm_layers)")

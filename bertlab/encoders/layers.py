@@ -189,17 +189,8 @@ def rows_read(
     # the summary of the tokens' numbers, instead of their states, is the rows that it reads
     places = torch.arange(len(batch.input_ids), device=batch.input_ids.device)
     summaries = summary(places[:, None], batch).squeeze(1)
-    read = torch.cat([summaries, batch.tokens_read])
-    if not batch.filler:
-        # unique also sorts them, as attention asks of rows
-        rows: Tensor = read.unique()  # type: ignore[no-untyped-call]
-        return rows
-    # as many as were given, for fixed sizes: what was there twice becomes the last row, of filler.
-    # read [0, 4, 4] of 6 tokens: order [1, 1, 1, 1, 2, 2], so that 0 goes to 0, 4 to 1 -> [0, 4, 5]
-    is_read = torch.zeros_like(places, dtype=torch.bool).index_fill_(0, read, 1)
-    order = is_read.cumsum(0) - 1
-    rows = torch.full((len(read) + 1,), len(places) - 1, device=places.device)
-    return rows.scatter_(0, torch.where(is_read, order, len(read)), places)[:-1]
+    # ascending, as attention asks of rows
+    return batch.each_once(torch.cat([summaries, batch.tokens_read]))
 
 
 def states_at_rows(hidden: Tensor, rows: Tensor | None, tokens: int) -> Tensor:

@@ -3,8 +3,10 @@
 import contextlib
 import errno
 import importlib
+import importlib.util
 import logging
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -21,6 +23,15 @@ from bertlab.errors.catalogue import (
 )
 
 _MOST_SHOWN = 4000
+# "Requirement 'wandb>=0.12.10' not met", "pip install -U deepspeed", "No module named 'a.b'"
+_MISSING = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"Requirement '([\w-]+)([^']*)' not met",
+        r"pip install (?:-U |--upgrade )?['\"]?([\w-]+)([<>=~!][\w.,<>=~!]*)?",
+        r"ModuleNotFoundError: No module named '(\w+)()",
+    )
+)
 
 
 def warn(words: str) -> None:
@@ -68,6 +79,21 @@ def told_with_place(error: BaseException) -> str:
     if not files or Path(files[-1].filename).is_relative_to(Path(importlib.__file__).parent):
         return told(error)
     return f"{told(error)} ({files[-1].filename}:{files[-1].lineno})"
+
+
+def missing_package(error: BaseException) -> str | None:
+    """Return ``wandb is not installed; pip install wandb``, if that is why a class is not made."""
+    for each in causes(error):
+        words = told(each)
+        for pattern in _MISSING:
+            if match := pattern.search(words):
+                name, version = match[1], match[2] or ""
+                # older than the version that is asked for
+                is_there = importlib.util.find_spec(name.replace("-", "_")) is not None
+                wanted = f"'{name}{version}'" if is_there else name
+                state = "is too old" if is_there else "is not installed"
+                return f"{name} {state}; pip install {wanted}"
+    return None
 
 
 def visible(words: str) -> str:

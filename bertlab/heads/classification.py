@@ -18,15 +18,13 @@ from torchmetrics.utilities import dim_zero_cat
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.encoder import Encoder
 from bertlab.api.examples import Example, Labels
-from bertlab.api.head import Head
-from bertlab.api.task import TaskContext, TaskLoss
+from bertlab.api.task import Head, TaskContext, TaskLoss
 from bertlab.encoders.layers import Dropout, initialize
 from bertlab.errors import ConfigError, DataError, check_share, nearest
 from bertlab.objectives.classification import (
     Accuracy,
     MajorityAccuracy,
     classification_loss,
-    filled_labels,
 )
 
 
@@ -260,13 +258,6 @@ class SequenceClassifier(ClassifierHead):
         scores, labels = logits.squeeze(-1), labels.float()
         error = F.mse_loss(scores, labels, reduction="sum")
         return TaskLoss(error, labels.numel(), scores.detach(), labels)
-
-    def fill(self, batch: PackedBatch, slots: int) -> Mapping[str, Tensor] | None:
-        """Return labels that do not count for the filler; None in regression."""
-        del slots
-        if self.regression:
-            return None
-        return {"label": filled_labels(batch.fields["label"], batch)}
 
     def metrics(self) -> dict[str, Metric]:
         """Return metrics of classes, or ``pearson`` and ``spearman`` in regression.

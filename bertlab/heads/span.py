@@ -10,8 +10,7 @@ from torch.nn import functional as F
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.examples import Column, Example, Features
-from bertlab.api.head import Head
-from bertlab.api.task import TaskContext, TaskLoss
+from bertlab.api.task import Head, TaskContext, TaskLoss
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.encoders.layers import Dropout, initialize
 from bertlab.errors import ConfigError, DataError, check_at_least, check_share

@@ -8,6 +8,7 @@ two a file has need not be known, and the entities are the same before and after
 Precision, recall and F1 of entities, counted as CoNLL's scorer ``conlleval`` counts them.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -16,6 +17,8 @@ from bertlab.errors import DataError
 
 Scheme = Literal["auto", "bio", "iob1", "none"]
 OUTSIDE = "O"
+# B_PER, PER-B, B:PER, b-per, U-PER (BILOU), E-PER
+_OTHER_FORM = re.compile(r"[BIESLUM][-_:./|]\w+|\w+[-_:./|][BIESLUM]", re.IGNORECASE)
 _UNTYPED = "_"  # the type of a bare "B" or "I", as seqeval has it
 
 
@@ -79,6 +82,12 @@ def entity_types(names: Sequence[str], scheme: Scheme) -> list[str] | None:
         The types, or None if the tags mark no entities.
     """
     marked = [name for name in names if name != OUTSIDE]
+    if scheme == "auto" and marked and all(name.startswith("S-") for name in marked):
+        raise DataError(
+            f"tags: the training data has {', '.join(marked[:3])} and no B- or I-, as BIOES where "
+            "every entity is one word; write B- for S-, or set model.head.scheme to none if they "
+            "mark no entities"
+        )
     if scheme in ("bio", "iob1"):
         wrong = [name for name in marked if split_tag(name)[0] not in ("B", "I")]
         if wrong:
@@ -103,6 +112,31 @@ def entity_types(names: Sequence[str], scheme: Scheme) -> list[str] | None:
         if other:
             return None
     return None if scheme == "none" else sorted({split_tag(name)[1] for name in marked})
+
+
+def check_plain(names: Sequence[str], counts: Sequence[int]) -> None:
+    """Raise DataError if tags that mark no entities in BIO look as if they marked some.
+
+    Args:
+        names: of the tags.
+        counts: how often each occurs.
+    """
+    marked = [name for name in names if name.upper() != OUTSIDE]
+    shown = ", ".join(marked[:3])
+    remedy = "convert them to BIO (B-PER, I-PER, O), or set model.head.scheme to none if they"
+    if marked and all(map(_OTHER_FORM.fullmatch, marked)):
+        raise DataError(f"tags: {shown} look like a scheme that is not known; {remedy} mark none")
+    if all(name.removeprefix("-").isdecimal() for name in names):
+        raise DataError(
+            f"tags: the training data has numbers alone ({shown}); data.label_names gives their "
+            "names, or set model.head.scheme to none"
+        )
+    outside = sum(count for name, count in zip(names, counts, strict=True) if name == OUTSIDE)
+    if marked and outside > sum(counts) / 2:  # of parts of speech none is O so often
+        raise DataError(
+            f"tags: O is the commonest, as where entities are marked, but {shown} have neither B- "
+            f"nor I-; {remedy} are plain tags"
+        )
 
 
 def entity_scores(

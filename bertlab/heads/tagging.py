@@ -17,6 +17,7 @@ from bertlab.errors import ConfigError, DataError, check_at_least
 from bertlab.heads.classification import ClassifierHead
 from bertlab.heads.tag_schemes import (
     Scheme,
+    check_plain,
     entities,
     entity_score_names,
     entity_scores,
@@ -191,8 +192,17 @@ class Tagging(ClassifierHead):
             raise DataError("tags: found none in the training data, expected a tag for each word")
         self.entity_types = entity_types(context.labels.names, self.scheme)
         if self.entity_types is None:
+            if self.scheme == "auto":
+                check_plain(context.labels.names, context.labels.counts)
             self.monitor = ("accuracy", "max")  # type: ignore[misc]  # depends on the data
         super().build(context)
+
+    def describe_labels(self) -> dict[str, str]:
+        """Return what the tags mark."""
+        if self.entity_types is None:
+            return {"tags": "mark no entities"}
+        form = "BIO" if self.scheme == "bio" else "BIO or IOB1"
+        return {"tags": f"mark entities in {form}: {', '.join(self.entity_types)}"}
 
     def add_layers(self, context: TaskContext) -> None:
         """Create the classifier of hidden states."""

@@ -12,8 +12,7 @@ from torchmetrics import MeanMetric, Metric, MetricCollection
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.examples import Example
-from bertlab.api.head import Head
-from bertlab.api.task import Task, TaskLoss
+from bertlab.api.task import Head, Task, TaskLoss
 from bertlab.data.module import EvaluationRows
 from bertlab.errors import ConfigError, PluginError
 
@@ -118,6 +117,10 @@ class EvaluationSet(nn.Module):
             for row in numbers
         ]
 
+    def of_task(self, task: str) -> dict[str, Metric]:
+        """Return the torchmetrics of a task, by name."""
+        return dict(self._of(task).items(keep_base=True, copy_state=False))
+
     def _of(self, task: str) -> MetricCollection:
         collection = self.metrics[task]
         assert isinstance(collection, MetricCollection)
@@ -177,6 +180,21 @@ class Evaluations(nn.ModuleList):
         first = next(each for each in self.sets() if name in each.tasks)
         return metric_name(stage, name, first.name, self._tasks[name].monitor[0])
 
+    def better_end(self, name: str) -> str | None:
+        """Return which end of a logged metric is better, ``min`` or ``max``; None if none tells.
+
+        Args:
+            name: as it is logged, such as ``val/mlm/loss``.
+        """
+        _, _, rest = name.partition("/")
+        if rest in ("loss", HEADS_MEAN):
+            return "min" if rest == "loss" else heads_direction(self._tasks)
+        task, _, metric = rest.partition("/")
+        if task not in self._tasks:
+            return None
+        sets = [each for each in self.sets() if task in each.tasks]
+        return end_of(metric, known_ends(self._tasks[task], sets[0].of_task(task)))
+
     def compute(self, stage: str, tunes: bool) -> Evaluated:
         """Return the metrics of all sets, and reset them."""
         found, seen = Evaluated(), set()
@@ -206,6 +224,33 @@ class Evaluations(nn.ModuleList):
     def sets(self) -> list[EvaluationSet]:
         """Return the sets, in order."""
         return [each for each in self if isinstance(each, EvaluationSet)]
+
+
+def known_ends(task: Task, metrics: Mapping[str, Metric]) -> dict[str, str]:
+    """Return the better end, ``min`` or ``max``, of each metric of a task that tells it.
+
+    Args:
+        task: names those that no torchmetrics metric tells.
+        metrics: its torchmetrics, and those that the config adds.
+    """
+    ends = {"loss": "min"}
+    for name, metric in metrics.items():
+        if metric.higher_is_better is not None:
+            ends[name] = "max" if metric.higher_is_better else "min"
+    name, end = task.monitor
+    return {**ends, **task.better, name: end}
+
+
+def end_of(metric: str, ends: Mapping[str, str]) -> str | None:
+    """Return the better end of a metric, whose name may have that of a set or type; else None."""
+    parts = metric.split("/")
+    # "dev/f1/PER": itself, then dev/f1, f1/PER, dev, f1, PER
+    for length in range(len(parts), 0, -1):
+        for start in range(len(parts) - length + 1):
+            name = "/".join(parts[start : start + length])
+            if name in ends:
+                return ends[name]
+    return None
 
 
 def heads_direction(tasks: Mapping[str, Task]) -> str | None:

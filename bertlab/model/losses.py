@@ -1,4 +1,4 @@
-"""The loss of an optimiser step, and what happens where it is not finite.
+"""The loss of an optimiser step, how it is computed, and what happens where it is not finite.
 
 A step's loss is each task's mean over its predictions in all of its batches. 8 sequences, mlm and
 nsp: sums of 40 and 8 losses, divided by the counts of the whole step (120 and 24 in a window of
@@ -7,7 +7,7 @@ three such batches): the shares of the three batches add up to the step's mean.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -16,6 +16,32 @@ from torch.optim import Optimizer
 from bertlab.api.batch import PackedBatch
 from bertlab.api.task import TaskLoss
 from bertlab.errors import NumericalError, warn
+
+if TYPE_CHECKING:
+    from bertlab.model.module import BertModule
+
+
+class Passes:
+    """Forward and backward pass over a micro-batch of training, one operation after the other.
+
+    A package may set ``BertModule.passes`` to a subclass that computes the same otherwise.
+    """
+
+    def begin(self, module: "BertModule") -> None:
+        """Take note that a training begins; the module is on its device."""
+
+    def shares(self, module: "BertModule", batch: PackedBatch, batch_idx: int) -> list[Tensor]:
+        """Return the batch's share of each task's mean loss in its step, scalars."""
+        del batch_idx
+        return module.shares(batch)
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradient of the scaled sum of the shares to that of the step."""
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def zero_gradients(self, optimizer: Optimizer) -> None:
+        """Forget the gradient of the last step."""
+        optimizer.zero_grad(set_to_none=True)
 
 
 class NumericalGuard:

@@ -14,20 +14,15 @@ from torchmetrics import Metric
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.encoder import Encoder
-from bertlab.api.head import Head
 from bertlab.api.rng import CounterRNG
-from bertlab.api.task import Objective, Task, TaskContext, TaskLoss
+from bertlab.api.task import Head, Objective, Task, TaskContext, TaskLoss
 from bertlab.data.module import EvaluationRows, TaskData
-from bertlab.model.build import build_layers, keeps_encoder_fixed
+from bertlab.model.build import build_layers, check_tasks, keeps_encoder_fixed
 from bertlab.model.evaluation import Evaluations
-from bertlab.model.fsdp import shard
-from bertlab.model.losses import NumericalGuard, StepLoss, global_counts, shares_of
-from bertlab.model.optimizer import OptimizerState, build_optimizer
+from bertlab.model.losses import NumericalGuard, Passes, StepLoss, global_counts, shares_of
+from bertlab.model.optimizer import OptimizerState, build_optimizer, freeze_layers
 from bertlab.model.optimizer_config import OptimizerConfig
-from bertlab.model.parameter_groups import freeze_layers
 from bertlab.model.schedule import build_schedule, build_timed_schedule, run_timer
-from bertlab.model.step_graphs import StepGraphs
-from bertlab.model.task_checks import check_tasks
 
 
 class BertModule(LightningModule):
@@ -83,8 +78,7 @@ class BertModule(LightningModule):
         self.history: dict[int, dict[str, float]] = {}  # evaluations of training, by step
         self.warnings: list[str] = []  # of the last evaluation
         self.step_loss = StepLoss()
-        self.replays_passes = False  # in training, as CUDA graphs
-        self.graphs: StepGraphs | None = None
+        self.passes = Passes()  # of training; a package may compute them otherwise
 
     def named_tasks(self) -> dict[str, Task]:
         """Return the tasks by name, in the order of the config."""
@@ -112,9 +106,10 @@ class BertModule(LightningModule):
         return ["train/loss", *losses, "val/loss", *self.evaluations.names("val")]
 
     def configure_model(self) -> None:
-        """Divide the weights among the processes, where the strategy is to."""
-        if self.device_mesh is not None:
-            shard(self, self.encoder, self.device_mesh["data_parallel"])
+        """Divide the weights among the processes, where that is how the strategy works."""
+        divide = getattr(self.trainer.strategy, "divide", None)  # see the hook bertlab_strategy
+        if divide is not None:
+            divide(self)
 
     def forward(self, batch: PackedBatch) -> EncoderOutput:
         """Encode a batch."""
@@ -138,8 +133,8 @@ class BertModule(LightningModule):
         return self
 
     def on_train_start(self) -> None:
-        """Begin to record passes, if they are to be replayed."""
-        self.graphs = StepGraphs(self) if self.replays_passes else None
+        """Begin the passes of training, now that the module is on its device."""
+        self.passes.begin(self)
 
     def on_train_batch_start(self, batch: PackedBatch, batch_idx: int) -> None:
         """Begin the draws of a micro-batch by its number in the step over all devices."""
@@ -153,12 +148,11 @@ class BertModule(LightningModule):
 
     def training_step(self, batch: PackedBatch, batch_idx: int) -> Tensor:
         """Return the batch's share of the loss, scaled so that gradients add up to the mean's."""
-        replayed = None if self.graphs is None else self.graphs.shares(batch, batch_idx)
-        shares = self.shares(batch) if replayed is None else replayed
+        shares = self.passes.shares(self, batch, batch_idx)
         names, each = list(self.tasks_of(batch)), self.trainer.accumulate_grad_batches
         self.step_loss.add(names, shares, is_first=batch_idx % each == 0)
         if (batch_idx + 1) % each == 0:
-            self._log_step_loss(len(batch) - batch.filler)
+            self._log_step_loss()
         return self.scaled_loss(shares)
 
     def shares(self, batch: PackedBatch, counts: Tensor | None = None) -> list[Tensor]:
@@ -180,15 +174,13 @@ class BertModule(LightningModule):
         return total
 
     def backward(self, loss: Tensor) -> None:
-        """Compute the gradient, unless a replayed pass has."""
-        if self.graphs is None or not self.graphs.has_gradient:
-            loss.backward()  # type: ignore[no-untyped-call]
+        """Compute the gradient."""
+        self.passes.backward(loss)
 
     def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: Optimizer) -> None:
-        """Forget the gradient of the last step, unless a replayed pass has written over it."""
+        """Forget the gradient of the last step."""
         del epoch, batch_idx
-        if self.graphs is None or not self.graphs.has_gradient:
-            optimizer.zero_grad(set_to_none=self.graphs is None)  # replayed passes add to it
+        self.passes.zero_gradients(optimizer)
 
     def losses(self, batch: PackedBatch) -> list[TaskLoss]:
         """Return the loss of each task that a batch is for, in the order of the config."""
@@ -247,7 +239,8 @@ class BertModule(LightningModule):
         optimizer = build_optimizer(config, self, fused)
         done = 0
         if self.continued is not None:
-            self.continued.load(self, optimizer)
+            take = getattr(self.trainer.strategy, "take_optimizer_state", None)
+            self.continued.load(self, optimizer, take)
             done, self.continued = self.continued.steps, None  # twice the size of the weights
         steps, timer = self.trainer.estimated_stepping_batches, run_timer(self.trainer)
         # Lightning's word for neither max_steps nor max_epochs
@@ -318,8 +311,8 @@ class BertModule(LightningModule):
 
     def _tokens_read(self, batch: PackedBatch) -> Tensor | None:
         """Return the positions that tasks read; None for all, and on a GPU, which would wait."""
-        if batch.input_ids.device.type != "cpu" and not batch.filler:
-            return None
+        if batch.tokens_read is not None or batch.input_ids.device.type != "cpu":
+            return batch.tokens_read
         found = [task.tokens_read(batch) for task in self.tasks_of(batch).values()]
         read = [places for places in found if places is not None]
         return torch.cat(read) if len(read) == len(found) else None
@@ -336,9 +329,9 @@ class BertModule(LightningModule):
         if self.trainer.state.fn == TrainerFn.FITTING:
             self.history[self.trainer.global_step] = found.results
 
-    def _log_step_loss(self, sequences: int) -> None:
+    def _log_step_loss(self) -> None:
         values = self.step_loss.over_devices(self.trainer.world_size)
         # the bar reads it when it is drawn: prog_bar=True reads it, and waits, at each step
-        self.log("train/loss", values.sum(), batch_size=sequences)
+        self.log("train/loss", values.sum(), batch_size=1)
         for name, value in zip(self.step_loss.by_task, values, strict=True):
-            self.log(f"train/{name}/loss", value, batch_size=sequences)
+            self.log(f"train/{name}/loss", value, batch_size=1)

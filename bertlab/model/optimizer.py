@@ -1,19 +1,195 @@
-"""From a module to its optimiser, and the state that an optimiser brings from an earlier run.
+"""From a module to groups of its parameters and their optimiser, and an earlier run's state.
 
 ``OptimizerState`` carries the moments of an earlier run to the next (``model.init_optimizer``).
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
 
-from bertlab.errors import CheckpointError, DamagedCheckpointError, PluginError
-from bertlab.model.fsdp import load_optimizer_state
+from bertlab.api.encoder import Encoder
+from bertlab.api.optimizer import ParameterGroup, ParameterKind
+from bertlab.api.task import Task
+from bertlab.errors import (
+    CheckpointError,
+    ConfigError,
+    DamagedCheckpointError,
+    PluginError,
+    nearest,
+)
 from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER, OptimizerConfig
-from bertlab.model.parameter_groups import freeze_layers, parameter_groups
+
+
+def parameter_groups(config: OptimizerConfig, module: nn.Module) -> list[ParameterGroup]:
+    """Return the trainable parameters in groups for an optimiser.
+
+    Groups are two by weight decay, for each learning rate; the head's come first. A parameter that
+    two modules share is in one group, and the encoder's place counts.
+    """
+    depths: dict[nn.Parameter, int] = {}
+    if config.layer_decay != 1:
+        depths = parameter_depths(module.get_submodule("encoder"), "layer_decay")
+    kinds = parameter_kinds(module)
+    decayed, plain = split_by_weight_decay(module)
+    groups = []
+    for depth in sorted({0, *depths.values()}):
+        for trained, decays in ((decayed, True), (plain, False)):
+            parameters = [p for p in trained if depths.get(p, 0) == depth]
+            if parameters or depth == 0:
+                rate = config.learning_rate * config.layer_decay**depth  # 0.9, depth 2: 0.81
+                decay = config.weight_decay if decays else 0.0
+                own = [kinds[p] for p in parameters]
+                groups.append(ParameterGroup(parameters, own, rate, decay, decays))
+    return groups
+
+
+def parameter_kinds(module: nn.Module) -> dict[nn.Parameter, ParameterKind]:
+    """Return what each parameter is; what tasks share with the encoder is the encoder's."""
+    _, plain = split_by_weight_decay(module)
+    without_decay = set(plain)
+    embeddings = {
+        parameter
+        for layer in module.modules()
+        if isinstance(layer, nn.Embedding)
+        for parameter in layer.parameters()
+    }
+    kinds: dict[nn.Parameter, ParameterKind] = {}
+    # named_parameters() yields what is shared once, by its first name: BertModule.encoder's
+    for name, parameter in module.named_parameters():
+        if parameter in embeddings:
+            kinds[parameter] = "embedding"
+        elif parameter.ndim != 2 or parameter in without_decay:
+            kinds[parameter] = "vector"
+        else:
+            kinds[parameter] = "head" if name.startswith("tasks.") else "matrix"
+    return kinds
+
+
+def freeze_layers(config: OptimizerConfig, module: nn.Module) -> None:
+    """Set ``requires_grad`` to False in the part of ``module.encoder`` that is not trained.
+
+    Call it before the module is wrapped for several devices: DDP waits for the gradient of every
+    parameter that required one then. To call it again changes nothing.
+    """
+    if config.frozen_layers is None:
+        return
+    encoder = module.get_submodule("encoder")
+    if config.frozen_layers == "all":
+        encoder.requires_grad_(False)
+        return
+    depths = parameter_depths(encoder, "frozen_layers")
+    embeddings = max(depths.values())
+    if not 0 <= config.frozen_layers < embeddings - 1:
+        raise ConfigError(
+            f"model.optimizer.frozen_layers: found {config.frozen_layers}, expected 0 (embeddings) "
+            f"to {embeddings - 2}, as the encoder has {embeddings - 1} layers, or all"
+        )
+    # 12 layers: embeddings 13, layers.0 12, …; frozen_layers 2 -> depths 11 to 13
+    for parameter, depth in depths.items():
+        if depth >= embeddings - config.frozen_layers:
+            parameter.requires_grad_(False)
+
+
+def parameter_depths(encoder: nn.Module, option: str) -> dict[nn.Parameter, int]:
+    """Return how far below the head each parameter of an encoder with L layers is.
+
+    The names of parameters tell: ``layers.N.*`` is ``L - N`` (or as ``layer_lists`` calls them),
+    what is registered before them is the embeddings, ``L + 1``, and what comes after them (pooler,
+    last LayerNorm) is 0. ``pooler.*`` is 0 and ``token_embedding.*`` is ``L + 1`` in any order.
+
+    Args:
+        encoder: any; need not be ``bert``.
+        option: key of ``model.optimizer`` that asks, for the message.
+
+    Raises:
+        ConfigError: if no parameter is called ``layers.N.*``.
+    """
+    lists = getattr(encoder, "layer_lists", Encoder.layer_lists)
+    layer = re.compile(rf"(?:{'|'.join(map(re.escape, lists))})\.(\d+)\.")  # layers.11.qkv -> 11
+    names = [name for name, _ in encoder.named_parameters()]
+    numbers = [int(match[1]) for name in names if (match := layer.match(name))]
+    if not numbers:
+        raise ConfigError(
+            f"model.optimizer.{option}: the encoder {type(encoder).__name__} has no parameters "
+            f"called {lists[0]}.0.*, {lists[0]}.1.*, …, so its layers are not known; leave the "
+            "option out"
+        )
+    # of two layers: token_embedding 3, layers.0 2, layers.1 1, pooler 0
+    top = max(numbers) + 1
+    depths: dict[nn.Parameter, int] = {}
+    reached_layers = False
+    for name, parameter in encoder.named_parameters():
+        match = layer.match(name)
+        reached_layers = reached_layers or match is not None
+        if match:
+            depths[parameter] = top - int(match[1])
+        elif name.startswith("token_embedding."):
+            depths[parameter] = top + 1
+        else:
+            above = reached_layers or name.startswith("pooler.")
+            depths[parameter] = 0 if above else top + 1
+    return depths
+
+
+def split_by_weight_decay(
+    module: nn.Module,
+) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """Return the trainable parameters that decay, and those that do not: biases, norms, vectors.
+
+    A bias has a name that begins with ``bias`` or ends in ``_bias``; a norm is a module whose class
+    has ``Norm`` in its name, of PyTorch or of a plugin; a vector has one dimension or none. What an
+    encoder or a task says in ``decays`` counts before that.
+    """
+    said = _said_of_decay(module)
+    plain = {
+        id(parameter)
+        for layer in module.modules()
+        for name, parameter in layer.named_parameters(recurse=False)
+        # without decay: bias, an LSTM's bias_ih_l0, attention_bias
+        if _is_norm(layer)
+        or name.startswith("bias")
+        or name.endswith("_bias")
+        or parameter.ndim < 2
+    }
+    plain = (plain | {each for each, decays in said.items() if not decays}) - {
+        each for each, decays in said.items() if decays
+    }
+    trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    return (
+        [parameter for parameter in trainable if id(parameter) not in plain],
+        [parameter for parameter in trainable if id(parameter) in plain],
+    )
+
+
+def _said_of_decay(module: nn.Module) -> dict[int, bool]:
+    """Return what encoder and tasks say of their parameters, by ``id``; the encoder's word counts.
+
+    Of a parameter that two of their names hold, the longer name counts.
+    """
+    parts = [each for each in module.modules() if isinstance(each, Encoder | Task)]
+    said: dict[int, bool] = {}
+    for part in sorted(parts, key=lambda each: isinstance(each, Encoder)):
+        own = dict(part.named_parameters())
+        for name in sorted(part.decays, key=len):
+            found = [each for key, each in own.items() if f"{key}.".startswith(f"{name}.")]
+            if not found:
+                raise PluginError(
+                    f"{type(part).__module__}.{type(part).__name__}.decays: found {name!r}, which "
+                    f"none of its parameters is called{nearest(name, own)}"
+                )
+            said |= {id(each): part.decays[name] for each in found}
+    return said
+
+
+def _is_norm(layer: nn.Module) -> bool:
+    # RMSNorm, BatchNorm1d and a plugin's ScaleNorm; and classes that are made of LayerNorm
+    return (
+        isinstance(layer, nn.LayerNorm) or re.search("Norm(?!al)", type(layer).__name__) is not None
+    )
 
 
 def build_optimizer(config: OptimizerConfig, module: nn.Module, fused: bool = True) -> Optimizer:
@@ -118,10 +294,16 @@ class OptimizerState:
                 "take the key out"
             )
 
-    def load(self, module: nn.Module, optimizer: Optimizer) -> None:
+    def load(
+        self,
+        module: nn.Module,
+        optimizer: Optimizer,
+        take: Callable[[nn.Module, Optimizer, dict[str, Any]], None] | None = None,
+    ) -> None:
         """Give an optimiser these moments, by the names of parameters; what is new has none.
 
-        The optimiser's own settings (``betas``, …) stay.
+        The optimiser's own settings (``betas``, …) stay. ``take`` loads them where a strategy has
+        divided the weights.
         """
         ours = parameter_names(module, optimizer)
         theirs = ours if self.parameters is None else self.parameters
@@ -134,4 +316,8 @@ class OptimizerState:
             if numbers.get(name) in known
         }
         groups = optimizer.state_dict()["param_groups"]  # this run's learning rates
-        load_optimizer_state(module, optimizer, {"state": state, "param_groups": groups})
+        moved = {"state": state, "param_groups": groups}
+        if take is None:
+            optimizer.load_state_dict(moved)
+        else:
+            take(module, optimizer, moved)

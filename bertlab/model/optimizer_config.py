@@ -1,18 +1,151 @@
-"""The settings that every optimiser has, and the plugins that a config names beside them."""
+"""Optimisers and schedules that a config can name, and the settings that all of them have."""
 
+import inspect
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, make_dataclass
+from functools import cache, reduce
+from operator import or_
+from types import UnionType
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
-from bertlab.api.optimizer import OptimizerRecipe
-from bertlab.api.schedule import Progress, Schedule
+import torch.optim
+from torch import Tensor
+from torch.optim import AdamW as TorchAdamW
+from torch.optim import Optimizer
+
+from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup, Progress, Schedule
 from bertlab.errors import ConfigError, UnknownPluginError, check_share, nearest
-from bertlab.model.optimizers.adamw import AdamW
-from bertlab.model.optimizers.torch_classes import torch_names, torch_recipe
 from bertlab.objectives.changing import DEFAULT_SCHEDULE, make_schedule
-from bertlab.plugins.first_party import where_to_get
-from bertlab.plugins.index import installed, load_class, told_origin
+from bertlab.plugins.index import installed, load_class, told_origin, where_to_get
+
+_SHARED = ("self", "params", "lr", "weight_decay")  # of every optimiser
+_REFUSED = {
+    "LBFGS": "computes the loss several times a step, by a closure, which a run cannot repeat",
+    "SparseAdam": "is for sparse gradients, and those of an encoder are dense",
+    "Muon": "trains matrices only; use muon, which leaves the rest to AdamW",
+}
+
+
+@dataclass(frozen=True)
+class TorchRecipe(OptimizerRecipe):
+    """A class of ``torch.optim``; a subclass has that class' arguments as its fields.
+
+    Attributes:
+        torch_class: what is made.
+    """
+
+    torch_class: ClassVar[Any]
+
+    def build(
+        self, groups: Sequence[ParameterGroup], learning_rate: float, fused: bool
+    ) -> Optimizer:
+        """Return an optimiser over the groups as they are; whether it is fused is a setting."""
+        del fused
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        settings = [group.settings() for group in groups]
+        for group in settings:
+            if not self.has_weight_decay:
+                del group["weight_decay"]
+        try:
+            made: Optimizer = self.torch_class(settings, lr=learning_rate, **given)
+        except (ValueError, RuntimeError) as error:
+            name = self.torch_class.__name__
+            raise ConfigError(f"model.optimizer: torch.optim.{name}: {error}") from error
+        return made
+
+
+def torch_names() -> list[str]:
+    """Return the names of the classes that can be used."""
+    found = inspect.getmembers(torch.optim, inspect.isclass)
+    classes = [each for _, each in found if issubclass(each, Optimizer) and each is not Optimizer]
+    return [each.__name__ for each in classes if each.__name__ not in _REFUSED]
+
+
+@cache
+def torch_recipe(name: str) -> type[TorchRecipe] | None:
+    """Return the recipe of a class of ``torch.optim``; None if there is none of that name."""
+    if name in _REFUSED:
+        raise ConfigError(f"model.optimizer.name: found {name!r}: it {_REFUSED[name]}")
+    if name not in torch_names():
+        return None
+    found: type[Optimizer] = getattr(torch.optim, name)
+    hints = get_type_hints(found.__init__)
+    parameters = inspect.signature(found.__init__).parameters
+    arguments = [
+        (each.name, _without_tensor(hints.get(each.name, Any)), field(default=each.default))
+        for each in parameters.values()
+        if each.name not in _SHARED
+    ]
+    made = make_dataclass(
+        name,
+        arguments,
+        bases=(TorchRecipe,),
+        frozen=True,
+        namespace={
+            "__doc__": f"``torch.optim.{name}``, see PyTorch's documentation.",
+            "torch_class": found,
+            "has_weight_decay": "weight_decay" in parameters,
+        },
+    )
+    assert issubclass(made, TorchRecipe)
+    return made
+
+
+def _without_tensor(hint: Any) -> Any:  # noqa: ANN401  a type, or a form of one
+    """Return a type without the tensors that may stand for its numbers.
+
+    ``tuple[float | Tensor, float | Tensor]`` becomes ``tuple[float, float]``.
+    """
+    parts = [_without_tensor(each) for each in get_args(hint) if each is not Tensor]
+    if get_origin(hint) in (Union, UnionType):
+        return reduce(or_, parts)
+    return tuple[tuple(parts)] if get_origin(hint) is tuple else hint  # type: ignore[misc]
+
+
+def check_betas(betas: tuple[float, float]) -> None:
+    """Raise ConfigError unless both decay rates are in [0, 1)."""
+    if not all(0 <= beta < 1 for beta in betas):
+        raise ConfigError(f"model.optimizer.betas: found {list(betas)}, expected each in [0, 1)")
+
+
+def check_eps(eps: float) -> None:
+    """Raise ConfigError if the term of the denominator is below 0, or no number."""
+    if not eps >= 0:
+        raise ConfigError(f"model.optimizer.eps: found {eps}, expected 0 or more")
+
+
+class AdamW(OptimizerRecipe):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019).
+
+    Args:
+        betas: decay rates of the moment estimates.
+        eps: term that is added to the denominator (BERT's code: 1e-6).
+    """
+
+    def __init__(self, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-6) -> None:
+        check_betas(betas)
+        check_eps(eps)
+        self.betas = betas
+        self.eps = eps
+
+    def build(
+        self, groups: Sequence[ParameterGroup], learning_rate: float, fused: bool
+    ) -> Optimizer:
+        """Return AdamW over the groups as they are.
+
+        Args:
+            groups: all that is trained.
+            learning_rate: the default of its groups, each of which has its own.
+            fused: PyTorch's fused kernel.
+        """
+        return TorchAdamW(
+            [group.settings() for group in groups],
+            lr=learning_rate,
+            betas=self.betas,
+            eps=self.eps,
+            fused=fused,
+        )
 
 
 class Constant(Schedule):

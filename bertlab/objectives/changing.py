@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from bertlab.api.schedule import Progress, Schedule
+from bertlab.api.optimizer import Progress, Schedule
 from bertlab.errors import ConfigError, nearest
 from bertlab.plugins.index import load_class
 

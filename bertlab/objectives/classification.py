@@ -1,23 +1,21 @@
-"""Choosing one of several classes: loss, accuracy and its baseline, for objectives and heads."""
+"""Choosing one of several classes: loss and metrics, and next-sentence prediction (sec. 3.1)."""
 
 import math
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
-from bertlab.api.batch import PackedBatch
-from bertlab.api.task import TaskLoss
+from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences
+from bertlab.api.task import Objective, TaskContext, TaskLoss
+from bertlab.encoders.layers import initialize
 
-FILLER = -100  # a label that stands for nothing, which torch's cross-entropy leaves out
-
-
-def filled_labels(labels: Tensor, batch: PackedBatch) -> Tensor:
-    """Return ``(B,)`` labels of a batch that ends with filler, of those of its first sequences."""
-    return F.pad(labels, (0, len(batch) - len(labels)), value=FILLER)
+if TYPE_CHECKING:
+    from bertlab.api.rng import CounterRNG
 
 
 def classification_loss(
@@ -30,7 +28,7 @@ def classification_loss(
 
     Args:
         logits: ``(K, C)`` float32 scores of the C classes.
-        labels: ``(K,)`` int64 class ids; those of :data:`FILLER` do not count.
+        labels: ``(K,)`` int64 class ids; those of -100 do not count.
         class_weights: ``(C,)`` weight of each class in the sum; 1 if None.
         extras: ``(K, …)`` tensors by name, for metrics; as in :class:`TaskLoss`.
     """
@@ -88,3 +86,46 @@ class MajorityAccuracy(Metric):
             return torch.tensor(math.nan)
         targets = dim_zero_cat(self.targets).cpu().long()
         return torch.bincount(targets).max().double() / targets.numel()
+
+
+class NextSentencePrediction(Objective):
+    """Tell whether segment B follows segment A in its document (label 0) or not (label 1).
+
+    ``classifier`` is Hugging Face's ``cls.seq_relationship``.
+    """
+
+    requires_pairs = True
+    classifier: nn.Linear
+
+    def build(self, context: TaskContext) -> None:
+        """Create the classifier of the pooled output."""
+        self.classifier = nn.Linear(context.encoder.hidden_size, 2)
+        initialize(self, context.encoder.initializer_range)
+
+    def prepare(self, sequences: PackedSequences, rng: "CounterRNG", training: bool) -> int:
+        """Return the number of sequences; the sampler wrote ``next_sentence_label`` ``(B,)``."""
+        del rng, training
+        return len(sequences.cu_seqlens) - 1
+
+    def tokens_read(self, batch: PackedBatch) -> Tensor:
+        """Return none: the pooled output is read."""
+        return batch.input_ids[:0]
+
+    def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
+        """Return cross-entropy in nats, summed in float32 over the B sequences."""
+        labels = batch.fields["next_sentence_label"]
+        logits = self.classifier(output.pooled).float()
+        return classification_loss(logits, labels)
+
+    def metrics(self) -> dict[str, Metric]:
+        """Return ``accuracy`` and ``majority_accuracy``, its baseline."""
+        return {"accuracy": Accuracy(), "majority_accuracy": MajorityAccuracy()}
+
+    def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
+        """Return ``{"is_next_probability": p}`` of each pair, nothing of a single segment."""
+        probabilities = self.classifier(output.pooled).float().softmax(-1)[:, 0].tolist()
+        last = batch.token_type_ids[batch.cu_seqlens[1:].long() - 1].tolist()  # 1: has a B
+        return [
+            {"is_next_probability": p} if segment == 1 else {}
+            for p, segment in zip(probabilities, last, strict=True)
+        ]

@@ -1,6 +1,8 @@
-"""What the language-model objectives share: head, loss, metrics and unigram baselines."""
+"""What the language-model objectives share, and the left-to-right one (paper sec. 5.1)."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -17,23 +19,63 @@ from bertlab.api.batch import (
     pad_to_multiple_of,
 )
 from bertlab.api.task import Objective, TaskContext, TaskLoss
+from bertlab.api.tokenizer import BoolArray, word_starts
 from bertlab.encoders.layers import initialize
-from bertlab.objectives.classification import FILLER, Accuracy
+from bertlab.objectives.classification import Accuracy
 from bertlab.objectives.cross_entropy import (
     SummedCrossEntropy,
     linear_cross_entropy,
     losses_by_rows,
 )
-from bertlab.objectives.masking import TokenClasses
 
 if TYPE_CHECKING:
     from bertlab.api.encoder import Encoder
+    from bertlab.api.rng import CounterRNG
     from bertlab.api.tokenizer import Tokenizer
-
 
 COLUMNS = 64  # scores of the vocabulary are a multiple of it on a GPU
 _HEIGHT = 512  # rows of scores that are in memory at a time: 62 MB of 30,522 in float32
 ROWS = 16  # predictions on a CPU, whose bf16 products are compiled anew for each shape
+
+
+@dataclass(frozen=True)
+class TokenClasses:
+    """What masking has to know of a vocabulary.
+
+    Attributes:
+        special: ``(V,)`` bool, True for ``[CLS]``, ``[UNK]`` and the like: never selected.
+        continuation: ``(V,)`` bool, True for ids that continue a word (``##ing``).
+        mask_id: id of ``[MASK]``.
+        closing: ``(V,)`` bool, True for ids behind which a word begins; None if there are none.
+    """
+
+    special: BoolArray
+    continuation: BoolArray
+    mask_id: int
+    closing: BoolArray | None = None
+
+    @classmethod
+    def of(cls, tokenizer: "Tokenizer") -> "TokenClasses":
+        """Return the classes of a tokenizer's vocabulary."""
+        return cls(
+            tokenizer.special_mask,
+            tokenizer.continuation_mask,
+            tokenizer.mask_id,
+            tokenizer.closing_mask,
+        )
+
+    @cached_property
+    def ordinary_ids(self) -> IntArray:
+        """``(V - specials,)`` int64 ids that a random replacement is drawn from."""
+        return np.flatnonzero(~self.special)
+
+    def word_starts(self, ids: IntArray) -> BoolArray:
+        """Return ``(…, N)`` bool, True for those of ``(…, N)`` ids that start a word."""
+        return word_starts(ids, self.continuation, self.closing)
+
+    def countable(self, sequences: PackedSequences) -> BoolArray:
+        """Return ``(T,)`` bool, True for corpus tokens that are not special."""
+        return ~self.special[sequences.input_ids] & (sequences.corpus_offsets >= 0)
 
 
 class TargetMean(Metric):
@@ -174,21 +216,11 @@ class TokenPrediction(Objective):
         """Return the positions that predict; None of a batch without labels."""
         return batch.fields.get(f"{self.name}_positions")
 
-    def fill(self, batch: PackedBatch, slots: int) -> Mapping[str, Tensor]:
-        """Return positions in the filler, and labels that do not count, after the K that do."""
-        written = batch.token_labels(self.name)
-        rows, last = -len(written.labels) % slots, len(batch.input_ids) - 1
-        return {
-            f"{self.name}_positions": F.pad(written.positions, (0, rows), value=last),
-            f"{self.name}_labels": F.pad(written.labels, (0, rows), value=FILLER),
-        }
-
     def loss(self, output: EncoderOutput, batch: PackedBatch) -> TaskLoss:
         """Return cross-entropy in nats, summed in float32 over the K positions."""
         written = batch.token_labels(self.name)
         positions, labels = written.positions, written.labels
         if positions.device.type == "cpu":
-            labels = labels[labels != FILLER] if batch.filler else labels
             positions = pad_to_multiple_of(positions, ROWS)
         transformed = self._transform(output.tokens.index_select(0, positions))
         if positions.device.type == "cpu" and torch.is_grad_enabled():
@@ -245,3 +277,45 @@ class TokenPrediction(Objective):
             ]
             for tokens, row in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
+
+
+class CausalLM(TokenPrediction):
+    """Predict each token of the text from those before it in its sequence.
+
+    Special tokens are read but never predicted, so that the loss counts text only.
+    """
+
+    name = "clm"
+    requires_causal = True
+
+    def prepare(self, sequences: PackedSequences, rng: "CounterRNG", training: bool) -> int:
+        """Write ``clm_positions`` and ``clm_labels``, both ``(K,)`` int64.
+
+        Args:
+            sequences: ``fields`` are written to; the token after position t is t's label.
+            rng: not used.
+            training: not used.
+
+        Returns:
+            K, the number of text tokens that have a token before them.
+        """
+        del rng, training
+        predicted = self.classes.countable(sequences)
+        # nothing stands before the first token to predict it from, even where it is no [CLS]
+        predicted[sequences.cu_seqlens[:-1]] = False
+        targets = np.flatnonzero(predicted)
+        # targets [1, 2, 5] are predicted at [0, 1, 4]
+        return self.write_labels(sequences, targets - 1, sequences.input_ids[targets])
+
+    def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
+        """Return ``{"next": [{"token", "probability"}, …]}`` of each sequence, best first.
+
+        The prediction follows the last token that is not special, or else the first token.
+        """
+        special = torch.from_numpy(self.classes.special).to(batch.input_ids.device)
+        # [CLS] a [SEP] [CLS] [SEP]: places [0, 1, 0, 0, 0], last of each sequence [1, 0]
+        places = batch.position_ids.masked_fill(special[batch.input_ids], 0)
+        starts = batch.cu_seqlens[:-1].long()
+        sequence = torch.repeat_interleave(batch.lengths)
+        last = torch.zeros_like(starts).scatter_reduce(0, sequence, places, "amax")
+        return [{"next": best} for best in self.most_probable(output.tokens[starts + last])]

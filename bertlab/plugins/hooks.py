@@ -26,23 +26,27 @@ from bertlab.errors import (
     told_with_place,
     warn,
 )
-from bertlab.plugins.first_party import OWN_PACKAGE, where_to_get
 from bertlab.plugins.index import (
+    OWN_PACKAGE,
     brought_by,
     check_contract,
     entry_package,
     entry_points_of,
     tell_of_a_wait,
+    where_to_get,
 )
 
 if TYPE_CHECKING:
     from jsonargparse import Namespace
-    from lightning.pytorch import Callback
+    from lightning.pytorch import Callback, Trainer
     from lightning.pytorch.cli import LightningArgumentParser
+    from lightning.pytorch.strategies import Strategy
 
     from bertlab.api.batch import PackedBatch
-    from bertlab.api.exporter import ExportReport, ModelAddress
+    from bertlab.api.exchange import ExportReport, ModelAddress
     from bertlab.checkpoints.pretrained import Pretrained
+    from bertlab.data.module import TaskData
+    from bertlab.model.module import BertModule
 
 GROUP = "bertlab.hooks"
 hookspec = pluggy.HookspecMarker("bertlab")
@@ -59,6 +63,9 @@ class FitKeys:
     Attributes:
         not_recorded: keys that do not change what a run computes or writes into its results. They
             are never taken from a checkpoint; a key that names a place to write to belongs here.
+        stored: keys whose values may come from a checkpoint, which may come from anywhere: they
+            name no place to write to and start no processes. A run whose checkpoint has another one
+            that is not at its default goes on with the user's own ``--config`` only.
         not_in_stages: keys that do not go with ``stages``, and why:
             ``{"checkpoint_words": "a stage counts its own words only"}``.
         check_stored: is called with the config of a checkpoint, which may come from anywhere, and
@@ -68,6 +75,7 @@ class FitKeys:
     """
 
     not_recorded: tuple[str, ...] = ()
+    stored: tuple[str, ...] = ()
     not_in_stages: Mapping[str, str] = field(default_factory=dict)
     check_stored: Callable[[Mapping[str, Any], str], None] | None = None
 
@@ -143,6 +151,27 @@ def bertlab_inspect_batch(batch: "PackedBatch", stage: str, step: int) -> None:
     """
 
 
+@hookspec
+def bertlab_accelerate(module: "BertModule", data: "TaskData", trainer: "Trainer") -> None:
+    """Make the steps of a ``fit`` with ``compile: true`` quicker, on the device that trains.
+
+    Called when data, module and Trainer are ready, before layers are compiled. A package may set
+    ``module.passes`` to other :class:`bertlab.extend.Passes`, ``data.finish_batch`` to a function
+    of each batch of training, and add a kernel by ``bertlab.extend.add_attention_kernel``. What is
+    computed may change by rounding only.
+    """
+
+
+@hookspec
+def bertlab_strategy(name: str) -> "Strategy | None":
+    """Return the Lightning strategy of a name that ``trainer.strategy`` gives; None: another's.
+
+    A strategy that divides the weights among processes has ``divide(module)``, called as
+    ``configure_model`` of the module, and ``take_optimizer_state(module, optimizer, state)``, which
+    loads the ``state_dict`` of an earlier run's optimiser.
+    """
+
+
 Table = tuple[str, list[tuple[str, str]]]
 """A title, and rows of a name and what it is."""
 Push = Callable[[Path, str | None], str]
@@ -210,12 +239,12 @@ def hook_modules() -> HookModules:
     # the core's first, then by name: callbacks are called in an order that no disk decides
     for entry in sorted(entry_points_of(GROUP), key=_place):
         try:
-            loaded.manager.register(load_module(entry), name=name_of(entry))
+            loaded.manager.register(load_module(entry), name=name_of_hooks(entry))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # whatever a stranger's module raises
             loaded.left_out[entry] = told_with_place(error)
-            _leave_out(name_of(entry), error)
+            _leave_out(name_of_hooks(entry), error)
     return loaded
 
 
@@ -233,13 +262,16 @@ def load_module(entry: EntryPoint) -> object:
     if entry.dist is not None:
         check_contract(entry.dist.name)
     # what it prints on import would stand among the predictions of `bertlab predict`
-    with contextlib.redirect_stdout(sys.stderr), tell_of_a_wait(name_of(entry), name_of(entry)):
+    with (
+        contextlib.redirect_stdout(sys.stderr),
+        tell_of_a_wait(name_of_hooks(entry), name_of_hooks(entry)),
+    ):
         module = entry.load()
     _check_names(module)
     return module
 
 
-def name_of(entry: EntryPoint) -> str:
+def name_of_hooks(entry: EntryPoint) -> str:
     """Return what to call a hook module in messages."""
     return f"hooks {entry.name!r} of {brought_by(*entry_package(entry))} ({entry.value})"
 
@@ -262,6 +294,16 @@ def add_fit_arguments(parser: "LightningArgumentParser") -> dict[str, FitKeys]:
     return found
 
 
+def package_keys() -> dict[str, FitKeys]:
+    """Return the keys that packages add to ``fit``, with what they say of them."""
+    modules = hook_modules()
+    if modules.fit_keys is None:  # of another command than fit
+        from lightning.pytorch.cli import LightningArgumentParser  # noqa: PLC0415  torch
+
+        modules.fit_keys = add_fit_arguments(LightningArgumentParser(exit_on_error=False))
+    return modules.fit_keys
+
+
 def _sections(parser: "LightningArgumentParser") -> set[str]:
     """Return the names before the first dot of a parser's keys."""
     return {action.dest.partition(".")[0] for action in parser._actions}
@@ -282,6 +324,20 @@ def run_elsewhere(arguments: list[str], keys: frozenset[str]) -> int | None:
 def report_sections(scores: Any) -> list[ReportSection]:  # noqa: ANN401  of bertlab-studies
     """Return the sections that plugins add to a study's report."""
     return _joined("bertlab_report_sections", scores=scores)
+
+
+def accelerate(module: "BertModule", data: "TaskData", trainer: "Trainer") -> None:
+    """Let all plugins make a run quicker."""
+    for _ in _results("bertlab_accelerate", module=module, data=data, trainer=trainer):
+        pass
+
+
+def named_strategy(name: str) -> "Strategy | None":
+    """Return the strategy of the first package that has one of a name; None if none has."""
+    for strategy in _results("bertlab_strategy", name=name):
+        found: Strategy = strategy
+        return found
+    return None
 
 
 def inspects_batches() -> bool:

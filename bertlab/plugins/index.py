@@ -2,6 +2,9 @@
 
 Classes come through the groups of :data:`GROUPS`; a config names an entry point
 (``objectives: [mlm, nsp]``) and only then is its module imported.
+
+The core imports none of the packages that are released with it. It knows their names, so that a
+config or a command that needs one of them says what to install.
 """
 
 import contextlib
@@ -16,24 +19,68 @@ from importlib.metadata import (
     Distribution,
     EntryPoint,
     EntryPoints,
-    PackageNotFoundError,
     entry_points,
     version,
 )
-from typing import Any, Literal
-
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from typing import Any, Literal, get_args
 
 from bertlab.api import CONTRACT, OLDEST_CONTRACT
 from bertlab.errors import PluginError, UnknownPluginError, nearest, told_with_place, warn
-from bertlab.plugins.first_party import (
-    FIRST_PARTY,
-    METAPACKAGE,
-    OWN_PACKAGE,
-    package_of,
-    where_to_get,
-)
+
+OWN_PACKAGE = "bertlab-core"
+METAPACKAGE = "bertlab-lightning"  # all of them; on PyPI, bertlab is somebody else's
+# package: what it brings, as "kind name" of the index
+_BRINGS = {
+    "bertlab-cluster": "executor ray, executor slurm, name data.RemoteStore",
+    "bertlab-conformance": (
+        "command check-plugins, command new-plugin, name testing.ConformanceFailure, "
+        "name testing.batch_of, name testing.conformance, name testing.list_checks"
+    ),
+    "bertlab-evaluations": (
+        "command evaluate, command embed, command take-words, "
+        "evaluation attention, evaluation held_out_loss, evaluation minimal_pairs, "
+        "evaluation probing, evaluation sentence_similarity, "
+        "key evaluations, key evaluate_every, key checkpoint_words"
+    ),
+    "bertlab-gpu": "strategy fsdp",
+    "bertlab-guard": "key check_every",
+    "bertlab-interop": "exporter onnx, exporter sentence-transformers, reader tensorflow",
+    "bertlab-modern": (
+        "encoder modern, tokenizer bpe, tokenizer unigram, optimizer lamb, optimizer lion, "
+        "optimizer muon, name ModernEncoder, tokenizer_model BPE, tokenizer_model Unigram, "
+        "tokenizer_model WordLevel, name JoinedOptimizer, huggingface_form roberta, "
+        "model_type roberta, model_type modernbert"
+    ),
+    "bertlab-pages": "command demo, key push",
+    "bertlab-studies": (
+        "command study, command ablate, executor local, key seeds, key against_scratch, "
+        "name Study, name StudyScores, name study"
+    ),
+    "bertlab-tasks": (
+        "head feature_tagging, head multi_label, head multiple_choice, data_module several_heads, "
+        "format ax, format codah, format cola, format conll, format mnli, format mnli_mismatched, "
+        "format mrpc, format qnli, format qqp, format rte, format sick, format sick_relatedness, "
+        "format snli, format squad, "
+        "format sst2, format stsb, format swag, format wnli"
+    ),
+}
+# what files of a reader end in, by which its package is missed
+FILES_OF_READERS = {"tensorflow": ".index"}
+# released with the core, at its version
+FIRST_PARTY = frozenset({OWN_PACKAGE, *_BRINGS})
+
+
+def package_of(kind: str, name: str) -> str | None:
+    """Return the first-party package that brings something, installed or not; None if none does."""
+    wanted = f"{kind} {name}"
+    return next((each for each, all_ in _BRINGS.items() if wanted in all_.split(", ")), None)
+
+
+def where_to_get(kind: str, name: str) -> str:
+    """Return the end of a message about what is not installed; empty if nobody knows it."""
+    package = package_of(kind, name)
+    return "" if package is None else f"; it comes with {package}: pip install {package}"
+
 
 Kind = Literal[
     "encoder",
@@ -54,25 +101,7 @@ Kind = Literal[
     "format",
     "data_module",
 ]
-GROUPS: dict[Kind, str] = {
-    "encoder": "bertlab.encoders",
-    "objective": "bertlab.objectives",
-    "head": "bertlab.heads",
-    "source": "bertlab.sources",
-    "metric": "bertlab.metrics",
-    "evaluation": "bertlab.evaluations",
-    "optimizer": "bertlab.optimizers",
-    "schedule": "bertlab.schedules",
-    "tokenizer": "bertlab.tokenizers",
-    "tokenizer_model": "bertlab.tokenizer_models",
-    "huggingface_form": "bertlab.huggingface_forms",
-    "command": "bertlab.commands",
-    "exporter": "bertlab.exporters",
-    "reader": "bertlab.readers",
-    "executor": "bertlab.executors",
-    "format": "bertlab.formats",
-    "data_module": "bertlab.data_modules",
-}
+GROUPS: dict[Kind, str] = {kind: f"bertlab.{kind}s" for kind in get_args(Kind)}
 KEYS: dict[Kind, str] = {
     "encoder": "model.encoder",
     "objective": "model.objectives",
@@ -205,21 +234,6 @@ def brought_by(package: str, version: str) -> str:
 def recorded_as(package: str) -> str:
     """Return what a package is called in manifests: all that is released together is bertlab."""
     return RECORDED_AS if package in FIRST_PARTY else package
-
-
-def version_mismatch(package: str) -> str | None:
-    """Return which bertlab an installed package asks for, if it is not this one."""
-    try:
-        distribution = Distribution.from_name(package)
-        own = Distribution.from_name(OWN_PACKAGE).version
-    except PackageNotFoundError:
-        return None
-    for line in distribution.requires or ():
-        wanted = Requirement(line)
-        name = canonicalize_name(wanted.name)
-        if name in (OWN_PACKAGE, METAPACKAGE) and own not in wanted.specifier:
-            return f"its package asks for {name} {wanted.specifier}, found {own}"
-    return None
 
 
 def check_contract(package: str) -> None:

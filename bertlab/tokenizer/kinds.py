@@ -1,16 +1,29 @@
 """Training a tokenizer of any kind, and the core's own kind: WordPiece."""
 
-from collections.abc import Iterable, Mapping
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from tokenizers import Tokenizer as Backend
+from tokenizers import models, pre_tokenizers, trainers
 
 from bertlab.api.tokenizer import Tokenizer, TokenizerKind
-from bertlab.errors import ConfigError
+from bertlab.errors import ConfigError, TokenizerError, check_at_least, warn
 from bertlab.plugins.index import load_class
-from bertlab.tokenizer.loading import tokenizer_of
-from bertlab.tokenizer.training import train_wordpiece
+from bertlab.tokenizer.files import SPECIAL_TOKENS, tokenizer_of
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer, ascii_pieces, delete_control_spaces
 
+TRAINING_VERSION = 2  # of WordPiece; raised when the same text gives other ids
+_MIN_VOCAB_SIZE = 32
+MAX_WORD_CHARACTERS = 100  # WordPiece makes [UNK] of longer words
+_ALPHABET = 1000  # characters, as the limit_alphabet of BertWordPieceTokenizer
+_CHARACTER_COVERAGE = 0.9995  # as SentencePiece's default
+_WORDS_AT_ONCE = 2**20  # different ones in memory before they are split
+_MARKED_WORDS = 0.02  # a share of all words from which on their loss of marks is noted
+_LINE_WORDS = 2**12  # of a line that the trainer is given
 _MOST_TOKENS = 10_000_000  # above 2^62 the trainers of tokenizers panic
 
 
@@ -37,12 +50,182 @@ class WordPiece(TokenizerKind):
 
     Args:
         min_frequency: a pair of pieces that occurs less often is not joined.
+        strip_accents: whether "café" is read as "cafe"; None, as ``lowercase`` says.
     """
 
-    def __init__(self, min_frequency: int = 2) -> None:
+    version = TRAINING_VERSION
+
+    def __init__(self, min_frequency: int = 2, strip_accents: bool | None = None) -> None:
         self.min_frequency = min_frequency
+        self.strip_accents = strip_accents
 
     def train(self, texts: Iterable[str], vocab_size: int, lowercase: bool) -> Backend:
         """Train as :func:`train_wordpiece`."""
-        trained = train_wordpiece(texts, vocab_size, lowercase, self.min_frequency)
+        trained = train_wordpiece(
+            texts, vocab_size, lowercase, self.min_frequency, strip_accents=self.strip_accents
+        )
         return Backend.from_str(trained.to_json())
+
+
+def train_wordpiece(
+    texts: Iterable[str],
+    vocab_size: int,
+    lowercase: bool = True,
+    min_frequency: int = 2,
+    show_progress: bool = False,
+    strip_accents: bool | None = None,
+) -> WordPieceTokenizer:
+    """Train a vocabulary as BERT's: ``[PAD]`` is 0, then ``[UNK] [CLS] [SEP] [MASK]``.
+
+    The same text gives the same ids in every run. Memory grows with the number of different
+    words, not with the text. ``strip_accents`` None does as ``lowercase`` does, as everywhere.
+
+    Warns:
+        UserWarning: the text gives less than 90 % of ``vocab_size``.
+    """
+    check_at_least("vocab_size", vocab_size, _MIN_VOCAB_SIZE)
+    check_at_least("min_frequency", min_frequency, 1)
+    strip_accents = lowercase if strip_accents is None else strip_accents
+    splitter = WordPieceTokenizer.from_vocabulary(SPECIAL_TOKENS, lowercase, strip_accents)
+    pieces = _count_pieces(texts, splitter, strip_accents)
+    if not pieces:
+        raise TokenizerError("no words to train a vocabulary on: the text is empty")
+    characters = _Characters.of(pieces)
+    alphabet = _alphabet(characters, vocab_size)
+    words = {word: count for word, count in pieces.items() if alphabet.issuperset(word)}
+    first = sorted({word[0] for word in words})
+    following = sorted({f"##{character}" for word in words for character in word[1:]})
+    # The trainer numbers letters in the order of a randomized hash table and breaks ties by these
+    # numbers. Letters that it is given as special tokens keep the numbers that they are given.
+    given = [*SPECIAL_TOKENS, *first, *following]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        min_frequency=min_frequency,
+        show_progress=show_progress,
+        special_tokens=given,
+        continuing_subword_prefix="##",
+    )
+    backend = Backend(models.WordPiece(unk_token="[UNK]"))  # noqa: S106
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    backend.train_from_iterator(_lines(words), trainer)
+    ids = backend.get_vocab()
+    tokens = sorted(ids, key=ids.__getitem__)
+    # what is left over goes to rarer characters: of Chinese, where nothing can be joined, to all
+    rarer = (form for forms in characters.forms.values() for form in forms if form not in ids)
+    tokens += islice(rarer, vocab_size - len(tokens))
+    if len(tokens) < 0.9 * vocab_size:
+        warn(
+            f"the text gives only {len(tokens):,} of the {vocab_size:,} tokens asked for: it has "
+            f"too few words that occur {min_frequency} times; use more text or a smaller vocab_size"
+        )
+    return WordPieceTokenizer.from_vocabulary(tokens, lowercase, strip_accents)
+
+
+def _count_pieces(
+    texts: Iterable[str], splitter: WordPieceTokenizer, strip_accents: bool
+) -> Counter[str]:
+    """Count words and punctuation marks as BERT splits them, normalized."""
+    pieces: Counter[str] = Counter()
+    words: Counter[str] = Counter()
+    marked: Counter[str] = Counter()  # words that lose a mark
+
+    def flush() -> None:
+        for word, count in words.items():
+            found = ascii_pieces(word, splitter.lowercase)
+            if found is None and strip_accents and _has_marks(word):
+                marked[word] += count
+            for piece in splitter.words(word) if found is None else found:
+                if len(piece) <= MAX_WORD_CHARACTERS:
+                    pieces[piece] += count
+        words.clear()
+
+    for text in texts:
+        words.update(delete_control_spaces(text).split())
+        if len(words) > _WORDS_AT_ONCE:
+            flush()
+    flush()
+    _note_lost_marks(marked, pieces.total())
+    return pieces
+
+
+def _has_marks(word: str) -> bool:
+    """Whether stripping accents changes a word, as it does "café", "हिन्दी" and "が"."""
+    return any(unicodedata.category(each) == "Mn" for each in unicodedata.normalize("NFD", word))
+
+
+def _note_lost_marks(marked: Counter[str], words: int) -> None:
+    """Say that a vocabulary without marks is of another spelling than the text."""
+    lost = marked.total() / max(words, 1)
+    if lost >= _MARKED_WORDS:
+        shown = ", ".join(word for word, _ in marked.most_common(3))
+        warn(
+            f"{lost:.0%} of the words lose their marks ({shown}), as in BERT's uncased models; "
+            "strip_accents: false keeps them, lowercase: false keeps capitals as well"
+        )
+
+
+@dataclass(frozen=True)
+class _Characters:
+    """The characters of a text, the commonest first.
+
+    Attributes:
+        counts: how often each occurs.
+        forms: the tokens of each: of "the", "t" -> ["t"], "h" -> ["##h"].
+        joined: those that stand within words of several; "中" is a word of its own.
+    """
+
+    counts: dict[str, int]
+    forms: dict[str, list[str]]
+    joined: set[str]
+
+    @classmethod
+    def of(cls, pieces: Counter[str]) -> "_Characters":
+        counts: Counter[str] = Counter()
+        first: set[str] = set()
+        following: set[str] = set()
+        joined: set[str] = set()
+        for word, count in pieces.items():
+            first.add(word[0])
+            following.update(word[1:])
+            joined.update(word if len(word) > 1 else ())
+            for character in word:
+                counts[character] += count
+        ranked = sorted(counts, key=lambda character: (-counts[character], character))
+        forms = {each: [each] * (each in first) for each in ranked}
+        for each in following:
+            forms[each].append(f"##{each}")
+        return cls({each: counts[each] for each in ranked}, forms, joined)
+
+
+def _alphabet(characters: _Characters, vocab_size: int) -> set[str]:
+    """Return the characters that words may be made of: the commonest 1,000 and all common ones.
+
+    Languages with thousands of common characters get as many as cover 99.95 % of the text. Those
+    that stand within words take at most half of the vocabulary: the rest is for their joins.
+    """
+    left = sum(characters.counts.values())
+    uncovered = (1 - _CHARACTER_COVERAGE) * left
+    free, free_for_joined = vocab_size - len(SPECIAL_TOKENS), vocab_size // 2
+    alphabet: set[str] = set()
+    for number, (character, count) in enumerate(characters.counts.items()):
+        if number >= _ALPHABET and left <= uncovered:
+            break
+        left -= count
+        tokens = len(characters.forms[character])
+        is_joined = character in characters.joined
+        if tokens <= (min(free, free_for_joined) if is_joined else free):
+            alphabet.add(character)
+            free -= tokens
+            free_for_joined -= tokens * is_joined
+    return alphabet
+
+
+def _lines(words: dict[str, int]) -> Iterator[str]:
+    """Repeat each word as often as it was counted: the trainer takes no counts."""
+    for word in sorted(words):
+        # 5,000 times: 1 line of 4,096, and one of 904
+        whole, rest = divmod(words[word], _LINE_WORDS)
+        line = f"{word} " * _LINE_WORDS if whole else ""
+        for _ in range(whole):
+            yield line
+        yield f"{word} " * rest

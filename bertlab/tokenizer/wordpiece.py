@@ -142,9 +142,14 @@ class WordPieceTokenizer(Tokenizer):
         return state
 
     @classmethod
-    def from_vocabulary(cls, tokens: Sequence[str], lowercase: bool = True) -> "WordPieceTokenizer":
-        """Return BERT's tokenizer for a list of tokens, one of each id."""
-        return cls(vocabulary_state(tokens, lowercase))
+    def from_vocabulary(
+        cls, tokens: Sequence[str], lowercase: bool = True, strip_accents: bool | None = None
+    ) -> "WordPieceTokenizer":
+        """Return BERT's tokenizer for a list of tokens, one of each id.
+
+        ``strip_accents``: whether "café" is read as "cafe"; None, as ``lowercase`` says.
+        """
+        return cls(vocabulary_state(tokens, lowercase, strip_accents=strip_accents))
 
     @classmethod
     def load(cls, path: str | Path, lowercase: bool | None = None) -> "WordPieceTokenizer":

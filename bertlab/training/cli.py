@@ -9,17 +9,16 @@ import torch
 from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 
-from bertlab.checkpoints.huggingface_task import is_model, use_folder
-from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.checkpoints.pretrained import Pretrained, one_head
 from bertlab.checkpoints.restore import (
-    check_nothing_lacks,
     choose_tokenizer,
-    one_head,
+    is_model,
     read_checkpoint,
     read_warm_start,
+    use_folder,
+    warm_start,
 )
 from bertlab.checkpoints.run_directory import (
-    CONFIG_FILE,
     DEGENERATE_FILE,
     PREDICTIONS_FILE,
     RESULTS_FILE,
@@ -28,8 +27,7 @@ from bertlab.checkpoints.run_directory import (
     manifest,
     resumed_run,
 )
-from bertlab.checkpoints.warm_start import warm_start
-from bertlab.config.checkpoint_config import check_file_name
+from bertlab.config.checkpoint_config import check_users_own
 from bertlab.config.merge import read_request
 from bertlab.config.parser import (
     TRAINER_DEFAULTS,
@@ -41,34 +39,38 @@ from bertlab.config.parser import (
 from bertlab.config.request import Request
 from bertlab.config.run_config import parse_request
 from bertlab.config.stages import with_last_stage
-from bertlab.data.filling import Filling
 from bertlab.data.module import TaskData
+from bertlab.data.run_length import asked_steps, training_size
 from bertlab.errors import CommandError, check_at_least, say, warn
 from bertlab.files import write_json
 from bertlab.model.build import build_tasks, compile_layers, compile_losses
 from bertlab.model.module import BertModule
-from bertlab.model.schedule import asked_steps, check_end, training_size
-from bertlab.model.step_graphs import use_own_stream
+from bertlab.model.schedule import check_end
 from bertlab.objectives.changing import in_words
 from bertlab.objectives.language_model import TokenPrediction
-from bertlab.plugins.hooks import run_callbacks, run_ended
+from bertlab.plugins.hooks import accelerate, run_callbacks, run_ended
 from bertlab.training.allocator import keep_freed_memory
-from bertlab.training.callbacks.best_checkpoint import (
+from bertlab.training.best_checkpoint import (
     BestCheckpoint,
-    check_early_stopping,
+    check_checkpoints,
     choose_monitor,
+    direct_callbacks,
     record_best,
 )
-from bertlab.training.callbacks.run_record import RunRecord
-from bertlab.training.console import print_table
 from bertlab.training.exit import StopOnSignal, explain_lost_process, how_to_resume, train
-from bertlab.training.loggers import ConfigLog, close_trackers, make_loggers
-from bertlab.training.made_with import plugin_facts
 from bertlab.training.predictions import PredictionWriter, open_sink
-from bertlab.training.results import held_out_results, print_results
-from bertlab.training.resumption import Resumption
-from bertlab.training.step_memory import AUTO, StepMemory, choose_parts
-from bertlab.training.trainer import build_module, can_replay, make_trainer, quiet_lightning
+from bertlab.training.record import RunRecord
+from bertlab.training.results import held_out_results, print_results, print_table
+from bertlab.training.same_run import Resumption, plugin_facts
+from bertlab.training.step_memory import AUTO, choose_parts
+from bertlab.training.trainer import (
+    ConfigLog,
+    build_module,
+    close_trackers,
+    make_loggers,
+    make_trainer,
+    quiet_lightning,
+)
 
 
 class BertlabCLI(LightningCLI):
@@ -78,22 +80,10 @@ class BertlabCLI(LightningCLI):
     hyper-parameters never override the config: the config that it stores is read beforehand, as
     data that may come from anywhere (:func:`open_command`).
 
-    Args:
-        command: ``fit``, ``validate``, ``test`` or ``predict``.
-        request: config files and arguments, merged.
-        checkpoint: of ``--ckpt_path``: to go on with (``fit``) or to use.
-        warm: of ``model.init_from``, where there is no checkpoint.
-        seed: of the run that goes on, if there is one.
-        whole: directory of the run in stages that this is a stage of.
-        rehearses: it is built for its checks only.
-
     Attributes:
         resolved: the config; ``config`` has its typed values.
         directory: of the run that ``fit`` makes or goes on with.
-        datamodule: the DataModule.
         tokenizer: that encodes its text.
-        model: the LightningModule.
-        trainer: Lightning's.
     """
 
     model: BertModule
@@ -113,7 +103,6 @@ class BertlabCLI(LightningCLI):
         self.checkpoint, self.warm, self.seed = checkpoint, warm, seed
         self.is_stage, self.whole, self.rehearses = whole is not None, whole or Path(), rehearses
         self.fits = command == "fit"
-        self.memory: StepMemory | None = None
         self.weights: str | None = None
         self.facts: dict[str, Any] = {}  # that added callbacks have for the manifest
         super().__init__(
@@ -232,9 +221,9 @@ class BertlabCLI(LightningCLI):
         saves = settings["enable_checkpointing"] is not False
         own.append(StopOnSignal(place / "last.ckpt" if saves else None))  # save_last's file
         if saves:
-            chosen: dict[str, Any] = dict(self.config.checkpoint)
-            check_file_name(chosen["filename"])
-            own.append(BestCheckpoint(**{**chosen, "dirpath": place}))
+            check_checkpoints(self.config.checkpoint)
+            chosen = {**self.config.checkpoint, "mode": self._mode, "dirpath": place}
+            own.append(BestCheckpoint(**chosen))
         given = settings["callbacks"] or []
         settings["callbacks"] = [self.record, *given]  # it claims the directory: before all others
         settings["logger"] = make_loggers(settings["logger"], self.directory, self.resolved.seed)
@@ -242,17 +231,21 @@ class BertlabCLI(LightningCLI):
         idles = len(self.request.heads) + bool(self.request.objectives) > 1
         return make_trainer(settings, self.directory, [*own, *self.writers], idles)
 
+    @property
+    def _mode(self) -> str:
+        """``checkpoint.mode``; a stored one may be Lightning's default, which says nothing."""
+        stored = self.request.source.get("checkpoint.mode", "") == str(self.request.checkpoint)
+        return AUTO if stored else str(self.config.checkpoint.mode)
+
     def _check_fit(self) -> None:
         """Raise what would stop the run later, before its directory is made."""
         values, model = self.config, self.model
-        model.replays_passes = values.compile and can_replay(self.trainer)
-        if model.replays_passes:
-            use_own_stream()
-            self.datamodule.filling = Filling(model.named_tasks(), self.datamodule.max_seq_length)
+        if values.compile:
+            accelerate(model, self.datamodule, self.trainer)
         if values.keep_predictions:
             self.datamodule.predict_validation()
         divides = values.trainer.accumulate_grad_batches == AUTO
-        self.memory = choose_parts(self.resolved, model, self.datamodule, self.trainer)
+        choose_parts(self.resolved, model, self.datamodule, self.trainer)
         if divides:
             self.trainer = self.instantiate_trainer()
         steps = asked_steps(values.max_tokens, values.max_words, self.trainer, self.datamodule)
@@ -264,8 +257,9 @@ class BertlabCLI(LightningCLI):
         done = 0 if model.continued is None else model.continued.steps
         check_end(model.optimizer_config, trainer, done, model.named_tasks(), self.datamodule)
         self.datamodule.check_division(trainer.world_size, trainer.accumulate_grad_batches)
-        choose_monitor(values.checkpoint.monitor, model)
-        check_early_stopping(trainer, model)
+        choose_monitor(values.checkpoint.monitor, model, self._mode)
+        written = self.request.values.get("trainer") or {}
+        direct_callbacks(trainer, model, written.get("callbacks"))
         for each in self.added:
             if (prepare := getattr(each, "prepare", None)) is not None:
                 self.facts |= prepare(trainer, self.datamodule) or {}
@@ -313,13 +307,11 @@ class BertlabCLI(LightningCLI):
         """Print the data report and what is about to run."""
         for title, rows in self.datamodule.report_tables():
             print_table(title, rows)
-        size = in_words(self.datamodule.sequences_per_step())
+        size, parts = self.datamodule.sequences_per_step(), self.trainer.accumulate_grad_batches
         say(
-            f"{self.directory}: {self.parameters:,} parameters, "
-            f"{size} sequences a step, seed {self.resolved.seed}"
+            f"{self.directory}: {self.parameters:,} parameters, {in_words(size)} sequences a step"
+            f"{f' in {parts} parts' if parts > 1 else ''}, seed {self.resolved.seed}"
         )
-        if self.memory is not None:
-            say(self.memory.describe(self.datamodule, self.trainer))
 
     def _is_saved(self) -> bool:
         """Return whether there is a checkpoint to go on from."""
@@ -414,8 +406,8 @@ def open_command(command: str, request: Request, whole: Path | None = None) -> B
     warm = read_warm_start(request) if checkpoint is None else None  # else all is in there
     if checkpoint is not None and not request.files:
         assert checkpoint.path is not None
-        record = checkpoint.path.parent.parent / CONFIG_FILE
-        check_nothing_lacks(command, checkpoint.path, checkpoint.left_out, record)
+        left_out = [key for key in checkpoint.left_out if not request.is_argument(key)]
+        check_users_own(left_out, checkpoint.path, command)
         name = str(checkpoint.path)
         request = read_request(request.argv, checkpoint.config, name, checkpoint.path)
     start = warm if checkpoint is None else checkpoint

@@ -17,11 +17,9 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from torch.distributed import DistError
 
 from bertlab.api.batch import PackedBatch
-from bertlab.checkpoints.restore import CACHE_KEY
 from bertlab.checkpoints.run_directory import CONFIG_FILE, STAGES_FILE
-from bertlab.config.checkpoint_config import read_stored_config
-from bertlab.config.yaml_files import read_config
-from bertlab.errors import BertlabError, LostProcessError, NumericalError, causes, say
+from bertlab.config.checkpoint_config import asks_for_more
+from bertlab.errors import LostProcessError, NumericalError, causes, say
 from bertlab.files import explain_vanished_folder
 
 # PyTorch reports killed processes as RuntimeErrors; only their words tell them apart
@@ -65,17 +63,8 @@ def _command(run: Path, *more: str) -> str:
     places = (run / STAGES_FILE, run / CONFIG_FILE)
     # Path.is_file() raises an error where a name is too long
     files = [each for each in places if os.path.isfile(each)]  # noqa: PTH113
-    config = ["--config", str(files[0])] if files and _brings_classes(files[0]) else []
+    config = ["--config", str(files[0])] if files and asks_for_more(files[0]) else []
     return shlex.join(["bertlab", "fit", "--ckpt_path", str(run), *config, *more])
-
-
-def _brings_classes(file: Path) -> bool:
-    """Whether a config has callbacks or trackers, which are not taken from a checkpoint."""
-    try:
-        left_out = read_stored_config(read_config(file), str(file))[1]
-    except BertlabError:  # it was written to meanwhile; what is told is why the run stopped
-        return False
-    return any(key != CACHE_KEY for key in left_out)
 
 
 def _stopped(trainer: Trainer, go_on: str) -> int:
@@ -135,9 +124,6 @@ class StopOnSignal(Callback):
 
     Lightning's own handlers stop, or save, inside an accumulation window or an evaluation, which
     cannot be repeated exactly.
-
-    Args:
-        file: the checkpoint; written only if a signal comes. None to stop without one.
 
     Attributes:
         number: of the signal that came to this process; once stopping, the same on all devices.

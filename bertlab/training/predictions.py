@@ -1,41 +1,35 @@
 """Predictions in the user's terms, written while they are made."""
 
+import csv
+import io
+import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from bertlab.api.batch import PackedBatch
 from bertlab.api.examples import Example
 from bertlab.api.format import NamedFormat, Submission
-from bertlab.api.head import Head
-from bertlab.data.examples.source_files import SPREADSHEETS
+from bertlab.api.task import Head
 from bertlab.data.module import TaskData
+from bertlab.data.rows.lines import SPREADSHEETS
 from bertlab.errors import ConfigError, DataError, OutputError, nearest, warn
-from bertlab.files import WholeFile
+from bertlab.files import WholeFile, explain_failed_write, replacing
 from bertlab.files.reading import json_line
-from bertlab.plugins.first_party import where_to_get
-from bertlab.plugins.index import installed, load_class
-from bertlab.training.prediction_tables import TABLE_FORMS, TableFile
+from bertlab.plugins.index import installed, load_class, where_to_get
+
+if TYPE_CHECKING:
+    # imported late: Arrow may start threads, which the process that runs are forked from must not
+    import pyarrow as pa
 
 
 class RowFile:
-    """One row for each row of the input: its columns, what was predicted, and ``gold``, the truth.
-
-    Args:
-        output: file to write, which is there when it is whole; standard output if None.
-        form: ``jsonl``, ``csv``, ``tsv`` or ``parquet``.
-        truth: names of the columns that hold the truth.
-        top_k: classes or answers of each row that are written; None for all.
-        mask: token of the model whose places are filled in, where that is predicted.
-
-    Raises:
-        OutputError: if the file cannot be written.
-    """
+    """A row for each row of input: its columns, what was predicted, and ``gold``, the truth."""
 
     def __init__(
         self,
@@ -116,13 +110,7 @@ class PredictionWriter(Callback):
 
     @contextmanager
     def into(self, sink: PredictionSink, data: TaskData, head: Head | None) -> Iterator[None]:
-        """Write the predictions of the block; close the sink, or discard it after an error.
-
-        Args:
-            sink: takes them.
-            data: gives the rows.
-            head: merges the predictions of a row's sequences; None for objectives.
-        """
+        """Write the predictions of the block; close the sink, or discard it after an error."""
         self.sink, self.data, self.head = sink, data, head
         self.next_row, self.done = 0, {}
         try:
@@ -185,23 +173,7 @@ def open_sink(
     read_from: str | None = None,
     mask: str | None = "[MASK]",
 ) -> PredictionSink:
-    """Return the sink for a form of output.
-
-    Args:
-        output: file to write; None for standard output.
-        form: ``jsonl``, ``csv``, ``tsv``, ``parquet``, or a benchmark whose submission is written;
-            ``auto`` goes by the ending of the file, and is ``jsonl`` for any other.
-        head: whose predictions they are; None for objectives.
-        top_k: classes or answers of each row that are written; None for all.
-        read_from: file of the rows, if there is one.
-        mask: token of the model whose places are filled in, where that is predicted.
-
-    Raises:
-        ConfigError: if a submission has no file to be written to.
-        OutputError: if the file cannot be written, or is the one that is read.
-        DataError: if there is no such form.
-        PluginError: if the form of a package cannot be used.
-    """
+    """Return the sink for a form of output."""
     if output is not None and read_from is not None:
         file, given = Path(output), Path(read_from)
         if given.is_file() and file.is_file() and file.samefile(given):
@@ -255,3 +227,107 @@ def _best(prediction: Mapping[str, Any], top_k: int | None) -> dict[str, Any]:
     if isinstance(answers, list):
         found["n_best"] = answers[:top_k]
     return found
+
+
+TABLE_FORMS = ("csv", "tsv", "parquet")
+_ROWS = 1000  # that become one block of the table
+_BREAKS = str.maketrans("\t\n\r", "   ")  # TSV has no way to write them
+
+
+class TableFile:
+    """Collects rows and writes them as one table, which is there when it is whole.
+
+    A key that a row lacks is an empty cell. In CSV and TSV a mapping becomes a column for each of
+    its keys (``scores.good``), and a list is JSON. Columns are kept in memory until the end.
+    """
+
+    def __init__(self, output: Path, form: str) -> None:
+        self.output = output
+        self.form = form
+        # text is opened now, so that a place that cannot be written is told before the work
+        self.text = None if form == "parquet" else WholeFile(output)
+        self.rows: list[Mapping[str, Any]] = []
+        self.blocks: list[pa.Table] = []
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Take a row."""
+        self.rows.append(row)
+        if len(self.rows) >= _ROWS:
+            self._end_block()
+
+    def close(self) -> None:
+        """Write the file and put it in its place."""
+        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
+        self._end_block()
+        with _explained(self.output):
+            table = pa.concat_tables(self.blocks, promote_options="permissive")
+        if self.text is not None:
+            for line in _lines(table, self.form):
+                self.text.write(line)
+            self.text.close()
+            return
+        with explain_failed_write(f"{self.output}: cannot be written"):
+            self.output.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(self.output) as file:
+                pq.write_table(table, file)
+
+    def discard(self) -> None:
+        """Leave no file."""
+        if self.text is not None:
+            self.text.discard()
+
+    def _end_block(self) -> None:
+        """Turn the rows so far into columns, which take less memory."""
+        import pyarrow as pa  # noqa: PLC0415
+
+        keys = dict.fromkeys(key for row in self.rows for key in row)
+        with _explained(self.output):
+            columns = {key: pa.array([row.get(key) for row in self.rows]) for key in keys}
+        self.blocks.append(pa.table(columns))
+        self.rows = []
+
+
+@contextmanager
+def _explained(output: Path) -> Iterator[None]:
+    """Re-raise Arrow's refusal of values of several kinds in one column as DataError."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    try:
+        yield
+    except pa.ArrowException as error:
+        reason = " ".join(str(error).split())
+        raise DataError(
+            f"{output}: a column has values of several kinds ({reason}), which a table cannot "
+            "hold; write JSON lines: --output NAME.jsonl"
+        ) from None
+
+
+def _lines(table: "pa.Table", form: str) -> Iterator[str]:
+    """Yield the lines of a table as CSV or TSV, the header first."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    while any(pa.types.is_struct(field.type) for field in table.schema):
+        table = table.flatten()  # a column scores of {good, bad} -> scores.good, scores.bad
+    yield _line(table.column_names, form)
+    for batch in table.to_batches(max_chunksize=_ROWS):
+        columns = [column.to_pylist() for column in batch.columns]
+        for cells in zip(*columns, strict=True):
+            yield _line([_cell(cell) for cell in cells], form)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value)
+
+
+def _line(cells: list[str], form: str) -> str:
+    if form == "tsv":  # quotes are ordinary characters, as bertlab reads it
+        return "\t".join(cell.translate(_BREAKS) for cell in cells) + "\n"
+    written = io.StringIO()
+    csv.writer(written, lineterminator="\n").writerow(cells)
+    return written.getvalue()

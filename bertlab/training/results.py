@@ -1,17 +1,24 @@
-"""Held-out metrics of a run, read, printed beside their baselines, and formatted."""
+"""What a run has found: held-out metrics, curves, and tables of them on the screen."""
 
+import csv
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from lightning.pytorch import Trainer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from bertlab.checkpoints.run_checkpoint import BEST_CHECKPOINT
 from bertlab.checkpoints.run_directory import RESULTS_FILE
+from bertlab.errors import visible
 from bertlab.files.reading import explain_damage, read_object
-from bertlab.training.console import print_table
 
 Results = dict[str, float]
 _SHARES = ("accuracy", "f1", "exact_match", "precision", "recall")
-_COUNTS = ("predicted_classes",)
+_COUNTS = ("predicted_classes", "predicted_sets")
 
 
 def held_out_results(trainer: Trainer, stage: str) -> Results:
@@ -71,3 +78,74 @@ def is_share(metric: str) -> bool:
     """Whether a metric's values are in 0 … 1 and are read in percent; ``f1/TYPE`` too."""
     # in percent: accuracy, span/f1, f1/PER
     return metric.endswith(_SHARES) or "/f1/" in f"/{metric}"
+
+
+Curve = tuple[list[int], list[float]]
+
+
+def read_curves(directory: Path) -> dict[str, Curve]:
+    """Return steps and values of each metric in the CSV logs of a run directory, by name."""
+    points: dict[str, dict[int, float]] = defaultdict(dict)
+    for log in sorted(directory.glob("csv/version_*/metrics.csv"), key=_version):
+        with log.open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                if not (row["step"] or "").isdigit():  # a line that a kill cut short
+                    continue
+                # a resumed run logs some steps again, in the next version_N: the later value counts
+                step = int(row["step"])
+                for name, value in row.items():
+                    if name not in ("step", "epoch") and value:
+                        points[name][step] = float(value)
+    return {
+        name: ([step for step, _ in sorted(values.items())], [values[s] for s in sorted(values)])
+        for name, values in points.items()
+    }
+
+
+def history_rows(curves: dict[str, Curve]) -> list[dict[str, Any]]:
+    """Return a row for each logged step: ``step``, and what was logged there, by metric."""
+    rows: dict[int, dict[str, Any]] = defaultdict(dict)
+    for name, (steps, values) in curves.items():
+        for step, value in zip(steps, values, strict=True):
+            rows[step][name] = value
+    return [{"step": step, **rows[step]} for step in sorted(rows)]
+
+
+def _version(log: Path) -> int:
+    # as numbers: version_10 comes after version_9
+    return int(log.parent.name.removeprefix("version_"))
+
+
+def print_table(
+    title: str,
+    rows: Iterable[Sequence[str]],
+    headings: Sequence[str] = (),
+    figures: int = 0,
+) -> None:
+    """Print a title, which is never wrapped: a path in it can be copied; and rows of text below.
+
+    Args:
+        title: a line of its own.
+        rows: the cells of each; square brackets are ordinary characters.
+        headings: of the columns, if they have any.
+        figures: how many columns, counted from the last, are aligned on the right.
+    """
+    cells = [[escape(visible(cell)) for cell in row] for row in rows]
+    columns = max([len(headings), *map(len, cells)])
+    table = Table(show_header=bool(headings))
+    for number in range(columns):
+        heading = visible(headings[number]) if headings else ""
+        right = number >= columns - figures
+        # what names a row stays whole; its figures or text may take several lines
+        table.add_column(
+            escape(heading),
+            justify="right" if right else "left",
+            overflow="fold",
+            no_wrap=number == 0,
+            min_width=max(map(len, heading.split("\n"))),
+        )
+    for row in cells:
+        table.add_row(*row)
+    console = Console()
+    console.print(visible(title), soft_wrap=True, markup=False, highlight=False)
+    console.print(table)

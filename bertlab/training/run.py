@@ -6,25 +6,29 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertlab.api.exporter import ExportReport, ModelAddress
+from bertlab.api.exchange import ExportReport, ModelAddress
 from bertlab.checkpoints.export import TRANSFORMERS, export_model
 from bertlab.checkpoints.pretrained_model import PretrainedModel, load
 from bertlab.checkpoints.run_directory import MANIFEST_FILE, RESULTS_FILE, STAGES_FILE
 from bertlab.config.merge import read_request
-from bertlab.config.overrides import to_arguments
-from bertlab.config.request import Request
+from bertlab.config.request import Request, to_arguments
 from bertlab.config.stages import read_stages, stage_directory
 from bertlab.config.yaml_files import read_config
 from bertlab.errors import CheckpointError, ConfigError, as_mistakes
 from bertlab.files.reading import read_object
 from bertlab.model.prediction import Input
 from bertlab.plugins.hooks import push_to
-from bertlab.training.console import as_table
-from bertlab.training.history import draw_curves, history_rows, read_curves
-from bertlab.training.results import Results, read_results, shown_figure
+from bertlab.training.results import (
+    Results,
+    history_rows,
+    read_curves,
+    read_results,
+    shown_figure,
+)
 from bertlab.training.stages import open_fit
 
 if TYPE_CHECKING:
+    import pandas
     from matplotlib.figure import Figure
 
 ConfigSource = str | Path | Mapping[str, Any]
@@ -115,9 +119,11 @@ class Run:
         return {name.removeprefix("val/"): value for name, value in found.items()}
 
     @property
-    def history(self) -> Any:  # noqa: ANN401  a pandas.DataFrame where pandas is installed
-        """What was logged, a row a step: a ``pandas.DataFrame``, or a list of dicts without it."""
-        return as_table(history_rows(read_curves(self.directory)))
+    def history(self) -> "pandas.DataFrame":
+        """What was logged, a row a step."""
+        import pandas  # noqa: PLC0415  slow to import
+
+        return pandas.DataFrame(history_rows(read_curves(self.directory)))
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -155,8 +161,15 @@ class Run:
             return load(self.directory, head).predict(texts)
 
     def plot(self) -> "Figure":
-        """Return the picture of losses and scores against steps."""
-        return draw_curves(read_curves(self.directory))
+        """Return the picture of losses and scores against steps (bertlab-pages).
+
+        Raises:
+            AttributeError: bertlab-pages is not installed.
+        """
+        import bertlab  # noqa: PLC0415  its face has the names of packages, too
+
+        figure: Figure = getattr(bertlab, "draw_curves")(read_curves(self.directory))  # noqa: B009
+        return figure
 
     def export(
         self,

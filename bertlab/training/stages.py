@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.restore import LAST, check_nothing_lacks, last_run, read_warm_start
+from bertlab.checkpoints.restore import LAST, last_run, read_warm_start
+from bertlab.checkpoints.run_checkpoint import last_checkpoint
 from bertlab.checkpoints.run_directory import (
     RESULTS_FILE,
     STAGES_FILE,
@@ -17,7 +18,7 @@ from bertlab.checkpoints.run_directory import (
     claim_stages,
     give_up,
 )
-from bertlab.config.checkpoint_config import read_stored_config
+from bertlab.config.checkpoint_config import check_users_own, read_stored_config
 from bertlab.config.merge import nested, read_request
 from bertlab.config.named_classes import check_no_classes
 from bertlab.config.parser import build_parser
@@ -30,15 +31,15 @@ from bertlab.config.stages import (
     stage_directory,
     stage_requests,
 )
-from bertlab.config.versions import migrate
 from bertlab.config.yaml_files import Config, read_config
 from bertlab.errors import CheckpointError, ConfigError, say, warn
 from bertlab.files import check_nothing_leads_out
 from bertlab.model.optimizer import OptimizerState, build_optimizer, parameter_names
 from bertlab.training.cli import BertlabCLI, open_command
-from bertlab.training.resumption import (
-    check_same_computation,
-    check_same_data,
+from bertlab.training.same_run import (
+    Identity,
+    check_same,
+    check_same_config,
     hashes_of,
     manifest_hashes,
 )
@@ -78,15 +79,15 @@ def _begun_run(request: Request, run: Path) -> "StagedRun":
     check_nothing_leads_out(run)
     source = run / STAGES_FILE
     # as of a checkpoint: the run may come from anywhere
-    stored, left_out = read_stored_config(read_config(source), str(source))
-    recorded = migrate(stored, version=1)  # it does not say which it has
+    recorded, left_out = read_stored_config(read_config(source), str(source))
     if not request.files:
-        check_nothing_lacks("fit", source, left_out, source)
+        left_out = [key for key in left_out if not request.is_argument(key)]
+        check_users_own(left_out, source, "fit")
         request = read_request(request.argv, recorded, str(source), source)
     if request.init_from is not None:
         request.take_sizes(recorded["model"]["encoder"])
     config = parse_request(request, "fit", recorded["seed_everything"])
-    check_same_computation(config, recorded)
+    check_same_config(config, recorded)
     return StagedRun.make(config, run, None, goes_on=True)
 
 
@@ -160,8 +161,8 @@ class StagedRun:
 
     def _open(self, stage: Stage, request: Request, place: Path) -> BertlabCLI:
         """Build a stage, from its last checkpoint if it has one."""
-        last = place / "checkpoints" / "last.ckpt"
-        if last.is_file():
+        last = last_checkpoint(place)
+        if last is not None:
             request.ckpt_path = str(last)
         else:  # ended before its first checkpoint
             give_up(place)
@@ -170,8 +171,9 @@ class StagedRun:
             number = self.stages.index(stage)
             if number > 0 and _reads(stage) == _reads(self.stages[number - 1]):
                 before = stage_directory(self.directory, self.stages, number - 1)
-                here, there = hashes_of(session.datamodule.facts()), manifest_hashes(before)
-                check_same_data(here, there, session.resolved.plain["data"])
+                facts, places = session.datamodule.facts(), session.resolved.plain["data"]
+                here = Identity(hashes=hashes_of(facts), places=places)
+                check_same(here, Identity(hashes=manifest_hashes(before)))
             return session
 
     def _begin(self) -> None:

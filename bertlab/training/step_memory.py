@@ -7,9 +7,6 @@ number.
 
 import contextlib
 import math
-import os
-import resource
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,31 +38,17 @@ class StepMemory:
     Attributes:
         model: bytes that stay, whatever the batch.
         token: bytes for each token of a micro-batch.
-        seconds: for each token, forward and backward, by this measurement.
     """
 
     model: float
     token: float
-    seconds: float
 
     def of(self, tokens: float) -> float:
         """Return the bytes of a step whose micro-batches have so many tokens."""
         return self.model + self.token * tokens
 
-    def describe(self, data: TaskData, trainer: Trainer) -> str:
-        """Return a line on a step of a run, and on all its steps."""
-        steps = data.total_steps(trainer)
-        _, tokens = data.mean_lengths(steps)
-        tokens, parts = tokens / trainer.world_size, trainer.accumulate_grad_batches
-        seconds = tokens * self.seconds
-        size = f"{_gigabytes(self.of(tokens / parts))} in {parts} part{'s' * (parts > 1)}"
-        whole = "" if math.isinf(steps) else f", {_duration(steps * seconds)} for {steps:,.0f}"
-        return f"a step takes about {size} and {_duration(seconds)}{whole}"
 
-
-def choose_parts(
-    config: RunConfig, model: BertModule, data: TaskData, trainer: Trainer
-) -> StepMemory | None:
+def choose_parts(config: RunConfig, model: BertModule, data: TaskData, trainer: Trainer) -> None:
     """See that a step fits into memory; divide it where ``accumulate_grad_batches`` is ``auto``."""
     chooses = config.values.trainer.accumulate_grad_batches == AUTO
     if chooses and trainer.world_size > 1:
@@ -77,7 +60,6 @@ def choose_parts(
     _, sequences = whole_ends(data.sequences_per_step())
     parts: int = trainer.accumulate_grad_batches
     size = math.ceil(sequences / (trainer.world_size * parts))
-    memory = None
     if free is not None and (chooses or _rough(model, data, size) > _HARMLESS * free):
         memory = measure(model, data, trainer)
         mean, _ = data.mean_lengths()
@@ -91,7 +73,6 @@ def choose_parts(
         # an evaluation each 500 steps, of 4 parts each: Lightning counts 2,000 batches
         interval = interval * parts if isinstance(interval, int) else interval
         _set(config, {"accumulate_grad_batches": parts, "val_check_interval": interval})
-    return memory
 
 
 def adopt_parts(config: RunConfig, before: Mapping[str, Any]) -> None:
@@ -136,20 +117,16 @@ def measure(model: BertModule, data: TaskData, trainer: Trainer) -> StepMemory:
 
     buffers = {name: each.clone() for name, each in model.named_buffers()}
     devices = [] if device.type == "cpu" else [device]
-    with torch.random.fork_rng(devices), trainer.precision_plugin.forward_context():
-        with saved_tensors_hooks(keep, lambda tensor: tensor):
-            model.losses(batch)
-        began = time.perf_counter()
-        model.losses(batch)  # the first time is that of starting up
-        seconds = 3 * (time.perf_counter() - began)  # the backward pass takes twice the forward one
+    forward = trainer.precision_plugin.forward_context()
+    hooks = saved_tensors_hooks(keep, lambda tensor: tensor)
+    with torch.random.fork_rng(devices), forward, hooks:
+        model.losses(batch)
     for name, buffer in model.named_buffers():
         buffer.copy_(buffers[name])
     trained = _bytes(each for each in model.parameters() if each.requires_grad)
-    tokens = len(batch.input_ids)
     return StepMemory(
         model=_bytes(model.parameters()) + (_COPIES - 1) * trained,
-        token=_TEMPORARY * sum(saved.values()) / tokens,
-        seconds=seconds / tokens,
+        token=_TEMPORARY * sum(saved.values()) / len(batch.input_ids),
     )
 
 
@@ -168,17 +145,7 @@ def free_memory(device: torch.device) -> int | None:
         limit = Path("/sys/fs/cgroup/memory.max").read_text("ascii")
         used = Path("/sys/fs/cgroup/memory.current").read_text("ascii")
         found.append(int(limit) - int(used))  # ValueError: "max", no limit
-    limit_of_process, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit_of_process != resource.RLIM_INFINITY:
-        found.append(limit_of_process - _size_of_process())
     return max(0, min(found)) if found else None
-
-
-def _size_of_process() -> int:
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        pages = Path("/proc/self/statm").read_text("ascii").split()[0]
-        return int(pages) * os.sysconf("SC_PAGE_SIZE")
-    return 0
 
 
 def _rough(model: BertModule, data: TaskData, sequences: float) -> float:
@@ -212,11 +179,3 @@ def _too_large(memory: StepMemory, size: int, length: float, free: int) -> str:
 
 def _gigabytes(size: float) -> str:
     return f"{size / 1e9:.1f} GB" if size < 1e13 else f"{size / 1e12:,.0f} TB"
-
-
-def _duration(seconds: float) -> str:
-    """Return a length of time in its largest unit: 41 s, 3 h, 12 days."""
-    for unit, length in (("days", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.2g} s"

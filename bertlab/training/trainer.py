@@ -1,11 +1,11 @@
-"""Lightning's Trainer as bertlab sets it up, and the module that it trains."""
+"""Lightning's Trainer as bertlab sets it up, its loggers, and the module that it trains."""
 
 import logging
 import os
 import re
-import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +13,115 @@ import torch
 from lightning.fabric.plugins import CheckpointIO
 from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch import Callback, Trainer
+from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.accelerators import AcceleratorRegistry
-from lightning.pytorch.strategies import DDPStrategy, StrategyRegistry
+from lightning.pytorch.callbacks import ProgressBar
+from lightning.pytorch.loggers import (
+    CSVLogger,
+    Logger,
+    MLFlowLogger,
+    TensorBoardLogger,
+    WandbLogger,
+)
+from lightning.pytorch.profilers import AdvancedProfiler, Profiler, PyTorchProfiler, SimpleProfiler
+from lightning.pytorch.strategies import DDPStrategy, Strategy, StrategyRegistry
 
 from bertlab.api.task import Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
-from bertlab.checkpoints.checkpoint_io import BackgroundCheckpointIO, WholeCheckpointIO
-from bertlab.checkpoints.huggingface_task import class_labels
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import restore_module
+from bertlab.checkpoints.run_directory import STUDY_ENVIRONMENT, VARIANT_ENVIRONMENT
+from bertlab.checkpoints.tensor_files import BackgroundCheckpointIO, WholeCheckpointIO
+from bertlab.config.parser import LoggerChoice
 from bertlab.config.run_config import RunConfig
 from bertlab.data.module import TaskData
-from bertlab.errors import TrainerError, nearest, show_logs_visibly, warn
-from bertlab.model.build import build_encoder, build_metrics, check_lengths
-from bertlab.model.fsdp import FullyShardedStrategy
+from bertlab.errors import TrainerError, missing_package, nearest, show_logs_visibly, warn
+from bertlab.model.build import build_encoder, build_metrics, check_lengths, check_tasks
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
-from bertlab.model.task_checks import check_tasks
-from bertlab.training.callbacks.progress_bar import NotebookProgress, ProgressBar, in_notebook
-from bertlab.training.loggers import profiler_in
+from bertlab.plugins.hooks import named_strategy
+from bertlab.plugins.index import where_to_get
+from bertlab.training.callbacks import StepBar, can_draw
+
+_PROJECT = "bertlab"
+_TRACKERS = ("wandb", "mlflow")  # each is also the name of its package
+
+
+def make_loggers(given: LoggerChoice, directory: Path, seed: int) -> list[Logger]:
+    """Return the loggers of a run; all write into its directory."""
+    if given is False:
+        return []
+    listed = given if isinstance(given, list) else [given]
+    own: list[Logger] = [CSVLogger(directory, name="csv")]
+    if not any(isinstance(each, TensorBoardLogger) for each in listed):
+        own.append(TensorBoardLogger(directory, name="tensorboard"))
+    # a name twice is one logger; csv, tensorboard and true are there already
+    named = dict.fromkeys(each for each in listed if each in _TRACKERS)
+    own += [_tracker(str(name), directory, seed) for name in named]
+    return own + [each for each in listed if isinstance(each, Logger)]
+
+
+def profiler_in(directory: Path, name: str) -> Profiler | str:
+    """Return a profiler of Lightning's by its short name, which writes into a run's directory.
+
+    By itself it prints its table as a note of Lightning's, which bertlab keeps quiet.
+    """
+    known: dict[str, type[SimpleProfiler | AdvancedProfiler | PyTorchProfiler]] = {
+        "simple": SimpleProfiler,
+        "advanced": AdvancedProfiler,
+        "pytorch": PyTorchProfiler,
+    }
+    return known[name](dirpath=directory, filename="profile") if name in known else name
+
+
+def _tracker(name: str, directory: Path, seed: int) -> Logger:
+    """Return the logger of a tracking service; group and tags say which study a run belongs to."""
+    if find_spec(name) is None:
+        raise TrainerError(f"trainer.logger: {name} is not installed; pip install {name}")
+    study, variant = os.environ.get(STUDY_ENVIRONMENT), os.environ.get(VARIANT_ENVIRONMENT)
+    if name == "wandb":
+        tags = [each for each in (variant, f"seed-{seed}") if each]
+        project = os.environ.get("WANDB_PROJECT", _PROJECT)
+        run_name = directory.name
+        return WandbLogger(
+            name=run_name, save_dir=directory, project=project, group=study, tags=tags
+        )
+    found = {"study": study, "variant": variant, "seed": str(seed)}
+    place = os.environ.get("MLFLOW_TRACKING_URI")
+    if not place:  # MLflow makes its database at once, in a folder that is there
+        directory.mkdir(parents=True, exist_ok=True)
+        place = f"sqlite:///{directory.resolve() / 'mlflow.db'}"
+    try:
+        return MLFlowLogger(
+            experiment_name=study or _PROJECT,
+            run_name=directory.name,
+            tracking_uri=place,
+            tags={key: value for key, value in found.items() if value},
+        )
+    except Exception as error:  # of its own kinds, by database and server
+        reason = " ".join(str(error).split())
+        raise TrainerError(f"trainer.logger: mlflow at {place}: {reason}") from error
+
+
+class ConfigLog(Callback):
+    """Gives the resolved config to trackers, once training starts."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.config = config
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Log the config; Lightning does it on the first device only."""
+        for logger in trainer.loggers:
+            if not isinstance(logger, CSVLogger | TensorBoardLogger):
+                logger.log_hyperparams(dict(self.config))
+
+
+def close_trackers(trainer: Trainer) -> None:
+    """End the run of W&B, which would go on with the next run of the same Python process."""
+    for logger in trainer.loggers:
+        if isinstance(logger, WandbLogger) and trainer.is_global_zero:
+            logger.experiment.finish()
+
 
 _LEAST = {
     "accumulate_grad_batches": 1,
@@ -42,6 +131,18 @@ _LEAST = {
     "num_nodes": 1,
 }
 
+
+# callbacks of Lightning's that change what a step is, or what the weights are called
+_REFUSED = {
+    "GradientAccumulationScheduler": "a step has the same number of parts all along; expected "
+    "trainer.accumulate_grad_batches",
+    "BatchSizeFinder": "a step is data.batch_size sequences; expected "
+    "trainer.accumulate_grad_batches: auto, which divides it as memory asks",
+    "BackboneFinetuning": "it freezes what a module calls its backbone, and bertlab's has none",
+    "SpikeDetection": "it leaves out batches by their number, and a step's sequences follow from "
+    "its own; bertlab-guard warns of losses that jump",
+    "ModelPruning": "it gives weights other names, by which no checkpoint could be read",
+}
 
 # DDP waits for the gradient of every parameter, unless it is told that some have none
 _WITH_IDLE = {
@@ -62,6 +163,7 @@ def make_trainer(
     background_checkpoints = arguments.pop("background_checkpoints", False)
     _check_numbers(arguments)
     _check_names(arguments)
+    _check_steps(arguments)
     _follow_torchrun(arguments)
     arguments["callbacks"] = [*(arguments["callbacks"] or []), *callbacks]
     if directory is None:
@@ -72,8 +174,7 @@ def make_trainer(
     # Lightning: 500 is batches, 0.5 a share of an epoch, 1.0 a whole one
     if isinstance(arguments["val_check_interval"], int):
         arguments["check_val_every_n_epoch"] = None  # count batches across epochs
-    if arguments["strategy"] == "fsdp":
-        arguments["strategy"] = FullyShardedStrategy()
+    arguments["strategy"] = _strategy(arguments["strategy"])
     if directory is not None and not _writes_itself(arguments["strategy"]):
         given = arguments["plugins"] or []
         given = given if isinstance(given, list) else [given]
@@ -89,30 +190,20 @@ def make_trainer(
         if idles and is_ddp and arguments["strategy"] in _WITH_IDLE:
             trainer = Trainer(**arguments | {"strategy": _WITH_IDLE[arguments["strategy"]]})
     except (MisconfigurationException, ValueError, TypeError, ImportError) as error:
-        raise TrainerError(_named(" ".join(str(error).split()), arguments)) from error
+        raise TrainerError(_named(error, arguments)) from error
     _check_torchrun(trainer, settings["devices"])
     _warn_of_slow_bf16(trainer)
     return trainer
 
 
-def can_replay(trainer: Trainer) -> bool:
-    """Whether passes over batches can be recorded: on one GPU, in bf16, whose kernels pad nothing.
-
-    With fp16 a scaler changes the loss, and several devices exchange gradients during the pass.
-    """
-    on_gpu = trainer.strategy.root_device.type == "cuda"
-    return on_gpu and trainer.world_size == 1 and str(trainer.precision).startswith("bf16")
-
-
 def _add_progress_bar(arguments: dict[str, Any]) -> None:
-    """Put the bar that suits the place of output among the callbacks."""
-    shows_bar = arguments["enable_progress_bar"] is not False
-    if shows_bar and sys.stdout.isatty():
-        arguments["callbacks"].append(ProgressBar())
-    else:
-        arguments["enable_progress_bar"] = False
-        if shows_bar and in_notebook():
-            arguments["callbacks"].append(NotebookProgress())
+    """Put a bar among the callbacks where one can be drawn, unless the config has its own."""
+    given = any(isinstance(each, ProgressBar) for each in arguments["callbacks"])
+    if arguments["enable_progress_bar"] is False or given:
+        return
+    arguments["enable_progress_bar"] = can_draw()
+    if can_draw():
+        arguments["callbacks"].append(StepBar())
 
 
 def _follow_torchrun(arguments: dict[str, Any]) -> None:
@@ -153,6 +244,30 @@ def _check_numbers(arguments: Mapping[str, Any]) -> None:
             raise TrainerError(f"trainer.{key}: found 0, expected 1 or more, or -1 for no limit")
 
 
+def _check_steps(arguments: Mapping[str, Any]) -> None:
+    """Refuse what would make other steps, or none, without a word."""
+    for each in arguments["callbacks"] or ():
+        for name in (kind.__name__ for kind in type(each).__mro__):
+            if name in _REFUSED:
+                raise TrainerError(f"trainer.callbacks: found {name}: {_REFUSED[name]}")
+    refused = {
+        "overfit_batches": (
+            0,
+            "every epoch has other sequences; a small text or file is overfitted",
+        ),
+        "barebones": (False, "a run has logs and checkpoints; trainer.logger: false has no logs"),
+    }
+    for key, (expected, why) in refused.items():
+        if arguments[key]:
+            raise TrainerError(
+                f"trainer.{key}: found {arguments[key]}, expected {str(expected).lower()}: {why}"
+            )
+    if arguments["limit_train_batches"] == 0:
+        raise TrainerError(
+            "trainer.limit_train_batches: found 0, expected more: nothing is trained"
+        )
+
+
 def _check_names(arguments: Mapping[str, Any]) -> None:
     """Refuse an accelerator that is none, or not here, and a strategy that is none."""
     found = arguments["accelerator"]
@@ -173,15 +288,26 @@ def _check_names(arguments: Mapping[str, Any]) -> None:
         )
 
 
-def _named(refusal: str, arguments: Mapping[str, Any]) -> str:
+def _strategy(given: Strategy | str) -> Strategy | str:
+    """Return the strategy that packages have by that name; else leave it to Lightning."""
+    if not isinstance(given, str) or given == "auto":
+        return given
+    found, source = named_strategy(given), where_to_get("strategy", given)
+    if found is None and source:  # Lightning's fsdp writes checkpoints of its own
+        raise TrainerError(f"trainer.strategy: found {given!r}{source}")
+    return found or given
+
+
+def _named(error: Exception, arguments: Mapping[str, Any]) -> str:
     """Return what Lightning refuses with the key that it speaks of."""
+    refusal = " ".join(str(error).split())
     for key in ("devices", "strategy", *arguments):  # one of devices speaks of accelerators too
         found = arguments[key]
         # transformer-engine: Requirement 'transformer_engine>=0.11.0' not met
         package = isinstance(found, str) and found.replace("-", "_") in refusal
         if package or re.search(rf"\b{key}\b", refusal):
-            return f"trainer.{key}: found {found!r}: {refusal}"
-    return f"trainer: {refusal}"
+            return f"trainer.{key}: found {found!r}: {missing_package(error) or refusal}"
+    return f"trainer: {missing_package(error) or refusal}"
 
 
 def _check_interval(val_check_interval: int | float | None, accumulate: int) -> None:
@@ -259,7 +385,7 @@ def build_module(
     else:
         start = warm or checkpoint
         counts = None if config.command == "predict" else data.token_counts
-        known = None if start is None else class_labels(start)
+        known = None if start is None else start.class_labels
         context = TaskContext(encoder, tokenizer, counts, known)
     sets, metrics = data.evaluation_sets(), build_metrics(model)
     dropout = config.seeds.dropout

@@ -13,7 +13,7 @@ import pytest
 import bertlab
 import bertlab.api
 import bertlab.extend
-from bertlab.plugins.first_party import FIRST_PARTY
+from bertlab.plugins.index import FIRST_PARTY
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("torch", "numpy", "lightning", "torchmetrics", "pluggy")
@@ -77,7 +77,9 @@ def pieces_of_code() -> Iterator[tuple[str, str]]:
     strangers = (each for each in ROOT.glob("plugins/*") if each.name not in FIRST_PARTY)
     for path in sorted(path for each in strangers for path in each.rglob("*.py")):
         yield str(path.relative_to(ROOT)), path.read_text("utf-8")
-    for path in sorted(ROOT.glob("bertlab/plugins/new/templates/*/*.py.template")):
+    for path in sorted(
+        ROOT.glob("plugins/bertlab-conformance/bertlab_conformance/templates/*/*.py.template")
+    ):
         code = path.read_text("utf-8").replace("$import_line", "")
         yield str(path.relative_to(ROOT)), re.sub(r"\$\w+", "x", code)
     pages = [*ROOT.glob("docs/**/*.md"), ROOT / "README.md", *ROOT.glob("plugins/*/*.md")]

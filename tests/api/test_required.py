@@ -17,11 +17,11 @@ from bertlab.api.task import (
 )
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError, PluginError
+from bertlab.model.build import check_tasks, check_whole_steps
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
-from bertlab.model.task_checks import check_tasks, check_whole_steps
+from bertlab.objectives.classification import NextSentencePrediction
 from bertlab.objectives.masked_lm import MaskedLM
-from bertlab.objectives.next_sentence import NextSentencePrediction
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 TOKENIZER = WordPieceTokenizer.from_vocabulary(

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bertlab.api.examples import Column
-from bertlab.api.source import DataSource
+from bertlab.api.examples import Column, DataSource
 from bertlab.data.corpus.corpus import Corpus, read_raw_documents
 from bertlab.data.examples.source import read_rows, stream_rows
 from bertlab.data.sources import is_source, open_source
@@ -18,7 +17,7 @@ from tests.plugins.strange_packages import install
 
 CODE = """
 from bertlab.data.corpus.documents import RawDocument
-from bertlab.api.source import DataSource
+from bertlab.api.examples import DataSource
 
 class Counting(DataSource):
     def documents(self):

@@ -10,18 +10,17 @@ from transformers import BertConfig, BertPreTrainedModel
 
 from bertlab.api.batch import PackedBatch, pack
 from bertlab.api.encoder import Encoder
-from bertlab.api.exporter import ExportReport
+from bertlab.api.exchange import ExportReport
 from bertlab.api.task import Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
-from bertlab.checkpoints.export import write_huggingface
-from bertlab.checkpoints.export_folder import export_folder
+from bertlab.checkpoints.export import export_folder, write_huggingface
 from bertlab.checkpoints.loading import load_matching
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.encoders.bert import BertEncoder
 from bertlab.model.build import build_encoder
-from bertlab.objectives.causal_lm import CausalLM
+from bertlab.objectives.classification import NextSentencePrediction
+from bertlab.objectives.language_model import CausalLM
 from bertlab.objectives.masked_lm import MaskedLM
-from bertlab.objectives.next_sentence import NextSentencePrediction
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 Model = TypeVar("Model", bound=torch.nn.Module)

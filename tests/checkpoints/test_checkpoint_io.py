@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertlab.checkpoints.checkpoint_io import BackgroundCheckpointIO, WholeCheckpointIO
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
+from bertlab.checkpoints.tensor_files import BackgroundCheckpointIO, WholeCheckpointIO
 from bertlab.errors import CheckpointError, OutputError
 from tests.conftest import Command
 

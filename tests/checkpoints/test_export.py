@@ -17,7 +17,7 @@ from transformers import (
     BertModel,
 )
 
-from bertlab.api.exporter import ExportReport
+from bertlab.api.exchange import ExportReport
 from bertlab.api.task import Task
 from bertlab.checkpoints.export import export_model
 from bertlab.checkpoints.huggingface import read_huggingface

@@ -21,11 +21,10 @@ from transformers import (
 
 from bertlab.api.batch import PackedBatch
 from bertlab.api.examples import Labels
-from bertlab.api.head import Head
-from bertlab.api.task import TaskContext
+from bertlab.api.task import Head, TaskContext
 from bertlab.checkpoints.export import export_model
 from bertlab.checkpoints.huggingface import read_huggingface
-from bertlab.checkpoints.huggingface_task import head_settings
+from bertlab.checkpoints.huggingface_head import head_settings
 from bertlab.checkpoints.restore import read_pretrained
 from bertlab.checkpoints.run_checkpoint import RUN_KEY, read_run_checkpoint
 from bertlab.encoders.bert import BertEncoder

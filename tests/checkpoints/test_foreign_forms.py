@@ -18,7 +18,7 @@ from tests.conftest import Command
 from tests.plugins.strange_packages import install, without
 
 EXPORTER = '''
-from bertlab.api.exporter import Exporter, ExportReport
+from bertlab.api.exchange import Exporter, ExportReport
 
 
 class Names(Exporter):
@@ -41,7 +41,7 @@ class Names(Exporter):
 '''
 READER = """
 from pathlib import Path
-from bertlab.api.reader import CheckpointReader, ForeignCheckpoint
+from bertlab.api.exchange import CheckpointReader, ForeignCheckpoint
 from bertlab.checkpoints.huggingface import read_huggingface_config
 from bertlab.checkpoints.tensor_files import read_tensors
 

@@ -15,8 +15,7 @@ from transformers import (
 from bertlab.api.examples import Labels
 from bertlab.api.task import TaskContext
 from bertlab.checkpoints.loading import LoadReport
-from bertlab.checkpoints.restore import read_pretrained
-from bertlab.checkpoints.warm_start import load_weights
+from bertlab.checkpoints.restore import load_weights, read_pretrained
 from bertlab.encoders.bert import BertEncoder
 from bertlab.model.build import build_tasks
 from bertlab.model.module import BertModule

@@ -11,8 +11,10 @@ import pytest
 from bertlab.cli.completion import completion_script
 from bertlab.cli.main import command_names
 from bertlab.config.shipped import shipped_configs
-from bertlab.plugins.index import installed
+from bertlab.plugins.hooks import hook_modules
+from bertlab.plugins.index import forget_installed, installed
 from tests.conftest import Command
+from tests.plugins.strange_packages import install
 
 Offers = Callable[[str], list[str]]
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
@@ -57,6 +59,34 @@ def test_commands_and_their_options(offers: Offers) -> None:
 
 
 @needs_bash
+def test_completion_imports_nothing_of_others_and_runs_no_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trap = f"open({str(tmp_path / 'sung')!r}, 'w').close()\n"
+    hostile = [f"$(touch {tmp_path}/sung)", "`touch sung`", "a;touch sung", "a'b", 'a"b', "plain"]
+    groups = {
+        f"bertlab.{kind}": {name: "trap_of_completion:X" for name in hostile}
+        for kind in ("commands", "executors", "objectives", "encoders", "exporters", "heads")
+    }
+    groups["bertlab.hooks"] = {"plain": "trap_of_completion"}
+    install(tmp_path, "trap", groups, {"trap_of_completion": trap})
+    monkeypatch.syspath_prepend(tmp_path)
+    forget_installed()
+    hook_modules.cache_clear()
+    try:
+        scripts = [completion_script(shell) for shell in ("bash", "zsh")]
+    finally:
+        forget_installed()
+        hook_modules.cache_clear()
+    assert not (tmp_path / "sung").exists()
+    assert not any("touch" in script for script in scripts)
+    assert all("plain" in script for script in scripts)
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["bash", "-c", scripts[0]], check=True)
+    assert not (tmp_path / "sung").exists()
+
+
+@needs_bash
 def test_configs_beside_files(offers: Offers) -> None:
     mrpc = [name for name in shipped_configs() if name.startswith("finetune/mr")]
     assert offers("bertlab fit finetune/mr") == mrpc != []
@@ -89,6 +119,7 @@ def test_keys_of_every_plugin(offers: Offers) -> None:
         "model.encoder.norm_position",  # of modern, not of the default encoder
         "model.optimizer.momentum",  # of Muon
         "data.test",  # of rows, not of texts
+        "evaluate_every",  # of a package's hook
     ):
         assert f"--{key}" in offers(f"bertlab fit --{key}"), key
 

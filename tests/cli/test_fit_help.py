@@ -9,7 +9,8 @@ import pytest
 from bertlab.cli.fit import COMMON
 from bertlab.config.merge import read_request
 from bertlab.config.parser import build_parser
-from bertlab.config.unknown_keys import OTHER_NAMES, OTHER_VALUES, keys_of
+from bertlab.config.unknown_keys import OTHER_NAMES, OTHER_VALUES
+from bertlab.config.yaml_files import keys_of
 from tests.conftest import Command
 
 

@@ -11,11 +11,11 @@ import pytest
 from bertlab.cli.main import main
 from bertlab.plugins import hooks
 from bertlab.plugins import index as plugins
-from bertlab.plugins.first_party import OWN_PACKAGE
+from bertlab.plugins.index import OWN_PACKAGE
 from tests.conftest import Command
 from tests.plugins.strange_packages import install
 
-NSP = "from bertlab.objectives.next_sentence import NextSentencePrediction\n"
+NSP = "from bertlab.objectives.classification import NextSentencePrediction\n"
 MODULE = (
     NSP + "class Good(NextSentencePrediction):\n"
     '    """Guess.\n\n    Args:\n        rate: how often.\n    """\n\n'
@@ -127,7 +127,7 @@ def test_hostile_imports_hurt_only_who_names_them(
     install(tmp_path, "hostile", groups, modules)
     install(tmp_path, "odd", {"bertlab.contract": {"contract": "v" + "9" * 5000}}, {})
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("bertlab.cli.plugins.LIMIT", 2.0)
+    monkeypatch.setattr("bertlab_conformance.plugin_check.LIMIT", 2.0)
     plugins.forget_installed()
     here = Path.cwd()
     try:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
 
-from bertlab.api.head import Head
+from bertlab.api.task import Head
 from bertlab.data.examples.source import read_rows
 from bertlab.plugins.index import load_class
 

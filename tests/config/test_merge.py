@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bertlab.config.merge import read_request
-from bertlab.config.run_config import resolve_request
+from bertlab.config.run_config import parse_request, resolve_request
 from bertlab.errors import ConfigError
 
 STRATEGY = "lightning.pytorch.strategies.DDPStrategy"
@@ -128,3 +128,37 @@ def test_settings_lie_over_files_and_below_arguments(tmp_path: Path) -> None:
     request = read_request(["-c", file, "--data.vocab_size=500"], settings=settings)
     assert request.values["data"] == {"batch_size": 8, "vocab_size": "500"}
     assert request.objectives == ["mlm"]
+
+
+ODD_TEXTS = (
+    *("#MeToo is here", "#", "1", "-1", "1.0", "1e5", "0x1f", "null", "~", "true", "NaN"),
+    *("[a]", "[", "{a: 1}", "{", "a: b", "- a", "&a", "*a", "!t", "!!timestamp x", "2020-01-01"),
+    *("", " x ", "'q'", "a #b", "%", "@a", "|", ">", "a, b", "[" * 60, "=", "--"),
+)
+
+
+@pytest.mark.parametrize("text", ODD_TEXTS)
+@pytest.mark.parametrize("model", [[], ["--model.head=single_sentence"]])
+def test_a_text_is_taken_as_it_is(text: str, model: list[str]) -> None:
+    given = read_request([*model, f"--data.text={text}", f"--data.text_pair={text}"])
+    values = parse_request(given, "predict").values
+    assert values.data.text == [text]
+    assert values.data.text_pair == [text]
+
+
+def test_several_texts_are_a_list_and_win_over_those_of_files(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("data: {text: '[a]'}")
+    file = ["--config", str(tmp_path / "c.yaml")]
+    assert parse_request(read_request(file), "predict").values.data.text == ["[a]"]
+    more = [f"--data.text={text}" for text in ODD_TEXTS]
+    values = parse_request(read_request([*file, *more]), "predict").values
+    assert values.data.text == list(ODD_TEXTS)
+    (tmp_path / "c.yaml").write_text("data: {text: ['#a', null]}")
+    with pytest.raises(ConfigError, match=r"data\.text"):
+        parse_request(read_request(file), "predict")
+
+
+@pytest.mark.parametrize("path", ["#a", "&a", "a #b"])
+def test_a_path_that_yaml_reads_as_nothing_is_a_path(path: str) -> None:
+    values = parse_request(read_request([f"--output={path}"]), "predict").values
+    assert values.output == path

@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertlab.config.plain_yaml import load_yaml
+from bertlab.config.yaml_files import load_argument, load_yaml
 
 
 def multiplied(first: str, between: str) -> str:
@@ -81,3 +81,9 @@ def test_whatever_is_read_is_plain_or_refused(text: str) -> None:
     except yaml.YAMLError:
         return
     assert isinstance(found, str | int | float | bool | list | dict | None)
+
+
+@pytest.mark.parametrize("text", ["!!map x", "!!seq x", "!!timestamp [a]", "[!!map x]"])
+def test_a_tag_that_does_not_fit_is_refused(text: str) -> None:
+    with pytest.raises(yaml.YAMLError):
+        load_argument(text)

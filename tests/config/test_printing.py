@@ -9,13 +9,10 @@ import pytest
 
 from bertlab.cli.main import main
 from bertlab.config.merge import read_request
-from bertlab.config.overrides import to_arguments
 from bertlab.config.parser import build_parser
-from bertlab.config.printing import PrintedForm, printed_config
-from bertlab.config.request import Request
-from bertlab.config.run_config import resolve_request
-from bertlab.config.unknown_keys import keys_of, names_below
-from bertlab.config.yaml_files import Config
+from bertlab.config.request import Request, to_arguments
+from bertlab.config.run_config import PrintedForm, printed_config, resolve_request
+from bertlab.config.yaml_files import Config, keys_of, names_below
 from bertlab.errors import ConfigError
 
 FORMS = {

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertlab.api.examples import Example, Features
-from bertlab.api.head import Head
+from bertlab.api.task import Head
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.inputs import PREDICT_ROWS, InputRows
 

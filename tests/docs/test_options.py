@@ -11,8 +11,8 @@ import pytest
 from bertlab.cli.main import command_names, main
 from tests.docs.test_pages import PAGES
 
-# commands that train, score and predict share the keys of fit; a plugin's keys depend on the config
-OF_FIT = ("fit", "validate", "test", "predict")
+# commands that train, score, predict or ablate share the keys of fit; plugins add theirs
+OF_FIT = ("fit", "validate", "test", "predict", "ablate")
 OF_PLUGINS = (
     r"(model\.(encoder|objectives|heads?|optimizer|metrics)|data\.heads)\.|settings\.|init_args\."
 )

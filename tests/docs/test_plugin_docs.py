@@ -13,7 +13,7 @@ import pytest
 
 import bertlab
 from bertlab.data.examples.source import read_rows
-from bertlab.heads.sentence_pair import SentencePair
+from bertlab.heads.sentences import SentencePair
 from bertlab.plugins.index import forget_installed
 from bertlab.plugins.signatures import broken_signature
 from bertlab.testing import conformance

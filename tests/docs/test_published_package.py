@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bertlab.plugins.new.names import PluginNames
-from bertlab.plugins.new.package_files import package_files
+from bertlab_conformance.scaffold import PluginNames, package_files
 from tests.plugins.plugin_environment import PluginEnvironment
 
 PAGE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text("utf-8")

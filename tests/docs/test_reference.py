@@ -9,8 +9,7 @@ import bertlab.api
 from bertlab.cli.main import command_names
 from bertlab.errors import BertlabError
 from bertlab.plugins import hooks
-from bertlab.plugins.first_party import FIRST_PARTY
-from bertlab.plugins.index import GROUPS, installed
+from bertlab.plugins.index import FIRST_PARTY, GROUPS, installed
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from bertlab.api.batch import pack
-from bertlab.encoders.attention import _flash_attention, _padded_attention, from_heads, to_heads
+from bertlab.encoders.attention import attention_by_padding, flash_attention, from_heads, to_heads
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=5)
 
@@ -59,19 +59,20 @@ def test_the_flash_kernel_is_called_as_its_schema_has_it(
         assert isinstance(key, Tensor)
         assert isinstance(value, Tensor)
         qkv = torch.stack([query, key, value], 1).flatten(1)
-        return [_padded_attention(qkv, batch, 2, 0.0, causal).view(query.shape)]
+        return [attention_by_padding(qkv, batch, 2, 0.0, causal).view(query.shape)]
 
     monkeypatch.setattr(torch.ops.aten, "_flash_attention_forward", reference)
     qkv = torch.randn(11, 3 * 16)
-    found = _flash_attention(qkv, batch, 2, dropout, causal, window)
-    assert torch.equal(found, _padded_attention(qkv, batch, 2, 0.0, causal))
+    sides = {} if window is None else {"window_size_left": window, "window_size_right": 0}
+    found = flash_attention(qkv, batch, 2, dropout, causal, **sides)
+    assert torch.equal(found, attention_by_padding(qkv, batch, 2, 0.0, causal))
     assert given["cum_seq_q"] is given["cum_seq_k"] is batch.cu_seqlens
     assert given["max_q"] == given["max_k"] == 7
     assert given["dropout_p"] == dropout
     assert given["is_causal"] == causal
     assert given["return_debug_mask"] is False
     assert given.get("window_size_left") == window
-    assert given.get("window_size_right") == (0 if causal and window else window)
+    assert given.get("window_size_right") == (None if window is None else 0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -86,7 +87,7 @@ def test_halves_are_attended_by_products_and_come_out_as_in_fp32(
     results = []
     for kind in (dtype, torch.float32):
         leaf = qkv.detach().to(kind).requires_grad_()
-        attended = _padded_attention(leaf, batch, 2, 0.0, causal)
+        attended = attention_by_padding(leaf, batch, 2, 0.0, causal)
         found = gradient((attended.float() * weights).sum(), leaf)
         results.append((attended.detach().float(), found))
     tolerance = 1e-6 if dtype == torch.float32 else 3e-2

@@ -12,9 +12,9 @@ from bertlab.api.examples import Labels
 from bertlab.api.task import TaskContext
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError
-from bertlab.heads.single_sentence import SingleSentence
-from bertlab.model.task_checks import check_tasks
-from bertlab.objectives.causal_lm import CausalLM
+from bertlab.heads.sentences import SingleSentence
+from bertlab.model.build import check_tasks
+from bertlab.objectives.language_model import CausalLM
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from tests.encoders.test_bert import SMALL, random_batch
 

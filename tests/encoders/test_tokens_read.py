@@ -14,8 +14,8 @@ from bertlab.api.task import Task, TaskContext
 from bertlab.encoders.bert import BertEncoder
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
+from bertlab.objectives.classification import NextSentencePrediction
 from bertlab.objectives.masked_lm import MaskedLM
-from bertlab.objectives.next_sentence import NextSentencePrediction
 from bertlab_conformance.samples import SampleLanguage
 from tests.encoders.test_bert import pad, random_batch, reference_pair, run_peer
 

@@ -10,8 +10,7 @@ from transformers import BertPreTrainedModel
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.examples import Example, Labels
-from bertlab.api.head import Head
-from bertlab.api.task import TaskContext
+from bertlab.api.task import Head, TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.loading import load_matching

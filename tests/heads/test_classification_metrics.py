@@ -17,7 +17,7 @@ from bertlab.heads.classification import (
     Pearson,
     Spearman,
 )
-from bertlab.heads.single_sentence import SingleSentence
+from bertlab.heads.sentences import SingleSentence
 from bertlab.objectives.classification import MajorityAccuracy
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from bertlab.api.examples import LabelledExamples
-from bertlab.api.head import Head
+from bertlab.api.task import Head
 from bertlab.data.examples.splits import hold_out
-from bertlab.heads.sentence_pair import SentencePair
+from bertlab.heads.sentences import SentencePair
 from bertlab.heads.span import Span
 from tests.heads.samples import rows_of
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from transformers import BertForSequenceClassification
 
 from bertlab.errors import ConfigError, DataError
-from bertlab.heads.sentence_pair import SentencePair
+from bertlab.heads.sentences import SentencePair
 from tests.checkpoints.peers import TOKENIZER, padded_inputs
 from tests.heads.samples import (
     assert_equal_gradients,

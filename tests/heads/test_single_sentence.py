@@ -13,7 +13,7 @@ from transformers import BertForSequenceClassification
 
 from bertlab.api.examples import Labels
 from bertlab.errors import ConfigError, DataError
-from bertlab.heads.single_sentence import SingleSentence
+from bertlab.heads.sentences import SingleSentence
 from tests.checkpoints.peers import TOKENIZER, padded_inputs
 from tests.heads.samples import (
     Pooled,

@@ -6,9 +6,8 @@ import torch
 from torch import nn
 
 from bertlab.encoders.bert import BertEncoder
-from bertlab.model.optimizer import OptimizerState, build_optimizer
+from bertlab.model.optimizer import OptimizerState, build_optimizer, parameter_kinds
 from bertlab.model.optimizer_config import read_optimizer
-from bertlab.model.parameter_groups import parameter_kinds
 
 SIZE = 8
 

@@ -14,7 +14,7 @@ from bertlab.api.batch import pack
 from bertlab.api.task import TaskLoss
 from bertlab.errors import ConfigError, PluginError
 from bertlab.model.evaluation import EvaluationSet
-from bertlab.objectives.next_sentence import NextSentencePrediction
+from bertlab.objectives.classification import NextSentencePrediction
 from bertlab.plugins import index as plugins
 from tests.conftest import Command
 from tests.plugins.strange_packages import install

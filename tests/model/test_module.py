@@ -18,15 +18,15 @@ from bertlab.data.corpus.corpus import Corpus
 from bertlab.data.corpus.prepare import prepare
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.loader import SequenceStream, StepDataset, StepSampler
+from bertlab.data.run_length import StepSizes
 from bertlab.data.sampling.input_formats import build_sampler
-from bertlab.data.step_sizes import StepSizes
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
-from bertlab.objectives.causal_lm import CausalLM
+from bertlab.objectives.classification import NextSentencePrediction
+from bertlab.objectives.language_model import CausalLM
 from bertlab.objectives.masked_lm import MaskedLM
-from bertlab.objectives.next_sentence import NextSentencePrediction
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from tests.checkpoints.peers import export_huggingface
 from tests.conftest import Command

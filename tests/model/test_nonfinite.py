@@ -11,7 +11,7 @@ from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.task import TaskLoss
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
 from bertlab.model import losses as numerical_guard
-from bertlab.objectives.next_sentence import NextSentencePrediction
+from bertlab.objectives.classification import NextSentencePrediction
 from tests.conftest import Command
 
 Spoil = Callable[..., None]
@@ -122,7 +122,7 @@ def test_a_skipped_step_changes_no_weight(
 def test_rows_are_named_by_file_and_line(
     monkeypatch: pytest.MonkeyPatch, bertlab: Command, tiny_run: Path, tmp_path: Path
 ) -> None:
-    from bertlab.heads.single_sentence import SingleSentence
+    from bertlab.heads.sentences import SingleSentence
 
     loss = SingleSentence.loss
 

@@ -10,10 +10,13 @@ from transformers import get_linear_schedule_with_warmup
 from bertlab.api.encoder import Encoder
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError, PluginError
-from bertlab.model.optimizer import build_optimizer
-from bertlab.model.optimizer_config import Constant, OptimizerConfig
-from bertlab.model.optimizers.adamw import AdamW
-from bertlab.model.parameter_groups import freeze_layers, parameter_depths, split_by_weight_decay
+from bertlab.model.optimizer import (
+    build_optimizer,
+    freeze_layers,
+    parameter_depths,
+    split_by_weight_decay,
+)
+from bertlab.model.optimizer_config import AdamW, Constant, OptimizerConfig
 from bertlab.model.schedule import build_schedule
 from bertlab.plugins.index import installed, load_class
 

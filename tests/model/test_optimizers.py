@@ -10,15 +10,19 @@ from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup
 from bertlab.config.merge import OF_EVERY_OPTIMIZER
 from bertlab.config.run_config import resolve_arguments
 from bertlab.errors import BertlabError, CheckpointError, ConfigError, PluginError
-from bertlab.model.optimizer import OptimizerState, build_optimizer
+from bertlab.model.optimizer import (
+    OptimizerState,
+    build_optimizer,
+    parameter_groups,
+    split_by_weight_decay,
+)
 from bertlab.model.optimizer_config import (
     PLUGGED_OPTIMIZER_KEYS,
     OptimizerConfig,
     load_recipe,
     read_optimizer,
+    torch_names,
 )
-from bertlab.model.optimizers.torch_classes import torch_names
-from bertlab.model.parameter_groups import parameter_groups, split_by_weight_decay
 from bertlab.plugins.index import forget_installed
 from tests.model.small_module import (
     Module,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 from transformers import get_cosine_schedule_with_warmup, get_wsd_schedule
 
-from bertlab.api.schedule import Progress, Schedule, factor_at
+from bertlab.api.optimizer import Progress, Schedule, factor_at
 from bertlab.errors import BertlabError, ConfigError
 from bertlab.model.optimizer_config import (
     Constant,

@@ -8,14 +8,13 @@ import pytest
 import torch
 
 from bertlab.api.batch import PackedSequences
-from bertlab.api.schedule import Progress
+from bertlab.api.optimizer import Progress
 from bertlab.api.task import TaskContext
 from bertlab.data.loader import SequenceStream, StepDataset
 from bertlab.data.pretraining import PretrainingData
-from bertlab.data.step_sizes import StepSizes
+from bertlab.data.run_length import StepSizes, check_changes
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import BertlabError, ConfigError
-from bertlab.model.schedule import check_changes
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from tests.conftest import Command

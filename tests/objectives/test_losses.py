@@ -13,9 +13,9 @@ from transformers import BertConfig, BertForPreTraining
 from bertlab.api.batch import EncoderOutput, PackedBatch, pack
 from bertlab.api.task import TaskContext
 from bertlab.encoders.bert import BertEncoder
-from bertlab.objectives.causal_lm import CausalLM
+from bertlab.objectives.classification import NextSentencePrediction
+from bertlab.objectives.language_model import CausalLM
 from bertlab.objectives.masked_lm import MaskedLM
-from bertlab.objectives.next_sentence import NextSentencePrediction
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from tests.objectives.samples import (
     CLS,

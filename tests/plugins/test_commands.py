@@ -1,6 +1,7 @@
 """Commands of packages: found by name, imported when they are typed, or said where they are."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -60,7 +61,8 @@ def test_a_command_is_run_and_listed(folder: Path, bertlab: Command) -> None:
     add(folder, "polite", {"greet": "Greet", "onnx": "ONNX"})
     assert bertlab("greet", "you", "--help") == (7, "hello you --help\n", "")
     text = bertlab("--help")[1]
-    assert "\n  greet      say hello\n  onnx       ONNX files are greeted\n" in text
+    assert re.search(r"\n  greet +say hello\n", text)
+    assert re.search(r"\n  onnx +ONNX files are greeted\n", text)
     assert text.index("explain") < text.index("greet")
     code, _, error = bertlab("gret")
     assert code == 2
@@ -100,8 +102,8 @@ def test_a_command_that_cannot_be_used_hurts_only_who_types_it(
     assert words in error
     code, output, error = bertlab("--help")
     assert (code, error) == (0, "")
-    assert f"\n  {name:<11}cannot be used; bertlab plugins check says why\n" in output
-    assert "greet      say hello" in output
+    assert re.search(rf"\n  {name} +cannot be used; bertlab plugins check says why\n", output)
+    assert re.search("greet +say hello", output)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 import bertlab
 from bertlab.api import CONTRACT
-from bertlab.plugins.first_party import FIRST_PARTY, METAPACKAGE, OWN_PACKAGE, where_to_get
+from bertlab.plugins.index import FIRST_PARTY, METAPACKAGE, OWN_PACKAGE, where_to_get
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = sorted(FIRST_PARTY - {OWN_PACKAGE})

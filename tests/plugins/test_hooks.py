@@ -14,9 +14,10 @@ from bertlab.cli.main import main
 from bertlab.config.merge import read_request
 from bertlab.config.parser import build_parser
 from bertlab.config.run_config import parse_request
-from bertlab.errors import ConfigError
+from bertlab.errors import ConfigError, ResumeError
 from bertlab.plugins import hooks
 from bertlab.plugins import index as plugins
+from bertlab.training import cli
 from bertlab_studies.report.render import html, latex, markdown, print_report
 from bertlab_studies.report.report import report_of
 from made_up_scores import made_up_study
@@ -83,7 +84,8 @@ class Shine(Callback):
 def bertlab_fit_arguments(parser):
     parser.add_argument("--shine", type=int, default=3, help="how bright")
     parser.add_argument("--lamp.place", type=str, default="here")
-    return FitKeys(not_recorded=("lamp",), not_in_stages={"shine": "a stage is dark"})
+    parser.add_argument("--shade", type=str, default="none")
+    return FitKeys(("lamp",), stored=("shine",), not_in_stages={"shine": "a stage is dark"})
 
 @hookimpl
 def bertlab_callbacks(config):
@@ -123,7 +125,7 @@ def test_bertlab_fit_arguments_are_keys_like_the_cores_own(
     assert code == 0, error
 
 
-def test_a_checkpoint_brings_no_value_of_a_key_that_is_not_recorded(
+def test_a_checkpoint_brings_values_of_the_keys_that_its_package_names_alone(
     stranger: Path, tiny_run: Path
 ) -> None:
     add_hooks(stranger, "bright", SHINE)
@@ -132,6 +134,13 @@ def test_a_checkpoint_brings_no_value_of_a_key_that_is_not_recorded(
     file = tiny_run / "checkpoints" / "last.ckpt"
     values = parse_request(read_request([], content, str(file), file), "fit").values
     assert (values.shine, values.lamp.place, values.run_dir) == (5, "here", None)
+    content["shade"] = "/elsewhere"
+    with pytest.raises(ResumeError, match=r"its run has shade, .*--config .*config\.yaml"):
+        parse_request(read_request([], content, str(file), file), "fit")
+    given = read_request(["--shade=mine"], content, str(file), file)
+    assert parse_request(given, "fit").values.shade == "mine"
+    content["shade"] = "none"
+    assert parse_request(read_request([], content, str(file), file), "fit").values.shade == "none"
 
 
 @pytest.mark.parametrize("key", ["run_dir", "trainer.mine", "evaluations"])
@@ -228,6 +237,43 @@ def test_what_bertlab_runs_fit_raises_ends_the_command(
     add_hooks(stranger, "broad", code)
     assert main(["fit", "quickstart"]) == 2
     assert "error E503: broad 1.0 raised an error at" in capsys.readouterr().err
+
+
+def test_bertlab_accelerate_finishes_each_batch_of_a_compiled_fit(
+    stranger: Path, tiny_config: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The layers are not compiled: that takes long, and comes after the hook."""
+    code = HEAD + "SEEN = []\ndef see(batch):\n    SEEN.append(len(batch))\n    return batch\n"
+    code += "@hookimpl\ndef bertlab_accelerate(module, data, trainer):\n"
+    code += "    assert module.passes.shares and trainer.max_steps\n    data.finish_batch = see\n"
+    add_hooks(stranger, "swift", code)
+    for name in ("compile_layers", "compile_losses"):
+        monkeypatch.setattr(cli, name, lambda part: None)
+    for name, compiles in (("as it is", "false"), ("swift", "true")):
+        given = ("fit", "--config", tiny_config, "--run_dir", stranger / name)
+        assert bertlab(*given, "--compile", compiles)[0] == 0
+    batches = sys.modules["swift_of_a_stranger"].SEEN
+    assert batches
+    results = [(stranger / name / "results.json").read_bytes() for name in ("as it is", "swift")]
+    assert results[0] == results[1]
+
+
+def test_bertlab_strategy_is_the_first_packages(
+    stranger: Path, monkeypatch: pytest.MonkeyPatch, bertlab: Command, tiny_config: Path
+) -> None:
+    code = HEAD + "@hookimpl\ndef bertlab_strategy(name):\n"
+    code += "    return name.upper() if name == 'mine' else None\n"
+    add_hooks(stranger, "divider", code)
+    assert hooks.named_strategy("mine") == "MINE"
+    assert hooks.named_strategy("ddp") is None
+    without(monkeypatch, "bertlab-gpu")
+    given = ("fit", "--config", tiny_config, "--run_dir", stranger / "run")
+    code, _, error = bertlab(*given, "--trainer.strategy", "fsdp")
+    assert (code, error) == (
+        2,
+        "bertlab: error E105: trainer.strategy: found 'fsdp'; it comes with bertlab-gpu: pip "
+        "install bertlab-gpu\n",
+    )
 
 
 def test_bertlab_inspect_batch_sees_what_the_encoder_reads(stranger: Path) -> None:

@@ -8,15 +8,14 @@ import pytest
 from torchmetrics import Metric
 
 from bertlab.api.encoder import Encoder
-from bertlab.api.head import Head
-from bertlab.api.task import Objective
+from bertlab.api.task import Head, Objective
 from bertlab.errors import PluginError
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.plugins import index as plugins
 from bertlab.plugins.index import Kind
 from tests.plugins.strange_packages import install
 
-NSP = "from bertlab.objectives.next_sentence import NextSentencePrediction\n"
+NSP = "from bertlab.objectives.classification import NextSentencePrediction\n"
 MODULES = {
     "stranger_objective": NSP
     + "class Good(NextSentencePrediction):\n    pass\n"

@@ -1,5 +1,7 @@
 """The core without bertlab-tasks: what it reads itself, and what it says of the rest."""
 
+import json
+
 import pytest
 
 from bertlab.config.merge import read_request
@@ -24,11 +26,12 @@ def _core_alone(monkeypatch):
 
 
 def test_it_reads_and_writes_what_its_heads_need(tmp_path):
-    words = write(tmp_path / "a.conll", "EU NNP B-ORG\n")
     expected = [{"words": ["EU"], "tags": ["B-ORG"]}]
+    words = write(tmp_path / "a.jsonl", json.dumps(expected[0]))
     assert values(words, Tagging.columns) == expected
-    assert values(words, Tagging.columns, form="conll") == expected
-    open_sink(str(tmp_path / "b.conll"), "conll", None).discard()
+    open_sink(str(tmp_path / "b.jsonl"), "auto", None).discard()
+    with pytest.raises(PluginError, match=rf"no format is called 'conll' .*{INSTALL}"):
+        values(write(tmp_path / "a.conll", "EU NNP B-ORG\n"), Tagging.columns)
 
 
 def test_it_says_which_package_brings_a_format(tmp_path):

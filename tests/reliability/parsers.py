@@ -21,8 +21,7 @@ from bertlab.config.yaml_files import read_config
 from bertlab.data.corpus.corpus import Corpus, read_documents
 from bertlab.data.examples.source import read_rows
 from bertlab.errors import BertlabError
-from bertlab.heads.sentence_pair import SentencePair
-from bertlab.heads.single_sentence import SingleSentence
+from bertlab.heads.sentences import SentencePair, SingleSentence
 from bertlab.heads.span import Span
 from bertlab.heads.tagging import Tagging
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer

@@ -12,9 +12,8 @@ from bertlab.data.corpus.prepare import tokenizer_cached
 from bertlab.data.pretraining import PretrainingData
 from bertlab.errors import ConfigError, PluginError, TokenizerError
 from bertlab.plugins import index
-from bertlab.tokenizer.kinds import WordPiece, build_kind, train_tokenizer
-from bertlab.tokenizer.loading import load_tokenizer, tokenizer_from_json
-from bertlab.tokenizer.training import train_wordpiece
+from bertlab.tokenizer.files import load_tokenizer, tokenizer_from_json
+from bertlab.tokenizer.kinds import WordPiece, build_kind, train_tokenizer, train_wordpiece
 from tests.plugins.core_alone import leave_the_core_alone
 from tests.tokenizer.samples import TEXT
 

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from bertlab.errors import ConfigError, TokenizerError
 from bertlab.tokenizer.files import SPECIAL_TOKENS
-from bertlab.tokenizer.training import train_wordpiece
+from bertlab.tokenizer.kinds import train_wordpiece
 from bertlab.tokenizer.wordpiece import WordIds, WordPieceTokenizer
 
 ALPHABET = string.ascii_letters + string.digits + string.punctuation
@@ -388,7 +388,60 @@ def test_training_refuses_what_cannot_work(capsys):
         train_wordpiece(TEXT, 100, min_frequency=0)
     train_wordpiece(TEXT, 30_000)
     told = capsys.readouterr().err
-    assert re.match(r"bertlab: warning: the text gives only \d+ of the 30,000 tokens", told)
+    assert re.search(r"bertlab: warning: the text gives only \d+ of the 30,000 tokens", told)
+
+
+def tokens_of(tokenizer):
+    """All tokens in the order of their ids."""
+    return [tokenizer.token(number) for number in range(tokenizer.vocab_size)]
+
+
+def test_characters_that_are_words_fill_the_vocabulary(capsys):
+    """Chinese: each character is a word, so there is nothing to join and no ##form."""
+    common = [chr(0x4E00 + number) for number in range(1200)]
+    rare = [chr(0x6000 + number) for number in range(300)]
+    text = ["".join(common) * 40, "".join(rare)]
+    trained = train_wordpiece(text, 1600)
+    assert trained.vocab_size == len(SPECIAL_TOKENS) + 1500
+    assert trained.unk_id not in trained.encode_texts(text)[0]
+    assert "only 1,505 of the 1,600 tokens" not in capsys.readouterr().err
+    # too few places: the commonest have them
+    small = train_wordpiece(text, 1205)
+    assert set(tokens_of(small)) == {*SPECIAL_TOKENS, *common}
+    # beside words of letters, both have their characters and the words their joins
+    mixed = train_wordpiece([*text, "the theory of the thing " * 99], 1540)
+    assert {"the", "theory", "thing", common[0], rare[299]} <= set(tokens_of(mixed))
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+@pytest.mark.parametrize("strip_accents", [None, True, False])
+def test_accents_are_stripped_as_in_transformers(tmp_path, lowercase, strip_accents):
+    from transformers import BertTokenizerFast
+
+    trained = train_wordpiece(TEXT, 300, lowercase, strip_accents=strip_accents)
+    (tmp_path / "vocab.txt").write_text(
+        "".join(f"{each}\n" for each in tokens_of(trained)), "utf-8"
+    )
+    peer = BertTokenizerFast(
+        vocab=str(tmp_path / "vocab.txt"), do_lower_case=lowercase, strip_accents=strip_accents
+    )
+    trained.save(tmp_path / "saved")
+    again = WordPieceTokenizer.load(tmp_path / "saved")
+    for text in NASTY:
+        ids = peer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        assert trained.encode_texts([text])[0].tolist() == ids
+        assert again.encode_texts([text])[0].tolist() == ids
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [("हिन्दी में पानी", "हिन्दी"), ("ハンダが パンダ", "ハンダが"), ("tiếng Việt nam", "tiếng")],
+)
+def test_words_that_lose_their_marks_are_named(capsys, text, word):
+    train_wordpiece([f"{text} "] * 9, 100)
+    assert f"of the words lose their marks ({word}" in capsys.readouterr().err
+    train_wordpiece([f"{text} "] * 9, 100, strip_accents=False)
+    assert "lose their marks" not in capsys.readouterr().err
 
 
 def test_word_ids_is_a_plain_lookup_after_the_first_time(tokenizer):

@@ -11,10 +11,9 @@ import torch
 from bertlab.api.task import TaskContext
 from bertlab.data.loader import SequenceStream, StepDataset
 from bertlab.data.pretraining import PretrainingData
-from bertlab.data.step_sizes import StepSizes
+from bertlab.data.run_length import StepSizes, steps_for_tokens, steps_for_words
 from bertlab.encoders.bert import BertEncoder
 from bertlab.model.build import build_tasks
-from bertlab.model.schedule import steps_for_tokens, steps_for_words
 from bertlab.objectives.changing import Change, read_whole
 from bertlab_studies.plan.budget import pretraining_cost
 from tests.conftest import Command

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 from torch.utils.data._utils import signal_handling
 
 from bertlab.api.batch import PackedBatch, pack
-from bertlab.checkpoints.checkpoint_io import WholeCheckpointIO
+from bertlab.checkpoints.tensor_files import WholeCheckpointIO
 from bertlab.data.loader import StepLoader, outlive_sigterm
 from bertlab.errors import LostProcessError, OutputError
 from bertlab.training.exit import explain_lost_process, lost_process

@@ -135,14 +135,13 @@ def test_predict_fills_masks_and_judges_pairs(tiny_run: Path, bertlab: Command) 
 
 def test_predict_writes_json_lines(tiny_run: Path, tmp_path: Path, bertlab: Command) -> None:
     output = tmp_path / "predictions.jsonl"
-    texts = '["a [MASK]", "b [MASK] c", "no mask"]'
-    code, _, _ = bertlab(
-        "predict", "--ckpt_path", tiny_run, "--data.text", texts, "--output", output
-    )
-    assert code == 0
+    given = ["a [MASK]", "b [MASK] c", "no mask", "#1 [MASK]", "[a, [MASK]]", "null", "{"]
+    texts = [part for text in given for part in ("--text", text)]
+    code, _, error = bertlab("predict", "--ckpt_path", tiny_run, *texts, "--output", output)
+    assert code == 0, error
     rows = [json.loads(line) for line in output.read_text().splitlines()]
-    assert [row["text"] for row in rows] == ["a [MASK]", "b [MASK] c", "no mask"]
-    assert [len(row["fillers"]) for row in rows] == [1, 1, 0]
+    assert [row["text"] for row in rows] == given
+    assert [len(row["fillers"]) for row in rows] == [1, 1, 0, 1, 1, 0, 0]
 
 
 def test_an_exported_run_gives_equal_logits_in_transformers(

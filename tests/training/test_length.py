@@ -11,7 +11,7 @@ from bertlab.errors import ConfigError
 from bertlab.model.optimizer import build_optimizer
 from bertlab.model.optimizer_config import Constant, OptimizerConfig
 from bertlab.model.schedule import build_timed_schedule
-from bertlab.training.history import read_curves
+from bertlab.training.results import read_curves
 from tests.conftest import Command
 
 

@@ -1,6 +1,7 @@
 """Loggers that a config names stand beside the run's files; Lightning's tools work by config."""
 
 import csv
+import importlib.util
 import json
 import re
 from pathlib import Path
@@ -12,8 +13,8 @@ import yaml
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 
 from bertlab.checkpoints.run_directory import STUDY_ENVIRONMENT, VARIANT_ENVIRONMENT
-from bertlab.training import loggers
-from bertlab.training.loggers import make_loggers
+from bertlab.training import trainer
+from bertlab.training.trainer import make_loggers
 from tests.conftest import Command
 
 
@@ -54,9 +55,9 @@ class Tracker(Logger):
 @pytest.fixture
 def trackers(monkeypatch: pytest.MonkeyPatch) -> list[Tracker]:
     """Stand in for W&B's and MLflow's loggers, whose packages need not be installed."""
-    monkeypatch.setattr(loggers, "WandbLogger", Tracker)
-    monkeypatch.setattr(loggers, "MLFlowLogger", Tracker)
-    monkeypatch.setattr(loggers, "find_spec", lambda name: object())
+    monkeypatch.setattr(trainer, "WandbLogger", Tracker)
+    monkeypatch.setattr(trainer, "MLFlowLogger", Tracker)
+    monkeypatch.setattr(trainer, "find_spec", lambda name: object())
     monkeypatch.setattr(Tracker, "made", [])
     return Tracker.made
 
@@ -133,7 +134,7 @@ def test_a_missing_package_is_one_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loggers, "find_spec", lambda _: None)
+    monkeypatch.setattr(trainer, "find_spec", lambda _: None)
     code, _, error = bertlab(
         "fit", tiny_config, "--run_dir", tmp_path / "run", "--trainer.logger", name
     )
@@ -210,3 +211,15 @@ def test_a_profile_is_in_the_run(
     )
     assert code == 0, error
     assert "training_step" in (run / "fit-profile.txt").read_text()
+
+
+@pytest.mark.parametrize("given", ["WandbLogger", "[csv, WandbLogger]"])
+def test_a_class_whose_package_is_missing(
+    tiny_config: Path, tmp_path: Path, bertlab: Command, given: str
+) -> None:
+    if importlib.util.find_spec("wandb") is not None:
+        pytest.skip("wandb is installed")
+    logger = ("--trainer.logger", given)
+    code, _, error = bertlab("fit", tiny_config, "--run_dir", tmp_path / "run", *logger)
+    assert code == 2
+    assert "trainer.logger: wandb is not installed; pip install wandb" in error

@@ -51,16 +51,6 @@ def test_history_and_picture(tiny_run: Path) -> None:
     assert "mlm/loss" in run._repr_html_()
 
 
-def test_without_pandas_the_history_is_a_list(
-    tiny_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
-    history = Run(tiny_run).history
-    assert isinstance(history, list)
-    assert history[0]["step"] >= 0
-    assert "<table>" in history._repr_html_()  # type: ignore[attr-defined]
-
-
 def test_a_run_predicts_as_the_command_does(tiny_run: Path, bertlab: Command) -> None:
     text = "A [MASK] of words."
     (predicted,) = Run(tiny_run).predict([text])

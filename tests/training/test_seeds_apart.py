@@ -12,7 +12,7 @@ import yaml
 
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
 from bertlab.config.merge import read_request
-from bertlab.config.seeds import SEED_PARTS
+from bertlab.config.request import SEED_PARTS
 from bertlab.data.loader import prepare_sequences
 from bertlab.data.pretraining import PretrainingData
 from bertlab.encoders.layers import dropout

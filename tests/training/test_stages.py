@@ -11,8 +11,8 @@ import torch
 import yaml
 
 import bertlab as api
-from bertlab.config.stage_budget import share_out
 from bertlab.config.yaml_files import read_config
+from bertlab.data.run_length import share_out
 from tests.conftest import Command
 
 STAGES = {

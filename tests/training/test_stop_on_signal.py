@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
-from bertlab.training.callbacks.progress import TokenThroughput
+from bertlab.training.callbacks import TokenThroughput
 from bertlab.training.exit import queue_again
 from tests.conftest import Command
 

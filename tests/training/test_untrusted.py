@@ -1,12 +1,14 @@
 """Nothing that comes from elsewhere names a class, is imported, or says where files are written."""
 
 import contextlib
+import functools
 import json
 import pickle
 import shutil
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +18,18 @@ import yaml
 from jsonargparse import ArgumentError, ArgumentParser
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
+from torch.utils.data import DataLoader
 
 from bertlab.checkpoints.run_checkpoint import RUN_KEY
-from bertlab.config.checkpoint_config import read_stored_config
+from bertlab.config.checkpoint_config import is_listed, may_bring, read_stored_config
 from bertlab.config.merge import read_request
 from bertlab.config.named_classes import check_no_classes
 from bertlab.config.parser import build_parser
-from bertlab.errors import CheckpointError, DamagedCheckpointError
-from bertlab.training.callbacks.best_checkpoint import BestCheckpoint
+from bertlab.config.request import SECTION
+from bertlab.config.run_config import parse_request, resolve_arguments
+from bertlab.config.yaml_files import keys_of, value_at
+from bertlab.errors import CheckpointError, DamagedCheckpointError, ResumeError
+from bertlab.training.best_checkpoint import BestCheckpoint
 from bertlab.training.run import Run
 from tests.conftest import Command
 
@@ -149,6 +155,156 @@ def test_a_checkpoint_brings_no_class_of_the_trainer(
     assert f"error E403: {run / 'checkpoints' / 'last.ckpt'}: its run has {key}" in error
     assert f"--config {run / 'config.yaml'}" in error
     assert not (tmp_path / "elsewhere").exists()
+
+
+# what a config of a user may have, and a checkpoint may not bring
+USERS = {
+    *("config", "print_config", "help", "ckpt_path", "head", "compile", "run_dir", "output"),
+    *("output_format", "top_k", "keep_predictions", "background_checkpoints"),
+    *("checkpoint.dirpath", "data.cache_dir", "data.objectives.cache_dir"),
+    *("data.num_workers", "data.prepare_workers", "data.objectives.prepare_workers"),
+    *("data.text", "data.text_pair", "data.input"),
+    *(f"trainer.{key}" for key in ("devices", "num_nodes", "strategy", "barebones")),
+    *(f"trainer.{key}" for key in ("callbacks", "logger", "plugins", "profiler")),
+    *(f"trainer.{key}" for key in ("default_root_dir", "fast_dev_run", "model_registry")),
+    *("seeds", "against_scratch", "check_every"),  # of packages
+}
+KINDS = {
+    "text": [],
+    "rows": ["--model.head=span"],
+    "several": [
+        "--model.heads={a: single_sentence, b: sentence_pair}",
+        "--model.objectives=[mlm]",
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("command", ["fit", "validate", "test", "predict"])
+def test_every_key_of_every_command_is_on_the_closed_list_or_the_users_own(
+    command: str, kind: str
+) -> None:
+    """A new key, the core's or a package's, fails here until somebody has decided."""
+    request = read_request(KINDS[kind])
+    parser = build_parser(command, request)
+    keys = {key for key in keys_of(parser) if not SECTION.fullmatch(key)}
+    listed = {key for key in keys if is_listed(key) or key == "trainer.logger"}
+    assert keys - listed <= USERS
+    assert listed & USERS <= {"trainer.logger"}  # as true or false only
+    content = resolve_arguments(KINDS[kind])[1] | {"seed_everything": 1}
+    users = sorted(keys & USERS - {"config"})
+    for value in ("planted", 7, True, {"path": "planted"}, ["planted"]):
+        hostile = deepcopy(content)
+        for key in users:
+            put(hostile, key, value)
+        stored, _ = read_stored_config(hostile, "x.yaml")
+        given = read_request([], stored, "x.yaml", Path("x.yaml"))
+        for key in users:
+            expected = True if key == "trainer.logger" and value is True else None
+            assert value_at(given.values, key) == expected, key
+        assert (given.ckpt_path, given.run_dir, given.one_head) == (None, None, None)
+    with pytest.raises(ResumeError) if command == "fit" else contextlib.nullcontext():
+        found, defaults = parse_request(given, command).values, parser.get_defaults()
+        assert all(found.get(key) == defaults.get(key) for key in users)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"data.num_workers": 2},
+        {"data": {"num_workers": 2}},
+        {"data": {"objectives": {"cache_dir": "planted"}}},
+        {"data.objectives": {"cache_dir": "planted"}},
+        {"check_every": 3},
+        {"trainer": {"devices": 2}},
+    ],
+)
+@pytest.mark.parametrize("is_list", [True, False])
+def test_settings_of_a_stored_stage_are_of_the_closed_list(
+    settings: dict[str, Any], is_list: bool
+) -> None:
+    stages: Any = {"a": {"share": 0.5, "data.batch_size": 4}, "b": {"share": 0.5, **settings}}
+    if is_list:
+        stages = [{"name": name, **each} for name, each in stages.items()]
+    kept, not_brought = may_bring({"stages": stages})
+    assert "batch_size" in str(kept)
+    assert not any(word in str(kept) for word in ("workers", "planted", "check_every", "devices"))
+    assert len(not_brought) == 1
+
+
+@pytest.mark.parametrize("command", ["validate", "predict", "evaluate", "embed", "export"])
+def test_a_checkpoint_says_nowhere_what_is_written_and_starts_no_processes(
+    command: str,
+    tiny_run: Path,
+    bertlab: Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run, place, precious = tmp_path / "run", tmp_path / "work", tmp_path / "precious"
+    shutil.copytree(tiny_run, run)
+    place.mkdir()
+    precious.write_text("mine")
+    content = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
+    config = content[RUN_KEY]["config"]
+    for key in ("output", "run_dir", "data.cache_dir", "checkpoint.dirpath", "data.input"):
+        put(config, key, str(precious))
+    for key in ("trainer.devices", "trainer.num_nodes", "data.num_workers"):
+        put(config, key, 3)
+    config |= {"output_format": "csv", "top_k": 9}
+    torch.save(content, run / "checkpoints" / "last.ckpt")
+    (place / "text").write_text("A word.\n")
+    (place / "pairs.jsonl").write_text('{"good": "A word.", "bad": "Word a."}\n')
+    made = []
+    monkeypatch.setattr(DataLoader, "__init__", _noting(DataLoader.__init__, made, "num_workers"))
+    monkeypatch.setattr(Trainer, "__init__", _noting(Trainer.__init__, made, "devices"))
+    monkeypatch.chdir(place)
+    file = run / "checkpoints" / "last.ckpt"
+    arguments = {
+        "validate": ["--ckpt_path", file],
+        "predict": ["--ckpt_path", file, "--text", "A [MASK]."],
+        "evaluate": [
+            *("--ckpt_path", file, "--evaluation", "minimal_pairs"),
+            *("--data", "pairs.jsonl", "--output", "scores"),
+        ],
+        "embed": ["text", "out.safetensors", "--model", file, "--layers=[-1]"],
+        "export": [file, "out"],
+    }
+    code, _, error = bertlab(command, *arguments[command])
+    assert code == 0, error
+    assert precious.read_text() == "mine"
+    assert all(each in (None, 0, 1, "auto") for each in made)
+
+
+def _noting(call: Callable[..., None], made: list[object], name: str) -> Callable[..., None]:
+    @functools.wraps(call)  # the parser reads the signature
+    def noted(self: object, *args: Any, **kwargs: Any) -> None:
+        made.append(kwargs.get(name))
+        call(self, *args, **kwargs)
+
+    return noted
+
+
+def test_a_users_own_run_goes_on_with_what_it_had(
+    tiny_config: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    """What a checkpoint does not bring is said, and the message's command brings it."""
+    run = tmp_path / "own"
+    begin = ("fit", "--config", tiny_config, "--run_dir", run, "--data.num_workers", 1)
+    assert bertlab(*begin)[0] == 0
+    before = (run / "checkpoints" / "last.ckpt").read_bytes()
+    step, again = run / "checkpoints" / "step-3.ckpt", tmp_path / "again"
+    code, _, error = bertlab("fit", "--ckpt_path", step, "--run_dir", again)
+    assert code == 0, error
+    assert "data.num_workers: not taken from a checkpoint" in error
+    assert "--data.num_workers N" in error
+    assert Run(again).metrics == Run(run).metrics
+    code, _, error = bertlab(
+        *("fit", "--ckpt_path", step, "--run_dir", tmp_path / "b", "--data.num_workers", 1)
+    )
+    assert code == 0, error
+    assert "num_workers: not taken" not in error
+    assert Run(tmp_path / "b").config["data"]["num_workers"] == 1
+    assert (run / "checkpoints" / "last.ckpt").read_bytes() == before
 
 
 @pytest.mark.parametrize(("key", "value"), ELSEWHERE)

@@ -10,9 +10,9 @@ import pytest
 import torch
 import yaml
 
-from bertlab.config import versions
-from bertlab.config.computation import computed, decides
+from bertlab.config import recorded as versions
 from bertlab.config.merge import read_request
+from bertlab.config.recorded import computed, decides
 from bertlab.config.run_config import parse_request
 from tests.conftest import Command
 
@@ -125,32 +125,6 @@ def test_a_key_that_lacks_and_is_not_at_its_default_is_listed(
     assert code == 2
     assert "model.encoder.layer_norm_eps: 1e-06 here, 1e-12 there" in error
     assert error.count(" there\n") == 1
-
-
-def test_a_renamed_key(place: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = begin(place)
-
-    def rename(stored: dict[str, Any]) -> None:
-        stored["model"]["encoder"]["width"] = stored["model"]["encoder"].pop("hidden_size")
-
-    rewrite(run, rename)
-    renamed = ((2, "model.encoder.width", "model.encoder.hidden_size"),)
-    monkeypatch.setattr(versions, "RENAMED", renamed)
-    code, _, error = bertlab("fit", "--ckpt_path", run)
-    assert code == 0, error
-
-
-def test_a_key_whose_absence_had_a_meaning(
-    place: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = begin(place)
-    rewrite(run, lambda stored: stored["model"]["encoder"].pop("layer_norm_eps"))
-    meant = ((2, "model.encoder.layer_norm_eps", 0.5),)
-    monkeypatch.setattr(versions, "MEANT_BEFORE", meant)
-    code, _, error = bertlab("fit", "--ckpt_path", run)
-    assert code == 0, error
-    end = torch.load(run / "checkpoints/last.ckpt", weights_only=True)
-    assert end["bertlab"]["config"]["model"]["encoder"]["layer_norm_eps"] == 0.5
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import torch
 
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.pretraining import PretrainingData
+from bertlab.data.run_length import steps_for_words
 from bertlab.data.sampling.input_formats import InputFormat
 from bertlab.errors import ConfigError
 from bertlab.model.build import build_tasks
-from bertlab.model.schedule import steps_for_words
 from bertlab.objectives.changing import Change
 from tests.conftest import Command
 

@@ -20,22 +20,27 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from bertlab.api.source import DataSource, RawDocument
-from bertlab.data.corpus.documents import Document, split_sentences
-from bertlab.data.corpus.formats import READERS, detect_format
-from bertlab.data.corpus.rows import is_row_file, read_row_file
-from bertlab.data.reading.lines import (
+from bertlab.api.examples import DataSource, RawDocument
+from bertlab.data.corpus.documents import READERS, Document, Format, detect_format, split_sentences
+from bertlab.data.rows.data_sets import texts_of_rows
+from bertlab.data.rows.files import ROW_ENDINGS, open_rows
+from bertlab.data.rows.lines import (
+    MAX_LINE,
     Errors,
+    content_ending,
+    ending,
     explain_failed_read,
-    read_long_lines,
+    read_lines,
+    unreadable_kind,
 )
+from bertlab.data.rows.tables import RowReading
 from bertlab.data.sources import is_source, open_source
-from bertlab.errors import CorpusError
-from bertlab.files.reading import describe_missing, open_to_read
-from bertlab.files.remote import RemoteFile, is_url, located
+from bertlab.errors import CorpusError, DataError
+from bertlab.files.reading import RemoteFile, describe_missing, is_url, located, open_to_read
 from bertlab.plugins.index import installed
 
 __all__ = [
@@ -55,6 +60,20 @@ _NAMED_SOURCES = 3
 READER_VERSION = 1
 """Part of the fingerprint: raise it when the same bytes give other documents or sentences."""
 
+# endings that were read as plain text before there was one reader of rows
+_READ_SINCE_2 = (
+    ".tsv",
+    ".tab",
+    ".ndjson",
+    ".pq",
+    ".arrow",
+    ".feather",
+    ".bz2",
+    ".xz",
+    ".zst",
+    ".zip",
+)
+
 
 @dataclass(frozen=True)
 class Corpus:
@@ -65,8 +84,9 @@ class Corpus:
             out), glob patterns for files, or installed sources: ``python-english`` (the English
             that ships with Python), ``hf:NAME[:CONFIG][:SPLIT]`` (a Hugging Face data set), and
             those of plugins. URLs that ``fsspec`` reads (``https://``, ``s3://``, ``hf://``) name
-            files, folders and patterns as well. Files may be gzip (``.gz``). Rows of ``.json``,
-            ``.jsonl``, ``.csv``, ``.parquet`` are a document each.
+            files, folders and patterns as well. Files may be packed (``.gz``, ``.bz2``, ``.xz``,
+            ``.zst``, ``.zip`` with one file). Rows of ``.json``, ``.jsonl``, ``.ndjson``, ``.csv``,
+            ``.tsv``, ``.parquet``, ``.arrow`` are a document each.
         format: ``sentences`` (one sentence a line, blank lines between documents), ``document``
             (each file a document), ``wikiextractor`` (``<doc …>`` to ``</doc>``), or ``auto``,
             which looks at the start of each file. For rows only ``sentences`` matters: their text
@@ -117,6 +137,8 @@ class Corpus:
             if isinstance(entry, _File):
                 # A packed file gives other documents than a plain one with the same bytes.
                 add("file", "".join(entry.path.suffixes[-2:]), _file_digest(entry.path))
+                if entry.path.suffix in _READ_SINCE_2 or ending(entry.path.name) in _READ_SINCE_2:
+                    add("2")
             else:
                 add("source", entry.fingerprint())
         return digest.hexdigest()
@@ -135,19 +157,24 @@ def read_documents(corpus: Corpus) -> Iterator[Document]:
             yield Document(sentences, raw.source)
 
 
-def read_raw_documents(corpus: Corpus) -> Iterator[RawDocument]:
+def read_raw_documents(corpus: Corpus, with_empty: bool = False) -> Iterator[RawDocument]:
     """Yield the documents of a corpus that hold any text, in an order that is always the same.
 
     Every source is looked for before anything is read. Memory does not grow with the corpus:
-    documents over 16 Mi characters are split, with a warning. (A JSON array, other than JSON
-    lines, is held whole.)
+    documents over 16 Mi characters are split, with a warning.
+
+    Args:
+        corpus: sources, and how to read them.
+        with_empty: also yield, for whoever counts them, rows without any text.
     """
     found = False
     for entry in list(_entries(corpus)):  # all names are checked before any file is read
         found_here = False
         for raw in _read_entry(entry, corpus):
-            found_here = True
-            yield raw
+            has_text = bool(raw.text) and not raw.text.isspace()
+            found_here = found_here or has_text
+            if has_text or with_empty:
+                yield raw
         found = found or found_here
         if found_here:
             continue
@@ -189,19 +216,64 @@ def _file_digest(path: Path | RemoteFile) -> str:
 
 def _read_entry(entry: _File | DataSource, corpus: Corpus) -> Iterator[RawDocument]:
     if isinstance(entry, DataSource):
-        for raw in entry.documents():
-            yield replace(raw, presplit=raw.presplit or corpus.format == "sentences")
-    elif not is_row_file(entry.path):
-        path = entry.path
-        form = corpus.format
-        if form == "auto":
-            form = detect_format(path, corpus.errors, corpus.language)
-            logger.info("%s: read as format %s", path, form)
-        yield from READERS[form](path, read_long_lines(path, corpus.errors))
-    else:
-        for source, text in read_row_file(entry.path, corpus.text_column, corpus.errors):
-            if text and not text.isspace():
-                yield RawDocument(text, corpus.format == "sentences", source)
+        with _as_corpus_error():
+            for raw in entry.documents():
+                yield replace(raw, presplit=raw.presplit or corpus.format == "sentences")
+        return
+    with _as_corpus_error():
+        form = ROW_ENDINGS.get(content_ending(entry.path))
+        if form is not None:
+            yield from _rows(entry.path, form, corpus)
+            return
+    if (reason := unreadable_kind(entry.path.name)) is not None:
+        raise CorpusError(f"{entry.path}: {reason}")
+    chosen = text_format(entry.path, corpus)
+    if corpus.format == "auto":
+        logger.info("%s: read as format %s", entry.path, chosen)
+    yield from READERS[chosen](entry.path, read_lines(entry.path, corpus.errors, MAX_LINE))
+
+
+def text_format(path: Path | RemoteFile, corpus: Corpus) -> Format:
+    """Return the format in which a text file of a corpus is read."""
+    if corpus.format != "auto":
+        return corpus.format
+    return detect_format(path, corpus.errors, corpus.language)
+
+
+def describe_formats(corpus: Corpus) -> str:
+    """Return how the first text files of a corpus are read, for messages; nothing if unasked."""
+    if corpus.format != "auto":
+        return ""
+    files = (entry.path for entry in _entries(corpus) if isinstance(entry, _File))
+    texts = (path for path in files if content_ending(path) not in ROW_ENDINGS)
+    return "; ".join(
+        f"{path} was taken for format {text_format(path, corpus)!r}"
+        for path in islice(texts, _NAMED_SOURCES)
+    )
+
+
+def _rows(path: Path | RemoteFile, form: str, corpus: Corpus) -> Iterator[RawDocument]:
+    """Yield a document for each row of a file, also of those without a text."""
+    column = corpus.text_column
+    raw = open_rows(
+        str(path),
+        form,
+        lambda _: True,
+        RowReading(errors=corpus.errors),
+        names=[column],
+        only=[column],
+    )
+    for place, text in texts_of_rows(raw, column, corpus.errors):
+        yield RawDocument(text, corpus.format == "sentences", place)
+
+
+@contextlib.contextmanager
+def _as_corpus_error() -> Iterator[None]:
+    """Re-raise what readers of rows refuse, for labelled examples as well."""
+    try:
+        yield
+    except DataError as error:
+        raise CorpusError(str(error)) from None
 
 
 def _entries(corpus: Corpus) -> Iterator[_File | DataSource]:

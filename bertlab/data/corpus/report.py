@@ -100,22 +100,22 @@ def length_quantiles(lengths: Counter[int]) -> dict[str, int]:
     return quantiles
 
 
-def check_store(report: StoreReport) -> None:
-    """Refuse a corpus that BERT cannot learn from, or a tokenizer that does not fit it."""
+def check_store(report: StoreReport, read_as: str = "") -> None:
+    """Refuse a corpus that no task can learn from, or a tokenizer that does not fit it.
+
+    Args:
+        report: its figures.
+        read_as: in what format its files were read, if that was found out.
+    """
     if report.documents == 0:
         dropped = f" ({report.documents_dropped:,} were empty)" if report.documents_dropped else ""
         raise CorpusError(f"the corpus holds no document with text{dropped}")
     if report.documents == 1:
+        found = f" ({read_as})" if read_as else ""
         raise CorpusError(
-            "the corpus is one single document; next-sentence pairs need another document to draw "
-            "from. Put a blank line between documents, or corpus_format 'document' with a file "
-            "for each document"
-        )
-    if report.single_sentence_documents > MAX_SINGLE_SENTENCE_SHARE * report.documents:
-        raise CorpusError(
-            f"{report.single_sentence_documents:,} of {report.documents:,} documents have exactly "
-            "one sentence, so there are no neighboring sentences to learn from. Most likely a "
-            "blank line follows every sentence: blank lines go between documents only"
+            f"the corpus is one single document{found}; documents are held out whole, so there "
+            "must be two. With --corpus_format sentences (data.corpus_format: sentences) each "
+            "block between blank lines is a document; format 'document' takes a file for each"
         )
     if report.unk_share > MAX_UNK_SHARE:
         commonest = ", ".join(map(repr, report.commonest_unknown[:10]))
@@ -124,4 +124,15 @@ def check_store(report: StoreReport) -> None:
             f"corpus (at most {MAX_UNK_SHARE:.0%} may be). The commonest unknown words are "
             f"{commonest}. Use a tokenizer made for this text (check its language and case), or "
             "train one with `bertlab tokenizer`"
+        )
+
+
+def check_pairs(report: StoreReport) -> None:
+    """Refuse a corpus whose documents have no neighboring sentences, where pairs are made."""
+    if report.single_sentence_documents > MAX_SINGLE_SENTENCE_SHARE * report.documents:
+        raise CorpusError(
+            f"{report.single_sentence_documents:,} of {report.documents:,} documents have exactly "
+            "one sentence, so there are no neighboring sentences to learn from. Most likely a "
+            "blank line follows every sentence: blank lines go between documents only. "
+            "data.input_format: doc_sentences makes no pairs"
         )

@@ -38,10 +38,9 @@ from bertlab.data.corpus.shards import (
     read_shards,
 )
 from bertlab.errors import TokenizerError, TokenStoreError
-from bertlab.files.reading import read_json
-from bertlab.files.remote import is_url
+from bertlab.files.reading import is_url, read_json
 from bertlab.plugins.index import added_name
-from bertlab.tokenizer.loading import load_tokenizer
+from bertlab.tokenizer.files import load_tokenizer
 
 FORMAT_VERSION = 1
 SHARDED_VERSION = 2

@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bertlab.api.examples import Column
+from bertlab.api.examples import Column, RawExamples
 from bertlab.api.format import ColumnSource, ColumnSources
-from bertlab.api.source import RawExamples
 from bertlab.errors import DataError, nearest
 
 _MOST_SHOWN = 30
@@ -106,6 +105,37 @@ def _place(source: ColumnSource, name: str) -> str:
         return f"column {name!r}"
     place = repr(source) if isinstance(source, str) else ", ".join(map(repr, source))
     return f"column {place} ({name})"
+
+
+_LABEL_HEADINGS = {"label", "labels", "class", "target", "tag", "tags", "category", "sentiment"}
+
+
+def is_heading(cells: Sequence[str], wanted: Sequence[Column], candidates: ColumnSources) -> bool:
+    """Return whether a first line heads columns that are given by place: it says 'label' there."""
+    keys = tuple(map(str, range(len(cells))))
+    for column in wanted:
+        options = candidates.get(column.name, ())
+        if not column.is_truth or not options or not isinstance(options[0], str):
+            continue
+        place = _resolve(options[0], keys, set())
+        names = {column.name, *column.aliases, *_LABEL_HEADINGS}
+        if isinstance(place, str) and cells[int(place)].strip().lower() in names:
+            return True
+    return False
+
+
+def name_places(candidates: ColumnSources, columns: Sequence[str]) -> ColumnSources:
+    """Return the candidates with names for places, of a table whose header was read."""
+
+    def named(source: ColumnSource) -> ColumnSource:
+        if isinstance(source, tuple):
+            return tuple(str(named(each)) for each in source)
+        if source in columns or not is_place(source):
+            return source
+        place = int(source) + (len(columns) if source.startswith("-") else 0)  # -1 of 4 -> 3
+        return columns[place] if 0 <= place < len(columns) else source
+
+    return {name: [named(each) for each in options] for name, options in candidates.items()}
 
 
 def _resolve(source: ColumnSource, columns: Sequence[str], taken: set[str]) -> ColumnSource | None:

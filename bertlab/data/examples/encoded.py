@@ -12,8 +12,8 @@ import torch
 
 from bertlab.api.batch import IntArray, PackedBatch
 from bertlab.api.examples import Example, Features
-from bertlab.api.head import Head
 from bertlab.api.rng import CounterRNG
+from bertlab.api.task import Head
 from bertlab.api.tokenizer import Tokenizer
 
 Array = npt.NDArray[Any]

@@ -8,40 +8,42 @@ Usage::
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bertlab.api.examples import Column, Example, LabelledExamples
+from bertlab.api.examples import Column, Example, LabelledExamples, RawExamples
 from bertlab.api.format import ColumnSources, LabelNames, NamedFormat
-from bertlab.api.source import RawExamples
-from bertlab.data.examples.checks import names_by_raw, ordered_names, read_value
 from bertlab.data.examples.columns import (
     Mapped,
     has_place,
+    is_heading,
     is_place,
     map_columns,
+    name_places,
     names_columns,
     read_mapping,
 )
-from bertlab.data.examples.source_files import (
+from bertlab.data.examples.label_cells import LabelCells, find_label_cells
+from bertlab.data.examples.values import (
+    check_meaning,
+    check_no_header,
+    names_by_raw,
+    ordered_names,
+    read_value,
+)
+from bertlab.data.rows.data_sets import is_saved, read_saved
+from bertlab.data.rows.files import (
     TABLES,
     detect_format,
     ending_format,
-    find_file,
+    find_files,
+    open_all,
+    open_rows,
     unknown_format,
 )
-from bertlab.data.examples.task_files import read_text, words_of
-from bertlab.data.reading.data_sets import is_saved, read_parquet, read_saved
-from bertlab.data.reading.tables import (
-    PLAIN,
-    RowReading,
-    read_csv,
-    read_json,
-    read_json_lines,
-    read_tsv,
-)
+from bertlab.data.rows.tables import PLAIN, RowReading, read_text, words_of
 from bertlab.data.sources import is_source, open_source
 from bertlab.errors import ConfigError, DataError, EmptyTextError, warn
 from bertlab.plugins.index import load_class
@@ -49,6 +51,8 @@ from bertlab.plugins.index import load_class
 logger = logging.getLogger(__name__)
 
 _PLAIN_FORMATS = ("auto", "tsv", "csv", "jsonl", "json", "parquet")
+_SHOWN_PLACES = 3
+_SHOWN_CHARACTERS = 40
 
 
 @dataclass(frozen=True)
@@ -61,17 +65,17 @@ class _Opened:
     skips_broken: bool
     is_labelled: bool
     splits: str | None  # column of new text whose texts are parted into words, where they are
+    cells: LabelCells | None = None
 
     def read(self, where: str, raw: Mapping[str, Any]) -> Example:
         values = raw
         if self.splits and isinstance(values.get(self.splits), str):
             values = {**values, self.splits: words_of(values[self.splits])}
+        names, no_label = self.by_raw_label, self.no_label
         found = (
             (
                 mapped.column.name,
-                read_value(
-                    mapped, values, where, self.by_raw_label, self.no_label, self.is_labelled
-                ),
+                read_value(mapped, values, where, names, no_label, self.is_labelled, self.cells),
             )
             for mapped in self.mapped
         )
@@ -85,6 +89,43 @@ class _Opened:
         # places 0 and 1, of which 0 is the text -> text, 1
         names = {source: each.name for source, each in sources.items() if is_place(source)}
         return {names.get(key, key): each for key, each in values.items() if key not in truth}
+
+    def with_label_cells(self, separator: str | None) -> "_Opened":
+        """Return the same with the form of its lists of labels, for which all rows are read."""
+        mapped = next((each for each in self.mapped if each.column.kind == "labels"), None)
+        if mapped is None:
+            return self
+        rows, source = list(self.raw.rows), mapped.source
+        self.raw.rows = iter(rows)
+        values = [
+            row.get(source) if isinstance(source, str) else [row.get(key) for key in source]
+            for _, row in rows
+        ]
+        place = f"{self.raw.name}: {mapped.place}"
+        names = mapped.class_names or self.label_names
+        cells = find_label_cells(values, place, source, names, separator)
+        names = cells.columns or cells.multi_hot or self.label_names
+        return replace(self, cells=cells, label_names=names)
+
+    def describe(self, rows: Sequence[Example]) -> dict[str, str]:
+        """Return what was understood of the source, for the data report."""
+        columns = []
+        for mapped in self.mapped:
+            source = mapped.source if isinstance(mapped.source, str) else ", ".join(mapped.source)
+            name = mapped.column.name
+            columns.append(name if source == name else f"{name}: {source}")
+        found = {"read as": self.raw.form, "columns": "; ".join(columns)}
+        if self.cells is not None:
+            found["labels of a row"] = self.cells.form
+        shown = (f"{name}: {_shown(value)}" for name, value in rows[0].values.items())
+        found["first row"] = "; ".join(shown)
+        return {name: value for name, value in found.items() if value}
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    text = " ".join(text.split())
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
 
 
 def read_rows(
@@ -103,29 +144,55 @@ def read_rows(
     broken, ``-DOCSTART-`` lines, and empty lines of plain text.
     """
     opened = _open(location, split, columns, format, wanted, label_names, True, reading)
+    opened = opened.with_label_cells(reading.label_separator)
     truth = {column.name for column in wanted if column.is_truth and column.required}
-    raw = opened.raw
-    rows, skipped = [], Counter[str]()
+    raw, rows, skipped = opened.raw, list[Example](), Counter[str]()
+    empty: list[EmptyTextError] = []
+    skips_empty = opened.skips_broken or reading.skip_empty
     for where, values in raw.rows:
         try:
             row = opened.read(where, values)
-        except EmptyTextError:
-            if not (opened.skips_broken or reading.skip_empty):
-                raise
-            skipped["an empty text"] += 1
+        except EmptyTextError as error:
+            empty.append(error)
             continue
         if opened.no_label is not None and "label" not in row.values:
             skipped["no gold label"] += 1
-            continue
-        if reading.skip_empty and not truth <= row.values.keys():
+        elif reading.skip_empty and not truth <= row.values.keys():
             skipped["an empty label"] += 1
-            continue
-        rows.append(row)
-    skipped += raw.skipped
+        else:
+            rows.append(row)
+    if empty and not skips_empty:
+        raise _empty_rows(empty, [row.where for row in rows if not truth <= row.values.keys()])
+    skipped += Counter({"an empty text": len(empty)}) + raw.skipped
     if not rows:
         reasons = ", ".join(f"{count} × {reason}" for reason, count in skipped.items())
         raise DataError(f"{raw.name}: no row is left; left out: {reasons}")
-    return LabelledExamples(rows, opened.label_names, dict(skipped))
+    if not reading.accepts_doubtful:
+        check_meaning(raw, rows, opened.mapped)
+        if reading.header is None:
+            check_no_header(raw, rows, opened.mapped)
+    understood = opened.describe(rows)
+    return LabelledExamples(rows, opened.label_names, dict(skipped), understood)
+
+
+def _empty_rows(empty: Sequence[EmptyTextError], unlabelled: Sequence[str]) -> EmptyTextError:
+    """Return one error for all rows without text; the first stands in front."""
+    found = []
+    if len(empty) > 1 or unlabelled:
+        places = places_of([str(error).partition(": column")[0] for error in empty])
+        found.append(f"{len(empty):,} row{'s'[: len(empty) > 1]} with an empty text ({places})")
+    if unlabelled:
+        found.append(f"{len(unlabelled):,} with an empty label ({places_of(unlabelled)})")
+    rows = f"; {' and '.join(found)}" if found else ""
+    return EmptyTextError(f"{empty[0]}{rows}; data.empty: skip leaves empty rows out")
+
+
+def places_of(places: Sequence[str]) -> str:
+    """Return the first of some places, for a message; of one file, their lines or rows alone."""
+    # a.csv:7, a.csv:9 -> 7, 9
+    if len({place.rpartition(":")[0] for place in places}) == 1:
+        places = [place.rpartition(":")[2].strip() for place in places]
+    return ", ".join(places[:_SHOWN_PLACES]) + (", …" if len(places) > _SHOWN_PLACES else "")
 
 
 def read_all_rows(
@@ -145,7 +212,7 @@ def read_all_rows(
         for file in sorted(folder.iterdir())
         if file.is_file()
         and not file.name.startswith(".")
-        and (not named or ending_format(file.name) is not None)
+        and (not named or ending_format(str(file)) is not None)
     ]
     if not files:
         raise DataError(f"{location}: a folder without files of rows (.jsonl, .tsv, .csv, …)")
@@ -176,9 +243,9 @@ def _stream(opened: _Opened, skip_empty: bool) -> Iterator[Example]:
     for where, values in opened.raw.rows:
         try:
             yield opened.read(where, values)
-        except EmptyTextError:
+        except EmptyTextError as error:
             if not skip_empty:
-                raise
+                raise _empty_rows([error], []) from None
             skipped += 1
     if skipped:
         warn(f"{opened.raw.name}: left out {skipped:,} row{'s'[: skipped != 1]} with an empty text")
@@ -198,13 +265,14 @@ def _open(
         raise DataError(f"{location}: format: {reason}")
     named = _named_format(form)
     raw = _open_data_set(location, split)
-    path = ""
+    paths: list[str] = []
     if raw is None:
-        path = find_file(location, split, named.files if named else None)
+        paths = find_files(location, split, named.files if named else None)
         if form == "auto":
-            form = detect_format(path, wanted, needs_truth, columns)
+            form = detect_format(paths[0], wanted, needs_truth, columns)
             named = _named_format(form)
-            logger.info("%s: read as format %s (%s)", path, form, TABLES.get(form, named.__doc__))
+            kind = TABLES.get(form, named.__doc__)
+            logger.info("%s: read as format %s (%s)", paths[0], form, kind)
     if named is None:
         # the texts of plain text are the head's, in its order
         given = {} if form in ("txt", "words") else columns
@@ -214,7 +282,12 @@ def _open(
     skips_broken = named.skips_broken if named is not None else form == "txt"
     skips_broken = skips_broken and needs_truth  # each row of new text has its prediction
     if raw is None:
-        raw = _read_file(path, form, named, wanted, candidates, skips_broken, reading)
+        raw = open_all(
+            paths,
+            lambda path: _read_file(path, form, named, wanted, candidates, skips_broken, reading),
+        )
+        if named is None and raw.has_header and form in ("csv", "tsv"):
+            candidates = name_places(candidates, raw.columns)
     mapped = map_columns(raw, wanted, candidates, needs_truth)
     if label_names is None and named is not None:
         label_names = named.label_names
@@ -288,22 +361,18 @@ def _read_file(
     kind: str | None = form
     if named is not None:
         by_name = ending_format(path)
-        kind = by_name if by_name in ("jsonl", "parquet") else named.table
+        kind = by_name if by_name in ("jsonl", "parquet", "arrow") else named.table
     if kind is None:
         assert named is not None
         return named.read(path)
+    if kind in ("txt", "words"):
+        return read_text(path, wanted, is_parted=kind == "words")
 
     def has_header(cells: list[str]) -> bool:
-        is_named = named is not None and names_columns(cells, candidates)
-        return is_named or not has_place(candidates)
+        if not has_place(candidates) or names_columns(cells, candidates):
+            return True
+        return named is None and is_heading(cells, wanted, candidates)
 
-    readers: dict[str, Callable[[], RawExamples]] = {
-        "tsv": lambda: read_tsv(path, has_header, skip_ragged),
-        "csv": lambda: read_csv(path, has_header, reading),
-        "jsonl": lambda: read_json_lines(path),
-        "json": lambda: read_json(path),
-        "parquet": lambda: read_parquet(path),
-        "txt": lambda: read_text(path, wanted),
-        "words": lambda: read_text(path, wanted, is_parted=True),
-    }
-    return readers[kind]()
+    options = [option for options in candidates.values() for option in options]
+    names = [option for option in options if isinstance(option, str)]
+    return open_rows(path, kind, has_header, reading, skip_ragged, names)

@@ -4,19 +4,21 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
+from glob import has_magic
 from pathlib import Path
 
 import numpy as np
 
 from bertlab.api.examples import Column, Example, LabelledExamples
-from bertlab.api.head import Head
 from bertlab.api.rng import CounterRNG
+from bertlab.api.task import Head
 from bertlab.data.examples.encoded import EncodedExamples
-from bertlab.data.examples.source_files import looks_like_path, no_such_file
+from bertlab.data.examples.source import places_of
 from bertlab.data.module import EVALUATION_SEED, ReportRow
+from bertlab.data.rows.files import looks_like_path, no_such_file
 from bertlab.data.sources import is_source
 from bertlab.errors import ConfigError, DataError
-from bertlab.files.remote import is_url
+from bertlab.files.reading import is_url
 
 # a folder of that name in the working directory is not what is meant
 _SPLIT_NAMES = ("train", "validation", "test")
@@ -48,7 +50,7 @@ def locate_split(split: str, source: str | None, role: str) -> tuple[str, str | 
     """Return the location of a split, and its name there; None for a file, which is read whole."""
     if split == source or source is None or is_url(split) or (":" in split and is_source(split)):
         return split, None
-    if Path(split).expanduser().exists() and split not in _SPLIT_NAMES:
+    if _is_pattern(split) or (Path(split).expanduser().exists() and split not in _SPLIT_NAMES):
         return split, None
     if _is_file(source) or looks_like_path(split):
         in_source = Path(source) / split
@@ -60,14 +62,14 @@ def locate_split(split: str, source: str | None, role: str) -> tuple[str, str | 
 
 def check_truth(rows: Sequence[Example], columns: Sequence[Column], role: str) -> None:
     """Raise DataError if a row lacks the truth; ``role`` is the setting that names its split."""
-    truth = [column.name for column in columns if column.is_truth and column.required]
-    for row in rows:
-        for name in truth:
-            if name not in row.values:
-                raise DataError(
-                    f"{row.where}: {name}: missing; every row of data.{role} is labelled; "
-                    "data.empty: skip leaves such rows out"
-                )
+    for name in [column.name for column in columns if column.is_truth and column.required]:
+        absent = [row.where for row in rows if name not in row.values]
+        if absent:
+            more = f" ({len(absent):,} rows: {places_of(absent)})" if len(absent) > 1 else ""
+            raise DataError(
+                f"{absent[0]}: {name}: missing{more}; every row of data.{role} is labelled; "
+                "data.empty: skip leaves such rows out"
+            )
 
 
 def hold_out(
@@ -89,7 +91,7 @@ def hold_out(
     # sizes of groups in random order [2, 1, 4], of 7 rows 0.4: cumsum [2, 3, 7], 2.8 -> 2 groups
     held_groups = np.searchsorted(sizes.cumsum(), fraction * len(keys)) + 1
     kept, held = LabelledExamples([], train.label_names), LabelledExamples([], train.label_names)
-    kept.skipped = train.skipped
+    kept.skipped, kept.understood = train.skipped, train.understood
     for key, row in zip(keys, train.rows, strict=True):
         (held if places[groups[key]] < held_groups else kept).rows.append(row)
     if not kept.rows or not held.rows:
@@ -100,6 +102,31 @@ def hold_out(
     return kept, held
 
 
+def check_classes(
+    rows: Sequence[Example], kept: LabelledExamples, head: Head, fraction: float
+) -> None:
+    """Raise DataError if holding rows out has taken all rows of a class from training.
+
+    Args:
+        rows: of the file.
+        kept: what is left of them to train on.
+        head: tells their labels.
+        fraction: ``data.validation_fraction``.
+    """
+    if kept.label_names is not None:
+        return  # declared: training may lack some
+    there = {label for row in kept.rows for label in head.labels_of(row)}
+    taken = [row for row in rows if not there.issuperset(head.labels_of(row))]
+    if taken:
+        name = next(label for label in head.labels_of(taken[0]) if label not in there)
+        raise DataError(
+            f"{taken[0].where}: of {len(rows):,} rows {len(rows) - len(kept.rows):,} are held out "
+            f"for validation, and all with the label {name!r} are among them; give more rows, "
+            f"data.validation with rows of their own, a data.validation_fraction other than "
+            f"{fraction:g}, or data.label_names with all classes"
+        )
+
+
 def _group(row: Example, splits_by: str, truth: set[str]) -> str:
     """Return a key that is equal for rows that stay together."""
     given = {name: value for name, value in row.values.items() if value is not None}
@@ -108,28 +135,64 @@ def _group(row: Example, splits_by: str, truth: set[str]) -> str:
 
 
 def _is_file(source: str) -> bool:
-    return is_url(source) or Path(source).expanduser().is_file()
+    return is_url(source) or _is_pattern(source) or Path(source).expanduser().is_file()
+
+
+def _is_pattern(location: str) -> bool:
+    # hf:name and train[:10%] are none
+    return has_magic(location) and looks_like_path(location) and not is_source(location)
 
 
 _SHOWN_LABELS = 8
 
 
-def report_split(split: LabelledExamples, encoded: EncodedExamples, head: Head) -> list[ReportRow]:
-    """Return name and figure of rows, sequences, tokens, labels, and what was left out or cut."""
+def report_split(
+    split: LabelledExamples, encoded: EncodedExamples, head: Head, of_source: int | None = None
+) -> list[ReportRow]:
+    """Return what was understood and found, as names and figures.
+
+    Args:
+        split: its rows.
+        encoded: the same as sequences.
+        head: tells their labels.
+        of_source: rows that another split has of the same source.
+    """
     lengths = np.diff(encoded.offsets)
-    report = [
-        ("rows", f"{len(split.rows):,}"),
+    report: list[ReportRow] = list(split.understood.items())
+    left_out, held_out = sum(split.skipped.values()), of_source or 0
+    report.append(("rows", f"{len(split.rows):,}"))
+    if held_out or left_out:
+        parts = [f"{len(split.rows):,}"]
+        parts += [f"{held_out:,} held out"] if held_out else []
+        parts += [f"{left_out:,} left out"] if left_out else []
+        total = len(split.rows) + held_out + left_out
+        report.append(("in the source", f"{total:,} = {' + '.join(parts)}"))
+    report += [
         ("sequences", f"{len(lengths):,}"),
         ("tokens", f"{lengths.sum():,} (longest {lengths.max()})"),
     ]
-    counts = Counter(label for row in split.rows for label in head.labels_of(row))
+    found = [list(head.labels_of(row)) for row in split.rows]
+    counts = Counter(label for labels in found for label in labels)
     if counts:
-        shown = [f"{name} {count:,}" for name, count in counts.most_common(_SHOWN_LABELS)]
+        shown = [
+            f"{name!r} {count:,}" if "," in name else f"{name} {count:,}"
+            for name, count in counts.most_common(_SHOWN_LABELS)
+        ]
         more = [f"{len(counts) - _SHOWN_LABELS} more"] if len(counts) > len(shown) else []
         report.append(("labels", ", ".join(shown + more)))
+        without = sum(not labels for labels in found)
+        if without:
+            report.append(("without a label", f"{without:,} ({without / len(found):.1%})"))
+    report += head.describe_labels().items()
+    if answers := [row.values["answers"] for row in split.rows if "answers" in row.values]:
+        answered = sum(bool(each["text"]) for each in answers)
+        report.append(("with an answer", f"{answered:,} of {len(answers):,}"))
     cut = encoded.truncated
     if cut.any():
-        report.append(("truncated", f"{(cut > 0).sum():,} sequences, {cut.sum():,} tokens"))
+        share = (cut > 0).mean()
+        report.append(
+            ("truncated", f"{(cut > 0).sum():,} sequences ({share:.1%}), {cut.sum():,} tokens")
+        )
     report += [(f"left out: {reason}", f"{n:,} rows") for reason, n in split.skipped.items()]
     report += [(note, f"{number:,}") for note, number in encoded.notes.items()]
     return report

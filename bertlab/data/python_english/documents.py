@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from bertlab.api.source import RawDocument
+from bertlab.api.examples import RawDocument
 from bertlab.data.corpus.documents import Document, split_sentences
 from bertlab.errors import CorpusError
 

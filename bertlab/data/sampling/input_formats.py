@@ -9,8 +9,16 @@ from bertlab.api.batch import IntArray
 from bertlab.api.rng import CounterRNG
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.corpus.store import TokenStore
-from bertlab.data.sampling.chunks import MIN_DOCUMENT_LENGTH, ChunkGrid, Parts, TextPlaces
-from bertlab.data.sampling.sampler import Fields, Pieces, SequenceSampler, TokenArrays
+from bertlab.data.sampling.sampler import (
+    MIN_DOCUMENT_LENGTH,
+    ChunkGrid,
+    Fields,
+    Parts,
+    Pieces,
+    SequenceSampler,
+    TextPlaces,
+    TokenArrays,
+)
 from bertlab.errors import ConfigError, CorpusError, nearest
 
 

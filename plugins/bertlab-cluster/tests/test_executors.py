@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bertlab import Executor
-from bertlab.config.executor_options import option_names
+from bertlab.cli.data import option_names
 from bertlab.data.corpus.store import TokenStore
 from bertlab.errors import CommandError, TokenStoreError
 from bertlab.plugins import index

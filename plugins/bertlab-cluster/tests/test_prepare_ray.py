@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bertlab.api.source import RawDocument
+from bertlab.api.examples import RawDocument
 from bertlab.data.corpus.corpus import Corpus
-from bertlab.data.corpus.prepare import prepare
-from bertlab.data.corpus.prepare_worker import EncodedBatch, encode_batch
+from bertlab.data.corpus.prepare import EncodedBatch, encode_batch, prepare
 from bertlab.errors import CorpusError
 from bertlab.tokenizer.files import SPECIAL_TOKENS
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer

@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 import torch
 
 from bertlab.api.examples import Example
+from bertlab.api.exchange import ExportReport, ForeignCheckpoint, ModelAddress
 from bertlab.api.executor import OrderedMap
-from bertlab.api.exporter import ExportReport, ModelAddress
 from bertlab.api.format import NamedFormat
-from bertlab.api.reader import ForeignCheckpoint
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.errors import BertlabError
 from good_exchange import GoodExecutor, GoodExporter, GoodFormat, GoodReader, LabelLines

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch.optim import AdamW, Optimizer
 
-from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup
-from bertlab.api.schedule import Progress, Schedule
+from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup, Progress, Schedule
 from bertlab_modern.lion import LionOptimizer
 from broken_others import Expects
 from good_plugins import GoodOptimizer, GoodSchedule

@@ -10,8 +10,7 @@ from torch.nn import functional as F
 from torchmetrics import Metric
 
 from bertlab.api.batch import EncoderOutput, PackedBatch, pack
-from bertlab.api.examples import Example, Features
-from bertlab.api.source import RawDocument
+from bertlab.api.examples import Example, Features, RawDocument
 from bertlab.api.task import TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.encoders.attention import packed_attention

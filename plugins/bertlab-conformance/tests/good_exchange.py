@@ -11,10 +11,15 @@ import torch
 from safetensors.torch import save_file
 
 from bertlab.api.examples import Example
+from bertlab.api.exchange import (
+    CheckpointReader,
+    Exporter,
+    ExportReport,
+    ForeignCheckpoint,
+    ModelAddress,
+)
 from bertlab.api.executor import Executor, OrderedMap
-from bertlab.api.exporter import Exporter, ExportReport, ModelAddress
 from bertlab.api.format import NamedFormat, Submission
-from bertlab.api.reader import CheckpointReader, ForeignCheckpoint
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.errors import CheckpointError
 

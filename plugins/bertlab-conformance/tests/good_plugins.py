@@ -14,13 +14,10 @@ from torchmetrics import Metric
 from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences, last_token, pack
 from bertlab.api.encoder import Encoder
 from bertlab.api.evaluation import EvaluatedModel, Evaluation, EvaluationResult, ScoreGrid
-from bertlab.api.examples import Column, Example, Features, Labels
-from bertlab.api.head import Head
-from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup
+from bertlab.api.examples import Column, DataSource, Example, Features, Labels, RawDocument
+from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup, Progress, Schedule
 from bertlab.api.rng import CounterRNG
-from bertlab.api.schedule import Progress, Schedule
-from bertlab.api.source import DataSource, RawDocument
-from bertlab.api.task import Objective, TaskContext, TaskLoss
+from bertlab.api.task import Head, Objective, TaskContext, TaskLoss
 from bertlab.api.tokenizer import Tokenizer, TokenizerKind
 from bertlab.encoders.attention import packed_attention
 from bertlab.encoders.layers import initialize

@@ -8,13 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torchmetrics import Metric
 
 from bertlab.api.batch import EncoderOutput, PackedBatch, PackedSequences, pack
-from bertlab.api.examples import Column, Example, Features, Labels
+from bertlab.api.examples import Column, DataSource, Example, Features, Labels
 from bertlab.api.rng import CounterRNG
-from bertlab.api.source import DataSource
 from bertlab.api.task import TaskContext, TaskLoss
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import DataError
@@ -703,21 +701,6 @@ class MasksWhatItReads(GoodObjective):
 
     def tokens_read(self, batch: PackedBatch) -> Tensor:
         return batch.input_ids > 3
-
-
-class CountsFiller(GoodObjective):
-    """Predicts the filler's last token as if it were text."""
-
-    expects: Expects = ("filler_counts_for_nothing", "and filled up")
-
-    def fill(self, batch: PackedBatch, slots: int) -> dict[str, Tensor]:
-        fields = batch.fields
-        spare = (0, -len(fields["remainder_labels"]) % slots)
-        positions = F.pad(fields["remainder_positions"], spare, value=len(batch.input_ids) - 1)
-        return {
-            "remainder_positions": positions,
-            "remainder_labels": F.pad(fields["remainder_labels"], spare),
-        }
 
 
 class LeavesOutTooMuch(GoodEncoder):

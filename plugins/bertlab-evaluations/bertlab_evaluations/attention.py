@@ -19,7 +19,7 @@ from bertlab.api import (
     ScoreGrid,
     Tokenizer,
 )
-from bertlab.extend import FloatArray
+from bertlab.extend import FloatArray, keys_seen
 from bertlab_pages.attention_maps import (
     FIGURES,
     TARGETS,
@@ -96,7 +96,8 @@ class Attention(Evaluation):
             by_head = figures if by_head is None else by_head + figures
             by_row[place] = figures.mean((1, 2))
             flat = maps.new_zeros(1, 1, len(ids), len(ids))
-            uniform[place] = head_figures(softmax(flat, causal), targets)[:, 0, 0]
+            seen = keys_seen(torch.arange(len(ids), device=maps.device), causal)
+            uniform[place] = head_figures(softmax(flat, seen), targets)[:, 0, 0]
             if place in shown:
                 tokens = [model.tokenizer.token(each) for each in inputs[place][0]]
                 shown[place] = ShownRow(rows[place].where, tokens, rounded_weights(maps), figures)

@@ -29,7 +29,7 @@ def embed(
     text: str,
     output: str,
     model: str,
-    layers: Sequence[int] = (-4, -3, -2, -1),
+    layers: Sequence[int] | None = None,
     combine: Literal["concat", "sum", "mean"] = "concat",
     pool: Literal["none", "cls", "mean"] = "none",
     dtype: Literal["float32", "float16"] = "float32",
@@ -47,8 +47,8 @@ def embed(
         text: file with one text a line; ``-`` is standard input.
         output: file to write.
         model: run directory, checkpoint, Hugging Face folder or hub name.
-        layers: layers to combine: 0 is the embeddings, -1 the last layer; the paper's best are the
-            last four, concatenated.
+        layers: layers to combine: 0 is the embeddings, -1 the last layer. Not given: the last four,
+            the paper's best when concatenated, or all of an encoder with fewer.
         combine: concat, sum or mean of these layers.
         pool: none: a vector for each token; cls: that of [CLS]; mean: the mean over all tokens.
         dtype: precision of the vectors in the file.
@@ -74,6 +74,8 @@ def embed(
     check_output(Path(output), text, overwrite)
     check_at_least("--batch_size", batch_size, 1)
     encoder, tokenizer, source = load_encoder(read_pretrained(model))
+    if layers is None:
+        layers = range(-min(4, encoder.num_hidden_layers), 0)  # of 12: -4, -3, -2, -1
     choice = FeatureChoice(layers, combine, pool)
     report = embed_file(
         encoder,

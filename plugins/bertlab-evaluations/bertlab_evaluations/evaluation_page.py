@@ -10,7 +10,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from bertlab.api import Evaluation, EvaluationResult, ScoreGrid
-from bertlab.extend import is_share, read_word_curves, write_text
+from bertlab.extend import is_share, write_text
 from bertlab_evaluations.evaluation_output import page_file
 from bertlab_evaluations.evaluation_scores import GroupScore
 from bertlab_evaluations.evaluation_tables import figures_table, group_table, kinds_of, score_table
@@ -26,6 +26,7 @@ from bertlab_pages.charts import (
 from bertlab_pages.pictures import Picture, inline_svg, svg_of
 from bertlab_pages.plot_axes import SETTINGS
 from bertlab_pages.tables import PAGES, Grid
+from bertlab_pages.word_curves import read_word_curves
 
 _MOST_CELLS = 2500  # of a heat map; a larger grid is a table only
 _MOST_ROWS = 500  # of a table of groups; the CSV file has all

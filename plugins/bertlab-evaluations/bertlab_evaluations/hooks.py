@@ -37,6 +37,7 @@ def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
         help="numbers of words to write a checkpoint after: checkpoints/words-1M.ckpt",
     )
     return FitKeys(
+        stored=("evaluations", "evaluate_every", "checkpoint_words"),
         not_in_stages={"checkpoint_words": "a stage counts its own words only"},
         check_stored=_check_stored,
     )

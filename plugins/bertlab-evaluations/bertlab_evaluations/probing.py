@@ -25,7 +25,7 @@ from bertlab.api import (
     Example,
     ScoreGrid,
 )
-from bertlab.extend import FloatArray, layer_states
+from bertlab.extend import FloatArray
 from bertlab_evaluations.layers import Layers, chosen_layers, mean_by_sequence
 from bertlab_evaluations.probe_examples import (
     ProbeExamples,
@@ -39,6 +39,7 @@ from bertlab_evaluations.probe_examples import (
     words_of,
 )
 from bertlab_evaluations.softmax_regression import fit_probe
+from bertlab_pages.layer_states import layer_states
 
 ProbeTask = Literal["tags", "sentence_length", "word_content"]
 

@@ -25,9 +25,10 @@ from bertlab.api import (
     Example,
     ScoreGrid,
 )
-from bertlab.extend import FloatArray, LayerStates, layer_states
+from bertlab.extend import FloatArray
 from bertlab_evaluations.layers import Layers, chosen_layers, mean_by_sequence
 from bertlab_evaluations.row_influence import spearman_scores
+from bertlab_pages.layer_states import LayerStates, layer_states
 
 Pooling = Literal["mean", "cls"]
 # a constant vector has cosines of 1 up to rounding; CLS of layer 1 of MiniLM varies by 1e-5

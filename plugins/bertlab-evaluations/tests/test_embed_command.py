@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import AutoTokenizer, BertModel
 
 from bertlab.errors import BertlabError, CheckpointError, ConfigError, DataError
-from bertlab.model.embedding import batches_by_length
+from bertlab.model.prediction import batches_by_length
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from bertlab_evaluations.embed_command import main
 from tests.checkpoints.peers import TOKENIZER, peer
@@ -134,6 +134,16 @@ def test_standard_input_a_run_and_half_precision(
     assert facts["tokens"] == "7"
     assert facts["model"] == str(tmp_path / "run.ckpt")
     assert facts["tokenizer_sha256"] == TOKENIZER.fingerprint
+
+
+def test_the_last_four_layers_or_as_many_as_there_are(
+    tiny: Path, text_file: Path, tmp_path: Path
+) -> None:
+    """Three layers of 32: concatenated, 96."""
+    bare = features(tmp_path / "a.safetensors", "--model", tiny, text_file)
+    named = ["--layers", "[-3, -2, -1]", "--model", tiny, text_file]
+    assert bare["embeddings"].shape[1] == 96
+    assert bare["embeddings"].equal(features(tmp_path / "b.safetensors", *named)["embeddings"])
 
 
 def test_precision_and_batches_change_nothing_else(

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bertlab.extend import LOSS_WINDOW, CorruptionError, free_memory, jump_above, warn
+from bertlab.extend import CorruptionError, free_memory, warn
+from bertlab_guard.loss_watch import LOSS_WINDOW, jump_above
 
 _WATCH_SHARE = 0.005  # of the time, for sums
 _LEAP = 10.0  # in learning rates a step

@@ -1,4 +1,4 @@
-"""The key ``check_every`` of ``fit``, and the callback that reads it."""
+"""The key ``check_every`` of ``fit``, the callback that reads it, and warnings of losses."""
 
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,11 @@ def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
 
 @hookimpl
 def bertlab_callbacks(config: "Namespace") -> "list[Callback]":
-    """Return the audit of steps, unless callbacks of the user's may change weights between two."""
-    from bertlab_guard.step_audit import step_audit  # noqa: PLC0415  torch, not for --help
+    """Return warnings of losses, and the audit of steps.
 
-    return step_audit(config.check_every, bool(config.trainer.callbacks))
+    No step is audited where callbacks of the user's may change weights between two.
+    """
+    from bertlab_guard.loss_watch import LossWatch  # noqa: PLC0415  torch, not for --help
+    from bertlab_guard.step_audit import step_audit  # noqa: PLC0415
+
+    return [LossWatch(), *step_audit(config.check_every, bool(config.trainer.callbacks))]

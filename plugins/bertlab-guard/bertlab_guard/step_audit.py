@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import Tensor
 from torch.optim import Optimizer
 
 from bertlab import check_at_least
 from bertlab.api import PackedBatch
-from bertlab.extend import BertModule, FullyShardedStrategy
+from bertlab.extend import BertModule
 from bertlab_guard.corruption import StepAudit, Steps
 
 
@@ -37,7 +38,7 @@ class StepAuditing(Callback):
         """Begin, if steps are exact here."""
         assert isinstance(pl_module, BertModule)
         on_cpu = trainer.strategy.root_device.type == "cpu"
-        is_whole = not isinstance(trainer.strategy, FullyShardedStrategy)
+        is_whole = not isinstance(trainer.strategy, ModelParallelStrategy)  # as fsdp
         alone = trainer.world_size == 1 and is_whole
         if not alone or not on_cpu or len(trainer.optimizers) != 1:
             return

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from bertlab.model.module import BertModule
-from bertlab.training.callbacks import watch
 from bertlab_guard import corruption
+from bertlab_guard import loss_watch as watch
 from bertlab_guard.corruption import StepAudit, Steps, bit_sums
 from tests.conftest import Command
 

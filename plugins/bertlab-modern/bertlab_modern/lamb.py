@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from bertlab.api import OptimizerRecipe, ParameterGroup
-from bertlab.extend import check_betas, check_eps, loss_of
+from bertlab.extend import check_betas, check_eps
+from bertlab_modern.stepping import loss_of
 
 
 class Lamb(OptimizerRecipe):

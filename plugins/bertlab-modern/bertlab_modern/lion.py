@@ -7,7 +7,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from bertlab.api import OptimizerRecipe, ParameterGroup
-from bertlab.extend import check_betas, loss_of
+from bertlab.extend import check_betas
+from bertlab_modern.stepping import loss_of
 
 
 class Lion(OptimizerRecipe):

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from bertlab.api import PackedBatch
 from bertlab.extend import Dropout, SelfAttention, pad_to_multiple_of
 from bertlab_modern.rotary import Rotation, rotate
+from bertlab_modern.windowed import windowed_attention
 
 Norm = Literal["layer", "rms"]
 NormPosition = Literal["pre", "post"]
@@ -123,12 +124,48 @@ class ModernLayer(nn.Module):
 
 
 class RotaryAttention(SelfAttention):
-    """Self-attention whose queries and keys turn with their place."""
+    """Self-attention whose queries and keys turn with their place.
+
+    Args:
+        hidden_size: as of :class:`bertlab.extend.SelfAttention`, like the next four.
+        num_attention_heads: A.
+        dropout: on attention weights.
+        causal: a token sees itself and what is to its left.
+        bias: biases in both linear layers.
+        window: tokens on either side that a token sees; None: all of its sequence.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        num_attention_heads: int,
+        dropout: float,
+        causal: bool,
+        bias: bool,
+        window: int | None,
+    ) -> None:
+        super().__init__(hidden_size, num_attention_heads, dropout, causal, bias)
+        self.window = window
 
     def queries_keys_values(self, hidden: Tensor, positions: Rotation | None = None) -> Tensor:
         """Return ``(T, 3 * H)``, turned by ``positions``; as they are if that is None."""
         qkv: Tensor = self.qkv(hidden)
         return qkv if positions is None else rotate(qkv, positions, self.num_attention_heads)
+
+    def attend(self, qkv: Tensor, batch: PackedBatch, rows: Tensor | None = None) -> Tensor:
+        """Return what the tokens, or those at rows, attend to within the window."""
+        if self.window is None:
+            return super().attend(qkv, batch, rows)
+        dropout, heads = self.dropout if self.training else 0.0, self.num_attention_heads
+        return windowed_attention(qkv, batch, heads, dropout, self.causal, rows, self.window)
+
+    def keys_seen(self, places: Tensor) -> Tensor:
+        """Return which keys each query of a sequence sees, ``(S, S)`` bool."""
+        seen: Tensor = super().keys_seen(places)
+        near = (places[:, None] - places).abs() <= (
+            len(places) if self.window is None else self.window
+        )
+        return seen & near
 
 
 class PredictionHead(nn.Module):

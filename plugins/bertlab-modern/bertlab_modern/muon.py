@@ -5,9 +5,10 @@ from typing import Literal
 
 from torch.optim import AdamW, Muon, Optimizer
 
-from bertlab import JoinedOptimizer, check_at_least, check_share
+from bertlab import check_at_least, check_share
 from bertlab.api import ConfigError, OptimizerRecipe, ParameterGroup
 from bertlab.extend import check_betas, check_eps
+from bertlab_modern.stepping import JoinedOptimizer
 
 
 class MuonWithAdamW(OptimizerRecipe):

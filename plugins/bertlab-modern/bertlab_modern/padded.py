@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from bertlab.extend import padded_attention, padded_keys_seen, padded_summary
+from bertlab.extend import padded_attention, padded_summary
 from bertlab_modern.modern_layer import ModernLayer
 from bertlab_modern.rotary import Rotation, rotation_of
 
@@ -44,7 +44,8 @@ class PaddedModern(nn.Module):
             if encoder.position_embedding_type == "rotary":
                 longest, theta = input_ids.shape[1], encoder.theta(number)
                 rotation = rotation_of(places, longest, head_size, theta, hidden.dtype)
-            seen = padded_keys_seen(attention_mask, encoder.causal, layer.attention.window)
+            # (B, 1, S, S), of a (B, S) mask
+            seen = (attention_mask[:, None, None, :] > 0) & layer.attention.keys_seen(places)
             hidden = _layer(layer, hidden, seen, rotation)
         states: Tensor = encoder.final_norm(hidden)
         pooled: Tensor = encoder.pooler(padded_summary(states, attention_mask, encoder.causal))

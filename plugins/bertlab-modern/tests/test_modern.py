@@ -11,8 +11,9 @@ from bertlab.api.batch import PackedBatch
 from bertlab.encoders.attention import packed_attention
 from bertlab.encoders.layers import rows_read
 from bertlab.errors import ConfigError
-from bertlab.model.parameter_groups import parameter_depths, split_by_weight_decay
+from bertlab.model.optimizer import parameter_depths, split_by_weight_decay
 from bertlab_modern.modern import ModernEncoder
+from bertlab_modern.windowed import windowed_attention
 from tests.encoders.test_bert import pad, random_batch
 
 SMALL = {
@@ -153,7 +154,7 @@ def test_a_window_is_that_of_a_loop(
     rows = None if share is None else (torch.rand(tokens) < share).nonzero()[:, 0]
     if rows is not None and not len(rows):
         rows = torch.tensor([tokens - 1])
-    found = packed_attention(qkv, batch, 2, 0.0, causal, rows, window)
+    found = windowed_attention(qkv, batch, 2, 0.0, causal, rows, window)
     found = found[:tokens] if rows is None else found
     expected = attention_by_loop(qkv[:tokens], batch, 2, window, causal)
     expected = expected if rows is None else expected[rows]
@@ -169,16 +170,17 @@ def test_dropout_in_a_window_drops_weights_only(lengths: list[int], causal: bool
     torch.manual_seed(0)
     batch = random_batch(lengths)
     qkv = torch.cat([torch.randn(sum(lengths), 2 * 64), torch.ones(sum(lengths), 64)], 1)
-    attended = packed_attention(qkv, batch, 2, 0.3, causal, None, 5)
+    attended = windowed_attention(qkv, batch, 2, 0.3, causal, None, 5)
     assert attended.std() > 0
     assert abs(attended.mean() - 1) < 0.1
 
 
 def test_short_sequences_are_attended_as_without_a_window() -> None:
     batch, qkv = random_batch([9, 5, 9]), torch.randn(23, 3 * 16)
-    found, expected = (packed_attention(qkv, batch, 2, 0.0, False, None, w) for w in (8, None))
+    found = windowed_attention(qkv, batch, 2, 0.0, False, None, 8)
+    expected = packed_attention(qkv, batch, 2, 0.0, False)
     assert torch.equal(found, expected)
-    assert not torch.equal(found, packed_attention(qkv, batch, 2, 0.0, False, None, 7))
+    assert not torch.equal(found, windowed_attention(qkv, batch, 2, 0.0, False, None, 7))
 
 
 def test_defaults_are_modernberts_sizes_and_berts_number_of_weights() -> None:

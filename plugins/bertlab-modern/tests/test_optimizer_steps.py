@@ -11,14 +11,13 @@ from torch import Tensor
 from bertlab.api.optimizer import OptimizerRecipe
 from bertlab.config.run_config import resolve_arguments
 from bertlab.errors import BertlabError, ConfigError
-from bertlab.model.optimizer import build_optimizer
+from bertlab.model.optimizer import build_optimizer, split_by_weight_decay
 from bertlab.model.optimizer_config import (
     PLUGGED_OPTIMIZER_KEYS,
     OptimizerConfig,
     load_recipe,
     read_optimizer,
 )
-from bertlab.model.parameter_groups import split_by_weight_decay
 from bertlab_modern.lamb import Lamb
 from bertlab_modern.lion import Lion
 from bertlab_modern.muon import MuonWithAdamW

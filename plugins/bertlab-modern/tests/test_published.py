@@ -17,7 +17,7 @@ from transformers import AlbertTokenizer, RobertaTokenizer, XLMRobertaTokenizer,
 
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import TokenizerError
-from bertlab.tokenizer.loading import load_tokenizer
+from bertlab.tokenizer.files import load_tokenizer
 from subword_samples import as_transformers, tokenizer_called
 from tests.tokenizer.samples import HOSTILE, TEXT
 

@@ -18,8 +18,8 @@ from bertlab.errors import BertlabError, ConfigError, TokenizerError
 from bertlab.heads.span_windows import answer_tokens, context_tokens
 from bertlab.heads.tagging import word_windows
 from bertlab.objectives.masked_lm import MaskedLM
+from bertlab.tokenizer.files import load_tokenizer, tokenizer_from_json
 from bertlab.tokenizer.kinds import WordPiece, train_tokenizer
-from bertlab.tokenizer.loading import load_tokenizer, tokenizer_from_json
 from bertlab_modern.subword_kinds import ByteLevelBPE, Unigram
 from subword_samples import tokenizer_called
 from tests.tokenizer.samples import TEXT
@@ -78,7 +78,8 @@ def test_a_config_names_a_kind_and_its_settings(tmp_path: Path) -> None:
         "special_names": "bert",
     }
     _, plain = resolve_arguments(["--config", str(config), "--data.tokenizer_kind", "wordpiece"])
-    assert plain["data"]["tokenizer_kind"] == {"name": "wordpiece", "min_frequency": 2}
+    kind = {"name": "wordpiece", "min_frequency": 2, "strip_accents": None}
+    assert plain["data"]["tokenizer_kind"] == kind
     mapping = "{name: unigram, byte_fallback: false}"
     _, plain = resolve_arguments(["--config", str(config), "--data.tokenizer_kind", mapping])
     assert plain["data"]["tokenizer_kind"]["byte_fallback"] is False
@@ -172,7 +173,7 @@ def test_answers_are_found_and_read_back(name: str) -> None:
 
 
 def test_pairs_fit_whatever_joins_them() -> None:
-    from bertlab.heads.sentence_pair import SentencePair
+    from bertlab.heads.sentences import SentencePair
 
     head = SentencePair()
     texts = [column.name for column in SentencePair.columns if column.kind == "text"]

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from bertlab.api import EvaluatedModel, EvaluationError, Tokenizer
-from bertlab.extend import FloatArray, SelfAttention, keys_seen, layer_states
+from bertlab.extend import FloatArray, SelfAttention
+from bertlab_pages.layer_states import layer_states
 
 TARGETS = ("cls", "sep", "next", "previous", "self", "same_token")
 FIGURES = ("entropy", *TARGETS)
@@ -93,19 +94,13 @@ def _probabilities(call: _Call, start: int, end: int) -> Tensor:
     parts = qkv[start:end].float().view(end - start, 3, heads, -1).permute(1, 2, 0, 3)
     query, key, _ = parts.unbind()
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-2, -1)
-    return softmax(scores, call.layer.causal, call.layer.window)
+    places = torch.arange(end - start, device=scores.device)
+    return softmax(scores, call.layer.keys_seen(places))
 
 
-def softmax(scores: Tensor, causal: bool, window: int | None = None) -> Tensor:
-    """Return the attention of ``(..., S, S)`` scores.
-
-    Args:
-        scores: of tokens, by queries and keys.
-        causal: no token attends to its right.
-        window: tokens on either side that a token attends to; None: all.
-    """
-    places = torch.arange(scores.shape[-1], device=scores.device)
-    return scores.masked_fill(~keys_seen(places, causal, window), -torch.inf).softmax(-1)
+def softmax(scores: Tensor, seen: Tensor) -> Tensor:
+    """Return the attention of ``(..., S, S)`` scores, by queries and the keys that they see."""
+    return scores.masked_fill(~seen, -torch.inf).softmax(-1)
 
 
 def target_masks(ids: Tensor, tokenizer: Tokenizer) -> Tensor:

@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from bertlab.extend import WordCurve
 from bertlab_pages.pictures import hover
 from bertlab_pages.plot_axes import (
     GRAY,
@@ -27,6 +26,7 @@ from bertlab_pages.plot_axes import (
     style_of,
     thin_line,
 )
+from bertlab_pages.word_curves import WordCurve
 
 FloatArray = npt.NDArray[np.float64]
 FEWEST, MOST = 2, 40  # groups of a chart: one has nothing beside it, more cannot be read

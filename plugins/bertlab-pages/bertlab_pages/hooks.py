@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 @hookimpl
 def bertlab_callbacks(run_dir: Path) -> "list[Callback]":
-    """Return the callback that writes what the run predicts for samples as it goes on."""
+    """Return the callbacks that write what the run predicts for samples, and draw its curves."""
+    from bertlab_pages.loss_curve import LossCurve  # noqa: PLC0415
     from bertlab_pages.samples import SampleRows  # noqa: PLC0415
 
-    return [SampleRows(run_dir)]
+    return [SampleRows(run_dir), LossCurve(run_dir)]
 
 
 @hookimpl

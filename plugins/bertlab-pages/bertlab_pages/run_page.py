@@ -17,7 +17,6 @@ from bertlab.extend import (
     MANIFEST_FILE,
     STUDY_ENVIRONMENT,
     Results,
-    draw_curves,
     read_bytes,
     read_curves,
     read_object,
@@ -25,6 +24,7 @@ from bertlab.extend import (
     shown_figure,
     write_text,
 )
+from bertlab_pages.loss_curve import draw_curves
 from bertlab_pages.pictures import Picture, hover, inline_svg, svg_of
 from bertlab_pages.plot_axes import SETTINGS
 from bertlab_pages.samples import SAMPLES, read_samples
@@ -37,7 +37,7 @@ _LEAD = (
     ("seed", "seed {}"),
     ("training_tokens", "{:,.0f} tokens of training"),
 )
-_MOST_COLUMNS = 6  # steps at which a sample is shown
+_MOST_COLUMNS = 3  # steps at which a sample is shown
 
 
 def write_run_page(
@@ -105,31 +105,59 @@ def _curves(directory: Path) -> Markup | None:
 
 
 def _samples(directory: Path) -> list[tuple[str, str, Grid]]:
-    """Return a table for each task: a row a sample, a column a step."""
+    """Return a table for each task: a row a sample, a column a step, the last one first."""
     found = []
     rows = read_samples(directory / SAMPLES)
     for task in dict.fromkeys(row["task"] for row in rows):
         own = [row for row in rows if row["task"] == task]
-        steps = _spread(sorted({row["step"] for row in own}))
-        predicted = {(row["sample"], row["step"]): row["prediction"] for row in own}
+        steps = _spread(sorted({row["step"] for row in own}, reverse=True))
+        predicted = {(row["sample"], row["step"]): row for row in own}
         last = {row["sample"]: row for row in own}
+        is_text = any(_pairs(row) for row in own)
+        truth = () if is_text else ("truth",)
         grid = plain_grid(
-            ("sample", "text", "truth", *(f"step {step}" for step in steps)),
+            ("sample", *truth, *(f"step {step}" for step in steps), "text"),
             [
-                (name, row["text"], row["truth"], *(predicted.get((name, s), "") for s in steps))
+                (
+                    name,
+                    *(row[key] for key in truth),
+                    *(_cell(predicted.get((name, step)), is_text) for step in steps),
+                    row["text"].replace(" ##", ""),  # schedul ##e -> schedule
+                )
                 for name, row in last.items()
             ],
         )
         legend = "What the model predicted for a few held-out samples as training went on."
-        found.append((f"Samples: {task}", legend, grid))
+        pairs = " In place of each masked token: truth → prediction." if is_text else ""
+        found.append((f"Samples: {task}", f"{legend}{pairs}", grid))
     return found
 
 
+def _pairs(row: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return truth and prediction of each token of a language model's sample; [] of others."""
+    truth, predicted = row["truth"].split(), row["prediction"].split()
+    masked = row["text"].startswith("[CLS]") and len(truth) == len(predicted)
+    return list(zip(truth, predicted, strict=True)) if masked else []
+
+
+def _cell(row: Mapping[str, str] | None, is_text: bool) -> str:
+    """Return what is shown of a prediction; of tokens, those that are right are coloured."""
+    if row is None or not is_text:
+        return "" if row is None else row["prediction"]
+    found = (
+        Markup('<span class="right">{}</span>').format(truth)
+        if truth == guess
+        else Markup('{} → <span class="wrong">{}</span>').format(truth, guess)
+        for truth, guess in _pairs(row)
+    )
+    return Markup("<br>").join(found)
+
+
 def _spread(steps: list[int]) -> list[int]:
-    """Return at most a few of the steps, the first and the last among them."""
+    """Return at most a few of the steps, the first and the last of them among these."""
     if len(steps) <= _MOST_COLUMNS:
         return steps
-    # of 11: 0, 2, 4, 6, 8, 10
+    # of 11: 0, 5, 10
     places = [round(n * (len(steps) - 1) / (_MOST_COLUMNS - 1)) for n in range(_MOST_COLUMNS)]
     return [steps[place] for place in places]
 

@@ -7,7 +7,6 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from bertlab.training.history import WordCurve, read_word_curves
 from bertlab_pages.charts import (
     HeatMap,
     Interval,
@@ -18,6 +17,7 @@ from bertlab_pages.charts import (
 )
 from bertlab_pages.pictures import Picture, file_names, inline_svg, svg_of
 from bertlab_pages.plot_axes import SETTINGS
+from bertlab_pages.word_curves import WordCurve, read_word_curves
 
 NAN = float("nan")
 

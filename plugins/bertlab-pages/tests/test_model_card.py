@@ -10,7 +10,7 @@ import torch
 import yaml
 from markdown_it import MarkdownIt
 
-from bertlab.api.exporter import ExportReport, ModelAddress
+from bertlab.api.exchange import ExportReport, ModelAddress
 from bertlab.checkpoints.export import TransformersExporter
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint

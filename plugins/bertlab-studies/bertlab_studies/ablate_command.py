@@ -8,12 +8,13 @@ from jsonargparse import ArgumentParser
 from bertlab import CommandError
 from bertlab.extend import Config, add_executor_options, find_config, parse_arguments
 from bertlab_studies.execute.executor import StudyExecutor
-from bertlab_studies.settings import parse_settings, parse_value
+from bertlab_studies.settings import as_settings, parse_settings, parse_value
 from bertlab_studies.study_command import add_settings, run, take_executor_options
 
 
 def main(argv: list[str]) -> int:
     """Run the study that the arguments describe; return the exit code."""
+    argv = as_settings(argv)
     parser = make_parser(argv)
     if not argv or "-h" in argv or "--help" in argv:
         parser.print_help()

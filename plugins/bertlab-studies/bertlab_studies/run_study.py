@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertlab.extend import say, yaml_inline
+from bertlab.extend import say, warn, yaml_inline
 from bertlab_studies.execute.executor import ExecuteAll
 from bertlab_studies.execute.live_table import watch
 from bertlab_studies.execute.schedule import StudyStopped, Summary
 from bertlab_studies.folder import STUDY_FILE, begun_in
+from bertlab_studies.plan.measures import why_untestable
 from bertlab_studies.plan.plan import make_plan
 from bertlab_studies.plan.seeds import ADDED_SEEDS
 from bertlab_studies.report import sameness
@@ -57,6 +58,8 @@ def run_study(
     reusable = find_reusable(study.planned, study.study_dir, reuse)
     for line in left_out_lines(study.config):
         say(line)
+    if untestable := why_untestable(study.config, study.planned):
+        warn(untestable)
     for change in study.claim(accept_changes):
         say(f"changed: {change}")
     if study.kept_seeds:

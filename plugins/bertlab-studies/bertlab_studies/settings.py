@@ -5,7 +5,8 @@ from typing import Any
 
 import yaml
 
-from bertlab.extend import Overrides, StudyError, as_overrides, load_yaml
+from bertlab import CommandError
+from bertlab.extend import Overrides, StudyError, as_overrides, load_yaml, split_arguments
 
 # what a study says itself
 _TAKEN = {
@@ -18,6 +19,34 @@ _TAKEN = {
     "against_scratch": "make a variant with evaluate.from_scratch: true",
     "keep_predictions": "a study keeps them",
 }
+
+# keys of `fit` that `ablate` and `study` take as `fit` does, by their first part
+_OF_FIT = frozenset(
+    (
+        *("model", "encoder", "objectives", "head", "heads", "optimizer"),
+        *("data", "trainer", "checkpoint"),
+        *("max_tokens", "max_words", "compile", "on_nonfinite", "keep_predictions"),
+        *("run_dir", "ckpt_path", "seed_everything", "seed"),
+    )
+)
+
+
+def as_settings(argv: Sequence[str]) -> list[str]:
+    """Return arguments with ``--set KEY=VALUE`` for keys of ``fit``: ``--trainer.max_steps 9``.
+
+    Raises:
+        CommandError: if such a key has no value.
+    """
+    found: list[str] = []
+    for key, value, tokens in split_arguments(argv):
+        name = key.removeprefix("--")
+        if name == key or name.partition(".")[0] not in _OF_FIT:
+            found += tokens
+        elif value is None:
+            raise CommandError(f"{key}: expected a value after it")
+        else:
+            found += ["--set", f"{name}={value}"]
+    return found
 
 
 def read_settings(given: object, where: str) -> Overrides:

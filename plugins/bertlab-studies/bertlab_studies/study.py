@@ -36,6 +36,7 @@ from bertlab_studies.folder import (
     read_study,
     warn_of_others,
 )
+from bertlab_studies.plan.measures import why_untestable
 from bertlab_studies.plan.plan import Plan, PlannedRun, make_plan
 from bertlab_studies.plan.seeds import ADDED_SEEDS, extended_seeds, refuse_more
 from bertlab_studies.plan.study_file import StudyConfig, make_study, with_absolute_paths
@@ -128,7 +129,8 @@ class Study:
             reuse: directories of studies whose finished pre-trainings could be taken over.
         """
         found = find_reusable(self.planned, self.study_dir, _paths(reuse))
-        note = "\n".join([*left_out_lines(self.config), shown_by_plan(self)])
+        shows = why_untestable(self.config, self.planned) or shown_by_plan(self)
+        note = "\n".join([*left_out_lines(self.config), shows])
         own = plan_table(self.planned, self.study_dir, note, found)
         return own if self.stage is None else self.stage.before(own, self.stage.study.plan(reuse))
 

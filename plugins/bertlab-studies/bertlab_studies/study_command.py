@@ -11,7 +11,7 @@ from jsonargparse import ArgumentParser
 from bertlab import CommandError, nearest
 from bertlab.extend import add_executor_options, option_names, parse_arguments, say
 from bertlab_studies.execute.executor import StudyExecutor
-from bertlab_studies.settings import parse_settings
+from bertlab_studies.settings import as_settings, parse_settings
 
 if TYPE_CHECKING:
     from bertlab_studies.report.report import Report
@@ -31,7 +31,7 @@ def main(argv: list[str]) -> int:
     if not argv or argv[0] in ("-h", "--help"):
         say(_usage())
         return 0
-    action, rest = argv[0], argv[1:]
+    action, rest = argv[0], as_settings(argv[1:])
     if action not in ACTIONS:
         raise CommandError(
             f"study: no action is called {action!r}{nearest(action, ACTIONS)} "
@@ -120,16 +120,16 @@ def take_executor_options(options: dict[str, Any]) -> None:
 
 def add_settings(parser: ArgumentParser) -> None:
     """Add ``--set`` and ``--evaluate_set``, which may be repeated."""
-    for option, of in (
-        ("--set", "all variants"),
-        ("--evaluate_set", "all evaluations, or NAME.KEY=VALUE for one"),
+    for option, of, also in (
+        ("--set", "all variants", "; --KEY VALUE, as of bertlab fit, is the same"),
+        ("--evaluate_set", "all evaluations, or NAME.KEY=VALUE for one", ""),
     ):
         parser.add_argument(
             option,
             action="append",
             default=[],
             metavar="KEY=VALUE",
-            help=f"a config key for {of}; may be repeated",
+            help=f"a config key for {of}; may be repeated{also}",
         )
 
 

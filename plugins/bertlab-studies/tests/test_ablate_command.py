@@ -62,6 +62,28 @@ def test_a_line_is_the_study_of_a_file(
     assert not study.study_dir.exists()
 
 
+def test_keys_are_given_as_to_fit(
+    config: str, bertlab: Command, asked: list[tuple[Study, dict[str, object]]]
+) -> None:
+    code, _, err = bertlab(
+        *("ablate", "--config", config, "--vary", "objectives=[mlm,nsp],[mlm]"),
+        *("--trainer.max_steps", "9", "--encoder.num_hidden_layers=1", "--workers", "2"),
+    )
+    assert code == 0, err
+    trained = asked[0][0].planned.configs.values()
+    assert {each["trainer"]["max_steps"] for each in trained} == {9}
+    assert {each["model"]["encoder"]["num_hidden_layers"] for each in trained} == {1}
+    for arguments, message in (
+        (["--trainer.max_step", "9"], "did you mean"),
+        (["--trainer.max_steps"], "--trainer.max_steps: expected a value"),
+        (["--run_dir", "x"], "--set: run_dir: cannot be set here; runs are kept in the directory"),
+        (["--wokers", "2"], "workers"),
+    ):
+        code, _, err = bertlab("ablate", "--config", config, "--vary", "x=1,2", *arguments)
+        assert code == 2
+        assert message in err
+
+
 def test_three_seeds_and_no_evaluation_by_default(
     config: str, bertlab: Command, asked: list[tuple[Study, dict[str, object]]]
 ) -> None:

@@ -11,7 +11,7 @@ import yaml
 from bertlab.config.request import Request
 from bertlab.config.run_config import resolve_arguments
 from bertlab.config.yaml_files import Config
-from bertlab.objectives.masking import MaskingRecipe
+from bertlab.objectives.masked_lm import MaskingRecipe
 from bertlab_studies.plan import plan
 from bertlab_studies.plan.plan import variant_settings
 from bertlab_studies.plan.study_file import BASE

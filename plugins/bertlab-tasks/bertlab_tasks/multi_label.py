@@ -1,7 +1,7 @@
 """Several labels, or none, for a text: topics, tags of a post, toxic in which ways."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.classification import MultilabelExactMatch, MultilabelF1Score
+from torchmetrics.utilities import dim_zero_cat
 
 from bertlab import ClassifierHead, check_share
 from bertlab.api import (
@@ -25,12 +26,90 @@ from bertlab.api import (
 )
 from bertlab.extend import text_features
 
+_HASHES = 2**24 - 3  # the largest prime below what float32 counts to
+
+
+class _Sets(Metric):
+    """Counts of what holds over all rows: labels, and whole rows by a hash of their labels."""
+
+    full_state_update = False
+    counts: Tensor
+    hashes: list[Tensor]
+    reads_truth: ClassVar[bool] = True
+
+    def __init__(self, num_labels: int) -> None:
+        super().__init__()
+        self.add_state("counts", torch.zeros(num_labels, dtype=torch.int64), dist_reduce_fx="sum")
+        self.add_state("hashes", [], dist_reduce_fx="cat")
+        draw = torch.Generator().manual_seed(0)
+        self._weights = torch.randint(0, _HASHES, (num_labels,), generator=draw)
+
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """Count ``(B, K)`` labels that are predicted, or that are true."""
+        rows = target if self.reads_truth else preds  # (B, K)
+        self.counts += rows.sum(0)
+        hashes = (rows * self._weights.to(rows.device)).sum(1) % _HASHES
+        self.hashes.append(hashes.float())  # what torchmetrics takes a process without any to have
+
+    def _rows(self) -> Tensor:
+        return dim_zero_cat(self.hashes) if len(self.hashes) else torch.zeros(0)
+
+
+class PredictedSets(_Sets):
+    """Number of different sets of labels that are predicted; 1 is a degenerate run."""
+
+    reads_truth = False
+
+    def compute(self) -> Tensor:
+        """Return the number."""
+        return torch.tensor(len(torch.unique(self._rows())))
+
+
+class MajoritySet(_Sets):
+    """Share of rows that have the most frequent set of labels: a baseline of ``exact_match``."""
+
+    def compute(self) -> Tensor:
+        """Return the share; NaN of nothing."""
+        rows = self._rows()
+        return torch.unique(rows, return_counts=True)[1].max() / len(rows) if len(rows) else _nan()
+
+
+class ConstantF1(_Sets):
+    """F1 of giving every row the same labels, the best there are: a baseline.
+
+    Args:
+        num_labels: K.
+        average: ``micro``, over all labels together; ``macro``, the mean over labels.
+    """
+
+    def __init__(self, num_labels: int, average: Literal["micro", "macro"]) -> None:
+        super().__init__(num_labels)
+        self.average = average
+
+    def compute(self) -> Tensor:
+        """Return F1; NaN of nothing."""
+        rows, counts = len(self._rows()), self.counts.cpu().double()  # (K,)
+        if not rows:
+            return _nan()
+        if self.average == "macro":
+            return (2 * counts / (rows + counts)).mean()
+        # the k commonest labels: 2 * true positives / (k * rows + all that are true)
+        found = counts.sort(descending=True).values.cumsum(0)
+        given = torch.arange(1, len(counts) + 1) * rows
+        return (2 * found / (given + counts.sum())).max()
+
+
+def _nan() -> Tensor:
+    return torch.tensor(torch.nan)
+
 
 class MultiLabel(ClassifierHead):
     """Predict for each of K labels whether it holds: dropout and one linear layer, ``classifier``.
 
-    A row's labels are a list, in a table's cell parted by ``|``, ``;`` or ``,``. An empty one says
-    that none holds.
+    A row's labels are a list, also one that was printed into a table's cell; or names in a cell,
+    parted by ``|``, ``;`` or ``,``, one of them for a file; or a column of 0 and 1 for each label.
+    An empty one says that none holds. Each metric stands beside that of the best answer that is
+    the same for all rows: ``majority_micro_f1``, ``majority_macro_f1``, ``majority_exact_match``.
 
     Args:
         threshold: probability from which on a label is predicted.
@@ -101,7 +180,21 @@ class MultiLabel(ClassifierHead):
             "micro_f1": MultilabelF1Score(average="micro", **given),
             "macro_f1": MultilabelF1Score(average="macro", **given),
             "exact_match": MultilabelExactMatch(**given),
+            "majority_micro_f1": ConstantF1(len(self._classes), "micro"),
+            "majority_macro_f1": ConstantF1(len(self._classes), "macro"),
+            "majority_exact_match": MajoritySet(len(self._classes)),
+            "predicted_sets": PredictedSets(len(self._classes)),
         }
+
+    def warning(self, values: dict[str, float]) -> str | None:
+        """Return a warning if all rows get the same labels, or none."""
+        if values.get("predicted_sets") != 1 or values.get("majority_exact_match") == 1:
+            return None
+        what = "no label is" if values.get("micro_f1") == 0 else "the same labels are"
+        return (
+            f"{what} predicted for every row; train longer, or with another "
+            "model.optimizer.learning_rate or a lower model.head.threshold"
+        )
 
     def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
         """Return ``{"labels": [name, …], "scores": {name: probability}}`` of each text."""

@@ -83,9 +83,25 @@ def test_metrics_equal_scikit_learn_and_so_do_scores_of_rows() -> None:
         "exact_match": accuracy_score(truth, predicted),
     }
     metrics = head.metrics()
+    for metric in metrics.values():
+        metric.update(torch.tensor(predicted).long(), torch.tensor(truth).long())
+    _, of_set = np.unique(truth, axis=0, return_counts=True)
+    every = np.ones_like(truth)
+    constant = [np.array(each) for each in np.ndindex(2, 2, 2)]
+    scores = [
+        f1_score(truth, np.tile(each, (200, 1)), average="micro", zero_division=0)
+        for each in constant
+    ]
+    baselines = {
+        "majority_exact_match": of_set.max() / 200,
+        "majority_micro_f1": max(scores),
+        "majority_macro_f1": f1_score(truth, every, average="macro", zero_division=0),
+        "predicted_sets": len(np.unique(predicted, axis=0)),
+    }
+    for name, value in baselines.items():
+        assert float(metrics.pop(name).compute()) == pytest.approx(value, abs=1e-6)
     assert metrics.keys() == expected.keys()
     for name, metric in metrics.items():
-        metric.update(torch.tensor(predicted).long(), torch.tensor(truth).long())
         assert float(metric.compute()) == pytest.approx(expected[name], abs=1e-6)
         (scores,) = candidate_scores(lines, f"multi_label/{name}")
         assert scores is not None

@@ -16,8 +16,7 @@ from transformers import BertForSequenceClassification, BertModel, BertTokenizer
 from bertlab import load
 from bertlab.api.batch import PackedBatch
 from bertlab.config.merge import read_request
-from bertlab.config.printing import PrintedForm, printed_config
-from bertlab.config.run_config import resolve_request
+from bertlab.config.run_config import PrintedForm, printed_config, resolve_request
 from bertlab.errors import CommandError
 from bertlab.training.cli import BertlabCLI, open_command
 
@@ -486,7 +485,7 @@ def test_labels_that_changed_stop_a_resumption_by_name(
 def test_directions_that_differ_need_a_head_that_decides(
     files: Path, tiny_run: Path, tmp_path: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bertlab.heads.single_sentence import SingleSentence
+    from bertlab.heads.sentences import SingleSentence
 
     monkeypatch.setattr(SingleSentence, "monitor", ("loss", "min"))
     path = written(tmp_path / "c.yaml", config(files, tiny_run, trainer__max_epochs=1))

@@ -23,12 +23,12 @@ from bertlab.data.corpus.prepare import (
     prepare_cached,
     tokenizer_cached,
 )
-from bertlab.data.corpus.report import StoreReport, length_quantiles
+from bertlab.data.corpus.report import StoreReport, check_pairs, length_quantiles
 from bertlab.data.corpus.store import TokenStore
 from bertlab.errors import BertlabError, ConfigError, CorpusError, OutputError, TokenStoreError
 from bertlab.tokenizer.files import SPECIAL_TOKENS
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
-from bertlab.training.console import print_table
+from bertlab.training.results import print_table
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,"
 TOKENIZER = WordPieceTokenizer.from_vocabulary(
@@ -136,9 +136,8 @@ def test_quantiles_equal_numpy():
         ("\u200b\n\n\x07\n", r"no document with text .2 were empty"),
         (
             "the cat .\nthe end .\n",
-            "one single document; next-sentence pairs need another .* blank",
+            "one single document; documents are held out whole, .* blank lines",
         ),
-        ("the cat .\n\n" * 30, "30 of 30 documents have exactly one sentence.* blank line follows"),
         (
             "the \u6771 \u4eac\ncat\n\nthe \u6771\nthe \u6771 .\n",
             r"44.4% of the tokens are \[UNK\].* '\u6771', '\u4eac'.*bertlab tokenizer",
@@ -153,6 +152,21 @@ def test_unfit_corpora_are_refused_and_nothing_is_left(tmp_path, text, message, 
     assert [path.name for path in tmp_path.iterdir()] == ["corpus.txt"]
 
 
+def test_documents_of_one_sentence_are_refused_where_pairs_are_made(tmp_path):
+    store = prepare(corpus_of(tmp_path, "the cat .\n\n" * 30), TOKENIZER, tmp_path / "store")
+    with pytest.raises(CorpusError, match=r"30 of 30 documents .* blank line follows"):
+        check_pairs(StoreReport.read(store.path))
+
+
+def test_rows_without_a_text_are_counted(tmp_path):
+    texts = ["the cat . the end .", None, "", " ", "the end . the cat ."]
+    lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+    (tmp_path / "a.ndjson").write_text(lines)
+    corpus = Corpus([str(tmp_path / "a.ndjson")])
+    report = StoreReport.read(prepare(corpus, TOKENIZER, tmp_path / "store").path)
+    assert (report.documents, report.documents_dropped) == (2, 3)
+
+
 def test_wrong_arguments(corpus, tmp_path):
     with pytest.raises(ConfigError, match="workers: found 0, expected 1 or more"):
         prepare(corpus, TOKENIZER, tmp_path / "store", workers=0, progress=False)
@@ -163,7 +177,7 @@ def test_wrong_arguments(corpus, tmp_path):
 
 
 def test_an_error_of_the_corpus_ends_the_workers(corpus, tmp_path, small_batches, monkeypatch):
-    def broken(_):
+    def broken(_, with_empty):
         from bertlab.data.corpus.corpus import RawDocument
 
         for _ in range(30):
@@ -179,7 +193,7 @@ def test_an_error_of_the_corpus_ends_the_workers(corpus, tmp_path, small_batches
 
 
 def test_a_killed_worker_is_an_error_and_no_hang(corpus, tmp_path, small_batches, monkeypatch):
-    def endless(_):
+    def endless(_, with_empty):
         from bertlab.data.corpus.corpus import RawDocument
 
         while True:

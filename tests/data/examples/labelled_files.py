@@ -9,8 +9,7 @@ import pytest
 from bertlab.api.examples import Column
 from bertlab.data.examples.source import read_rows, stream_rows
 from bertlab.errors import DataError
-from bertlab.heads.sentence_pair import SentencePair
-from bertlab.heads.single_sentence import SingleSentence
+from bertlab.heads.sentences import SentencePair, SingleSentence
 from bertlab.heads.span import Span
 
 SINGLE = SingleSentence.columns

@@ -3,7 +3,7 @@
 import pytest
 
 from bertlab.data.examples.source import read_rows, stream_rows
-from bertlab.data.reading.tables import RowReading
+from bertlab.data.rows.tables import RowReading
 from bertlab.errors import ConfigError, DataError, EmptyTextError
 
 from .labelled_files import SINGLE, fails, read, values, write
@@ -28,9 +28,11 @@ def test_the_delimiter_is_found(delimiter, tmp_path):
     assert read_with(path, delimiter=delimiter)[0] == FOUND
 
 
-def test_a_comma_wins_and_can_be_overruled(tmp_path):
+def test_the_delimiter_that_parts_most_wins_and_can_be_overruled(tmp_path):
     path = write(tmp_path / "a.csv", "5;It is, so;a\n6;It is, not;b\n")
-    fails(read, path, columns={"text": 1, "label": 2}, matches=["columns there: 2"])
+    assert values(path, columns={"text": 1, "label": 2})[0] == {"text": "It is, so", "label": "a"}
+    rows, _ = read_with(path, {"text": "0", "label": "1"}, delimiter=",")
+    assert rows[0] == {"text": "5;It is", "label": " so;a".strip()}
     rows, _ = read_with(path, {"text": "1", "label": "2"}, delimiter=";")
     assert rows == [{"text": "It is, so", "label": "a"}, {"text": "It is, not", "label": "b"}]
 

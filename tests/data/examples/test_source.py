@@ -61,7 +61,9 @@ def test_missing_files(tmp_path):
 
 
 def test_what_is_no_table_of_rows(tmp_path):
-    fails(read, write(tmp_path / "a.csv.zip", "x"), matches="is an archive; unpack it")
+    fails(read, write(tmp_path / "a.csv.7z", "x"), matches="is an archive; unpack it")
+    fails(read, write(tmp_path / "a.csv.zip", "x"), matches="damaged zip file")
+    fails(read, write(tmp_path / "a.XLSX", "x"), matches="is a spreadsheet")
     words = write(tmp_path / "words.conll", "Marie\nsaw\n\n" * 3)
     fails(read, words, TAGGING, matches="its lines have one column alone")
     no_header = write(tmp_path / "rows.csv", "A fine day.,good\nRain.,bad\n")

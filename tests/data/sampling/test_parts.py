@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from bertlab.data.sampling.amounts import Amounts
-from bertlab.data.sampling.chunks import Parts
-from bertlab.data.step_sizes import StepSettings
+from bertlab.data.run_length import StepSettings
+from bertlab.data.sampling.sampler import Parts
+from bertlab.data.sampling_report import Amounts
 from tests.data.sampling.test_sampler import (
     check_pieces,
     make_store,

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bertlab.api.rng import CounterRNG
-from bertlab.data.sampling.amounts import mean_sequence_length
 from bertlab.data.sampling.input_formats import SAMPLERS, build_sampler
 from bertlab.data.sampling.sampler import split_documents
+from bertlab.data.sampling_report import mean_sequence_length
 from bertlab.errors import ConfigError, CorpusError
 
 CLS, SEP, VOCAB = 2, 3, 1000

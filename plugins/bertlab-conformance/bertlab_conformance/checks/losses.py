@@ -6,7 +6,6 @@ import torch
 from torch import nn
 
 from bertlab.api import Objective, PackedBatch, TaskLoss
-from bertlab.extend import Filling
 from bertlab_conformance.cases import SEED
 from bertlab_conformance.check import TASK_KINDS, ConformanceFailure, NotApplicable, check
 from bertlab_conformance.comparisons import changed_tensor, close
@@ -58,25 +57,6 @@ def count_is_as_announced(case: TaskCase) -> None:
             f"count of the loss is {count}, {source} {announced}",
             "let both be the number of predictions that the sum is over; the mean of an optimiser "
             "step is made with the announced number",
-        )
-
-
-@check(*TASK_KINDS, after=("loss_is_a_finite_scalar", "evaluation_repeats"))
-def filler_counts_for_nothing(case: TaskCase) -> None:
-    """A batch that is filled up to a fixed size, where ``fill`` gives its fields, has one loss."""
-    stack = case.stack()
-    batch = case.all(stack)
-    tasks = {TASK: stack.task, **stack.companions}
-    filled = Filling(tasks, max(2, batch.max_seqlen)).fill(batch)
-    if not filled.filler:
-        raise NotApplicable("fill() returns None: batches stay as they are")
-    with torch.no_grad():
-        whole, padded = (stack.loss(each).sum.item() for each in (batch, filled))
-    if not close(padded, whole):
-        raise ConformanceFailure(
-            f"the loss of a batch is {whole:.6g}, and filled up {padded:.6g}",
-            "let fill() return labels for the added sequences, or predictions, that loss() leaves "
-            "out of its sum (-100 in cross-entropy)",
         )
 
 

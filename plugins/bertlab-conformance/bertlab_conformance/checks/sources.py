@@ -50,7 +50,7 @@ def documents_have_text(case: SourceCase) -> None:
         if not isinstance(document, RawDocument):
             raise ConformanceFailure(
                 f"document {number} is a {type(document).__name__}",
-                "yield bertlab.api.source.RawDocument(text, presplit, source)",
+                "yield bertlab.api.examples.RawDocument(text, presplit, source)",
             )
         if not document.text.strip():
             raise ConformanceFailure(

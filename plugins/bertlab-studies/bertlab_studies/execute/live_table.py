@@ -11,10 +11,10 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from bertlab.extend import duration, read_results, shown_figure, visible
+from bertlab.extend import read_results, shown_figure, visible
 from bertlab_studies.execute.run_state import State, is_done, read_status, reused_from
 from bertlab_studies.execute.schedule import Change, OnChange
-from bertlab_studies.execute.time_left import TimeLeft
+from bertlab_studies.execute.time_left import TimeLeft, duration
 from bertlab_studies.plan.plan import PlannedRun
 
 HEADINGS = ("run", "state", "step", "elapsed", "result")

@@ -19,6 +19,7 @@ from bertlab.extend import (
     RESULTS_FILE,
     STAGES_FILE,
     StudyError,
+    last_checkpoint,
     read_object,
     write_json,
 )
@@ -176,15 +177,14 @@ def reused_from(directory: Path) -> str:
 def is_resumable(run: PlannedRun, study_dir: Path) -> bool:
     """Whether a run has a checkpoint to go on from.
 
-    A checkpoint is a ZIP archive, whose end says what is in it: one that was cut short is none.
-    A run in stages goes on wherever it was.
+    One that was cut short is none. A run in stages goes on wherever it was.
     """
     directory = run.directory(study_dir)
     if (directory / STAGES_FILE).is_file():
         return True
-    last = directory / "checkpoints" / "last.ckpt"
+    last = last_checkpoint(directory)
     # a checkpoint is a zip file, whose index is at its end: half of one is none
-    return (directory / MANIFEST_FILE).is_file() and last.is_file() and zipfile.is_zipfile(last)
+    return (directory / MANIFEST_FILE).is_file() and last is not None and zipfile.is_zipfile(last)
 
 
 def lock_file(run: PlannedRun, study_dir: Path) -> Path:

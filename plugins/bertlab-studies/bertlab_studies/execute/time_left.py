@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
-from bertlab.extend import duration
 from bertlab_studies.execute.run_state import State, read_states, read_status
 from bertlab_studies.execute.schedule import Change
 from bertlab_studies.plan.plan import PlannedRun
@@ -78,3 +77,10 @@ class TimeLeft:
         if seconds:  # none where it was taken over from another study
             for key in ((run.stage, run.variant), (run.stage,)):
                 self._took[key].append(seconds)
+
+
+def duration(seconds: float) -> str:
+    """Return a number of seconds as people read it: ``4:05``, ``1:02:03``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,6 +1,6 @@
 """Which measures decide a study, and which end of each is better; known before a run starts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torchmetrics import Metric
@@ -12,10 +12,12 @@ from bertlab.extend import (
     StudyError,
     build_metrics,
     build_tasks,
+    end_of,
     is_share,
     largest_of,
     last_config,
 )
+from bertlab.extend import known_ends as better_ends
 from bertlab_studies.plan.plan import FREE, Plan
 from bertlab_studies.plan.study_file import BASE, Evaluation, StudyConfig
 from bertlab_studies.plan.zero_shot import plugin_of
@@ -101,31 +103,15 @@ def known_ends(task: Task, further: Mapping[str, Metric]) -> Ends:
         own = task.metrics()
     except Exception:  # a plugin's, which needs what only build() makes
         own = {}
-    ends: Ends = {"loss": "min"}
-    for name, metric in {**further, **own}.items():
-        if metric.higher_is_better is not None:
-            ends[name] = "max" if metric.higher_is_better else "min"
-    name, end = task.monitor
-    return {**ends, **task.better, name: end}
-
-
-def end_of(metric: str, ends: Mapping[str, str]) -> str | None:
-    """Return the better end of a metric, whose name may have that of a set or type; else None."""
-    parts = metric.split("/")
-    # "dev/f1/PER": itself, then dev/f1, f1/PER, dev, f1, PER
-    for length in range(len(parts), 0, -1):
-        for start in range(len(parts) - length + 1):
-            name = "/".join(parts[start : start + length])
-            if name in ends:
-                return ends[name]
-    return None
+    return better_ends(task, {**further, **own})
 
 
 def pretraining_measures(study: StudyConfig, plan: Plan) -> PretrainingMeasures:
     """Return which held-out metrics of pre-training decide.
 
-    They can where all variants have the same objectives and the same held-out text. Then those of
-    ``decide`` do; if the study has neither that nor evaluations, what each objective is judged by.
+    Those of an objective can where all variants have it with the same settings and the same
+    held-out text: its sequences and masks follow from its name, not from the other objectives. Then
+    those of ``decide`` do; if the study has neither that nor evaluations, what each is judged by.
 
     Raises:
         StudyError: if ``decide`` names what is not there, or what cannot be compared.
@@ -144,34 +130,63 @@ def pretraining_measures(study: StudyConfig, plan: Plan) -> PretrainingMeasures:
             raise StudyError(
                 f"{where}: found {name!r}{nearest(name, names)} (there are: {', '.join(names)})"
             )
-    different = held_out_differences(study, plan)
-    if different:
-        reason = f"variants differ in {', '.join(different)}"
-        if study.decide:
+    different = {name: held_out_differences(study, plan, name) for name in tasks}
+    reason = _why_described(different)
+    for name in study.decide:
+        own = different[name.partition(" ")[0]]
+        if own:
             raise StudyError(
-                f"{where}: found {study.decide[0]!r}, but {reason}; expected the same in all of "
-                "them, or no decide"
+                f"{where}: found {name!r}, but {_why_described({name.partition(' ')[0]: own})}; "
+                "expected the same in all of them, or no decide"
             )
-        return PretrainingMeasures((), ends, reason)
-    if study.decide or study.evaluations:
-        reason = "" if study.decide else "the evaluations decide"
+    if study.decide:
         return PretrainingMeasures(study.decide, ends, reason)
-    return PretrainingMeasures(
-        tuple(f"{name} {task.monitor[0]}" for name, task in tasks.items()), ends
+    if study.evaluations:
+        return PretrainingMeasures((), ends, reason or "the evaluations decide")
+    deciding = tuple(
+        f"{name} {task.monitor[0]}" for name, task in tasks.items() if not different[name]
+    )
+    return PretrainingMeasures(deciding, ends, reason)
+
+
+def why_untestable(study: StudyConfig, plan: Plan) -> str:
+    """Return why no comparison of a study can be tested, and what would mend it; or nothing."""
+    if len(study.variants) < 2 or study.is_crossed:
+        return ""
+    if len(study.seeds) < 2:
+        return "one seed tests nothing, as it does not tell how much seeds differ; give two or more"
+    measures = pretraining_measures(study, plan)
+    if study.evaluations or measures.deciding or not measures.ends:
+        return ""
+    runs = len(study.variants) * len(study.seeds)
+    return (
+        f"no comparison can be tested: {measures.reason}; an evaluation decides: held_out_loss on "
+        f"a text of your own scores each of {runs} runs in seconds (evaluate: {{loss: {{evaluation:"
+        f" held_out_loss, data: TEXT}}}}), finetune/quickstart trains {runs} classifiers for a "
+        "minute or so each (--evaluate finetune/quickstart)"
     )
 
 
-def held_out_differences(study: StudyConfig, plan: Plan) -> list[str]:
+def _why_described(different: Mapping[str, Sequence[str]]) -> str:
+    """Return why the losses of some objectives are not compared; nothing if all are."""
+    lacking = [name for name, keys in different.items() if keys == [f"objectives.{name}"]]
+    keys = dict.fromkeys(key for found in different.values() for key in found)
+    others = [key for key in keys if key.removeprefix("objectives.") not in lacking]
+    said = [f"variants differ in {', '.join(others)}"] if others else []
+    return "; ".join([f"not all variants have the same {name}" for name in lacking] + said)
+
+
+def held_out_differences(study: StudyConfig, plan: Plan, objective: str) -> list[str]:
     """Return the config keys in which variants differ, of those that a held-out loss depends on."""
     configs = [plan.configs[variant.name, BASE] for variant in study.variants]
-    found = [_held_out(last_config(config)) for config in configs]
+    found = [_held_out(last_config(config), objective) for config in configs]
     # a dict as a set that keeps its order
     keys = dict.fromkeys(key for each in found for key in each)
     return [key for key in keys if any(each.get(key) != found[0].get(key) for each in found)]
 
 
-def _held_out(config: Config) -> Config:
-    """Return what decides the predictions that are held out, and how they are scored."""
+def _held_out(config: Config, objective: str) -> Config:
+    """Return what decides the predictions of an objective that are held out, and their scores."""
     kept = {
         f"data.{key}": value
         for key, value in config["data"].items()
@@ -179,7 +194,7 @@ def _held_out(config: Config) -> Config:
     }
     if "data.max_seq_length" in kept:  # training may begin with shorter ones, evaluation does not
         kept["data.max_seq_length"] = largest_of(config["data"]["max_seq_length"])
-    kept["objectives"] = config["model"]["objectives"]
+    kept[f"objectives.{objective}"] = config["model"]["objectives"].get(objective)
     if not config["data"].get("tokenizer"):  # that of an earlier model, if there is one
         kept["init_from"] = config["model"].get("init_from")
     limit = config["trainer"].get("limit_val_batches")

@@ -225,7 +225,7 @@ def _check_trials(trials: StudyConfig, plan: Plan, variant: str, by: str, where:
             f"{where}: found {by!r}, but the variant {variant!r} has no such objective (it has: "
             f"{', '.join(objectives)})"
         )
-    differing = held_out_differences(trials, plan)
+    differing = held_out_differences(trials, plan, by.partition(" ")[0])
     if differing:
         raise StudyError(
             f"{where}: found {by!r}, which is not of the same thing in all trials of {variant!r}: "

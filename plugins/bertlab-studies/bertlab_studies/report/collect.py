@@ -14,6 +14,7 @@ from bertlab.extend import (
     DEGENERATE_FILE,
     PREDICTIONS_FILE,
     StudyError,
+    end_of,
     explain_damage,
     fine_tunes,
     heads_direction,
@@ -25,7 +26,6 @@ from bertlab_studies.execute.run_state import State, is_done, read_states, read_
 from bertlab_studies.plan.measures import (
     PretrainingMeasures,
     deciding_metric,
-    end_of,
     head_of,
     heads_of,
     pretraining_measures,

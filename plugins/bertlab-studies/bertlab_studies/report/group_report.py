@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from bertlab.extend import WordCurve, spreadsheet_csv
+from bertlab.extend import spreadsheet_csv
 from bertlab_pages.charts import (
     FEWEST,
     MOST,
@@ -18,6 +18,7 @@ from bertlab_pages.charts import (
 )
 from bertlab_pages.pictures import file_names
 from bertlab_pages.tables import Grid, TitledGrid
+from bertlab_pages.word_curves import WordCurve
 from bertlab_studies.report.columns import Column, label_of
 from bertlab_studies.report.findings import signed
 from bertlab_studies.study_scores import Curve, GroupCurves, GroupScores, Measure, StudyScores

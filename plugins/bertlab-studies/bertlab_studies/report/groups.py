@@ -12,9 +12,9 @@ from bertlab.extend import (
     is_share,
     open_to_read,
     parse_json,
-    read_word_curves,
     spreadsheet_rows,
 )
+from bertlab_pages.word_curves import read_word_curves
 from bertlab_studies.execute.run_state import is_done
 from bertlab_studies.plan.plan import Plan
 from bertlab_studies.plan.study_file import StudyConfig

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from bertlab.errors import ConfigError, NumericalError
-from bertlab.training.console import duration
 from bertlab_studies.execute import schedule
 from bertlab_studies.execute.execution import execute, start
 from bertlab_studies.execute.live_table import LiveTable, event_line, main_result, watch
@@ -33,7 +32,7 @@ from bertlab_studies.execute.run_state import (
 )
 from bertlab_studies.execute.schedule import Change, Schedule, Summary
 from bertlab_studies.execute.stopping import StopSignals, stop_all
-from bertlab_studies.execute.time_left import TimeLeft
+from bertlab_studies.execute.time_left import TimeLeft, duration
 from bertlab_studies.plan.plan import PlannedRun
 from fake_fit import FAKE, endless_family, fake_run, slow_family, wait_for
 

@@ -8,16 +8,17 @@ import torchmetrics
 from torch import Tensor
 
 from bertlab.errors import StudyError
-from bertlab.heads.single_sentence import SingleSentence
+from bertlab.extend import end_of
+from bertlab.heads.sentences import SingleSentence
 from bertlab.heads.span import Span
 from bertlab.heads.tagging import Tagging
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab_studies.plan import measures
 from bertlab_studies.plan.measures import (
     deciding_metric,
-    end_of,
     known_ends,
     pretraining_measures,
+    why_untestable,
 )
 from bertlab_studies.plan.plan import make_plan
 from small_study import opened, read_study
@@ -104,9 +105,11 @@ OTHER = {
     "data.corpus": {"data.corpus": "elsewhere.txt"},
     "data.vocab_size": {"data.vocab_size": 200},
     "data.max_seq_length": {"data.max_seq_length": 16},
-    "objectives": {"objectives.mlm.rate": 0.4},
     "init_from": {"init_from": "other"},
 }
+
+
+LEFT_TO_RIGHT = {"objectives": ["clm"], "encoder.causal": True}
 
 
 @pytest.mark.parametrize("variant", SAME)
@@ -123,6 +126,52 @@ def test_losses_of_other_text_or_tasks_describe(key: str, tmp_path: Path) -> Non
     assert (found.deciding, found.reason) == ((), f"variants differ in {key}")
     with pytest.raises(StudyError, match=f"decide: found 'mlm loss', but variants differ in {key}"):
         opened(tmp_path, variants={"as is": {}, "other": OTHER[key]}, decide=["mlm loss"])
+
+
+@pytest.mark.parametrize(
+    ("other", "deciding", "reason"),
+    [
+        ({"objectives": ["mlm"]}, ("mlm loss",), "not all variants have the same nsp"),
+        ({"objectives.mlm.rate": 0.4}, ("nsp loss",), "not all variants have the same mlm"),
+        (
+            {"objectives": ["clm"], "encoder.causal": True},
+            (),
+            "not all variants have the same mlm; not all variants have the same nsp",
+        ),
+    ],
+)
+def test_what_all_variants_are_asked_decides(
+    other: dict[str, Any], deciding: tuple[str, ...], reason: str, tmp_path: Path
+) -> None:
+    """What does next-sentence prediction buy the masked LM?"""
+    variants = {"both": {}, "other": other}
+    config = read_study(tmp_path, variants=variants)
+    found = pretraining_measures(config, make_plan(config))
+    assert (found.deciding, found.reason) == (deciding, reason)
+    lost = "mlm" if deciding == ("nsp loss",) else "nsp"
+    with pytest.raises(StudyError, match=f"decide: found '{lost} loss', but not all variants"):
+        opened(tmp_path, variants=variants, decide=[f"{lost} loss"])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({}, ""),
+        ({"seeds": 1}, "one seed tests nothing"),
+        ({"variants": {"both": {}, "mlm": {"objectives.mlm.rate": 0.4}}}, ""),
+        ({"variants": {"both": {}, "ltr": LEFT_TO_RIGHT}}, "not all variants have the same mlm"),
+        ({"variants": {"both": {}, "ltr": LEFT_TO_RIGHT}, "evaluate": {"x": "task.yaml"}}, ""),
+        ({"variants": {"a": {}, "b": {"data.vocab_size": 200}}}, "variants differ in data.vocab_"),
+    ],
+)
+def test_what_cannot_be_tested_is_known_before_it_runs(
+    content: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    study = opened(tmp_path, **content)
+    found = why_untestable(study.config, study.planned)
+    assert bool(found) == bool(message)
+    assert message in found
+    assert found in study.plan().note
 
 
 def test_decide_names_measures_of_pre_training(tmp_path: Path) -> None:

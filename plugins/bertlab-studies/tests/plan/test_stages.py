@@ -63,7 +63,7 @@ def test_the_last_stage_decides(tmp_path: Path) -> None:
         "stages": {**long, "a": {"share": 0.5, "objectives": ["clm"], "encoder.causal": True}}
     }
     study = read_study(tmp_path, variants=variants, decide=["mlm loss"])
-    with pytest.raises(StudyError, match="variants differ in objectives"):
+    with pytest.raises(StudyError, match="not all variants have the same mlm"):
         pretraining_measures(study, make_plan(study))
 
 

@@ -8,7 +8,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bertlab.config.overrides import to_arguments
+from bertlab.config.request import to_arguments
 from bertlab.errors import ConfigError, StudyError
 from bertlab_studies.plan.budget import budget_settings
 from bertlab_studies.plan.study_file import make_study, with_absolute_paths

@@ -11,8 +11,8 @@ import torch
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from bertlab.api.examples import Example
-from bertlab.api.head import Head
-from bertlab.heads.single_sentence import SingleSentence
+from bertlab.api.task import Head
+from bertlab.heads.sentences import SingleSentence
 from bertlab.heads.span import Span
 from bertlab.heads.tagging import Tagging
 from bertlab.training.predictions import open_sink

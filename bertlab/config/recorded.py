@@ -1,0 +1,220 @@
+"""Configs that runs recorded, compared with a config of today.
+
+Some keys decide what a run computes, and others say only where and how. A resumed run is compared
+by the first; the second are the user's to change. Where data lies is no matter either: its content
+is compared (:mod:`bertlab.training.same_run`).
+
+A checkpoint says which version its config has (``CONFIG_VERSION``) and which bertlab wrote it. A
+key that came later is taken with its default, so a default has to compute what was computed before
+there was the key. Who renames a key or changes what one means raises the version.
+"""
+
+from collections.abc import Collection, Mapping
+from copy import deepcopy
+from typing import Any
+
+from jsonargparse import ArgumentParser
+
+from bertlab import __version__
+from bertlab.config.request import SEED_SECTION, Seeds
+from bertlab.config.yaml_files import Config, keys_of
+from bertlab.errors import CheckpointError, DamagedCheckpointError, warn
+
+CONFIG_VERSION = 2  # 1: of checkpoints that do not say
+
+
+def check_version(found: object, writer: object, source: str) -> None:
+    """Refuse a stored config of a later version, and a version that is none."""
+    if found is None:  # of checkpoints that do not say
+        return
+    if type(found) is not int or found < 1:
+        raise DamagedCheckpointError(
+            f"{source}: a damaged bertlab checkpoint: the version of its config is "
+            f"{str(found)[:80]!r}, expected a whole number"
+        )
+    if found > CONFIG_VERSION:
+        raise CheckpointError(
+            f"{source}: its config has version {found}, and this bertlab, {__version__}, reads up "
+            f"to {CONFIG_VERSION}; {install(writer)}"
+        )
+
+
+def install(writer: object) -> str:
+    """Return what to do about a checkpoint with keys that are not known here."""
+    if writer == __version__:
+        return "this bertlab wrote it, so install the plugins that it had"
+    named = f"bertlab {writer[:40]}" if isinstance(writer, str) else "the bertlab that wrote it"
+    return f"install {named} or a later one"
+
+
+def complete(stored: Config, config: Config, defaults: Config) -> Config:
+    """Return a stored config with the default of each key that ``config`` has and it lacks."""
+    found = dict(stored)
+    for key, value in config.items():
+        default = defaults.get(key)
+        if key not in found:
+            if key in defaults:
+                found[key] = default
+        elif isinstance(found[key], dict) and isinstance(value, dict):
+            below = default if isinstance(default, dict) else {}
+            found[key] = complete(found[key], value, below)
+    return found
+
+
+def unknown_keys(stored: Config, parser: ArgumentParser) -> dict[str, Any]:
+    """Return the keys of a stored config that no argument has, with their values."""
+    # without KEY.help, by which a key that takes a mapping, as {from: 4, to: 8}, were a section
+    known = keys_of(parser)
+    sections = {dest[:place] for dest in known for place, sign in enumerate(dest) if sign == "."}
+    return dict(_unknown(stored, known, sections, ""))
+
+
+def _unknown(
+    content: Mapping[str, Any], known: set[str], sections: set[str], prefix: str
+) -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for name, value in content.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping) and key in sections:
+            found += _unknown(value, known, sections, f"{key}.")
+        elif key not in known and key not in sections:
+            found.append((key, value))
+    return found
+
+
+def leave_out_unknown(
+    stored: Config, parser: ArgumentParser, source: str, command: str
+) -> list[str]:
+    """Return the keys of a stored config that are of a later bertlab and decide nothing."""
+    found = unknown_keys(stored, parser)
+    refuse_unknown(found, source, command)
+    return list(found)
+
+
+def refuse_unknown(found: Mapping[str, Any], source: str, command: str) -> None:
+    """Refuse values by keys that no argument has, if they decide something; else warn."""
+    fits = command == "fit"
+    # what is null asks for nothing
+    unknown = {key: value for key, value in found.items() if value is not None}
+    deciding = [key for key in unknown if decides(key) and (fits or key.startswith("model."))]
+    if deciding:
+        given = [f"{key}: {str(unknown[key])[:80]}" for key in deciding]
+        raise CheckpointError(_unknown_words(source, given))
+    if unknown and fits:
+        warn(
+            f"{source}: left out of its config what this bertlab, {__version__}, does not know: "
+            f"{', '.join(unknown)}"
+        )
+
+
+def without(config: Config, key: str) -> Config:
+    """Return a config without a dotted key, as a copy."""
+    kept = deepcopy(config)
+    section, _, name = key.rpartition(".")
+    above = _section(kept, section)
+    if above is not None:
+        above.pop(name, None)
+    return kept
+
+
+def drop_empty_arguments(
+    arguments: Config, known: Collection[str], key: str, source: str, writer: str | None
+) -> None:
+    """Take out of a plugin's stored arguments those of a later bertlab that are null."""
+    later = {name: value for name, value in arguments.items() if name not in known}
+    given = [
+        f"{key}.{name}: {str(value)[:80]}" for name, value in later.items() if value is not None
+    ]
+    if given:
+        raise CheckpointError(_unknown_words(source, given, writer))
+    for name in later:
+        del arguments[name]
+
+
+def _unknown_words(source: str, given: list[str], writer: str | None = None) -> str:
+    return (
+        f"{source}: its config has keys that this bertlab, {__version__}, does not know, and that "
+        f"decide what is computed: {', '.join(given[:10])}; {install(writer)}"
+    )
+
+
+def _section(config: Config, key: str) -> Config | None:
+    """Return the mapping at a dotted key, the config itself at ""; None if there is none."""
+    found: object = config
+    for part in filter(None, key.split(".")):
+        found = found.get(part) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else None
+
+
+_STAGES = "stages"
+_WHOLE = ("max_tokens", "max_words", _STAGES)
+# what may differ between a run and its resumption: where it runs, not what it computes
+_FREE = {
+    "data": {
+        *("num_workers", "prepare_workers", "cache_dir"),
+        *("text", "text_pair", "input"),  # what is predicted
+    },
+    "trainer": {
+        "accelerator",
+        "strategy",
+        "devices",
+        "num_nodes",
+        "logger",
+        "callbacks",
+        "enable_progress_bar",
+        "enable_model_summary",
+        "enable_checkpointing",
+        "log_every_n_steps",
+        "max_time",
+        "profiler",
+        "plugins",
+        "default_root_dir",
+        "barebones",
+        "fast_dev_run",
+    },
+}
+# keys of data that name places: their content is compared instead; nothing is trained on ``test``
+_PLACES = {"corpus", "tokenizer", "source", "train", "validation", "test"}
+
+
+def computed(config: Config, by_place: bool) -> Config:
+    """Return the part of a config that decides what a run computes."""
+    kept: Config = {
+        "seed_everything": config["seed_everything"],
+        SEED_SECTION: Seeds.of(config).apart(config["seed_everything"]),
+        "model": {key: value for key, value in config["model"].items() if key != "init_from"},
+    }
+    # older checkpoints lack stages
+    kept |= {key: config.get(key) for key in _WHOLE}
+    for section, free in _FREE.items():
+        kept[section] = {key: value for key, value in config[section].items() if key not in free}
+    if not by_place:
+        kept["data"] = _without_places(kept["data"], "")
+        if heads := kept["data"].get("heads"):
+            own = {name: _without_places(each, "") for name, each in heads.items()}
+            kept["data"]["heads"] = own
+        if text := kept["data"].get("objectives"):
+            own = _without_places(text, "")
+            kept["data"]["objectives"] = {
+                key: value for key, value in own.items() if key not in _FREE["data"]
+            }
+        if isinstance(kept[_STAGES], list):
+            kept[_STAGES] = [_without_places(stage, "data.") for stage in kept[_STAGES]]
+    return kept
+
+
+def _without_places(settings: Config, prefix: str) -> Config:
+    """Return settings without the keys that say where data lies; sets of rows keep their names."""
+    places = {f"{prefix}{name}" for name in _PLACES}
+    kept = {key: value for key, value in settings.items() if key not in places}
+    sets = settings.get(f"{prefix}validation")
+    # the first of several sets chooses the best checkpoint
+    return kept | ({f"{prefix}validation": list(sets)} if isinstance(sets, Mapping) else {})
+
+
+def decides(key: str) -> bool:
+    """Whether a key of a config decides what a run computes, by the section that it stands in."""
+    section, _, name = key.partition(".")
+    return section in ("seed_everything", SEED_SECTION, "model", *_WHOLE) or (
+        section in _FREE and name.partition(".")[0] not in _FREE[section]
+    )

@@ -1,0 +1,263 @@
+"""Several labels of a row, as files write them: found out once for a file, not cell by cell.
+
+Lists of names or class ids (JSON, Parquet), lists printed into cells, names with one separator
+between them, a column of 0 and 1 for each label, or lists of 0 and 1 in the order of the names.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bertlab.errors import DataError
+
+_SEPARATORS = ("|", ";", ",")
+_HOLDS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
+_MULTI_HOT = re.compile(r"[01](?:[ ,;|]\s?[01])+")
+_UNLABELLED = {"-1", "-1.0"}  # in the columns of the toxic comments' test set
+
+
+@dataclass(frozen=True)
+class LabelCells:
+    """How the labels of a row are written.
+
+    Attributes:
+        separator: between names in a cell.
+        columns: names of the labels whose columns hold 0 and 1.
+        multi_hot: names in the order of lists of 0 and 1.
+        form: in words, for the data report.
+    """
+
+    separator: str | None = None
+    columns: tuple[str, ...] = ()
+    multi_hot: tuple[str, ...] = ()
+    form: str = "lists"
+
+    def split(self, value: object, place: str) -> object:
+        """Return the list of raw labels that a value stands for; a value of no form as it is.
+
+        Returns:
+            None if the row is not labelled.
+
+        Raises:
+            DataError: it is not of the form of the others.
+        """
+        if self.columns:
+            return self._columns_that_hold(value, place)
+        if isinstance(value, str) and looks_printed(value):
+            value = _parsed(value, place)
+        elif isinstance(value, str):
+            gaps = re.split(r"[ ,;|]\s?", value.strip()) if self.multi_hot else None
+            parts = gaps or (value.split(self.separator) if self.separator else [value])
+            value = [name for part in parts if (name := part.strip())]
+        if self.multi_hot and isinstance(value, list):
+            held = [_HOLDS.get(str(each).lower()) for each in value]
+            if len(held) != len(self.multi_hot) or None in held:
+                raise DataError(
+                    f"{place}: found {str(value)[:60]}, expected {len(self.multi_hot)} times 0 or "
+                    f"1, for {', '.join(self.multi_hot)}"
+                )
+            return [name for name, holds in zip(self.multi_hot, held, strict=True) if holds]
+        return value
+
+    def _columns_that_hold(self, value: object, place: str) -> list[str] | None:
+        cells = [str(cell).strip().lower() for cell in value] if isinstance(value, list) else []
+        if all(cell in _UNLABELLED for cell in cells):
+            return None
+        for name, cell in zip(self.columns, cells, strict=True):
+            if cell not in _HOLDS:
+                raise DataError(
+                    f"{place}: found {cell[:40]!r} for {name!r}, expected 0 or 1 as in the rows "
+                    "before: a column for each label"
+                )
+        return [name for name, cell in zip(self.columns, cells, strict=True) if _HOLDS[cell]]
+
+
+def find_label_cells(
+    values: Sequence[object],
+    place: str,
+    source: str | tuple[str, ...],
+    names: Sequence[str] | None,
+    separator: str | None = None,
+) -> LabelCells:
+    """Return how the labels of a file are written, by all its values.
+
+    Args:
+        values: of the column; lists of cells where there are several columns.
+        place: what messages call it.
+        source: the column, or several.
+        names: of the classes, if they are known: declared, or ``data.label_names``.
+        separator: that the user says.
+
+    Raises:
+        DataError: the values cannot be told apart, or have no names.
+    """
+    known = tuple(names or ())
+    given = [value for value in values if value is not None and value != ""]
+    if isinstance(source, tuple):
+        return _of_columns(given, place, source, known)
+    texts = [value.strip() for value in given if isinstance(value, str) and value.strip()]
+    printed = [text for text in texts if looks_printed(text)]
+    if printed and len(printed) < len(texts):
+        other = next(text for text in texts if not looks_printed(text))
+        raise DataError(
+            f"{place}: found {printed[0][:40]!r}, which looks like a printed list, and "
+            f"{other[:40]!r}, which does not, expected one form in a file; mend the rows"
+        )
+    lists = [_parsed(text, place) for text in printed] or [v for v in given if isinstance(v, list)]
+    if lists and _is_multi_hot(lists) and not (known and len(known) != len(lists[0])):
+        return _multi_hot(place, lists[0], known)
+    if texts and not printed and all(map(_MULTI_HOT.fullmatch, texts)):
+        return _multi_hot(place, re.findall("[01]", texts[0]), known)
+    if printed:
+        return LabelCells(form="lists, printed into cells")
+    if not texts:
+        return LabelCells()
+    chosen = separator or _separator(texts)
+    return LabelCells(chosen, form=f"names with {chosen!r} between them" if chosen else "one name")
+
+
+def _of_columns(
+    rows: Sequence[object], place: str, source: tuple[str, ...], known: tuple[str, ...]
+) -> LabelCells:
+    cells = {str(cell).strip().lower() for row in rows if isinstance(row, list) for cell in row}
+    if not cells <= {*_HOLDS, *_UNLABELLED}:
+        if not cells.isdisjoint(_HOLDS):
+            odd = min(cells - {*_HOLDS})
+            raise DataError(
+                f"{place}: found {odd[:40]!r} beside 0 and 1, expected 0 or 1 in the column of "
+                "each label, or names alone; correct the rows"
+            )
+        return LabelCells(form="names in several columns")
+    if known and len(known) == len(source):
+        return LabelCells(columns=known, form="a column of 0 and 1 for each label")
+    if all(name.removeprefix("-").isdecimal() for name in source):
+        raise DataError(
+            f"{place}: {len(source)} columns of 0 and 1 without names; data.label_names gives a "
+            "name for each, or data.header: true takes the first line for names"
+        )
+    return LabelCells(columns=source, form="a column of 0 and 1 for each label")
+
+
+def _is_multi_hot(lists: Sequence[Any]) -> bool:
+    size = len(lists[0])
+    return size > 1 and all(
+        isinstance(each, list)
+        and len(each) == size
+        and all(type(x) in (int, float, bool) and x in (0, 1) for x in each)
+        for each in lists
+    )
+
+
+def _multi_hot(place: str, first: Sequence[object], known: tuple[str, ...]) -> LabelCells:
+    if len(known) != len(first):
+        raise DataError(
+            f"{place}: lists of {len(first)} times 0 or 1 have no names; data.label_names gives "
+            f"{len(first)} names in their order"
+        )
+    return LabelCells(multi_hot=known, form="lists of 0 and 1 in the order of data.label_names")
+
+
+def _separator(texts: Sequence[str]) -> str | None:
+    """Return what parts the texts into the fewest different names."""
+    # "Travel|Food, drink", "Travel": | gives 2 names, a comma 3
+    different = {
+        mark: len({name.strip() for text in texts for name in text.split(mark)})
+        for mark in _SEPARATORS
+        if any(mark in text for text in texts)
+    }
+    return min(different, key=lambda mark: different[mark]) if different else None
+
+
+def _parsed(text: str, place: str) -> list[Any]:
+    try:
+        found = parse_printed(text)
+    except ValueError:
+        found = None
+    if isinstance(found, Mapping):
+        found = [name for name, holds in found.items() if holds in (1, True)]
+    if not isinstance(found, list):
+        raise DataError(
+            f"{place}: found {text[:60]!r}, which looks like a printed list and is none; write "
+            "names with | between them, or JSON lines"
+        )
+    return found
+
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+    (?P<string>'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*")
+    |(?P<number>[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)
+    |(?P<word>None|True|False|null|true|false|nan)
+    |array(?P<opens>\()|,\s*dtype=\S+?(?P<closes>\))
+    |(?P<mark>[\[\](){},:])
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+_WORDS = {"True": True, "true": True, "False": False, "false": False}
+_CLOSING = {"[": "]", "(": ")", "{": "}"}
+_DEEPEST = 8
+
+
+def looks_printed(value: object) -> bool:
+    """Return whether a cell looks like a printed list or object."""
+    text = value.strip() if isinstance(value, str) else ""
+    return len(text) > 1 and _CLOSING.get(text[0]) == text[-1] and text[0] != "("
+
+
+def parse_printed(text: str) -> Any:  # noqa: ANN401
+    """Return the list or object that a text shows.
+
+    Raises:
+        ValueError: it is no printed list or object of texts and numbers.
+    """
+    tokens = _tokens(text.strip())
+    value = _value(next(tokens, ""), tokens, _DEEPEST)
+    if next(tokens, None) is not None or not isinstance(value, list | dict):
+        raise ValueError(text)
+    return value
+
+
+def _tokens(text: str) -> Iterator[str]:
+    place = 0
+    while place < len(text):
+        found = _TOKEN.match(text, place)
+        if found is None:
+            raise ValueError(text)
+        yield found["opens"] or found["closes"] or found[0].strip()
+        place = found.end()
+
+
+def _value(token: str, tokens: Iterator[str], depth: int) -> Any:  # noqa: ANN401
+    if token in _CLOSING:
+        if not depth:
+            raise ValueError("nested too deep")
+        return _items(_CLOSING[token], tokens, depth - 1)
+    if token[:1] in ("'", '"'):
+        try:
+            return ast.literal_eval(token)  # one quoted text: nothing else can be in it
+        except (SyntaxError, ValueError):  # it spans lines
+            return token[1:-1]
+    if re.match(r"[-+\d]", token):
+        return float(token) if re.search(r"[.eE]", token) else int(token[:19])
+    if token in _WORDS:
+        return _WORDS[token]
+    if token in ("None", "null", "nan"):
+        return None
+    raise ValueError(token)
+
+
+def _items(end: str, tokens: Iterator[str], depth: int) -> Any:  # noqa: ANN401
+    items: list[Any] = []
+    pairs: dict[Any, Any] = {}
+    for sign in tokens:
+        if sign == end:
+            # array([1]) is printed with brackets of its own: [[1]] in () is [1]
+            is_wrapped = end == ")" and len(items) == 1 and isinstance(items[0], list)
+            return pairs or (items[0] if is_wrapped else items)
+        if sign == ":" and items and isinstance(key := items.pop(), str):
+            pairs[key] = _value(next(tokens, ""), tokens, depth)
+        elif sign != ",":
+            items.append(_value(sign, tokens, depth))
+    raise ValueError("never closed")

@@ -1,0 +1,328 @@
+"""Checks of raw values, and their conversion to the form that heads read."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bertlab.api.examples import Example, RawExamples
+from bertlab.api.format import LabelNames
+from bertlab.data.examples.columns import Mapped
+from bertlab.data.examples.label_cells import (
+    LabelCells,
+    find_label_cells,
+    looks_printed,
+    parse_printed,
+)
+from bertlab.errors import DataError, EmptyTextError, nearest
+
+
+def ordered_names(names: LabelNames) -> tuple[str, ...]:
+    """Return the names of the classes in the order of their ids."""
+    return tuple(dict.fromkeys(names.values() if isinstance(names, Mapping) else names))
+
+
+def names_by_raw(names: LabelNames) -> dict[str, str]:
+    """Return the names of the classes by raw label; what is a name already stays.
+
+    Names in a list may be numbers, and then these are meant, not places in the list.
+    """
+    same = {name: name for name in ordered_names(names)}
+    if isinstance(names, Mapping):
+        return same | {str(raw): name for raw, name in names.items()}
+    # a name wins over a number: names ["1", "0"] -> {"0": "0", "1": "1"}
+    return {str(number): name for number, name in enumerate(names)} | same
+
+
+def read_value(
+    mapped: Mapped,
+    row: Mapping[str, Any],
+    where: str,
+    by_raw: Mapping[str, str] | None,
+    no_label: str | None,
+    labelled: bool = True,
+    cells: LabelCells | None = None,
+) -> Any:  # noqa: ANN401  of the kind that the column has
+    """Return the value of a head's column in a raw row; None if the row lacks it.
+
+    ``cells`` says how several labels are written in the file; None to go by the row alone.
+
+    Returns:
+        ``text``: the text as it is. ``texts``, ``tags``: a list of texts. ``label``: a name, or a
+        float if the source has floats. ``labels``: a list of names. ``answers``: lists under
+        ``text`` and ``answer_start``.
+    """
+    column = mapped.column
+    place = f"{where}: {mapped.place}"
+    optional = column.is_truth or not column.required
+    if isinstance(mapped.source, tuple):
+        value: Any = [row.get(key) for key in mapped.source]
+    else:
+        if mapped.source not in row and not optional:
+            raise DataError(f"{place}: is missing; there are {', '.join(map(repr, row))}")
+        value = row.get(mapped.source)
+    if optional and (value is None or (isinstance(value, str) and not value.strip())):
+        is_labelled = labelled and value is not None
+        nothing: dict[str, Any] = {"answers": {"text": [], "answer_start": []}, "labels": []}
+        return nothing.get(column.kind) if is_labelled else None
+    if column.kind in ("label", "labels", "tags"):
+        return _read_classes(value, place, mapped, by_raw, no_label, cells)
+    if column.kind == "answers":
+        return _answers(value, place)
+    if column.kind == "texts":
+        return _texts(value, place)
+    # an optional text is a name such as an id, which may be a number
+    return _text(str(value) if optional and type(value) is int else value, place)
+
+
+def _read_classes(
+    value: object,
+    place: str,
+    mapped: Mapped,
+    by_raw: Mapping[str, str] | None,
+    no_label: str | None,
+    cells: LabelCells | None,
+) -> Any:  # noqa: ANN401
+    declared = mapped.class_names
+    if mapped.column.kind == "label":
+        return _label(value, place, declared, by_raw, no_label)
+    if mapped.column.kind == "tags":
+        return _tags(_list(value), place, declared, by_raw)
+    if cells is None:
+        known = declared or tuple(dict.fromkeys((by_raw or {}).values()))
+        cells = find_label_cells([value], place, mapped.source, known)
+    return _labels(cells.split(value, place), place, declared, by_raw)
+
+
+def _text(value: object, place: str) -> str:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        raise EmptyTextError(f"{place}: is empty, expected a text; correct the row or remove it")
+    return _string(value, place)
+
+
+def _string(value: object, place: str) -> str:
+    if not isinstance(value, str):
+        raise DataError(f"{place}: found {_show(value)}, expected a text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:  # JSON can escape half a surrogate pair
+        raise DataError(
+            f"{place}: holds a lone surrogate \\u{ord(value[error.start]):04x}, which is no "
+            "character; mend the row"
+        ) from None
+    return value
+
+
+def _list(value: object) -> object:
+    """Return the list that was printed into a cell; anything else as it is."""
+    if not looks_printed(value):
+        return value
+    try:
+        return parse_printed(str(value))
+    except ValueError:
+        return value
+
+
+def _texts(value: object, place: str) -> list[str]:
+    value = _list(value)
+    if not isinstance(value, list) or not value:
+        advice = "; a table gives it by a list of columns" if isinstance(value, str) else ""
+        raise DataError(f"{place}: found {_show(value)}, expected a list of texts{advice}")
+    if not _are_strings(value):
+        for number, text in enumerate(value):
+            _string(text, f"{place}[{number}]")
+    if "" in value:
+        raise EmptyTextError(
+            f"{place}[{value.index('')}]: is empty, expected a text; correct the row or remove it"
+        )
+    return value
+
+
+def _are_strings(values: list[Any]) -> bool:
+    """Return whether all are plain texts; if not, :func:`_string` says what is wrong with which."""
+    # half a surrogate pair is not printable; one joined text is checked faster than each
+    return all(type(value) is str for value in values) and "".join(values).isprintable()
+
+
+def _label(
+    value: object,
+    place: str,
+    class_names: tuple[str, ...] | None,
+    by_raw: Mapping[str, str] | None,
+    no_label: str | None,
+) -> str | float | None:
+    if isinstance(value, str):
+        value = value.strip()
+    is_numbered = class_names is not None or (by_raw is not None and "-1" not in by_raw)
+    if value == no_label or (is_numbered and str(value) == "-1"):  # as the hub's test splits
+        return None
+    if isinstance(value, float):
+        if by_raw is None or not value.is_integer():
+            return value if by_raw is None else _named(str(value), place, by_raw)
+        value = int(value)  # pandas writes 2.0 where other rows have no number
+    return _class_name(value, place, class_names, by_raw)
+
+
+def _labels(
+    value: object,
+    place: str,
+    class_names: tuple[str, ...] | None,
+    by_raw: Mapping[str, str] | None,
+) -> list[str] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list):
+        raise DataError(
+            f"{place}: found {_show(value)}, expected a list of labels, or a text with | or ; or "
+            ", between them"
+        )
+    named = (
+        _class_name(label, f"{place}[{number}]", class_names, by_raw)
+        for number, label in enumerate(value)
+    )
+    return list(dict.fromkeys(named))
+
+
+def _tags(
+    value: object,
+    place: str,
+    class_names: tuple[str, ...] | None,
+    by_raw: Mapping[str, str] | None,
+) -> list[str]:
+    if not isinstance(value, list):
+        raise DataError(f"{place}: found {_show(value)}, expected a list with a tag for each word")
+    if class_names is None and by_raw is None and _are_strings(value) and "" not in value:
+        return value
+    return [
+        _class_name(tag, f"{place}[{number}]", class_names, by_raw)
+        for number, tag in enumerate(value)
+    ]
+
+
+def _class_name(
+    value: object,
+    place: str,
+    class_names: tuple[str, ...] | None,
+    by_raw: Mapping[str, str] | None,
+) -> str:
+    if class_names is not None and type(value) is int:
+        if not 0 <= value < len(class_names):
+            raise DataError(
+                f"{place}: found {value}, expected 0 to {len(class_names) - 1}: the data set has "
+                f"{len(class_names)} classes ({', '.join(class_names)})"
+            )
+        value = class_names[value]
+    if not isinstance(value, str | int) or value == "":
+        raise DataError(f"{place}: found {_show(value)}, expected a name or a number")
+    name = _string(str(value), place)
+    return name if by_raw is None else _named(name, place, by_raw)
+
+
+def _named(raw: str, place: str, by_raw: Mapping[str, str]) -> str:
+    if raw in by_raw:
+        return by_raw[raw]
+    known = (key if key == name else f"{key} ({name})" for key, name in by_raw.items())
+    raise DataError(f"{place}: found {raw!r}{nearest(raw, by_raw)}, expected {', '.join(known)}")
+
+
+def _answers(value: object, place: str) -> dict[str, list[Any]]:
+    value = _list(value)
+    if isinstance(value, str):  # a cell of a table: the answer's text alone
+        value = [value]
+    if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
+        # SQuAD's [{"text": "a", …}, …] -> the hub's {"text": ["a", …], …}
+        value = {key: [each.get(key) for each in value] for key in ("text", "answer_start")}
+    starts: list[int | None]
+    match value:
+        case list() if value and all(isinstance(each, str) for each in value):
+            texts, starts = value, [None] * len(value)
+        case {"text": list(texts), "answer_start": list(starts)} if _are_starts(starts, len(texts)):
+            pass
+        case _:
+            raise DataError(
+                f"{place}: found {_show(value)}, expected a text, or "
+                '{"text": [texts], "answer_start": [characters]}, both of the same length'
+            )
+    texts = [_text(text, f"{place}.text[{number}]") for number, text in enumerate(texts)]
+    return {"text": texts, "answer_start": list(starts)}
+
+
+def _are_starts(values: list[Any], number: int) -> bool:
+    return len(values) == number and all(type(value) is int for value in values)
+
+
+def _show(value: object) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, float) and math.isnan(value):
+        return "NaN"
+    shown = repr(value)
+    return f"{type(value).__name__} {shown if len(shown) <= 60 else f'{shown[:59]}…'}"
+
+
+_ACCEPT = "data.doubtful: accept takes the rows as they are"
+_LEAST_ROWS = 4
+_LEAST_DIFFERENT = 20  # rows of which no two have one label
+_NAME = re.compile(r"[^\W\d][\w .#/-]{0,30}")
+# 17, 17.5, 0f8fad5b-d9cb-469f-a165-70867728950e, d41d8cd98f00b204
+_ID = re.compile(r"[-+#]?\d+([.,]\d+)*|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{16,}")
+
+
+def check_meaning(raw: RawExamples, rows: Sequence[Example], mapped: Sequence[Mapped]) -> None:
+    """Raise DataError if a column can hardly be what it is taken for; ``raw`` had these rows."""
+    for each in mapped:
+        name = each.column.name
+        if each.column.kind == "text" and each.column.required and not each.column.is_truth:
+            _check_text([row.values[name] for row in rows if name in row.values], each, raw)
+        if each.column.kind == "label":
+            _check_label(rows, each, raw)
+
+
+def check_no_header(raw: RawExamples, rows: Sequence[Example], mapped: Sequence[Mapped]) -> None:
+    """Raise DataError if the first row of a table without header looks like one."""
+    label = next((each.column.name for each in mapped if each.column.kind == "label"), None)
+    if raw.has_header or label is None or len(rows) < _LEAST_ROWS:
+        return
+    counts = Counter(str(row.values.get(label)) for row in rows)
+    first = rows[0].values
+    alone = counts.pop(str(first.get(label))) == 1 and min(counts.values(), default=0) > 1
+    cells = [value for value in first.values() if isinstance(value, str)]
+    if alone and all(_NAME.fullmatch(cell) for cell in cells):
+        raise DataError(
+            f"{rows[0].where}: looks like a header: no other row has the label "
+            f"{first.get(label)!r}; data.header: true takes it for one, data.header: false for a "
+            "row"
+        )
+
+
+def _check_text(texts: Sequence[str], mapped: Mapped, raw: RawExamples) -> None:
+    if len(texts) >= _LEAST_ROWS and all(_ID.fullmatch(text.strip()) for text in texts):
+        others = [column for column in raw.columns if column != mapped.source]
+        there = f" ({', '.join(others)})" if others else ""
+        raise DataError(
+            f"{raw.name}: {mapped.place}: all {len(texts):,} texts are ids or numbers, such as "
+            f"{texts[0]!r}; name the column of texts{there}, as in data.columns: "
+            f"{{{mapped.column.name}: COLUMN}}, or {_ACCEPT}"
+        )
+
+
+def _check_label(rows: Sequence[Example], mapped: Mapped, raw: RawExamples) -> None:
+    name = mapped.column.name
+    labels = [label for row in rows if isinstance(label := row.values.get(name), str)]
+    counts = Counter(labels)
+    printed = next(filter(looks_printed, counts), None)
+    if printed is not None:
+        raise DataError(
+            f"{raw.name}: {mapped.place}: found {printed[:40]!r}, which looks like a printed list, "
+            f"expected one label; model.head: multi_label reads several, or {_ACCEPT}"
+        )
+    if (
+        len(labels) >= _LEAST_DIFFERENT
+        and len(counts) == len(labels)
+        and not all(_ID.fullmatch(label) for label in labels)
+    ):
+        raise DataError(
+            f"{raw.name}: {mapped.place}: no two of {len(labels):,} rows have the same label, so "
+            f"there is nothing to learn; name another column with data.columns, or {_ACCEPT}"
+        )

@@ -1,1 +1,0 @@
-"""Lines, tables and data sets: read once, for corpora and for labelled examples."""

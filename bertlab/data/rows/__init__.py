@@ -1,0 +1,1 @@
+"""Rows of files, folders and hub: one reader for corpora and for labelled examples."""

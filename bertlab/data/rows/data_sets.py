@@ -1,0 +1,259 @@
+"""Data sets by ``datasets`` and Arrow: of the hub, saved folders, Parquet and Arrow files.
+
+``datasets`` is imported when first needed (1.4 s). No code of a data set is ever run.
+"""
+
+import re
+import shutil
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain, islice
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any, Literal
+
+from bertlab.api.examples import RawExamples, holds_no_examples
+from bertlab.data.rows.lines import PACKED, Errors, open_unpacked
+from bertlab.errors import CorpusError, DataError, nearest
+from bertlab.files.reading import RemoteFile, located
+
+_LOOKED_AT = 20  # rows, by which a column of numbers is known
+_NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
+
+
+def looks_like_names(texts: Sequence[object]) -> bool:
+    """Return whether all texts are numbers, as in a column of ids; False of none."""
+    return bool(texts) and all(
+        isinstance(text, str) and _NUMBER.fullmatch(text.strip()) for text in texts
+    )
+
+
+def texts_of_rows(
+    raw: RawExamples, column: str, errors: Errors = "strict"
+) -> Iterator[tuple[str, str]]:
+    """Yield place and text of each row; the text is empty where the row has none.
+
+    Raises:
+        CorpusError: there is no such column, or it holds no texts.
+    """
+    if column not in raw.columns and not raw.rows_vary:
+        raise _no_column(raw.name, column, raw.columns)
+    ahead = list(islice(raw.rows, _LOOKED_AT))
+    found = [(place, text) for place, row in ahead if (text := row.get(column)) not in (None, "")]
+    if looks_like_names([text for _, text in found]):
+        raise CorpusError(
+            f"{found[0][0]}: column {column!r} holds numbers ({found[0][1]!r}), expected a text; "
+            "name another column with text_column"
+        )
+    for place, row in chain(ahead, raw.rows):
+        if column not in row:
+            raise _no_column(place, column, list(row))
+        text = "" if row[column] is None else row[column]
+        if not isinstance(text, str):
+            raise CorpusError(
+                f"{place}: column {column!r} holds {type(text).__name__} {str(text)[:40]!r}, "
+                "expected a text; name another column with text_column"
+            )
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:  # an escaped half of a surrogate pair
+            if errors == "strict":
+                raise CorpusError(
+                    f"{place}: column {column!r} holds a lone surrogate "
+                    f"\\u{ord(text[error.start]):04x}, which is no character; mend it, or go on "
+                    "with '?' in its place: --errors replace, or data.errors: replace"
+                ) from None
+            text = text.encode(errors="replace").decode()
+        yield place, text
+
+
+def _no_column(place: str, column: str, columns: Sequence[str]) -> CorpusError:
+    return CorpusError(
+        f"{place}: no column {column!r}; there are {', '.join(map(repr, columns)) or 'none'}"
+        f"{nearest(column, columns)} (set text_column)"
+    )
+
+
+HUB_PREFIX = "hf:"
+_BATCH = 1000
+
+
+def read_hub(location: str, split: str | None) -> RawExamples:
+    """Read a split of ``hf:NAME``, ``hf:OWNER/NAME`` or ``hf:OWNER/NAME/CONFIG``.
+
+    ``hf:NAME:CONFIG`` is read as well. The split may be a slice: ``train[:10%]``.
+    """
+    name, _, config = location.removeprefix(HUB_PREFIX).partition(":")
+    if name.count("/") == 2 and not config:  # OWNER/NAME/CONFIG
+        name, _, config = name.rpartition("/")
+    if not name or name.count("/") > 1:
+        raise DataError(f"{location}: expected hf:OWNER/NAME or hf:OWNER/NAME/CONFIG")
+    if split is None:
+        raise DataError(f"{location}: which split is not said; give one, for example test")
+    dataset = _load_hub(name, config, split, f"{location}: split {split!r}")
+    return raw_rows(dataset, f"{location} {split}")
+
+
+def load_hub_corpus(source: str) -> Any:  # noqa: ANN401
+    """Load ``hf:NAME[:CONFIG][:SPLIT]`` as a memory-mapped ``datasets.Dataset``.
+
+    Two parts are NAME and CONFIG; ``hf:NAME::SPLIT`` leaves CONFIG out. SPLIT is ``train`` unless
+    given.
+    """
+    # hf:a:b -> ["a", "b", "", ""]: name a, config b, no split, and nothing too many
+    name, config, split, *rest = [*source.removeprefix(HUB_PREFIX).split(":"), "", ""]
+    if not name or any(rest):
+        raise CorpusError(f"source {source!r}: expected hf:NAME[:CONFIG][:SPLIT]")
+    return _load_hub(name, config, split or "train", f"source {source!r}: data set")
+
+
+def _load_hub(name: str, config: str, split: str, called: str) -> Any:  # noqa: ANN401
+    import datasets  # noqa: PLC0415
+
+    try:
+        return datasets.load_dataset(name, config or None, split=split)
+    except Exception as error:
+        raise DataError(
+            f"{called} cannot be loaded: {_first_line(error)}; check the name, configuration and "
+            "split, and the network, or give local files"
+        ) from None
+
+
+def is_saved(folder: Path) -> bool:
+    """Return whether a folder was written by ``save_to_disk`` of ``datasets``."""
+    return (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file()
+
+
+def read_saved(folder: Path, split: str | None) -> RawExamples:
+    """Read what ``save_to_disk`` of ``datasets`` wrote; a set without splits is read whole."""
+    import datasets  # noqa: PLC0415
+
+    try:
+        dataset = datasets.load_from_disk(str(folder))
+    except Exception as error:
+        raise DataError(f"{folder}: not a readable saved data set: {_first_line(error)}") from None
+    if isinstance(dataset, datasets.Dataset):
+        return raw_rows(dataset, str(folder))
+    if split not in dataset:
+        raise DataError(
+            f"{folder}: no split {split!r}{nearest(str(split), dataset)}; "
+            f"there are {', '.join(dataset)}"
+        )
+    return raw_rows(dataset[split], f"{folder} {split}")
+
+
+def raw_rows(dataset: Any, name: str) -> RawExamples:  # noqa: ANN401
+    """Return the rows of a ``datasets.Dataset``."""
+    if not len(dataset):
+        raise holds_no_examples(name)
+    dataset = dataset.with_format(None)  # Python's values, not tensors
+    batches = (dict(batch) for batch in dataset.iter(batch_size=_BATCH))
+    columns = tuple(dataset.column_names)
+    names = _class_names(dataset.features)
+    return RawExamples(name, columns, _rows(batches, name), class_names=names, form="a data set")
+
+
+def read_arrow(
+    path: str, form: Literal["parquet", "arrow"], only: Sequence[str] | None = None
+) -> RawExamples:
+    """Read a Parquet or Arrow file; class names that ``datasets`` wrote into it are kept.
+
+    Args:
+        path: of the file, or its URL.
+        form: ``arrow`` is a file or stream of Arrow's record batches, Feather among them.
+        only: columns to read, as far as they are there; all if None.
+    """
+    import datasets  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415
+
+    with _explain_failed_read(path, form):
+        opened: Any = _opened_parquet(path) if form == "parquet" else _opened_stream(path)
+        schema = opened.schema_arrow if form == "parquet" else opened.schema
+        features = datasets.Features.from_arrow_schema(schema)
+    wanted = [each for each in schema.names if only is None or each in only]
+
+    def batches() -> Iterator[Mapping[str, list[Any]]]:
+        with _explain_failed_read(path, form):
+            if form == "parquet":
+                found: Iterator[pa.RecordBatch] = opened.iter_batches(_BATCH, columns=wanted)
+            elif isinstance(opened, pa.RecordBatchFileReader):
+                found = map(opened.get_batch, range(opened.num_record_batches))
+            else:
+                found = iter(opened)
+            for batch in found:
+                for start in range(0, len(batch), _BATCH):
+                    yield batch.slice(start, _BATCH).select(wanted).to_pydict()
+
+    rows = _rows(batches(), path) if wanted else iter(())
+    first = next(rows, None)
+    if first is None and only is None:
+        raise holds_no_examples(path)
+    rows = chain([] if first is None else [first], rows)
+    names = _class_names(features)
+    return RawExamples(path, tuple(schema.names), rows, class_names=names, form=form)
+
+
+def _opened_parquet(path: str) -> Any:  # noqa: ANN401
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    return pq.ParquetFile(_seekable(path))
+
+
+def _opened_stream(path: str) -> Any:  # noqa: ANN401
+    import pyarrow as pa  # noqa: PLC0415
+
+    try:
+        return pa.ipc.open_file(_seekable(path))
+    except pa.ArrowInvalid:  # no footer: a stream, as datasets keeps in its cache
+        return pa.ipc.open_stream(_seekable(path))
+
+
+def _seekable(path: str) -> Any:  # noqa: ANN401
+    """Return what Arrow can seek in: the end of a file says where its columns are."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    file = located(path)
+    if isinstance(file, RemoteFile) or file.suffix.lower() in PACKED:
+        with open_unpacked(file) as stream, NamedTemporaryFile() as copied:
+            shutil.copyfileobj(stream, copied)
+            copied.flush()
+            return pa.memory_map(copied.name)  # stays readable without its name
+    return pa.memory_map(path)
+
+
+@contextmanager
+def _explain_failed_read(path: str, form: str) -> Iterator[None]:
+    import pyarrow as pa  # noqa: PLC0415
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or _first_line(error)
+        kind = "Parquet" if form == "parquet" else "Arrow"
+        raise DataError(f"{path}: not a readable {kind} file: {reason}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _rows(
+    batches: Iterator[Mapping[str, list[Any]]], name: str
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    number = 0
+    for batch in batches:
+        for values in zip(*batch.values(), strict=True):
+            number += 1
+            yield f"{name}: row {number}", dict(zip(batch, values, strict=True))
+
+
+def _class_names(features: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return the names of the classes of columns that hold class ids, or lists of them."""
+    names = {}
+    for column, feature in features.items():
+        # a list of classes has its ClassLabel in .feature
+        declared = getattr(getattr(feature, "feature", feature), "names", None)
+        if declared:
+            names[column] = tuple(declared)
+    return names

@@ -1,0 +1,296 @@
+"""Files of rows: found for a split, recognised by their names, opened one behind the other."""
+
+import fnmatch
+import glob
+import io
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any, cast
+
+from bertlab.api.examples import Column, RawExamples
+from bertlab.data.rows.data_sets import read_arrow
+from bertlab.data.rows.lines import (
+    PACKED,
+    STANDARD_INPUT,
+    content_ending,
+    ending,
+    explain_failed_read,
+    input_name,
+    read_lines,
+    unreadable_kind,
+)
+from bertlab.data.rows.tables import PLAIN, HasHeader, RowReading, read_json, read_table
+from bertlab.errors import DataError, nearest
+from bertlab.files.reading import RemoteFile, describe_missing, located, parse_json
+from bertlab.plugins.index import installed, where_to_get
+
+TABLES = {
+    "auto": "by the ending of the file's name",
+    "tsv": "a tab between columns, quotes are ordinary characters",
+    "csv": "RFC 4180: commas, quotes, line breaks in quotes",
+    "jsonl": "a JSON object a line",
+    "json": "a JSON array of objects",
+    "parquet": "Apache Parquet",
+    "arrow": "Apache Arrow, Feather",
+    "txt": "new text: a row a line, a tab between several texts",
+    "words": "new text for a head that reads words: a row a line, spaces between words",
+}
+"""What ``format`` takes beside named formats, and what each is."""
+
+ROW_ENDINGS = {
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+}
+"""Formats of rows by the endings of files, in lower case, packed or not; of corpora as well."""
+
+_ENDINGS = {
+    **ROW_ENDINGS,
+    ".txt": "txt",
+    ".conll": "conll",
+    ".bio": "conll",
+    ".iob": "conll",
+    ".iob2": "conll",
+}
+_DEV = ("dev", "validation", "valid", "val")
+
+
+def unknown_format(form: str) -> str | None:
+    """Return what is wrong with a ``format`` that is not there, and what to install; else None."""
+    names = [*TABLES, *installed("format")]
+    if form in names:
+        return None
+    get = where_to_get("format", form)
+    return f"found {form!r}{get or nearest(form, names)} (there are: {', '.join(names)})"
+
+
+def find_files(
+    location: str, split: str | None, official: Mapping[str, Sequence[str]] | None = None
+) -> list[str]:
+    """Return the files at a location: one, those of a pattern, or of a folder those of a split.
+
+    Locations may be URLs.
+    """
+    if location == STANDARD_INPUT:
+        return [location]
+    found = located(location)
+    if isinstance(found, RemoteFile):
+        if not glob.has_magic(location):
+            return [location]
+        with explain_failed_read(location, DataError):
+            matching = [str(each) for each in found.files() or []]
+    else:
+        path = found.expanduser()
+        if path.is_file():
+            return [str(path)]
+        if path.is_dir():
+            return _pick(path, split, official or {})
+        if not glob.has_magic(location):
+            raise no_such_file(location)
+        # Path.glob takes no absolute pattern
+        names = glob.glob(str(path), recursive=True)  # noqa: PTH207
+        matching = sorted(name for name in names if Path(name).is_file())
+    if not matching:
+        raise DataError(f"{location}: no file matches this pattern")
+    _check_shards([PurePath(each).name for each in matching], location)
+    return matching
+
+
+def no_such_file(location: str) -> DataError:
+    """Return the error for a location where nothing is; names the nearest that is there."""
+    expected = "a file, a folder, hf:OWNER/NAME or python-english:NAME"
+    return DataError(describe_missing(location, (), expected))
+
+
+def looks_like_path(name: str) -> bool:
+    """Return whether a setting looks like the path of a file, and not like the name of a split."""
+    has_folder = any(separator in name for separator in ("/", os.sep))
+    is_packed = PurePath(name.lower()).suffix in PACKED
+    return has_folder or is_packed or ending_format(name) is not None
+
+
+_SHARD = re.compile(r"(?P<name>.+?)-(?P<number>\d{5,})-of-(?P<count>\d{5,})")
+
+
+def _stem(name: str) -> str:
+    """Return a name without its endings, and without the number of a shard."""
+    stem = PurePath(name.removesuffix(PurePath(name).suffix) if is_packed(name) else name).stem
+    shard = _SHARD.fullmatch(stem)
+    return shard["name"] if shard else stem
+
+
+def is_packed(name: str) -> bool:
+    """Return whether a name has the ending of a packed file that is read."""
+    return PurePath(name.lower()).suffix in PACKED
+
+
+def _check_shards(names: Sequence[str], place: str | Path) -> None:
+    """Raise DataError if some shards of a file are not there."""
+    there = [shard for name in names if (shard := _SHARD.match(name))]
+    for name, count in {(shard["name"], shard["count"]) for shard in there}:
+        numbers = {int(each["number"]) for each in there if each["name"] == name}
+        absent = [number for number in range(int(count)) if number not in numbers]
+        if absent:
+            raise DataError(
+                f"{place}: {name}-{absent[0]:05}-of-{count} is missing: found {len(numbers)} of "
+                f"{int(count)} shards; fetch the others, or name the files that are meant"
+            )
+
+
+def _pick(folder: Path, split: str | None, official: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the files of a split: ``dev.tsv``, ``train-00000-of-00002.parquet``, official names.
+
+    In a folder without files of rows those of its folder ``data`` are meant, as on the hub.
+    """
+    there = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
+    listed = ", ".join(name for name in there if not name.startswith(".")) or "nothing"
+    if split is None:
+        raise DataError(f"{folder}: a folder; give a split, or one of its files: {listed}")
+    first, under, rest = split.partition("_")  # dev_matched -> dev, _, matched
+    same = _DEV if first in _DEV else (first,)
+    splits = [f"{each}{under}{rest}" for each in same]
+    patterns = [pattern for key in splits for pattern in official.get(key, ())]
+    plain = {n: n.removesuffix(PurePath(n).suffix) if is_packed(n) else n for n in there}
+    found = [name for name in there if _stem(name) in splits] or [
+        name for name in there if any(fnmatch.fnmatch(plain[name], each) for each in patterns)
+    ]
+    if len(found) == 1 or (found and all(_SHARD.match(name) for name in found)):
+        endings = {(_stem(name), ending(name)) for name in found}
+        if len(endings) == 1:
+            _check_shards(found, folder)
+            return [str(folder / name) for name in found]
+    if found:
+        raise DataError(
+            f"{folder}: several files for split {split!r}: {', '.join(found)}; name one of them, "
+            "or a pattern for all"
+        )
+    if (folder / "data").is_dir() and not any(map(ending_format, there)):
+        return _pick(folder / "data", split, official)
+    raise DataError(
+        f"{folder}: no file for split {split!r}, expected for example {splits[0]}.tsv; "
+        f"there is {listed}"
+    )
+
+
+def detect_format(
+    path: str, wanted: Sequence[Column], needs_truth: bool, columns: Collection[str] = ()
+) -> str:
+    """Return the format that a file's name stands for.
+
+    Standard input is JSON lines if it begins with an object, else plain text. ``.txt`` is a TSV
+    where truth is needed, as plain text has none and some of GLUE's tables have such names; where
+    one text is all that is read, it is plain text unless columns are given or its first line names
+    that column.
+    """
+    if path == STANDARD_INPUT:
+        with explain_failed_read(input_name(path), DataError):
+            ahead = cast("io.BufferedReader", sys.stdin.buffer).peek(1)  # leaves it to be read
+        return "jsonl" if ahead.lstrip().startswith(b"{") else "txt"
+    form = ending_format(path)
+    if form is None:
+        if (reason := unreadable_kind(path)) is not None:
+            raise DataError(f"{path}: {reason}")
+        raise DataError(
+            f"{path}: the ending {ending(path)!r} does not tell the format; give one of "
+            f"{', '.join([*TABLES, *installed('format')][1:])} as format"
+        )
+    if form == "json" and any(column.kind == "answers" for column in wanted):
+        return "squad" if _is_squad(path) else "json"  # both end in .json
+    if form == "txt" and needs_truth:
+        is_text = len(wanted) == 1 and not wanted[0].is_truth and not columns
+        return "txt" if is_text and not _names_column(path, wanted[0]) else "tsv"
+    return form
+
+
+def _names_column(path: str, column: Column) -> bool:
+    """Return whether the first line of a table has a column's name."""
+    first = next(read_lines(path), "").rstrip("\r\n").split("\t")
+    return not {column.name, *column.aliases}.isdisjoint(first)
+
+
+def _is_squad(path: str) -> bool:
+    """Return whether a file is SQuAD's one object, and neither an array nor an object a line."""
+    first = next((line for line in read_lines(path) if line.strip()), "")
+    try:
+        content = parse_json(first)
+        return isinstance(content, dict) and "data" in content
+    except ValueError:  # goes on in the next line
+        return first.lstrip().startswith("{")
+
+
+def ending_format(path: str) -> str | None:
+    """Return the format that the ending of a name stands for, if any."""
+    file = located(path)
+    # of a URL: without what is asked of a server
+    there = isinstance(file, Path) and file.is_file()
+    return _ENDINGS.get(content_ending(file) if there else ending(file.name))
+
+
+def open_rows(
+    path: str,
+    form: str,
+    has_header: HasHeader,
+    reading: RowReading = PLAIN,
+    skip_ragged: bool = False,
+    names: Sequence[str] = (),
+    only: Sequence[str] | None = None,
+) -> RawExamples:
+    """Open a file of rows, of labelled examples or of a corpus.
+
+    Args:
+        path: of the file, its URL, or ``-``.
+        form: one of ``ROW_ENDINGS``.
+        has_header: whether a first line names columns, where ``reading`` does not say it.
+        reading: dialect.
+        skip_ragged: leave out, and count, rows of a table with too few or too many cells.
+        names: that columns may have.
+        only: columns that are read, where the format can leave others out; all if None.
+
+    Raises:
+        DataError: here, or while rows are read: it is not readable; names file and line.
+    """
+    match form:
+        case "csv" | "tsv":
+            return read_table(path, form, has_header, reading, skip_ragged, names)
+        case "jsonl" | "json":
+            return read_json(path, reading)
+        case "parquet" | "arrow":
+            return read_arrow(path, form, only)
+    raise ValueError(form)
+
+
+def open_all(paths: Sequence[str], open_one: Callable[[str], RawExamples]) -> RawExamples:
+    """Open files as one, their rows one behind the other; all have the columns of the first."""
+    first = open_one(paths[0])
+    if len(paths) == 1:
+        return first
+    name = f"{first.name} and {len(paths) - 1} more"
+    joined = RawExamples(name, first.columns, iter(()), first.rows_vary, first.class_names)
+    joined.form, joined.has_header = f"{first.form}, {len(paths)} files", first.has_header
+
+    def rows() -> Iterator[tuple[str, Mapping[str, Any]]]:
+        skipped = Counter[str]()
+        for path in paths:
+            raw = first if path == paths[0] else open_one(path)
+            if not raw.rows_vary and raw.columns != first.columns:
+                raise DataError(
+                    f"{raw.name}: has columns {', '.join(map(repr, raw.columns))}, expected those "
+                    f"of {first.name}: {', '.join(map(repr, first.columns))}"
+                )
+            yield from raw.rows
+            skipped += raw.skipped
+            joined.skipped = skipped
+
+    joined.rows = rows()
+    return joined

@@ -1,0 +1,417 @@
+"""Tables as raw rows: TSV, CSV, JSON lines and JSON.
+
+In TSV tabs separate columns and quotes are ordinary characters, as in GLUE's files. CSV is that of
+RFC 4180: quoted cells may hold commas, quotes and line breaks.
+"""
+
+import csv
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any, Literal
+
+from tokenizers.pre_tokenizers import BertPreTokenizer
+
+from bertlab.api.examples import Column, RawExamples, holds_no_examples
+from bertlab.data.rows.lines import (
+    LONGEST,
+    STANDARD_INPUT,
+    Errors,
+    File,
+    input_name,
+    numbered,
+    read_lines,
+)
+from bertlab.errors import ConfigError, DataError
+from bertlab.files import reading
+
+Cells = Iterator[tuple[int, list[str]]]
+HasHeader = Callable[[list[str]], bool]
+
+_DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
+_LOOKED_AT = 50  # lines in which a delimiter is sought
+_LOOKED_AT_CHARACTERS = 2**18
+
+
+@dataclass(frozen=True)
+class RowReading:
+    """How rows are read from files: the form of CSV, and what is done about odd ones.
+
+    Attributes:
+        delimiter: between cells. None: the one of comma, semicolon, tab and bar that parts the
+            first lines into the same number of cells.
+        quote: around cells that hold delimiters, quotes or line breaks; written twice inside. None
+            for ``"``; empty if quotes are ordinary characters.
+        header: whether the first line of a table names its columns; None to find it out.
+        skip_empty: leave out, and count, rows with an empty text or label. Else an empty text is an
+            error, and a row without label is there without it.
+        label_separator: between the labels in a cell; None to find it out, once for a file.
+        accepts_doubtful: rows are taken as they are, also where that can hardly be meant.
+        errors: what a corpus does about bytes that are not UTF-8; None for labelled rows.
+
+    Raises:
+        ConfigError: delimiter or quote are not a single character.
+    """
+
+    delimiter: str | None = None
+    quote: str | None = None
+    header: bool | None = None
+    skip_empty: bool = False
+    label_separator: str | None = None
+    accepts_doubtful: bool = False
+    errors: Errors | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("delimiter", "quote"):
+            found = getattr(self, name)
+            if found and (len(found) > 1 or found in "\r\n"):
+                raise ConfigError(f"data.{name}: found {found!r}, expected one character")
+
+
+PLAIN = RowReading()
+
+
+def read_table(
+    path: str | File,
+    form: Literal["csv", "tsv"],
+    has_header: HasHeader,
+    reading: RowReading = PLAIN,
+    skip_ragged: bool = False,
+    names: Iterable[str] = (),
+) -> RawExamples:
+    """Read the rows of a table.
+
+    Args:
+        path: of the file; ``-`` is standard input.
+        form: ``tsv`` has tabs and no quotes.
+        has_header: whether a first line names the columns, where ``reading`` does not say it.
+        reading: dialect.
+        skip_ragged: leave out, and count, rows with another number of cells than the first.
+        names: that columns may have, by which a delimiter is preferred.
+    """
+    name = input_name(path)
+    cells, separated = _open_cells(path, form, reading, set(names))
+    first = next((each for each in cells if each[1]), None)  # behind blank lines
+    if first is None:
+        return _no_rows(holds_no_examples(name), reading)
+    number, row = first
+    is_header = has_header(row) if reading.header is None else reading.header
+    columns = tuple(map(str, range(len(row))))
+    if is_header:
+        columns = _column_names(name, number, row)
+        first = next(cells, None)
+        if first is None:
+            empty = DataError(f"{name}: holds no rows but the header; leave it out or fill it")
+            return _no_rows(empty, reading)
+    raw = RawExamples(name, columns, iter(()), has_header=is_header)
+    raw.form = f"{form}, {separated}, " + (f"header in line {number}" if is_header else "no header")
+    expected = f"expected {len(columns)} as in line {number}; mend the row"
+    if reading.errors is None:
+        expected += "; data.delimiter and data.quote tell another form"
+    raw.rows = _rows(raw, chain([first], cells), separated, expected, skip_ragged)
+    return raw
+
+
+def _rows(
+    raw: RawExamples, cells: Cells, separated: str, expected: str, skip_ragged: bool
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the rows of a table, and count in it those that are left out."""
+    columns, width = raw.columns, len(raw.columns)
+    for number, row in cells:
+        if len(row) == width:
+            yield f"{raw.name}:{number}", dict(zip(columns, row, strict=True))
+        elif not row and width == 1:
+            yield f"{raw.name}:{number}", {columns[0]: ""}
+        elif not row or (len(row) == 1 and not row[0].strip()):
+            raw.skipped["a blank line"] += 1
+        elif skip_ragged:
+            raw.skipped["another number of columns than the header"] += 1
+        else:
+            raise DataError(
+                # 's'[:False] is ''
+                f"{raw.name}:{number}: found {len(row)} {separated} column{'s'[: len(row) != 1]}, "
+                f"{expected}"
+            )
+
+
+def _open_cells(
+    path: str | File, form: str, reading: RowReading, names: set[str]
+) -> tuple[Cells, str]:
+    """Open a table as numbered rows of cells; also return what separates the cells, in words."""
+    lines, quote, start = read_lines(path, reading.errors), reading.quote, 1
+    if form == "tsv":
+        split = ((n, line.split("\t") if line else []) for n, line in numbered(lines))
+        return split, "tab-separated"
+    # whoever types wants to see
+    ahead = list(islice(_few(lines), 1 if path == STANDARD_INPUT else _LOOKED_AT))
+    delimiter = reading.delimiter or ""
+    if ahead and (said := re.fullmatch(r"sep=(.)", ahead[0])):  # as Excel writes
+        start, ahead, delimiter = 2, ahead[1:], delimiter or said[1]
+    delimiter = delimiter or _delimiter_of(ahead, quote, names)
+    lines = chain(ahead, lines)
+    cells = _cells(input_name(path), lines, start, delimiter, quote, reading.errors is None)
+    return cells, f"{_DELIMITERS.get(delimiter, repr(delimiter))}-separated"
+
+
+def _no_rows(error: DataError, reading: RowReading) -> RawExamples:
+    """Refuse a file without rows; of a corpus another file may have some."""
+    if reading.errors is None:
+        raise error
+    return RawExamples("", (), iter(()), rows_vary=True)
+
+
+def _few(lines: Iterator[str]) -> Iterator[str]:
+    """Yield lines as long as they are not many characters."""
+    size = 0
+    for line in lines:
+        yield line
+        size += len(line)
+        if size > _LOOKED_AT_CHARACTERS:
+            return
+
+
+def _delimiter_of(lines: list[str], quote: str | None, names: set[str]) -> str:
+    """Return the delimiter that parts the lines as a table: all of them into as many cells."""
+
+    def score(delimiter: str) -> tuple[bool, bool, int]:
+        try:
+            table = [row for row in csv.reader(_ended(lines), **_dialect(delimiter, quote)) if row]
+        except csv.Error:  # the last cell goes on in lines that were not looked at
+            table = [
+                row for row in csv.reader(lines[:1], **_dialect(delimiter, quote, False)) if row
+            ]
+        first, *rest = table or [[]]
+        # of lines that were not all looked at, the last row may be half a row
+        is_even = all(len(row) == len(first) for row in rest[:-1] or rest)
+        return len(first) > 1 and is_even, not names.isdisjoint(first), len(first)
+
+    # "id;text, as typed" over "1;a": the comma parts one line, the semicolon both
+    scores = {delimiter: score(delimiter) for delimiter in _DELIMITERS}
+    if not any(is_even for is_even, _, _ in scores.values()):  # as the first line has it
+        first = lines[0] if lines else ""
+        return "," if "," in first else max(_DELIMITERS, key=first.count)
+    return max(scores, key=lambda delimiter: scores[delimiter])  # the first of equals: a comma
+
+
+def _dialect(delimiter: str, quote: str | None, strict: bool = True) -> dict[str, Any]:
+    csv.field_size_limit(LONGEST)
+    return {
+        "strict": strict,
+        "delimiter": delimiter,
+        "quotechar": '"' if quote is None else quote or None,
+        "quoting": csv.QUOTE_NONE if quote == "" else csv.QUOTE_MINIMAL,
+    }
+
+
+def _ended(lines: Iterable[str]) -> Iterator[str]:
+    return (f"{line}\n" for line in lines)  # a cell may hold line breaks
+
+
+def _cells(
+    name: str, lines: Iterable[str], start: int, delimiter: str, quote: str | None, settings: bool
+) -> Cells:
+    """Yield the cells of each row behind the number of its first line; none of a blank line."""
+    text = (line for _, line in numbered(lines))
+    reader = csv.reader(_ended(text), **_dialect(delimiter, quote))
+    first = start
+    try:
+        for row in reader:
+            yield start, row
+            start = first + reader.line_num
+    except csv.Error as error:
+        too_long = "field larger" in str(error)
+        advice = (
+            "a cell with quotes, commas or line breaks is written in double quotes, and a double "
+            "quote in it twice"
+        )
+        if too_long:
+            advice = f"a cell has at most {LONGEST:,} characters; is a quote never closed?"
+        if settings:
+            advice += (
+                "; data.delimiter and data.quote tell another form, and a file "
+                "separated by tabs, without quotes, is format tsv"
+            )
+        raise DataError(
+            f"{name}:{start}: malformed CSV in the row that begins here ({error}); {advice}"
+        ) from None
+
+
+def _column_names(name: str, number: int, cells: list[str]) -> tuple[str, ...]:
+    twice = [column for column, count in Counter(cells).items() if column and count > 1]
+    if twice:
+        raise DataError(f"{name}:{number}: the header names column {twice[0]!r} twice")
+    unnamed = cells.count("")
+    if unnamed < 2:
+        return tuple(cells)
+    # as pandas calls them: a,, -> a, Unnamed: 1, Unnamed: 2
+    return tuple(cell or f"Unnamed: {place}" for place, cell in enumerate(cells))
+
+
+def read_json(path: str | File, reading: RowReading = PLAIN) -> RawExamples:
+    """Read objects, one a line or those of one array; blank lines are passed over."""
+    name = input_name(path)
+
+    def checked() -> Iterator[tuple[str, Mapping[str, Any]]]:
+        for where, row in _json_values(read_lines(path, reading.errors), name):
+            if not isinstance(row, dict):
+                raise DataError(
+                    f"{where}: found {type(row).__name__} {str(row)[:40]!r}, expected a JSON "
+                    "object with the columns as keys"
+                )
+            yield where, row
+
+    rows = checked()
+    first = next(rows, None)
+    if first is None:
+        return _no_rows(holds_no_examples(name), reading)
+    is_array = first[0].endswith(": row 1")
+    form = "a JSON array of objects" if is_array else "a JSON object a line"
+    return RawExamples(name, tuple(first[1]), chain([first], rows), rows_vary=True, form=form)
+
+
+_EXPECTED = "one object a line, or one array of objects"
+
+
+def _json_values(lines: Iterator[str], name: str) -> Iterator[tuple[str, Any]]:
+    """Yield JSON values, each behind its place for messages."""
+    texts = ((number, line) for number, line in enumerate(lines, 1) if line and not line.isspace())
+    first = next(texts, None)
+    if first is None:
+        return
+    if first[1].lstrip().startswith("["):
+        items = _Array(first[1], lines, name, first[0])
+        yield from ((f"{name}: row {row}", value) for row, value in enumerate(items, 1))
+        return
+    for number, line in chain([first], texts):
+        yield f"{name}:{number}", parse_row_json(line, name, number, _EXPECTED)
+
+
+class _Array:
+    """The items of one JSON array, parsed as they are read; memory holds about one of them."""
+
+    def __init__(self, first: str, lines: Iterator[str], name: str, number: int) -> None:
+        self.text, self.lines = first, lines
+        self.name, self.number = name, number  # of the line with which the text begins
+        self.at = first.index("[") + 1
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._sign() != "]":
+            yield self._value()
+            while self._sign() == ",":
+                self.at += 1
+                yield self._value()
+        if self._sign() != "]":
+            raise self._malformed("Expecting ',' delimiter", self.at)
+        self.at += 1
+        if self._sign():
+            raise self._malformed("Extra data", self.at)
+
+    def _sign(self) -> str:
+        """Return the next character that is no space; nothing at the end."""
+        while True:
+            while self.at < len(self.text) and self.text[self.at].isspace():
+                self.at += 1
+            if self.at < len(self.text) or not self._more():
+                return self.text[self.at : self.at + 1]
+
+    def _value(self) -> Any:  # noqa: ANN401
+        self._sign()
+        while True:
+            start = self.at  # 0 after self._more(), which drops what is parsed
+            try:
+                value, end = reading.DECODER.raw_decode(self.text, start)
+                if end < len(self.text) or not self._more():  # "12" may go on: 123
+                    self.at += end - start
+                    return value
+            except json.JSONDecodeError as error:
+                if not self._more():
+                    raise self._malformed(error.msg, self.at + error.pos - start) from None
+            except RecursionError:
+                raise self._malformed("nested too deep", self.at) from None
+            except ValueError as error:  # a number of thousands of digits
+                raise self._malformed(str(error).partition(";")[0], self.at) from None
+
+    def _more(self) -> bool:
+        """Read on, at least as much again as waits to be parsed; return whether there was more."""
+        done, self.text = self.text[: self.at], self.text[self.at :]
+        self.number, self.at = self.number + done.count("\n"), 0
+        if len(self.text) > LONGEST:
+            raise DataError(
+                f"{self.name}:{self.number}: an item of over {LONGEST:,} characters; write an "
+                "object a line"
+            )
+        parts, size = [self.text], 0
+        for line in self.lines:
+            parts.append(line)
+            size += len(line)
+            if size >= max(2**16, len(self.text)):
+                break
+        self.text = "\n".join(parts)
+        return len(parts) > 1
+
+    def _malformed(self, reason: str, place: int) -> DataError:
+        line = self.number + self.text.count("\n", 0, place)
+        column = place - self.text.rfind("\n", 0, place)
+        return DataError(
+            f"{self.name}:{line}: malformed JSON ({reason}, column {column}); expected {_EXPECTED}"
+        )
+
+
+def parse_row_json(text: str, name: str, first_line: int, expected: str) -> Any:  # noqa: ANN401
+    """Parse JSON that begins in a line of a file; ``expected`` says what should be there."""
+    try:
+        return reading.parse_json(text)
+    except json.JSONDecodeError as error:
+        line, reason = first_line + error.lineno - 1, f"{error.msg}, column {error.colno}"
+    except RecursionError:
+        line, reason = first_line, "nested too deep"
+    except ValueError as error:  # a number of thousands of digits
+        line, reason = first_line, str(error).partition(";")[0]
+    raise DataError(f"{name}:{line}: malformed JSON ({reason}); expected {expected}")
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text as BERT's tokenizer parts them: at spaces and punctuation."""
+    return [word for word, _ in BertPreTokenizer().pre_tokenize_str(text)]
+
+
+def read_text(path: str, wanted: Sequence[Column], is_parted: bool = False) -> RawExamples:
+    """Read new text without truth: a row a line.
+
+    The line is the text. Several texts are separated by tabs, in the head's order. Where the head
+    reads words, they are those of :func:`words_of`, and the line stays as ``text``.
+    """
+    name = input_name(path)
+    needed = [column for column in wanted if column.required and not column.is_truth]
+    columns = tuple(column.name for column in needed)
+    if any(column.kind not in ("text", "texts") for column in needed) or (
+        len(needed) != 1 and any(column.kind != "text" for column in needed)
+    ):
+        raise DataError(
+            f"{name}: plain text cannot hold what is read here ({', '.join(columns)}); "
+            "give JSON lines (.jsonl) with these keys"
+        )
+    lines = numbered(read_lines(path))
+    first = next(lines, None)
+    if first is None:
+        raise holds_no_examples(name)
+
+    def rows() -> Iterator[tuple[str, Mapping[str, Any]]]:
+        for number, line in chain([first], lines):
+            where = f"{name}:{number}"
+            if needed[0].kind == "texts":
+                words = line.split() if is_parted else words_of(line)
+                yield where, {columns[0]: words, "text": line}
+                continue
+            cells = [line] if len(needed) == 1 else line.split("\t")
+            if len(cells) != len(needed):
+                raise DataError(
+                    f"{where}: found {len(cells)} tab-separated text{'s'[: len(cells) != 1]}, "
+                    f"expected {len(needed)}: {', '.join(columns)}"
+                )
+            yield where, dict(zip(columns, cells, strict=True))
+
+    return RawExamples(name, columns, rows())

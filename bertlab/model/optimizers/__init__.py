@@ -1,1 +1,0 @@
-"""Optimisers: AdamW, and all that ``torch.optim`` has."""

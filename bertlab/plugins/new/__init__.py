@@ -1,1 +1,0 @@
-"""``bertlab new-plugin``: a complete package with a plugin, from templates."""

@@ -1,1 +1,0 @@
-"""Lightning callbacks that bertlab adds to every run."""

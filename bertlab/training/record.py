@@ -1,0 +1,213 @@
+"""The run's record: what is needed to repeat it, in its directory and in every checkpoint."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import Tensor
+
+from bertlab import __version__
+from bertlab.api.examples import Labels
+from bertlab.api.tokenizer import Tokenizer
+from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.checkpoints.run_checkpoint import RUN_KEY
+from bertlab.checkpoints.run_directory import (
+    CONFIG_FILE,
+    MANIFEST_FILE,
+    add_session,
+    claim,
+    entries,
+    give_back,
+    session,
+)
+from bertlab.config.recorded import CONFIG_VERSION
+from bertlab.errors import ResumeError, warn
+from bertlab.files import write_text
+from bertlab.files.reading import read_object
+from bertlab.model.module import BertModule
+from bertlab.model.optimizer import parameter_names
+from bertlab.training.same_run import (
+    KEY,
+    Hashes,
+    Identity,
+    changed_facts,
+    changes_of_code,
+    check_same,
+    code_of,
+    hashes_of,
+    sessions_of,
+)
+
+
+class RunRecord(Callback):
+    """Writes ``config.yaml``, ``manifest.json`` and the tokenizer; refuses a changed resumption.
+
+    Args:
+        directory: of the run.
+        config: the resolved config.
+        goes_on: the run goes on in its own directory, which has a record.
+        checkpoint: that it goes on from; None for a new run.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        config: dict[str, Any],
+        goes_on: bool,
+        checkpoint: Pretrained | None = None,
+    ) -> None:
+        self.directory = directory
+        self.config = config
+        self.goes_on = goes_on
+        self.first_step = 0 if checkpoint is None else checkpoint.global_step
+        self.saved_step = -1  # optimiser step of the last checkpoint
+        self.facts: dict[str, Any] = {}
+        self.tokenizer: Tokenizer | None = None
+        self.token_counts: Tensor | None = None
+        self.labels: dict[str, Any] | None = None
+        self.head_labels: dict[str, dict[str, Any]] = {}
+        self.data: Hashes = {}
+        self.before: dict[str, Any] = {}  # what the manifest says of the session before
+        self._there = entries(directory)  # before the run
+        self._is_claimed = False  # and training has not begun
+
+    def describe(
+        self,
+        facts: dict[str, Any],
+        tokenizer: Tokenizer,
+        token_counts: Tensor | None,
+        labels: Labels | None,
+        head_labels: Mapping[str, Labels],
+    ) -> None:
+        """Set what is known only once the data has been read; called before training starts.
+
+        Args:
+            facts: content of the manifest.
+            tokenizer: of the run.
+            token_counts: ``(vocab_size,)`` of the training text; None of labelled rows.
+            labels: the classes of a head; None if it has none.
+            head_labels: those of each of several heads, by name.
+        """
+        self.facts = facts
+        self.tokenizer = tokenizer
+        self.token_counts = token_counts
+        self.labels = None if labels is None else labels.to_dict()
+        self.head_labels = {name: each.to_dict() for name, each in head_labels.items()}
+        self.data = hashes_of({**facts, "tokenizer": tokenizer.fingerprint})
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Write the record when training starts, on the first device only.
+
+        Raises:
+            ResumeError: another process goes on from another step.
+        """
+        if stage != "fit":
+            return
+        self._check_first_step(trainer)
+        if not trainer.is_global_zero:
+            return
+        assert self.tokenizer is not None, "describe() comes first"
+        here = session(self.first_step, trainer.world_size, self.facts)
+        if not self.goes_on:
+            # the first write: of two runs that chose this directory, one ends here, before any log
+            claim(self.directory, {**self.facts, "sessions": [here]})
+            self._is_claimed = True
+        else:
+            self.before = sessions_of(self._read_manifest())[-1]
+            add_session(self.directory, {**here, **changed_facts(self.facts, self.before)})
+        if self.goes_on and (self.directory / CONFIG_FILE).is_file():
+            return  # it keeps the record of its start
+        text = yaml.safe_dump(self.config, sort_keys=False, allow_unicode=True)
+        write_text(self.directory / CONFIG_FILE, text)
+        self.tokenizer.save(self.directory / "tokenizer")
+
+    def _check_first_step(self, trainer: Trainer) -> None:
+        """Raise ResumeError, in all processes, if one has read another checkpoint than the first.
+
+        A shared disk may show a machine an older state, and nothing later would tell.
+        """
+        first = trainer.strategy.broadcast(self.first_step)
+        if not trainer.strategy.reduce_boolean_decision(first == self.first_step):
+            here = "" if first == self.first_step else f", this process from step {self.first_step}"
+            raise ResumeError(
+                f"--ckpt_path: process 0 goes on from step {first}{here}: all have to see the same "
+                "checkpoint (of a disk that they share); start them again"
+            )
+
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Put the config and the tokenizer into the checkpoint, which then stands alone."""
+        assert isinstance(pl_module, BertModule)
+        assert self.tokenizer is not None
+        checkpoint[RUN_KEY] = {
+            "version": __version__,
+            "config_version": CONFIG_VERSION,
+            "config": self.config,
+            "data": self.data,
+            KEY: code_of(self.facts),
+            "tokenizer": self.tokenizer.to_json(),
+            "token_counts": self.token_counts,
+            "labels": self.labels,
+            "history": pl_module.history,
+            "optimizer_parameters": [
+                name for each in trainer.optimizers for name in parameter_names(pl_module, each)
+            ],
+        }
+        if self.head_labels:
+            checkpoint[RUN_KEY]["head_labels"] = self.head_labels
+        self.saved_step = trainer.global_step
+
+    def on_load_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Compare the labels with the checkpoint's, and the code that wrote it.
+
+        Raises:
+            ResumeError: if they differ.
+        """
+        assert isinstance(pl_module, BertModule)
+        stored = checkpoint[RUN_KEY]
+        here = {"": self.labels, **self.head_labels}
+        there = {"": stored.get("labels"), **stored.get("head_labels", {})}
+        check_same(Identity(labels=here), Identity(labels=there))
+        if trainer.is_global_zero:
+            self._tell_of_other_code(stored.get(KEY))
+        if "random_states" in stored and trainer.is_global_zero:  # of bertlab 0.1.0's early days
+            warn(
+                "dropout is no longer drawn as when this run began: if it has dropout, it goes on "
+                "with other draws"
+            )
+        pl_module.history = dict(checkpoint[RUN_KEY].get("history", {}))
+
+    def _tell_of_other_code(self, before: dict[str, Any] | None) -> None:
+        """Warn if the checkpoint was written by other code; the manifest tells of an older one."""
+        changes = changes_of_code(self.facts, before or self.before)
+        if changes:
+            warn(
+                "the run goes on with other code than its checkpoint was written with: "
+                f"{', '.join(changes)}; it is the same run only as far as these compute the same"
+            )
+
+    def _read_manifest(self) -> dict[str, Any]:
+        try:
+            return read_object(self.directory / MANIFEST_FILE)
+        except (OSError, ValueError):  # of a run that goes on elsewhere
+            return {}
+
+    @contextlib.contextmanager
+    def kept_if_it_begins(self) -> Iterator[None]:
+        """Leave the directory as it was, if the block ends in an error before the first step."""
+        try:
+            yield
+        except Exception:  # such as what Lightning or a callback refuses
+            if self._is_claimed:
+                give_back(self.directory, self._there)
+            raise
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Keep the directory from here on, whatever happens."""
+        self._is_claimed = False

@@ -1,0 +1,1 @@
+"""What makes training quick on a GPU for bertlab: kernels, CUDA graphs, batches of few sizes."""

@@ -1,0 +1,88 @@
+"""Warnings of loss spikes, and of heads that do not learn."""
+
+import statistics
+from collections import deque
+from itertools import pairwise
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from torch import nn
+from torch.optim import Optimizer
+
+from bertlab.extend import BertModule, warn
+
+LOSS_WINDOW = 50  # losses that say how noisy they are
+_RECENT = 10  # those that a new one is compared with
+_SPIKE = 8.0  # in median differences from one to the next
+_SHARE = 0.2  # and in shares of the loss, where it hardly varies
+_NATS = 1.0  # and as it is: batches of a task that is nearly learnt differ by many deviations
+_CHECKS = 3  # logged steps in a row without a gradient
+
+
+def jump_above(losses: deque[float], loss: float) -> float | None:
+    """Return the median of the last losses if a new one lies far above it; None if not."""
+    # around 3.0 with differences of 0.1: above max(8 * 0.1, 0.2 * 3.0, 1.0), a loss from 4.0 on
+    if len(losses) < _RECENT:
+        return None
+    middle = statistics.median(list(losses)[-_RECENT:])
+    noise = statistics.median(abs(one - next_) for one, next_ in pairwise(losses))
+    high = loss - middle > max(_SPIKE * noise, _SHARE * abs(middle), _NATS)
+    return middle if high else None
+
+
+class LossWatch(Callback):
+    """Warns of loss spikes and of heads that get no gradient.
+
+    It looks only at logged steps, so that no step waits for a GPU. A spike is a loss far above the
+    median of those before: bad data, or a learning rate that is too high. A dead head is a task
+    whose layers get no gradient at all.
+    """
+
+    def __init__(self) -> None:
+        self.losses: dict[str, deque[float]] = {}  # by the name that they are logged under
+        self.high: set[str] = set()
+        self.resting: dict[str, int] = {}
+
+    def on_before_optimizer_step(
+        self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
+    ) -> None:
+        """Look at the gradients of each task, and at the loss of the last logged step."""
+        every = max(1, trainer.log_every_n_steps)  # type: ignore[attr-defined]  # set by a connector
+        if trainer.global_step % every:
+            return
+        assert isinstance(pl_module, BertModule)
+        for name, task in pl_module.named_tasks().items():
+            if name not in pl_module.step_loss.by_task:
+                continue
+            self.resting[name] = self.resting.get(name, 0) + 1 if _rests(task) else 0
+            if self.resting[name] == _CHECKS:
+                warn(
+                    f"{name} has had no gradient at {_CHECKS} logged steps: its layers do not learn"
+                )
+        # heads, and objectives beside them, have steps of their own, whose losses differ
+        tasks = pl_module.named_tasks()
+        several = tasks if pl_module.heads and len(tasks) > 1 else ()
+        for key in [f"train/{name}/loss" for name in several] or ["train/loss"]:
+            loss = trainer.callback_metrics.get(key)
+            if loss is not None:
+                self._look_at(float(loss), trainer.global_step, key)
+
+    def _look_at(self, loss: float, step: int, key: str = "train/loss") -> None:
+        losses = self.losses.setdefault(key, deque(maxlen=LOSS_WINDOW))
+        middle = jump_above(losses, loss)
+        if middle is not None and key not in self.high:  # once for each spike
+            warn(
+                f"step {step}: {key.replace('/', ' ')} {loss:.3f} jumped above {middle:.3f}, the "
+                "median of the last logged"
+            )
+            self.high.add(key)
+        elif middle is None:
+            self.high.discard(key)
+        losses.append(loss)
+
+
+def _rests(task: nn.Module) -> bool:
+    """Whether a task has parameters to train and none has a gradient."""
+    trained = [each for each in task.parameters() if each.requires_grad]
+    found = [each.grad for each in trained if each.grad is not None]
+    return bool(trained) and not any(bool(torch.count_nonzero(each)) for each in found)

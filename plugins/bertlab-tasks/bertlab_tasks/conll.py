@@ -1,0 +1,99 @@
+"""CoNLL's columns: a word a line, and the submission that ``conlleval`` scores."""
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Any, ClassVar
+
+from bertlab.api import DataError, Example, NamedFormat, RawExamples, Submission
+from bertlab.extend import holds_no_examples, input_name, read_lines
+
+_DOCUMENT_START = "-DOCSTART-"
+_GAP = re.compile(r"[ \t]+")  # words may hold other kinds of space
+_BLANK = " \t\ufeff"  # W-NUT 2017's dev file ends in a byte order mark
+
+
+def read_columns(path: str) -> RawExamples:
+    """Read a file with a word a line, as CoNLL's shared tasks have them, a sentence a row.
+
+    Columns are separated by spaces or tabs, an empty line ends a sentence. ``-DOCSTART-`` lines of
+    CoNLL-2003 stand between documents and are no sentences. There are no comments: W-NUT's tweets
+    have words that are ``#``. Each column ``"0"``, ``"1"``, … holds a list with a text for each
+    word; ``where`` names the first line of a sentence.
+    """
+    name = input_name(path)
+    raw = RawExamples(name, (), iter(()))
+    sentences = _sentences(path, name, raw)
+    first = next(sentences, None)
+    if first is None:
+        raise holds_no_examples(name)
+    raw.columns = tuple(first[1])
+    raw.rows = chain([first], sentences)
+    return raw
+
+
+def _sentences(path: str, name: str, raw: RawExamples) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    width = 0
+    where = ""
+    sentence: list[list[str]] = []
+    for number, line in enumerate(chain(read_lines(path), [""]), 1):  # ends the last sentence
+        cells = _GAP.split(stripped) if (stripped := line.strip(_BLANK)) else []
+        if cells and cells[0] == _DOCUMENT_START:
+            raw.skipped[f"{_DOCUMENT_START} lines"] += 1
+            cells = []
+        if not cells:
+            if sentence:
+                # [["EU", "B"], ["x", "O"]] -> {"0": ["EU", "x"], "1": ["B", "O"]}
+                yield where, {str(place): list(column) for place, column in _columns(sentence)}
+            sentence = []
+            continue
+        width = width or len(cells)
+        if len(cells) != width:
+            raise DataError(
+                f"{name}:{number}: found {len(cells)} column{'s'[: len(cells) != 1]} "
+                f"({line.strip()[:40]!r}), expected {width} as in the lines before; mend the "
+                "line, or put an empty line where a sentence ends"
+            )
+        if not sentence:
+            where = f"{name}:{number}"
+        sentence.append(cells)
+
+
+def _columns(sentence: list[list[str]]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    return enumerate(zip(*sentence, strict=True))
+
+
+class _ConllSubmission(Submission):
+    """Word, gold tag if there is one, predicted tag, with a space between, as for ``conlleval``."""
+
+    def write(self, row: Example, prediction: Mapping[str, Any]) -> None:
+        words = row.values["words"]
+        columns = [words, self.get(prediction, "tags", row)]
+        if "tags" in row.values:
+            columns.insert(1, row.values["tags"])
+        if any(len(column) != len(words) for column in columns):
+            counts = ", ".join(str(len(column)) for column in columns)
+            raise DataError(f"{row.where}: as many tags as words are needed, found {counts}")
+        for cells in zip(*columns, strict=True):
+            for cell in cells:
+                if not cell or re.search(r"\s", cell):
+                    raise DataError(
+                        f"{row.where}: found {cell!r}, but {self.path} parts words and tags by "
+                        "spaces; mend it, or write predictions as JSON lines"
+                    )
+            self.file.write(" ".join(cells) + "\n")
+        self.file.write("\n")
+
+
+class Conll(NamedFormat):
+    """A word a line, the word first and its tag last (CoNLL-2003, W-NUT)."""
+
+    columns: ClassVar = {"words": ("0", "tokens", "words"), "tags": ("-1", "ner_tags", "tags")}
+    takes_columns = True
+    table = None
+    files: ClassVar = {"train": ["eng.train"], "dev": ["eng.testa"], "test": ["eng.testb"]}
+    submission = _ConllSubmission
+
+    def read(self, path: str) -> RawExamples:
+        """Return a row for each sentence."""
+        return read_columns(path)

@@ -1,0 +1,194 @@
+"""Labels as files write them, headers, and what rows can hardly mean."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertlab.api.examples import Column
+from bertlab.data.examples.label_cells import parse_printed
+from bertlab.data.examples.source import read_rows
+from bertlab.data.rows.tables import RowReading
+from bertlab.errors import DataError
+from bertlab.heads.span import Span
+
+from .labelled_files import SINGLE, TAGGING, values, write
+
+SEVERAL = (Column("text"), Column("labels", "labels", is_truth=True))
+
+
+def read(path, wanted=SINGLE, columns=(), names=None, **settings):
+    reading = RowReading(**settings)
+    return read_rows(str(path), None, dict(columns), "auto", wanted, names, reading)
+
+
+def labels(path, **options):
+    return [row.values["labels"] for row in read(path, SEVERAL, **options).rows]
+
+
+def refused(path, *words, wanted=SINGLE, **options):
+    with pytest.raises(DataError) as error:
+        read(path, wanted, **options)
+    for word in words:
+        assert word in str(error.value)
+
+
+def labelled(path, cells):
+    return write(path, "text,labels\n" + "".join(f"a text {n},{c}\n" for n, c in enumerate(cells)))
+
+
+PRINTED = [
+    ["\"['a', 'b']\"", "[]", "['b']"],
+    ['"[""a"", ""b""]"', "[]", '"[""b""]"'],
+    ["['a' 'b']", "[]", "['b']"],
+    ["\"{'a', 'b'}\"", "[]", "{'b'}"],
+]
+
+
+@pytest.mark.parametrize("cells", PRINTED)
+def test_lists_that_were_printed_into_cells(tmp_path, cells):
+    assert labels(labelled(tmp_path / "a.csv", cells)) == [["a", "b"], [], ["b"]]
+
+
+def test_some_printed_lists_are_refused(tmp_path):
+    refused(labelled(tmp_path / "a.csv", ["['a']", "b"]), "printed list", wanted=SEVERAL)
+    refused(labelled(tmp_path / "b.csv", ["[a b]", "[c]"]), "is none", wanted=SEVERAL)
+
+
+CELLS = [
+    (["Travel", "Work; home", '"Travel|Food, drink"'], ["Travel"], ["Work; home"]),
+    (["Travel", '"Work, home"', '"Travel;Work, home"'], ["Travel"], ["Work, home"]),
+    (['"x,y"', "x", "y"], ["x", "y"], ["x"]),
+]
+
+
+@pytest.mark.parametrize(("cells", "first", "second"), CELLS)
+def test_one_separator_for_a_file(tmp_path, cells, first, second):
+    assert labels(labelled(tmp_path / "a.csv", cells))[:2] == [first, second]
+
+
+def test_the_separator_can_be_said(tmp_path):
+    path = labelled(tmp_path / "a.csv", ["a/b", "a"])
+    assert labels(path) == [["a/b"], ["a"]]
+    assert labels(path, label_separator="/") == [["a", "b"], ["a"]]
+
+
+@pytest.mark.parametrize(("no", "yes"), [("0", "1"), ("0.0", "1.0"), ("False", "True")])
+def test_a_column_for_each_label(tmp_path, no, yes):
+    rows = "".join(f"a text {n},{yes},{no},{no if n else yes}\n" for n in range(3))
+    path = write(tmp_path / "a.csv", f"text,x,y,z\n{rows}")
+    columns = {"labels": ["x", "y", "z"]}
+    found = read(path, SEVERAL, columns)
+    assert found.label_names == ("x", "y", "z")
+    assert [row.values["labels"] for row in found.rows] == [["x", "z"], ["x"], ["x"]]
+    path = write(tmp_path / "b.csv", rows)
+    places = {"text": "0", "labels": ["1", "2", "3"]}
+    refused(path, "without names", "data.label_names", wanted=SEVERAL, columns=places)
+    assert labels(path, columns=places, names=["x", "y", "z"])[1] == ["x"]
+
+
+def test_columns_that_are_not_all_of_0_and_1(tmp_path):
+    path = write(tmp_path / "a.csv", "text,x,y\na,1,0\nb,0.4,1\n")
+    refused(path, "'0.4' beside 0 and 1", wanted=SEVERAL, columns={"labels": ["x", "y"]})
+    path = write(tmp_path / "b.csv", "text,x,y\na,one,two\nb,two,one\n")
+    assert labels(path, columns={"labels": ["x", "y"]})[0] == ["one", "two"]
+
+
+@pytest.mark.parametrize("form", [[1, 0, 1], "1 0 1", "[1, 0, 1]", "1,0,1"])
+def test_lists_of_0_and_1_need_names(tmp_path, form):
+    rows = [{"text": f"a text {n}", "labels": form} for n in range(3)]
+    path = write(tmp_path / "a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    refused(path, "have no names", "data.label_names", wanted=SEVERAL)
+    assert labels(path, names=["x", "y", "z"]) == [["x", "z"]] * 3
+
+
+ROWS = "".join(f"A text of number {n}.,{'good' if n % 2 else 'bad'}\n" for n in range(8))
+
+
+@pytest.mark.parametrize("header", ["text,label", "sentence,Sentiment", "content,class"])
+def test_a_header_above_columns_that_are_numbered(tmp_path, header):
+    path = write(tmp_path / "a.csv", f"{header}\n{ROWS}")
+    found = read(path, columns={"text": "0", "label": "1"})
+    assert len(found.rows) == 8
+    assert "header in line 1" in found.understood["read as"]
+
+
+def test_a_row_that_looks_like_a_header(tmp_path):
+    path = write(tmp_path / "a.csv", f"review,polarity\n{ROWS}")
+    columns = {"text": "0", "label": "1"}
+    refused(path, "a.csv:1", "looks like a header", "data.header", columns=columns)
+    assert len(read(path, columns=columns, header=True).rows) == 8
+    assert len(read(path, columns=columns, header=False).rows) == 9
+    plain = write(tmp_path / "b.csv", ROWS)
+    assert len(read(plain, columns=columns).rows) == 8
+
+
+@pytest.mark.parametrize("form", ["{}", "{}.5", "#{}", "0f8fad5b-d9cb-469f-a165-7086772{:05}"])
+def test_ids_are_no_texts(tmp_path, form):
+    rows = "".join(f"{form.format(n)},a text {n},{'ab'[n % 2]}\n" for n in range(6))
+    path = write(tmp_path / "a.csv", f"id,text,label\n{rows}")
+    refused(path, "ids or numbers", "data.columns", "data.doubtful", columns={"text": "id"})
+    assert len(read(path, columns={"text": "id"}, accepts_doubtful=True).rows) == 6
+
+
+def test_one_label_is_no_list_and_no_id(tmp_path):
+    path = write(tmp_path / "a.csv", "text,label\na,\"['x']\"\nb,\"['y', 'x']\"\n")
+    refused(path, "printed list", "multi_label")
+    rows = "".join(f"a text,a text of {n}\n" for n in range(30))
+    refused(write(tmp_path / "b.csv", f"text,label\n{rows}"), "no two of 30 rows")
+
+
+ANSWERS = [
+    "{'text': ['cat'], 'answer_start': [2]}",
+    "{'text': array(['cat'], dtype=object), 'answer_start': array([2], dtype=int32)}",
+    '{"text": ["cat"], "answer_start": [2]}',
+    "[{'text': 'cat', 'answer_start': 2}]",
+]
+
+
+@pytest.mark.parametrize("cell", ANSWERS)
+def test_answers_that_were_printed_into_cells(tmp_path, cell):
+    quoted = cell.replace('"', '""')
+    path = write(tmp_path / "a.csv", f'question,context,answers\nWhat?,A cat.,"{quoted}"\n')
+    assert values(path, Span.columns)[0]["answers"] == {"text": ["cat"], "answer_start": [2]}
+
+
+def test_words_that_were_printed_into_cells(tmp_path):
+    path = write(tmp_path / "a.csv", "words,tags\n\"['EU', 'it''s']\",\"['B-ORG' 'O']\"\n")
+    assert values(path, TAGGING)[0]["tags"] == ["B-ORG", "O"]
+
+
+single = st.one_of(st.text(), st.integers(-(10**15), 10**15), st.booleans())
+nested = st.recursive(single, lambda inner: st.lists(inner, max_size=4), max_leaves=8)
+
+
+@given(nested.map(lambda value: [value]))
+def test_what_python_prints_is_read_back(value):
+    try:
+        assert parse_printed(repr(value)) == value
+    except ValueError:  # deeper than cells are
+        assert repr(value).startswith("[[[[")
+
+
+@pytest.mark.parametrize("text", ["[__import__('os')]", "[1", "['a'", "{'a': }", "[" * 9999, "[a]"])
+def test_nothing_else_is_read(text):
+    with pytest.raises(ValueError):  # noqa: PT011  of any message
+        parse_printed(text)
+
+
+def test_all_empty_rows_are_named(tmp_path):
+    rows = "".join(f"{'' if n % 3 else 'a text'},{'x' if n % 2 else ''}\n" for n in range(12))
+    path = write(tmp_path / "a.csv", f"text,label\n{rows}")
+    words = ["8 rows with an empty text", "(3, 4, 6, …)", "2 with an empty label"]
+    refused(path, *words, "data.empty: skip")
+
+
+def test_the_report_says_what_was_understood(tmp_path):
+    path = write(tmp_path / "a.csv", "id;review;stars\n1;It is good;5\n2;It is not;1\n")
+    found = read(path, columns={"text": "review", "label": "stars"}).understood
+    assert found == {
+        "read as": "csv, semicolon-separated, header in line 1",
+        "columns": "text: review; label: stars",
+        "first row": "text: It is good; label: 5",
+    }

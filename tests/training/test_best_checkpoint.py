@@ -1,0 +1,216 @@
+"""The better end of every metric is known, and the best file is of a step that was evaluated."""
+
+import json
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+import torch
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+
+from bertlab.checkpoints.run_checkpoint import last_checkpoint
+from bertlab.errors import ConfigError
+from bertlab.model.evaluation import end_of
+from bertlab.training.best_checkpoint import check_checkpoints, choose_monitor, direct_callbacks
+from tests.conftest import Command
+
+Rows = tuple[object, ...]
+
+
+def files(run: Path) -> list[str]:
+    return sorted(each.name for each in (run / "checkpoints").iterdir())
+
+
+@pytest.fixture
+def rows(tiny_run: Path, tmp_path: Path) -> Rows:
+    """Arguments of a fine-tuning whose accuracy begins low and rises."""
+    words = ("red", "blue", "green")
+    lines = "".join(f"value {n} is {words[n % 3]},{n % 3}\n" for n in range(36))
+    (tmp_path / "rows.csv").write_text(f"text,label\n{lines}")
+    return (
+        *("fit", "--config", "finetune/single-sentence", "--model.init_from", tiny_run),
+        *("--data.source", tmp_path / "rows.csv", "--data.max_seq_length", 16),
+        *(
+            "--data.batch_size",
+            9,
+            "--data.validation_fraction",
+            0.5,
+            "--trainer.max_steps",
+            40,
+            "--trainer.max_epochs",
+            -1,
+        ),
+        *("--trainer.val_check_interval", 4, "--model.optimizer.learning_rate", 1e-2),
+        *("--trainer.accelerator", "cpu", "--seed_everything", 1),
+    )
+
+
+def scores(run: Path, metric: str) -> dict[int, float]:
+    content = torch.load(run / "checkpoints/last.ckpt", weights_only=True)["bertlab"]["history"]
+    return {step: values[f"val/single_sentence/{metric}"] for step, values in content.items()}
+
+
+@pytest.mark.parametrize(
+    ("metric", "better"), [("accuracy", max), ("macro_f1", max), ("loss", min)]
+)
+def test_the_better_end_of_a_named_metric(
+    rows: Rows, tmp_path: Path, bertlab: Command, metric: str, better: type[max]
+) -> None:
+    run = tmp_path / "run"
+    monitor = ("--checkpoint.monitor", f"val/single_sentence/{metric}")
+    code, _, error = bertlab(*rows, *monitor, "--run_dir", run)
+    assert code == 0, error
+    best, found = json.loads((run / "best.json").read_text()), scores(run, metric)
+    assert found[best["step"]] == better(found.values())
+    assert best["checkpoint"] == f"step-{best['step']}.ckpt"
+
+
+def test_a_metric_without_a_better_end_needs_a_mode(
+    rows: Rows, tmp_path: Path, bertlab: Command
+) -> None:
+    monitor = ("--checkpoint.monitor", "val/single_sentence/predicted_classes")
+    code, _, error = bertlab(*rows, *monitor, "--run_dir", tmp_path / "run")
+    assert code == 2
+    assert "of which nothing tells the better end; expected checkpoint.mode beside it" in error
+    mode = ("--checkpoint.mode", "max")
+    assert bertlab(*rows, *monitor, *mode, "--run_dir", tmp_path / "run")[0] == 0
+    best = json.loads((tmp_path / "run" / "best.json").read_text())
+    found = scores(tmp_path / "run", "predicted_classes")
+    assert found[best["step"]] == max(found.values())
+
+
+def test_a_mode_that_contradicts_the_metric(rows: Rows, tmp_path: Path, bertlab: Command) -> None:
+    arguments = ("--checkpoint.monitor", "val/single_sentence/accuracy", "--checkpoint.mode", "min")
+    code, _, error = bertlab(*rows, *arguments, "--run_dir", tmp_path / "run")
+    assert code == 2
+    assert "of val/single_sentence/accuracy the better end is max" in error
+
+
+def test_early_stopping_stops_where_a_score_no_longer_rises(
+    rows: Rows, tmp_path: Path, bertlab: Command
+) -> None:
+    stopping = (
+        *("--trainer.callbacks", "EarlyStopping", "--trainer.callbacks.patience", 3),
+        *("--trainer.callbacks.monitor", "val/single_sentence/accuracy"),
+    )
+    code, _, error = bertlab(*rows, *stopping, "--run_dir", tmp_path / "run")
+    assert code == 0, error
+    found = list(scores(tmp_path / "run", "accuracy").values())
+    best = found.index(max(found))
+    assert best > 0, found
+    assert len(found) > 3  # by the loss's end it had stopped when the score first rose
+    assert len(found) <= best + 4
+
+
+def model_of(better: dict[str, str | None]) -> Mock:
+    model = Mock(heads={})
+    model.metric_names.return_value = list(better)
+    model.evaluations.better_end.side_effect = better.get
+    return model
+
+
+def test_callbacks_of_the_user_take_the_better_end() -> None:
+    model = model_of({"val/a/las": "max", "val/a/odd": None, "val/loss": "min"})
+    stop, keep = EarlyStopping("val/a/las", min_delta=0.1), ModelCheckpoint(monitor="val/a/las")
+    trainer = Mock(callbacks=[stop, keep])
+    direct_callbacks(trainer, model, None)
+    assert (stop.mode, keep.mode) == ("max", "max")
+    fresh = EarlyStopping("val/a/las", min_delta=0.1, mode="max")
+    assert (stop.min_delta, stop.best_score) == (fresh.min_delta, fresh.best_score)
+    assert keep.kth_value == -torch.inf
+    stop = EarlyStopping("val/a/odd", mode="max")
+    with pytest.raises(ConfigError, match="nothing tells the better end"):
+        direct_callbacks(Mock(callbacks=[stop]), model, None)
+    given = [{"class_path": "EarlyStopping", "init_args": {"monitor": "val/a/odd", "mode": "max"}}]
+    direct_callbacks(Mock(callbacks=[stop]), model, given)
+    assert stop.mode == "max"
+    mixed = ModelCheckpoint(monitor="val/loss", every_n_train_steps=5)
+    with pytest.raises(ConfigError, match="figures of another step"):
+        direct_callbacks(Mock(callbacks=[mixed]), model, None)
+
+
+def test_names_of_sets_and_types() -> None:
+    ends = {"f1": "max", "loss": "min"}
+    assert end_of("dev/f1/PER", ends) == "max"
+    assert end_of("best_f1_threshold", ends) is None
+    assert choose_monitor(None, Mock()) == (None, "min")
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        ({"every_n_train_steps": 1, "save_top_k": 1}, ["last.ckpt", "step-6.ckpt"]),
+        ({"every_n_train_steps": 2, "save_top_k": 2}, ["last.ckpt", "step-3.ckpt", "step-6.ckpt"]),
+        ({"every_n_train_steps": 2, "save_top_k": -1}, None),  # 2, 3, 4 and 6
+        (
+            {"every_n_train_steps": 4, "save_top_k": -1, "monitor": "null"},
+            ["last.ckpt", "step-4.ckpt"],
+        ),
+        ({"save_top_k": 0}, ["last.ckpt"]),
+    ],
+)
+def test_what_is_kept_of_steps_and_evaluations(
+    tiny_config: Path,
+    tmp_path: Path,
+    bertlab: Command,
+    settings: dict[str, object],
+    kept: list[str] | None,
+) -> None:
+    """The loss falls; evaluations are at steps 3 and 6."""
+    arguments = [
+        str(each) for key, value in settings.items() for each in (f"--checkpoint.{key}", value)
+    ]
+    run = tmp_path / "run"
+    code, _, error = bertlab("fit", "--config", tiny_config, *arguments, "--run_dir", run)
+    assert code == 0, error
+    assert files(run) == (kept or ["last.ckpt", *(f"step-{n}.ckpt" for n in (2, 3, 4, 6))])
+
+
+def test_a_step_of_an_accumulated_batch_is_not_saved_halfway(
+    tiny_config: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    every = ("--checkpoint.every_n_train_steps", 2, "--checkpoint.save_top_k", -1)
+    parts = ("--trainer.accumulate_grad_batches", 2, "--trainer.val_check_interval", 6)
+    fit = ("fit", "--config", tiny_config, *every, *parts, "--run_dir")
+    assert bertlab(*fit, tmp_path / "whole")[0] == 0
+    run = tmp_path / "run"
+    assert bertlab(*fit, run)[0] == 0
+    (run / "results.json").unlink()
+    again = ("--ckpt_path", run / "checkpoints/step-2.ckpt")
+    code, _, error = bertlab("fit", *again)
+    assert code == 0, error
+    found, expected = (
+        torch.load(each / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
+        for each in (run, tmp_path / "whole")
+    )
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("settings", [{"filename": "best", "save_top_k": 3}, {"filename": "last"}])
+def test_files_that_would_replace_each_other_are_refused(settings: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=r"checkpoint\.filename"):
+        check_checkpoints({"save_top_k": 1, "save_last": True, **settings})
+
+
+def test_without_last_the_newest_whole_checkpoint_goes_on(
+    tiny_config: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    """A kill may fall between the two files of an evaluation."""
+    run = tmp_path / "run"
+    fit = ("fit", "--config", tiny_config, "--run_dir", run, "--checkpoint.save_top_k", -1)
+    assert bertlab(*fit)[0] == 0
+    folder = run / "checkpoints"
+    results = (run / "results.json").read_bytes()
+    (run / "results.json").unlink()
+    (folder / "last.ckpt").unlink()
+    (folder / "step-6.ckpt").write_bytes(b"half of a file")
+    (folder / "words-1K.ckpt").write_bytes((folder / "step-3.ckpt").read_bytes())
+    code, printed, error = bertlab(*fit, "--ckpt_path", "last")
+    assert code == 0, error
+    assert f"goes on from {folder / 'step-3.ckpt'}" in printed
+    assert (run / "results.json").read_bytes() == results
+    sessions = json.loads((run / "manifest.json").read_text())["sessions"]
+    assert [each["step"] for each in sessions] == [0, 3]
+    (folder / "step-6.ckpt").touch()  # as of a run that was copied: newer, of no later step
+    (folder / "step-3.ckpt").touch()
+    assert last_checkpoint(run) == folder / "last.ckpt"

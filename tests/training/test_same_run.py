@@ -1,0 +1,271 @@
+"""A run goes on with the same data wherever it lies, and stops by name with other data."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from bertlab.data.corpus.corpus import Corpus
+from bertlab.data.corpus.prepare import prepare
+from bertlab.data.corpus.store import TokenStore
+from bertlab.tokenizer.files import load_tokenizer
+from tests.conftest import Command
+
+Begun = tuple[Path, Path, dict[str, torch.Tensor]]
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    return torch.load(run / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
+
+
+def take_back(run: Path, step: int) -> dict[str, torch.Tensor]:
+    """Leave a finished run as a kill after ``step`` would have; return its last weights."""
+    final = weights(run)
+    shutil.copy(run / f"checkpoints/step-{step}.ckpt", run / "checkpoints/last.ckpt")
+    (run / "results.json").unlink()
+    return final
+
+
+def assert_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.fixture
+def text_run(tiny_config: Path, corpus_file: Path, tmp_path: Path, bertlab: Command) -> Begun:
+    """A run that was killed after step 3, its corpus, and the weights that it would have had."""
+    corpus = tmp_path / "corpus.txt"
+    shutil.copy(corpus_file, corpus)
+    run = tmp_path / "run"
+    arguments = ("--data.corpus", corpus, "--run_dir", run)
+    assert bertlab("fit", "--config", tiny_config, *arguments)[0] == 0
+    return run, corpus, take_back(run, 3)
+
+
+def test_a_moved_corpus_goes_on(text_run: Begun, bertlab: Command) -> None:
+    run, corpus, final = text_run
+    moved = corpus.rename(corpus.with_name("moved.txt"))
+    code, _, error = bertlab("fit", "--ckpt_path", run, "--data.corpus", moved)
+    assert code == 0, error
+    assert_equal(weights(run), final)
+
+
+def test_a_store_of_the_same_text_goes_on(
+    text_run: Begun, tmp_path: Path, bertlab: Command
+) -> None:
+    run, corpus, final = text_run
+    tokenizer = run / "tokenizer"
+    store = tmp_path / "store"
+    told = ("--corpus_format", "sentences", "--tokenizer", tokenizer, "--output", store)
+    assert bertlab("prepare", "--corpus", corpus, *told)[0] == 0
+    corpus.unlink()
+    code, _, error = bertlab("fit", "--ckpt_path", run, "--data.corpus", store)
+    assert code == 0, error
+    assert_equal(weights(run), final)
+
+
+def test_a_changed_corpus_stops_by_name(text_run: Begun, bertlab: Command) -> None:
+    run, corpus, _ = text_run
+    corpus.write_text(corpus.read_text("utf-8").replace("the", "a", 1), "utf-8")
+    before = (run / "checkpoints/last.ckpt").read_bytes()
+    code, _, error = bertlab("fit", "--ckpt_path", run)
+    assert code == 2
+    assert "error E403: --ckpt_path resumes a run exactly, but its data has changed" in error
+    assert f"data.corpus: {corpus}: " in error
+    assert (run / "checkpoints/last.ckpt").read_bytes() == before
+
+
+def test_a_changed_store_stops_by_name(text_run: Begun, tmp_path: Path, bertlab: Command) -> None:
+    """One token is another, in the middle of the file, where no check of the store looks."""
+    run, corpus, _ = text_run
+    tokenizer = TokenStoreOf(corpus, run, tmp_path / "store")
+    store = tokenizer.path
+    code, _, error = bertlab("fit", "--ckpt_path", run, "--data.corpus", store)
+    assert code == 0, error
+    take_back(run, 3)
+    tokenizer.swap_two_tokens()
+    code, _, error = bertlab("fit", "--ckpt_path", run, "--data.corpus", store)
+    assert code == 2
+    assert f"data.corpus: {store}: " in error
+
+
+class TokenStoreOf:
+    """A prepared store of a run's corpus, two of whose tokens can change places."""
+
+    def __init__(self, corpus: Path, run: Path, path: Path) -> None:
+        self.path = path
+        source = Corpus([str(corpus)], format="sentences")
+        prepare(source, load_tokenizer(run / "tokenizer"), path, progress=False)
+
+    def swap_two_tokens(self) -> None:
+        store = TokenStore.open(self.path)
+        tokens = store.tokens
+        middle = len(tokens) // 2
+        other = next(at for at in range(middle, len(tokens)) if tokens[at] != tokens[middle])
+        size = tokens.itemsize
+        file = self.path / "tokens.npy"
+        content = bytearray(file.read_bytes())
+        start = len(content) - tokens.nbytes
+        one, two = (slice(start + at * size, start + (at + 1) * size) for at in (middle, other))
+        content[one], content[two] = content[two], content[one]
+        file.write_bytes(content)
+
+
+@pytest.mark.parametrize("recorded", ["checkpoint", "manifest", "nowhere"])
+def test_where_the_data_is_recorded(text_run: Begun, bertlab: Command, recorded: str) -> None:
+    """A checkpoint of before has its run's manifest; without one, the place has to be the same."""
+    run, corpus, final = text_run
+    if recorded != "checkpoint":
+        last = run / "checkpoints/last.ckpt"
+        content = torch.load(last, weights_only=True)
+        del content["bertlab"]["data"]
+        torch.save(content, last)
+    if recorded == "nowhere":
+        facts = json.loads((run / "manifest.json").read_text())
+        del facts["corpus"], facts["store"], facts["tokenizer"]
+        (run / "manifest.json").write_text(json.dumps(facts))
+    moved = corpus.rename(corpus.with_name("moved.txt"))
+    code, _, error = bertlab("fit", "--ckpt_path", run, "--data.corpus", moved)
+    if recorded == "nowhere":
+        assert code == 2
+        assert "data.corpus" in error
+        return
+    assert code == 0, error
+    assert_equal(weights(run), final)
+    take_back(run, 3)
+    moved.write_text(moved.read_text("utf-8").replace("the", "a", 1), "utf-8")
+    code, _, error = bertlab("fit", "--ckpt_path", run, "--data.corpus", moved)
+    assert code == 2
+    assert f"data.corpus: {moved}: " in error
+
+
+@pytest.mark.parametrize("change", ["moved", "other"])
+def test_a_tokenizer(
+    tiny_config: Path, tiny_run: Path, tmp_path: Path, bertlab: Command, change: str
+) -> None:
+    tokenizer, run = tmp_path / "tokenizer", tmp_path / "run"
+    shutil.copytree(tiny_run / "tokenizer", tokenizer)
+    arguments = ("--data.tokenizer", tokenizer, "--run_dir", run)
+    assert bertlab("fit", "--config", tiny_config, *arguments)[0] == 0
+    final = take_back(run, 3)
+    if change == "moved":
+        tokenizer = tokenizer.rename(tmp_path / "moved")
+        code, _, error = bertlab("fit", "--ckpt_path", run, "--data.tokenizer", tokenizer)
+        assert code == 0, error
+        assert_equal(weights(run), final)
+        take_back(run, 3)
+        assert bertlab("fit", "--ckpt_path", run)[0] == 0  # the checkpoint has it
+        assert_equal(weights(run), final)
+        return
+    vocabulary = next(tokenizer.glob("vocab.txt"))
+    words = vocabulary.read_text("utf-8").splitlines()
+    words[-1], words[-2] = words[-2], words[-1]
+    vocabulary.write_text("\n".join(words) + "\n", "utf-8")
+    (tokenizer / "tokenizer.json").unlink(missing_ok=True)
+    code, _, error = bertlab("fit", "--ckpt_path", run)
+    assert code == 2
+    assert f"data.tokenizer: {tokenizer}: " in error
+
+
+@pytest.fixture
+def row_run(tiny_run: Path, tmp_path: Path, bertlab: Command) -> Begun:
+    """A killed fine-tuning on ``train.csv`` and two validation sets beside it."""
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    for name, count in {"train": 20, "same": 8, "other": 6}.items():
+        colours = ((n, "red" if n % 2 else "blue", n % 2) for n in range(count))
+        lines = "".join(f"the {name} {n} is {word},{label}\n" for n, word, label in colours)
+        (rows / f"{name}.csv").write_text(f"text,label\n{lines}")
+    config = {
+        "seed_everything": 1,
+        "model": {"init_from": str(tiny_run), "head": "single_sentence"},
+        "data": {
+            "train": str(rows / "train.csv"),
+            "validation": {name: str(rows / f"{name}.csv") for name in ("same", "other")},
+            "max_seq_length": 32,
+            "batch_size": 4,
+        },
+        "trainer": {"max_steps": 4, "val_check_interval": 2, "accelerator": "cpu"},
+        "checkpoint": {"save_top_k": -1},
+    }
+    (tmp_path / "task.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    run = tmp_path / "run"
+    assert bertlab("fit", "--config", tmp_path / "task.yaml", "--run_dir", run)[0] == 0
+    return run, rows, take_back(run, 2)
+
+
+def test_moved_rows_go_on(row_run: Begun, bertlab: Command) -> None:
+    run, rows, final = row_run
+    rows = rows.rename(rows.with_name("moved"))
+    sets = json.dumps({name: str(rows / f"{name}.csv") for name in ("same", "other")})
+    places = ("--data.train", rows / "train.csv", "--data.validation", sets)
+    code, _, error = bertlab("fit", "--ckpt_path", run, *places)
+    assert code == 0, error
+    assert_equal(weights(run), final)
+
+
+def one_more(path: Path) -> None:
+    path.write_text(f"{path.read_text()}a row that was not there,1\n")
+
+
+def one_label(path: Path) -> None:
+    path.write_text(path.read_text().replace("blue,0", "blue,1", 1))
+
+
+def another_order(path: Path) -> None:
+    first, *lines = path.read_text().splitlines()
+    path.write_text("\n".join([first, *reversed(lines)]) + "\n")
+
+
+@pytest.mark.parametrize("change", [one_more, one_label, another_order])
+@pytest.mark.parametrize("split", ["train", "same", "other"])
+def test_changed_rows_stop_by_name(
+    row_run: Begun, bertlab: Command, split: str, change: Callable[[Path], None]
+) -> None:
+    run, rows, _ = row_run
+    change(rows / f"{split}.csv")
+    code, _, error = bertlab("fit", "--ckpt_path", run)
+    assert code == 2
+    assert "error E403: " in error
+    assert f"data, rows of {split}: {rows / split}.csv: " in error
+    assert error.count("… there") == 1
+
+
+def test_the_sets_keep_their_order(row_run: Begun, bertlab: Command) -> None:
+    """The first one chooses the best checkpoint."""
+    run, rows, _ = row_run
+    sets = json.dumps({name: str(rows / f"{name}.csv") for name in ("other", "same")})
+    code, _, error = bertlab("fit", "--ckpt_path", run, "--data.validation", sets)
+    assert code == 2
+    assert "data.validation: ['other', 'same'] here, ['same', 'other'] there" in error
+
+
+def test_a_stage_begins_on_the_text_of_the_one_before(
+    tiny_config: Path, corpus_file: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    corpus, run = tmp_path / "corpus.txt", tmp_path / "run"
+    shutil.copy(corpus_file, corpus)
+    stages = "{short: {share: 0.5, data.max_seq_length: 16}, long: {share: 0.5}}"
+    arguments = ("--data.corpus", corpus, "--run_dir", run, "--stages", stages)
+    assert bertlab("fit", "--config", tiny_config, *arguments)[0] == 0
+    for kept in ("checkpoints", "manifest.json", "results.json"):  # the first stage is done
+        path = run / kept
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    corpus.write_text(corpus.read_text("utf-8").replace("the", "a", 1), "utf-8")
+    code, _, error = bertlab("fit", "--ckpt_path", run)
+    assert code == 2
+    assert "stages.long: --ckpt_path resumes a run exactly, but its data" in error
+    assert f"data.corpus: {corpus}: " in error
+
+
+def test_a_digest_is_of_all_arrays(text_run: Begun, tmp_path: Path) -> None:
+    run, corpus, _ = text_run
+    one = TokenStoreOf(corpus, run, tmp_path / "one")
+    other = TokenStoreOf(corpus, run, tmp_path / "other")
+    assert TokenStore.open(one.path).digest == TokenStore.open(other.path).digest
+    other.swap_two_tokens()
+    assert TokenStore.open(one.path).digest != TokenStore.open(other.path).digest
