@@ -168,6 +168,7 @@ from bertlab.errors import say as say
 from bertlab.errors import told as told
 from bertlab.errors import visible as visible
 from bertlab.errors import warn as warn
+from bertlab.errors import without_secrets as without_secrets
 from bertlab.errors import working as working
 from bertlab.files import append_text as append_text
 from bertlab.files import check_nothing_leads_out as check_nothing_leads_out

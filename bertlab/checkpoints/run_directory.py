@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from bertlab.errors import OutputError
+from bertlab.errors import OutputError, without_secrets
 from bertlab.files import check_nothing_leads_out, create_json, create_text, write_json
 from bertlab.files.reading import read_object
 from bertlab.plugins.index import version_of
@@ -110,7 +110,7 @@ def claim(directory: Path, content: Mapping[str, Any]) -> None:
     """
     with _claiming(directory):
         # it refuses a file that is there: only one process makes it
-        create_json(directory / MANIFEST_FILE, content)
+        create_json(directory / MANIFEST_FILE, without_secrets(content))
 
 
 def session(step: int, processes: int, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,7 +127,8 @@ def add_session(directory: Path, content: Mapping[str, Any]) -> None:
         return
     before = record.get("sessions", [])  # a manifest of an older bertlab has none
     if isinstance(before, list):
-        write_json(directory / MANIFEST_FILE, {**record, "sessions": [*before, content]})
+        sessions = [*before, without_secrets(content)]
+        write_json(directory / MANIFEST_FILE, {**record, "sessions": sessions})
 
 
 def entries(directory: Path) -> frozenset[str]:
@@ -153,7 +154,7 @@ def give_back(directory: Path, before: frozenset[str]) -> None:
 def claim_stages(directory: Path, config: Mapping[str, Any]) -> None:
     """Make the directory of a new run in stages and write its config; as :func:`claim`."""
     with _claiming(directory):
-        text = yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True)
+        text = yaml.safe_dump(without_secrets(dict(config)), sort_keys=False, allow_unicode=True)
         create_text(directory / STAGES_FILE, text)
 
 

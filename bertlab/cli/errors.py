@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bertlab import __version__
 from bertlab.checkpoints.run_directory import manifest
-from bertlab.errors import BertlabError, CommandError, nearest, say
+from bertlab.errors import BertlabError, CommandError, nearest, say, without_secrets
 
 
 def catalogue() -> dict[str, type[BertlabError]]:
@@ -106,7 +106,7 @@ def _write(text: str, prefix: str, folder: Path | None) -> Path:
         dir=folder,
         delete=False,
     ) as file:
-        file.write(text)
+        file.write(without_secrets(text))
     return Path(file.name)
 
 

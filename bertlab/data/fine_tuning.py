@@ -338,6 +338,10 @@ class LabelledData(TaskData):
         """Return how many rows of ``input`` have been read."""
         return 0 if self.input_rows is None else self.input_rows.taken_in
 
+    def rows_cut(self) -> int:
+        """Return how many of these did not fit into ``max_seq_length`` as a whole."""
+        return 0 if self.input_rows is None else self.input_rows.cut
+
     def _evaluation_splits(
         self, given: str | dict[str, str] | None, default: str
     ) -> dict[str, str] | None:

@@ -1,7 +1,7 @@
 """Batches to predict on for a head: new rows, read and encoded a few at a time."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import numpy as np
@@ -153,6 +153,7 @@ class InputRows:
         max_seq_length: most tokens of a sequence, special tokens included.
         read_ahead: batches whose rows are read before the first is predicted.
         taken_in: rows that were read so far.
+        cut: rows of these of which something did not fit and is not read.
     """
 
     source: Iterator[Example]
@@ -162,6 +163,7 @@ class InputRows:
     max_seq_length: int
     read_ahead: int = READ_AHEAD
     taken_in: int = field(default=0, init=False)
+    cut: int = field(default=0, init=False)
     _waiting: dict[int, Example] = field(default_factory=dict, init=False, repr=False)
     _encoded: set[int] = field(default_factory=set, init=False, repr=False)
 
@@ -175,7 +177,10 @@ class InputRows:
             start = self.taken_in
             self._waiting |= {start + number: row for number, row in enumerate(chunk)}
             self.taken_in += len(chunk)
-            encoded = encode_examples(self.head, chunk, self.tokenizer, self.max_seq_length)
+            # without the truth, which may be any word that the model does not know
+            texts = [_without(self.head.columns, row) for row in chunk]
+            encoded = encode_examples(self.head, texts, self.tokenizer, self.max_seq_length)
+            self.cut += len(np.unique(encoded.row_numbers[encoded.truncated > 0]))
             # from the chunk's numbers to the input's
             self._encoded |= set((start + encoded.row_numbers).tolist())
             for units in _batches(encoded):
@@ -191,6 +196,11 @@ class InputRows:
         """Return and drop a row that is being predicted."""
         self._encoded.discard(number)
         return self._waiting.pop(number)
+
+
+def _without(columns: Sequence[Column], row: Example) -> Example:
+    truth = {column.name for column in columns if column.is_truth}
+    return replace(row, values={k: v for k, v in row.values.items() if k not in truth})
 
 
 def _batches(encoded: EncodedExamples) -> Iterator[IntArray]:

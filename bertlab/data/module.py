@@ -207,6 +207,10 @@ class TaskData(LightningDataModule):
     def rows_taken_in(self) -> int:
         """Return how many rows the running prediction has read so far."""
 
+    def rows_cut(self) -> int:
+        """Return how many of these did not fit into ``max_seq_length`` as a whole."""
+        return 0
+
     def training_loader(self, stream: Stream, crosses_epochs: bool) -> StepLoader:
         """Return the micro-batches of one epoch of a stream.
 

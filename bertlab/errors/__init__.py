@@ -45,6 +45,7 @@ from bertlab.errors.telling import (
     told_with_place,
     visible,
     warn,
+    without_secrets,
     working,
 )
 
@@ -91,5 +92,6 @@ __all__ = [
     "told_with_place",
     "visible",
     "warn",
+    "without_secrets",
     "working",
 ]

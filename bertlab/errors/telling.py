@@ -10,9 +10,9 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from bertlab.errors.catalogue import (
     BertlabError,
@@ -100,11 +100,42 @@ def visible(words: str) -> str:
     """Return words as they may go to a terminal and a log, whatever names stand in them.
 
     Control characters, which could move the cursor or hide what was printed, and bytes of file
-    names that are no UTF-8 are written as escapes.
+    names that are no UTF-8 are written as escapes; secrets in URLs are left out.
     """
     return "".join(
         each if each == "\n" or each.isprintable() else each.encode("unicode_escape").decode()
-        for each in words
+        for each in without_secrets(words)
+    )
+
+
+_URL = re.compile(r"[A-Za-z][\w+.-]*://[^\s'\"<>]+")
+_USER = re.compile(r"(://)[^/?#]*@")
+_QUERY = re.compile(r"([?&;#][^=&;#]*=)([^&;#]*)")
+_OPEN = {"download", "format", "inline", "page", "raw", "ref", "rev", "revision", "split"}
+HIDDEN = "***"
+Kept = TypeVar("Kept")
+
+
+def without_secrets(content: Kept) -> Kept:
+    """Return texts, and those in mappings and lists, with ``***`` for what URLs may hide.
+
+    ``https://me:pw@host/a?raw=1&sig=x`` becomes ``https://***@host/a?raw=1&sig=***``: all before
+    the host, and what is asked for but by a few names, as tokens and signatures have many.
+    """
+    found: Any = content
+    if isinstance(found, str):
+        found = _URL.sub(_hide, found) if "://" in found else found
+    elif isinstance(found, Mapping):
+        found = {key: without_secrets(value) for key, value in found.items()}
+    elif isinstance(found, list | tuple):
+        found = [without_secrets(each) for each in found]
+    return cast("Kept", found)
+
+
+def _hide(url: re.Match[str]) -> str:
+    plain = _USER.sub(rf"\1{HIDDEN}@", url[0])
+    return _QUERY.sub(
+        lambda part: part[0] if part[1][1:-1].lower() in _OPEN else f"{part[1]}{HIDDEN}", plain
     )
 
 

@@ -378,6 +378,12 @@ class BertlabCLI(LightningCLI):
         (writer,) = self.writers
         with writer.into(sink, self.datamodule, self.model.head):
             self.trainer.predict(self.model, self.datamodule, return_predictions=False)
+        if cut := self.datamodule.rows_cut():
+            warn(
+                f"{cut:,} of {self.datamodule.rows_taken_in():,} rows are longer than "
+                f"{self.datamodule.max_seq_length} tokens (data.max_seq_length); what is beyond "
+                "was not read"
+            )
 
     def _how_to_go_on(self) -> str:
         """Return how to resume, for the message about a lost process or disk."""

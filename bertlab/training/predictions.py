@@ -248,6 +248,7 @@ class TableFile:
         self.text = None if form == "parquet" else WholeFile(output)
         self.rows: list[Mapping[str, Any]] = []
         self.blocks: list[pa.Table] = []
+        self.wide: set[str] = set()  # columns of whole numbers beyond 2^63, such as hashes
 
     def write(self, row: Mapping[str, Any]) -> None:
         """Take a row."""
@@ -262,6 +263,8 @@ class TableFile:
 
         self._end_block()
         with _explained(self.output):
+            for key in self.wide:
+                self.blocks = _of_one_type(self.blocks, key)
             table = pa.concat_tables(self.blocks, promote_options="permissive")
         if self.text is not None:
             for line in _lines(table, self.form):
@@ -278,15 +281,42 @@ class TableFile:
         if self.text is not None:
             self.text.discard()
 
+    def _column(self, key: str, values: list[Any]) -> "pa.Array":
+        import pyarrow as pa  # noqa: PLC0415
+
+        try:
+            return pa.array(values)
+        except OverflowError:  # of a whole number beyond 2^63
+            self.wide.add(key)
+            return pa.array([each if each is None else str(each) for each in values])
+
     def _end_block(self) -> None:
         """Turn the rows so far into columns, which take less memory."""
         import pyarrow as pa  # noqa: PLC0415
 
         keys = dict.fromkeys(key for row in self.rows for key in row)
         with _explained(self.output):
-            columns = {key: pa.array([row.get(key) for row in self.rows]) for key in keys}
+            columns = {key: self._column(key, [row.get(key) for row in self.rows]) for key in keys}
         self.blocks.append(pa.table(columns))
         self.rows = []
+
+
+def _of_one_type(blocks: "list[pa.Table]", key: str) -> "list[pa.Table]":
+    """Return blocks in which a column is uint64 or, with what that cannot hold, text."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    def cast(kind: "pa.DataType") -> "list[pa.Table]":
+        return [
+            block.set_column(block.column_names.index(key), key, block[key].cast(kind))
+            if key in block.column_names
+            else block
+            for block in blocks
+        ]
+
+    try:
+        return cast(pa.uint64())
+    except pa.ArrowInvalid:  # -1, 2^64
+        return cast(pa.string())
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from bertlab.checkpoints.run_directory import (
     session,
 )
 from bertlab.config.recorded import CONFIG_VERSION
-from bertlab.errors import ResumeError, warn
+from bertlab.errors import ResumeError, warn, without_secrets
 from bertlab.files import write_text
 from bertlab.files.reading import read_object
 from bertlab.model.module import BertModule
@@ -60,7 +60,7 @@ class RunRecord(Callback):
         checkpoint: Pretrained | None = None,
     ) -> None:
         self.directory = directory
-        self.config = config
+        self.config = without_secrets(config)
         self.goes_on = goes_on
         self.first_step = 0 if checkpoint is None else checkpoint.global_step
         self.saved_step = -1  # optimiser step of the last checkpoint

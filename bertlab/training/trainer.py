@@ -35,7 +35,14 @@ from bertlab.checkpoints.tensor_files import BackgroundCheckpointIO, WholeCheckp
 from bertlab.config.parser import LoggerChoice
 from bertlab.config.run_config import RunConfig
 from bertlab.data.module import TaskData
-from bertlab.errors import TrainerError, missing_package, nearest, show_logs_visibly, warn
+from bertlab.errors import (
+    TrainerError,
+    missing_package,
+    nearest,
+    show_logs_visibly,
+    warn,
+    without_secrets,
+)
 from bertlab.model.build import build_encoder, build_metrics, check_lengths, check_tasks
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
@@ -113,7 +120,7 @@ class ConfigLog(Callback):
         """Log the config; Lightning does it on the first device only."""
         for logger in trainer.loggers:
             if not isinstance(logger, CSVLogger | TensorBoardLogger):
-                logger.log_hyperparams(dict(self.config))
+                logger.log_hyperparams(without_secrets(dict(self.config)))
 
 
 def close_trackers(trainer: Trainer) -> None:

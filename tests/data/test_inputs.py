@@ -23,7 +23,9 @@ def encode(row: Example, tokenizer: Tokenizer, max_seq_length: int) -> list[Feat
 
 
 def input_rows(lengths: list[list[int]], together: bool, read_ahead: int) -> InputRows:
-    head: Any = SimpleNamespace(encode=encode, notes=Counter(), keeps_examples_together=together)
+    head: Any = SimpleNamespace(
+        encode=encode, columns=(), notes=Counter(), keeps_examples_together=together
+    )
     rows = iter([Example({"lengths": each}, f"line {n}") for n, each in enumerate(lengths)])
     return InputRows(rows, cast("Head", head), "head", cast("Any", None), 99, read_ahead)
 

@@ -125,6 +125,52 @@ def test_what_no_table_holds(bertlab: Command, classifier: Path, tmp_path: Path)
     assert "expected --output" in error
 
 
+@pytest.mark.parametrize("form", ["csv", "parquet", "jsonl"])
+@pytest.mark.parametrize(
+    "ids", [[2**63 + 1, 5], [2**64, 5], [5] * 1001 + [2**64 - 1], [-1] * 1001 + [2**63]], ids=len
+)
+def test_whole_numbers_of_any_size_come_back(
+    bertlab: Command, classifier: Path, tmp_path: Path, form: str, ids: list[int]
+) -> None:
+    """Hashes as ids: beyond 2^63 from the first row on, or after a block of small ones."""
+    path, output = tmp_path / "new.jsonl", tmp_path / f"out.{form}"
+    rows = [json.dumps({"text": "a", "id": each}) for each in ids]
+    path.write_text("\n".join(rows) + "\n")
+    code, _, error = bertlab(
+        "predict", "--ckpt_path", classifier, "--input", path, "--output", output
+    )
+    assert code == 0, error
+    if form == "csv":
+        found = [each["id"] for each in csv.DictReader(output.read_text().splitlines())]
+    elif form == "parquet":
+        found = pq.read_table(output)["id"].to_pylist()
+    else:
+        found = [json.loads(line)["id"] for line in output.read_text().splitlines()]
+    assert [str(each) for each in found] == [str(each) for each in ids]
+
+
+def test_rows_that_are_cut_are_counted(bertlab: Command, classifier: Path, tmp_path: Path) -> None:
+    path = tmp_path / "new.csv"
+    path.write_text("text\n" + "short\n" + "word " * 40 + "\n" + "long " * 99 + "\n")
+    code, _, error = bertlab("predict", "--ckpt_path", classifier, "--input", path)
+    assert code == 0
+    assert "2 of 3 rows are longer than 32 tokens (data.max_seq_length)" in error
+    _, _, error = bertlab("predict", "--ckpt_path", classifier, "--text", "short")
+    assert "longer" not in error
+
+
+def test_the_truth_of_new_rows_may_be_any(
+    bertlab: Command, classifier: Path, tmp_path: Path
+) -> None:
+    """An export of rows to be labelled has the column, filled with what stands for nothing yet."""
+    bare, path = tmp_path / "bare.csv", tmp_path / "new.csv"
+    bare.write_text("text\na house\nan end\n")
+    path.write_text("text,label\na house,unlabeled\nan end,?\n")
+    found = predicted(bertlab, classifier, "--input", path)
+    assert [each.pop("gold") for each in found] == [{"label": "unlabeled"}, {"label": "?"}]
+    assert found == predicted(bertlab, classifier, "--input", bare)
+
+
 def test_what_is_read_is_not_written_over(
     bertlab: Command, classifier: Path, texts: Path, tmp_path: Path
 ) -> None:

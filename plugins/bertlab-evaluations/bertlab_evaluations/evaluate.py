@@ -23,6 +23,7 @@ from bertlab.extend import (
     manifest,
     read_all_rows,
     say,
+    without_secrets,
     words_checkpoints,
     write_json,
 )
@@ -148,7 +149,8 @@ def evaluate_source(
             evaluated.append(Evaluated(entry.name, entry.data, entry.evaluation, result, groups))
         *_, page = write_pages(folder, source, evaluated)
         content = {name: fingerprint(found) for name, found in rows.items()}
-        write_json(folder / MANIFEST_FILE, _manifest(model, entries, command, checkpoints, content))
+        facts = _manifest(model, entries, command, checkpoints, content)
+        write_json(folder / MANIFEST_FILE, without_secrets(facts))
         write_json(folder / RESULTS_FILE, results)  # the last: the evaluation is whole
     say(f"{page}\n{folder}: {RESULTS_FILE}, and the score of each row")
     return folder

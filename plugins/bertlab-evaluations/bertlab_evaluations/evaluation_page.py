@@ -10,7 +10,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from bertlab.api import Evaluation, EvaluationResult, ScoreGrid
-from bertlab.extend import is_share, write_text
+from bertlab.extend import is_share, without_secrets, write_text
 from bertlab_evaluations.evaluation_output import page_file
 from bertlab_evaluations.evaluation_scores import GroupScore
 from bertlab_evaluations.evaluation_tables import figures_table, group_table, kinds_of, score_table
@@ -105,7 +105,8 @@ def write_pages(folder: Path, source: str, evaluated: Sequence[Evaluated]) -> li
     template = PAGES.get_template("evaluations.html")
     for file, shown in sections.items():
         title = ", ".join(each.name for each, _ in shown)
-        write_text(folder / file, template.render(title=title, source=source, sections=shown))
+        page = template.render(title=title, source=without_secrets(source), sections=shown)
+        write_text(folder / file, page)
     return [folder / file for file in sections]
 
 

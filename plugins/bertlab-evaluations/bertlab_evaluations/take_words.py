@@ -34,6 +34,7 @@ from bertlab.extend import (
     print_table,
     read_raw_documents,
     say,
+    without_secrets,
     working,
     write_json,
 )
@@ -115,7 +116,7 @@ def take_words(
             **taken,
             "inputs": inputs,
         }  # fmt: skip
-        write_json(folder / MANIFEST, content)
+        write_json(folder / MANIFEST, without_secrets(content))
     return content
 
 

@@ -24,6 +24,7 @@ from bertlab.extend import (
     read_results,
     result_rows,
     visible,
+    without_secrets,
     write_text,
 )
 from bertlab_pages.escaping import markdown_templates
@@ -98,7 +99,7 @@ def write_card(
     """Write ``README.md``; arguments and errors as those of :func:`model_card`."""
     with as_mistakes():
         card = model_card(start, report, loading_code, address)
-    write_text(folder / CARD, card.text())
+    write_text(folder / CARD, without_secrets(card.text()))
 
 
 def model_card(

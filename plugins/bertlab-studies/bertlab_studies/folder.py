@@ -18,6 +18,7 @@ from bertlab.extend import (
     read_config,
     read_object,
     warn,
+    without_secrets,
     write_json,
     write_text,
 )
@@ -114,7 +115,7 @@ def claim(
     Raises:
         StudyChangedError: if runs would be left out; says what changed and what can be kept.
     """
-    asked = _asked(config, plan)
+    asked = without_secrets(_asked(config, plan))
     before = _read_plan(study_dir / PLAN)
     changes: list[str] = []
     if before is not None:
@@ -198,7 +199,7 @@ def _new_and_gone(kind: str, now: Iterable[str], then: Iterable[str]) -> list[st
 
 def keep_content(study_dir: Path, content: Config) -> None:
     """Write the study file of a study's directory, whole or not at all."""
-    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    text = yaml.safe_dump(without_secrets(content), sort_keys=False, allow_unicode=True)
     with explain_failed_write(f"{study_dir / STUDY_FILE}: cannot be written"):
         study_dir.mkdir(parents=True, exist_ok=True)
         write_text(study_dir / STUDY_FILE, text)

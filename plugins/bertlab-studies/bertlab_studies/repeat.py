@@ -32,6 +32,7 @@ from bertlab.extend import (
     say,
     shown_figure,
     split_arguments,
+    without_secrets,
     write_json,
 )
 from bertlab_studies.execute.execution import FIT
@@ -136,7 +137,9 @@ def find_repetition(argv: Sequence[str], request: Request) -> Repetition | None:
     if request.init_from is None:  # which would bring sizes; then the first run tells
         named, config = resolve_arguments(rest)
         check_config(named, config, known_encoder(config))
-    asked = json.loads(json.dumps(asked, default=str))  # as it is read back, to be compared
+    asked = json.loads(
+        json.dumps(without_secrets(asked), default=str)
+    )  # as it is read back, to be compared
     study_dir = _choose_directory(values.get("--run_dir"), request.run_name, asked)
     study_dir.mkdir(parents=True, exist_ok=True)
     write_json(study_dir / PLAN, asked)

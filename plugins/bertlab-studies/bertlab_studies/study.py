@@ -21,6 +21,7 @@ from bertlab.extend import (
     check_nothing_leads_out,
     check_processes,
     manifest,
+    without_secrets,
 )
 from bertlab_studies.design_table import shown_by_plan
 from bertlab_studies.execute.execution import execute
@@ -243,7 +244,7 @@ class Study:
             found.variants[name].is_mixed = True
         found.manifest = {
             "command": shlex.join(["bertlab", "study", "run", str(self.study_dir / STUDY_FILE)]),
-            "study": self.content,
+            "study": without_secrets(self.content),
             **manifest({}),
         }
         analysis.add_analysis(found, self.study_dir, self.analysis())
