@@ -71,9 +71,6 @@ def same_run(here: Identity, there: Identity) -> list[str]:
     """Return a line for each difference in what is known of both: ``a.b: 8 here, 9 there``."""
     lines: list[str] = []
     if here.config is not None and there.config is not None:
-        mine, began = _learns(here.config), _learns(there.config)
-        if mine != began and {mine, began} != {"a head", "heads"}:
-            return [f"what it trains: {mine} here, {began} there"]
         by_place = not there.hashes  # of data whose content is not recorded the place has to do
         lines += differences(computed(here.config, by_place), computed(there.config, by_place))
     if here.hashes is not None and there.hashes is not None:
@@ -195,6 +192,12 @@ class Resumption:
 
 def check_same_config(config: RunConfig, stored: Config, hashes: Hashes | None = None) -> None:
     """Raise ResumeError if a config computes something else than a stored one, of any version."""
+    trains, trained = _learns(config.plain), _learns(stored)
+    if trains != trained and {trains, trained} != {"a head", "heads"}:
+        raise ResumeError(
+            f"--ckpt_path resumes a run exactly, but the config trains {trains} and the checkpoint "
+            f"{trained}; a new run begins with its weights by --model.init_from"
+        )
     known = hashes if hashes is not None else {"": ""}  # a run in stages: each compares its own
     there = Identity(complete(stored, config.plain, config.defaults()), known)
     check_same(Identity(config.plain), there)

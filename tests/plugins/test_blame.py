@@ -125,12 +125,11 @@ def test_a_callback_of_the_config_is_named(
 
 
 def test_lightning_s_own_callback_is_named(bertlab: Command, tiny_config: Path) -> None:
-    message = fails(
-        bertlab, tiny_config, "--trainer.callbacks", "[{class_path: BackboneFinetuning}]"
-    )
-    assert f"callback BackboneFinetuning of lightning {version('lightning')} (lightning." in message
-    assert "finetuning.py:" in message
-    assert "no attribute 'backbone'" in message
+    given = "[{class_path: ThroughputMonitor, init_args: {batch_size_fn: math.sqrt}}]"
+    message = fails(bertlab, tiny_config, "--trainer.callbacks", given)
+    assert f"callback ThroughputMonitor of lightning {version('lightning')} (lightning." in message
+    assert "throughput_monitor.py:" in message
+    assert "must be real number" in message
 
 
 def test_a_callback_of_a_plugin_s_hooks_is_named(

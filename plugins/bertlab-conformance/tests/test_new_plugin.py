@@ -186,12 +186,12 @@ def test_nothing_is_left_of_a_package_that_cannot_be_written(
 ) -> None:
     written = []
 
-    def write_some(path: Path, text: str, encoding: str) -> None:
+    def write_some(path: Path, text: str) -> None:
         if written:
             raise OSError(28, "No space left on device", str(path))
-        written.append(path.write_bytes(text.encode(encoding)))
+        written.append(path.write_bytes(text.encode()))
 
-    monkeypatch.setattr(scaffold.Path, "write_text", write_some)
+    monkeypatch.setattr(scaffold, "write_text", write_some)
     assert main(["new-plugin", "objective", "my-task"]) == 2
     assert written
     assert not list(tmp_path.iterdir())

@@ -57,7 +57,7 @@ def test_all_documents_are_read_again_with_their_sentences(
 
 @given(
     documents=st.lists(
-        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r")).filter(
+        st.text(st.characters(exclude_categories=["Cs", "N"], exclude_characters="\r")).filter(
             lambda text: not text.isspace() and text != ""
         ),
         min_size=1,
