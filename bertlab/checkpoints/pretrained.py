@@ -205,7 +205,10 @@ def check_pretrained(start: Pretrained) -> Pretrained:
 
 
 def known_tokenizer(start: Pretrained) -> Tokenizer:
-    """Return the tokenizer of an earlier model, all of whose ids the encoder knows."""
+    """Return the tokenizer of an earlier model, all of whose ids the encoder knows.
+
+    There may be more rows than ids: many models are padded to a multiple of 8 or 64.
+    """
     tokenizer = start.tokenizer
     if tokenizer is None:
         raise CheckpointError(f"{start.source}: has no tokenizer (vocab.txt or tokenizer.json)")

@@ -16,7 +16,7 @@ from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.huggingface import CONFIG_FILES, HUB_NAME, find_foreign, read_foreign
 from bertlab.checkpoints.huggingface_head import HuggingFaceHead, head_settings
 from bertlab.checkpoints.loading import LoadReport, load_matching
-from bertlab.checkpoints.pretrained import Pretrained, check_pretrained
+from bertlab.checkpoints.pretrained import Pretrained, check_pretrained, known_tokenizer
 from bertlab.checkpoints.run_checkpoint import (
     LAST_FILE,
     explain_no_checkpoint,
@@ -194,10 +194,13 @@ def choose_tokenizer(
             f"data.tokenizer: {given} is not the tokenizer that {warm.source} "
             "was trained with; leave data.tokenizer out to use that one"
         )
+    if warm.tokenizer is not None:
+        return known_tokenizer(warm)
     if tokenizer.vocab_size != warm.vocab_size:
         raise TokenizerError(
-            f"the tokenizer has {tokenizer.vocab_size} tokens, the encoder of "
-            f"{warm.source} {warm.vocab_size}; give its own as data.tokenizer"
+            f"{warm.source}: has no tokenizer (vocab.txt or tokenizer.json), and that of this run "
+            f"has {tokenizer.vocab_size} tokens, its encoder {warm.vocab_size}; give its own as "
+            "data.tokenizer"
         )
     return tokenizer
 

@@ -169,7 +169,7 @@ def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> Pretrained:
     return Pretrained(
         source=str(path),
         encoder_config=config["model"]["encoder"],
-        vocab_size=tokenizer.vocab_size,
+        vocab_size=_rows(content["state_dict"], tokenizer.vocab_size),
         state=content["state_dict"],
         tokenizer=tokenizer,
         labels=_labels(ours.get("labels"), path),  # checkpoints of pre-training may lack it
@@ -184,6 +184,13 @@ def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> Pretrained:
         data=dict(ours.get("data", {})),
         version=writer if isinstance(writer, str) else None,
     )
+
+
+def _rows(state: dict[str, Tensor], ids: int) -> int:
+    """Return the rows of the token embedding: as many as ids, or more where they are padded."""
+    table = state.get("encoder.token_embedding.weight")
+    # fewer, or no table at all: what is expected, for the check of sizes
+    return max(ids, len(table)) if table is not None and table.dim() == 2 else ids
 
 
 def _trained_max_length(config: Config) -> int | None:

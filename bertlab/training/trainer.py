@@ -374,7 +374,9 @@ def build_module(
         module = restore_module(checkpoint, config.plain, tasks, sets, metrics)
         check_lengths(data.max_seq_length, module.encoder)
         return module
-    encoder = build_encoder(model["encoder"], tokenizer.vocab_size)
+    start = warm or checkpoint
+    rows = tokenizer.vocab_size if start is None else start.vocab_size
+    encoder = build_encoder(model["encoder"], rows)
     check_lengths(data.max_seq_length, encoder)
     check_tasks(tasks, encoder)
     optimizer = read_optimizer(model["optimizer"])
@@ -383,7 +385,6 @@ def build_module(
         labels = (data.token_counts, data.labels, data.head_labels)
         context = TaskContext(encoder, tokenizer, *labels)
     else:
-        start = warm or checkpoint
         counts = None if config.command == "predict" else data.token_counts
         known = None if start is None else start.class_labels
         context = TaskContext(encoder, tokenizer, counts, known)
