@@ -45,15 +45,13 @@ from bertlab.checkpoints.run_directory import VARIANT_ENVIRONMENT as VARIANT_ENV
 from bertlab.checkpoints.run_directory import choose_run_directory as choose_run_directory
 from bertlab.checkpoints.run_directory import machine_facts as machine_facts
 from bertlab.checkpoints.run_directory import manifest as manifest
+from bertlab.checkpoints.tensor_files import WholeCheckpointIO as WholeCheckpointIO
 from bertlab.cli.data import LOCAL_EXECUTOR as LOCAL_EXECUTOR
 from bertlab.cli.data import add_executor_options as add_executor_options
 from bertlab.cli.data import load_executor as load_executor
 from bertlab.cli.data import name_corpus as name_corpus
 from bertlab.cli.data import option_names as option_names
-from bertlab.cli.plugins import all_plugins as all_plugins
-from bertlab.cli.plugins import arguments_of as arguments_of
-from bertlab.cli.plugins import base_of as base_of
-from bertlab.cli.plugins import why_not_used as why_not_used
+from bertlab.cli.main import COMMANDS as COMMANDS
 from bertlab.config.merge import read_request as read_request
 from bertlab.config.named_classes import check_importable as check_importable
 from bertlab.config.named_classes import check_no_classes as check_no_classes
@@ -161,6 +159,7 @@ from bertlab.errors import OutputError as OutputError
 from bertlab.errors import StudyChangedError as StudyChangedError
 from bertlab.errors import StudyError as StudyError
 from bertlab.errors import TokenStoreError as TokenStoreError
+from bertlab.errors import TrainerError as TrainerError
 from bertlab.errors import as_mistakes as as_mistakes
 from bertlab.errors import check_processes as check_processes
 from bertlab.errors import printable as printable
@@ -228,11 +227,13 @@ from bertlab.model.prediction import embed_texts as embed_texts
 from bertlab.model.schedule import check_schedule as check_schedule
 from bertlab.objectives.changing import largest_of as largest_of
 from bertlab.objectives.changing import mean_of as mean_of
+from bertlab.objectives.changing import whole_ends as whole_ends
 from bertlab.plugins.hooks import load_module as load_module
 from bertlab.plugins.hooks import name_of_hooks as name_of_hooks
 from bertlab.plugins.hooks import report_sections as report_sections
 from bertlab.plugins.index import FIRST_PARTY as FIRST_PARTY
 from bertlab.plugins.index import GROUPS as GROUPS
+from bertlab.plugins.index import KEYS as KEYS
 from bertlab.plugins.index import METAPACKAGE as METAPACKAGE
 from bertlab.plugins.index import OWN_PACKAGE as OWN_PACKAGE
 from bertlab.plugins.index import RECORDED_AS as RECORDED_AS
@@ -243,8 +244,10 @@ from bertlab.plugins.index import entry_package as entry_package
 from bertlab.plugins.index import entry_points_of as entry_points_of
 from bertlab.plugins.index import import_class as import_class
 from bertlab.plugins.index import installed as installed
+from bertlab.plugins.index import listed as listed
 from bertlab.plugins.index import load_class as load_class
 from bertlab.plugins.index import version_of as version_of
+from bertlab.plugins.index import why_unusable as why_unusable
 from bertlab.plugins.signatures import broken_signature as broken_signature
 from bertlab.plugins.strangers import HOOKS as HOOKS
 from bertlab.plugins.strangers import content_hash as content_hash
@@ -256,6 +259,7 @@ from bertlab.tokenizer.files import special_token as special_token
 from bertlab.tokenizer.kinds import MAX_WORD_CHARACTERS as MAX_WORD_CHARACTERS
 from bertlab.tokenizer.kinds import train_tokenizer as train_tokenizer
 from bertlab.tokenizer.wordpiece import prefixed as prefixed
+from bertlab.training.allocator import free_memory as free_memory
 from bertlab.training.allocator import keep_freed_memory as keep_freed_memory
 from bertlab.training.record import RunRecord as RunRecord
 from bertlab.training.results import Results as Results
@@ -267,5 +271,4 @@ from bertlab.training.results import result_rows as result_rows
 from bertlab.training.results import shown_figure as shown_figure
 from bertlab.training.same_run import facts_of as facts_of
 from bertlab.training.same_run import sessions_of as sessions_of
-from bertlab.training.step_memory import free_memory as free_memory
 from bertlab.training.trainer import quiet_lightning as quiet_lightning

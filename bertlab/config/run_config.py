@@ -7,7 +7,7 @@ the parser of the plugins that they name (:mod:`bertlab.config.parser`).
 import json
 import re
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
@@ -43,8 +43,9 @@ from bertlab.errors import (
 from bertlab.plugins.hooks import package_keys
 from bertlab.plugins.index import package_of
 
+AUTO = "auto"  # of a key whose value is found when the data is known
 # keys that do not change what a run computes
-_RUN_KEYS = ("run_dir", "keep_predictions", "background_checkpoints")
+_RUN_KEYS = ("run_dir", "keep_predictions")
 _NOT_RECORDED = (*_RUN_KEYS, "ckpt_path", "config", "output", "output_format", "top_k", "head")
 _LATER_DATA = ("text", "text_pair", "delimiter", "quote", "empty", "objectives")
 _LATER_TEXT = ("input",)
@@ -89,6 +90,12 @@ class RunConfig:
         """Return the default of each key, as plain data like :attr:`plain`."""
         return _plain(self.parser, self.parser.get_defaults(), self.request)
 
+    def set_trainer(self, settings: Mapping[str, Any]) -> None:
+        """Set keys of ``trainer``, in what is run and in what is recorded."""
+        for key, value in settings.items():
+            self.values[f"trainer.{key}"] = value
+            self.plain["trainer"][key] = value
+
     def trainer_arguments(self) -> dict[str, Any]:
         """Return the arguments of Lightning's Trainer; callbacks, loggers and plugins are made."""
         try:
@@ -106,8 +113,7 @@ class RunConfig:
                     f"trainer.callbacks: found {str(each)[:80]}, expected {{class_path: CLASS}} of "
                     "a callback of Lightning"
                 )
-        background = self.values.get("background_checkpoints", False)
-        return {**arguments, "callbacks": callbacks, "background_checkpoints": background}
+        return {**arguments, "callbacks": callbacks}
 
     def _place_of(self, error: Exception) -> str:
         """Return the key of the class that could not be made, as far as it can be told."""

@@ -163,6 +163,17 @@ def bertlab_accelerate(module: "BertModule", data: "TaskData", trainer: "Trainer
 
 
 @hookspec
+def bertlab_step_parts(
+    module: "BertModule", data: "TaskData", trainer: "Trainer", choose: bool
+) -> int | None:
+    """Return the parts of ``trainer.accumulate_grad_batches: auto``, for which ``choose`` is true.
+
+    Called before every ``fit``; a step that does not fit into memory is refused by raising
+    :class:`bertlab.errors.TrainerError`.
+    """
+
+
+@hookspec
 def bertlab_strategy(name: str) -> "Strategy | None":
     """Return the Lightning strategy of a name that ``trainer.strategy`` gives; None: another's.
 
@@ -332,12 +343,17 @@ def accelerate(module: "BertModule", data: "TaskData", trainer: "Trainer") -> No
         pass
 
 
+def step_parts(
+    module: "BertModule", data: "TaskData", trainer: "Trainer", choose: bool
+) -> int | None:
+    """Return the parts of a step that a package chooses; None if it is not to, or there is none."""
+    given = {"module": module, "data": data, "trainer": trainer, "choose": choose}
+    return next(_results("bertlab_step_parts", **given), None)
+
+
 def named_strategy(name: str) -> "Strategy | None":
     """Return the strategy of the first package that has one of a name; None if none has."""
-    for strategy in _results("bertlab_strategy", name=name):
-        found: Strategy = strategy
-        return found
-    return None
+    return next(_results("bertlab_strategy", name=name), None)
 
 
 def inspects_batches() -> bool:
