@@ -32,7 +32,6 @@ from bertlab.checkpoints.restore import inference_device as inference_device
 from bertlab.checkpoints.restore import read_pretrained as read_pretrained
 from bertlab.checkpoints.run_checkpoint import BEST_CHECKPOINT as BEST_CHECKPOINT
 from bertlab.checkpoints.run_checkpoint import last_checkpoint as last_checkpoint
-from bertlab.checkpoints.run_checkpoint import words_checkpoint_name as words_checkpoint_name
 from bertlab.checkpoints.run_checkpoint import words_checkpoints as words_checkpoints
 from bertlab.checkpoints.run_directory import CONFIG_FILE as CONFIG_FILE
 from bertlab.checkpoints.run_directory import DEGENERATE_FILE as DEGENERATE_FILE
@@ -70,14 +69,14 @@ from bertlab.config.request import choose_seed as choose_seed
 from bertlab.config.request import fine_tunes as fine_tunes
 from bertlab.config.request import heads_by_name as heads_by_name
 from bertlab.config.request import to_arguments as to_arguments
-from bertlab.config.run_config import last_config as last_config
 from bertlab.config.run_config import resolve_arguments as resolve_arguments
-from bertlab.config.run_config import stage_configs as stage_configs
+from bertlab.config.run_config import resolve_request as resolve_request
 from bertlab.config.shipped import find_config as find_config
 from bertlab.config.shipped import shipped_configs as shipped_configs
 from bertlab.config.stages import STAGES_KEY as STAGES_KEY
 from bertlab.config.stages import naming_stage as naming_stage
 from bertlab.config.stages import read_stages as read_stages
+from bertlab.config.stages import stage_requests as stage_requests
 from bertlab.config.yaml_files import Config as Config
 from bertlab.config.yaml_files import differences as differences
 from bertlab.config.yaml_files import load_yaml as load_yaml
@@ -187,8 +186,7 @@ from bertlab.files.reading import parse_json as parse_json
 from bertlab.files.reading import read_bytes as read_bytes
 from bertlab.files.reading import read_json as read_json
 from bertlab.files.reading import read_object as read_object
-from bertlab.files.reading import spreadsheet_csv as spreadsheet_csv
-from bertlab.files.reading import spreadsheet_rows as spreadsheet_rows
+from bertlab.files.reading import read_text as read_text
 from bertlab.heads.classification import SequenceClassifier as SequenceClassifier
 from bertlab.heads.sentences import SingleSentence as SingleSentence
 from bertlab.heads.sentences import pair_features as pair_features

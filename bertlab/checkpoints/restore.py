@@ -16,7 +16,7 @@ from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.huggingface import CONFIG_FILES, HUB_NAME, find_foreign, read_foreign
 from bertlab.checkpoints.huggingface_head import HuggingFaceHead, head_settings
 from bertlab.checkpoints.loading import LoadReport, load_matching
-from bertlab.checkpoints.pretrained import Pretrained, check_pretrained, known_tokenizer
+from bertlab.checkpoints.pretrained import Pretrained, known_tokenizer
 from bertlab.checkpoints.run_checkpoint import (
     LAST_FILE,
     explain_no_checkpoint,
@@ -50,7 +50,7 @@ def read_pretrained(source: str, with_optimizer: bool = False) -> Pretrained:
     file = find_checkpoint(source, best=not with_optimizer)
     # a checkpoint of ours may have been renamed, but not to what a reader knows
     if file is not None and (file.suffix == ".ckpt" or find_foreign(file) is None):
-        return check_pretrained(read_run_checkpoint(file, with_optimizer))
+        return read_run_checkpoint(file, with_optimizer)
     if with_optimizer:
         raise CheckpointError(
             f"model.init_optimizer: model.init_from, {source}, is not a run of bertlab, so it has "
@@ -58,7 +58,7 @@ def read_pretrained(source: str, with_optimizer: bool = False) -> Pretrained:
         )
     if any(Path(source).expanduser().glob("*.ckpt")):
         raise CheckpointError(f"{source}: no run or checkpoint{explain_no_checkpoint(source)}")
-    return check_pretrained(read_foreign(source))
+    return read_foreign(source)
 
 
 def inference_device() -> torch.device:
@@ -90,7 +90,7 @@ def read_checkpoint(request: Request, command: str) -> Pretrained | None:
         raise CheckpointError(f"--ckpt_path: {path}: no such run or checkpoint{hint}")
     if command == "fit" and Path(path).is_dir() and file.name != LAST_FILE and is_first_process():
         say(f"goes on from {file}: {LAST_FILE} is of an earlier step, or not there")
-    return check_pretrained(_read_or_offer(file))
+    return _read_or_offer(file)
 
 
 def is_model(path: str) -> bool:

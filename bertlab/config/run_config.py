@@ -4,13 +4,10 @@ A key goes one way: files and arguments are merged (:mod:`bertlab.config.merge`)
 the parser of the plugins that they name (:mod:`bertlab.config.parser`).
 """
 
-import json
 import re
 import traceback
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +26,7 @@ from bertlab.config.parser import build_parser
 from bertlab.config.recorded import leave_out_unknown, refuse_unknown, without
 from bertlab.config.request import SEED_SECTION, Request, Seeds, check_seeds, choose_seed
 from bertlab.config.stages import STAGES_KEY as STAGES
-from bertlab.config.stages import naming_stage, read_stages, stage_requests
+from bertlab.config.stages import read_stages
 from bertlab.config.yaml_files import Config, keys_of, names_below
 from bertlab.errors import (
     CommandError,
@@ -179,32 +176,6 @@ def resolve_whole(parser: LightningArgumentParser, request: Request) -> tuple[Co
     """
     defaults = _whole(parser, parser.get_defaults(), request)
     return _whole(parser, _parse(parser, request), request), defaults
-
-
-def stage_configs(config: Config) -> list[Config]:
-    """Return the plain config of each stage of a plain config that has stages.
-
-    Raises:
-        ConfigError: as ``bertlab fit`` would; names the stage.
-    """
-    # a study asks for those of all its runs, which are few different ones
-    return deepcopy(_stage_configs(json.dumps(config)))
-
-
-@lru_cache(maxsize=256)
-def _stage_configs(text: str) -> list[Config]:
-    config = json.loads(text)
-    stages = read_stages(config[STAGES])
-    configs = []
-    for stage, request in zip(stages, stage_requests(config, stages), strict=True):
-        with naming_stage(stage):
-            configs.append(resolve_request(request))
-    return configs
-
-
-def last_config(config: Config) -> Config:
-    """Return the plain config that a run ends with: of the last stage, where it has stages."""
-    return stage_configs(config)[-1] if config.get(STAGES) else config
 
 
 def _parse(parser: LightningArgumentParser, request: Request, command: str = "fit") -> Namespace:

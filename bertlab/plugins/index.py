@@ -34,7 +34,8 @@ _BRINGS = {
     "bertlab-cluster": "executor ray, executor slurm, name data.RemoteStore",
     "bertlab-conformance": (
         "command check-plugins, command new-plugin, command plugins, "
-        "name testing.ConformanceFailure, name testing.batch_of, name testing.conformance, name testing.list_checks"
+        "name testing.ConformanceFailure, name testing.batch_of, name testing.conformance, "
+        "name testing.list_checks"
     ),
     "bertlab-evaluations": (
         "command evaluate, command embed, command take-words, "
