@@ -5,6 +5,9 @@ No package of others is imported, and of their names only plain words get into t
 
 import importlib
 import re
+from collections.abc import Iterable
+
+from jsonargparse import ArgumentParser
 
 from bertlab.cli.fit import COMMON
 from bertlab.cli.main import COMMANDS, command_names, find_command
@@ -70,6 +73,7 @@ def completion_script(shell: str) -> str:
 
 def _words(command: str) -> list[str]:
     """Return what may follow a command of bertlab's own: actions, names and options."""
+    parsers: Iterable[ArgumentParser]
     if command in COMMON:
         from bertlab.config.parser import build_parser  # noqa: PLC0415  torch, not for the others
 
@@ -83,7 +87,7 @@ def _words(command: str) -> list[str]:
         names = list(templates()) if command == "init" else []
     elif installed("command")[command].package in FIRST_PARTY:
         actions = find_command(command).parsers()
-        parsers, names = list(actions.values()), [each for each in actions if each]
+        parsers, names = actions.values(), [each for each in actions if each]
     else:
         return []
     options = (key for each in parsers for key in each._option_string_actions)

@@ -66,7 +66,7 @@ _TEXT = frozenset(
 _ROWS = frozenset(
     {
         *("source", "train", "validation", "test", "validation_fraction", "columns", "format"),
-        *("delimiter", "quote", "empty", "label_names"),
+        *("delimiter", "quote", "empty", "label_names", "header", "label_separator", "doubtful"),
     }
 )
 _BATCHES = frozenset(

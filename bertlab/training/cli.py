@@ -267,17 +267,16 @@ class BertlabCLI(LightningCLI):
 
     def _divide_steps(self) -> None:
         """Let a package see whether a step fits into memory, and divide it where it is to."""
-        key, given = "accumulate_grad_batches", self.config.trainer
-        chooses = given.accumulate_grad_batches == AUTO
-        parts = step_parts(self.model, self.datamodule, self.trainer, chooses)
+        key = "accumulate_grad_batches"
+        chooses = self.config.trainer[key] == AUTO
+        parts = step_parts(
+            module=self.model, data=self.datamodule, trainer=self.trainer, choose=chooses
+        )
         if not chooses:
             return
         if parts is None:
             raise TrainerError(f"trainer.{key}: found {AUTO}{where_to_get(key, AUTO)}")
-        interval = given.val_check_interval
-        # an evaluation each 500 steps, of 4 parts each: Lightning counts 2,000 batches
-        interval = interval * parts if isinstance(interval, int) else interval
-        self.resolved.set_trainer({key: parts, "val_check_interval": interval})
+        self.resolved.divide_steps(parts)
         self.trainer = self.instantiate_trainer()
 
     def _describe(self) -> None:

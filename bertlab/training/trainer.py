@@ -178,7 +178,8 @@ def make_trainer(
         given = arguments["plugins"] or []
         given = given if isinstance(given, list) else [given]
         if not any(isinstance(each, CheckpointIO) for each in given):
-            arguments["plugins"] = [*given, WholeCheckpointIO(directory)]
+            added = [each.checkpoint_io for each in callbacks if hasattr(each, "checkpoint_io")]
+            arguments["plugins"] = [*given, *(added or [WholeCheckpointIO(directory)])]
     arguments["default_root_dir"] = arguments["default_root_dir"] or directory
     _check_interval(arguments["val_check_interval"], arguments["accumulate_grad_batches"])
     try:

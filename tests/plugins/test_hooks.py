@@ -268,7 +268,7 @@ def test_bertlab_step_parts_divides_a_step(
     code, printed, error = bertlab(*auto, "--run_dir", stranger / "run")
     assert code == 0, error
     assert "in 4 parts" in printed
-    monkeypatch.setattr(cli, "step_parts", lambda *given: None)
+    monkeypatch.setattr(cli, "step_parts", lambda **given: None)
     code, _, error = bertlab(*auto, "--run_dir", stranger / "none")
     assert code == 2
     assert "found auto; it comes with bertlab-gpu: pip install bertlab-gpu" in error

@@ -5,7 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback
 from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor
 
@@ -15,14 +15,14 @@ _COPIES = 2
 
 
 class BackgroundCheckpoints(Callback):
-    """Has the run's checkpoints written in the background, where bertlab writes them itself."""
+    """Has the checkpoints of a run written in the background.
 
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Put what writes in the background in the place of what writes at once."""
-        del pl_module, stage
-        own = trainer.strategy.checkpoint_io
-        if isinstance(own, WholeCheckpointIO):
-            trainer.strategy.checkpoint_io = BackgroundCheckpointIO(own.home)
+    Attributes:
+        checkpoint_io: what the Trainer writes them with.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self.checkpoint_io = BackgroundCheckpointIO(run_dir)
 
 
 class BackgroundCheckpointIO(WholeCheckpointIO):

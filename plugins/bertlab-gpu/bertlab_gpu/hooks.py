@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 from bertlab import FitKeys, hookimpl
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from jsonargparse import Namespace
     from lightning.pytorch import Callback, Trainer
     from lightning.pytorch.cli import LightningArgumentParser
@@ -29,13 +31,13 @@ def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
 
 
 @hookimpl
-def bertlab_callbacks(config: "Namespace") -> "list[Callback]":
+def bertlab_callbacks(run_dir: "Path", config: "Namespace") -> "list[Callback]":
     """Return what has checkpoints written in the background."""
     if not config.background_checkpoints:
         return []
     from bertlab_gpu.background import BackgroundCheckpoints  # noqa: PLC0415  torch, not for --help
 
-    return [BackgroundCheckpoints()]
+    return [BackgroundCheckpoints(run_dir)]
 
 
 @hookimpl
