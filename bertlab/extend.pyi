@@ -30,9 +30,9 @@ from bertlab.checkpoints.pretrained import known_tokenizer as known_tokenizer
 from bertlab.checkpoints.pretrained_model import model_of as model_of
 from bertlab.checkpoints.restore import inference_device as inference_device
 from bertlab.checkpoints.restore import read_pretrained as read_pretrained
-from bertlab.checkpoints.run_checkpoint import BEST_CHECKPOINT as BEST_CHECKPOINT
 from bertlab.checkpoints.run_checkpoint import last_checkpoint as last_checkpoint
 from bertlab.checkpoints.run_checkpoint import words_checkpoints as words_checkpoints
+from bertlab.checkpoints.run_directory import BEST_CHECKPOINT as BEST_CHECKPOINT
 from bertlab.checkpoints.run_directory import CONFIG_FILE as CONFIG_FILE
 from bertlab.checkpoints.run_directory import DEGENERATE_FILE as DEGENERATE_FILE
 from bertlab.checkpoints.run_directory import MANIFEST_FILE as MANIFEST_FILE

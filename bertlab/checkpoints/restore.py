@@ -16,7 +16,7 @@ from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.huggingface import CONFIG_FILES, HUB_NAME, find_foreign, read_foreign
 from bertlab.checkpoints.huggingface_head import HuggingFaceHead, head_settings
 from bertlab.checkpoints.loading import LoadReport, load_matching
-from bertlab.checkpoints.pretrained import Pretrained, known_tokenizer
+from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_checkpoint import (
     LAST_FILE,
     explain_no_checkpoint,
@@ -42,6 +42,7 @@ from bertlab.tokenizer.files import load_tokenizer
 
 _LONGEST = 512  # tokens that are read unless the arguments say otherwise: as the models of BERT
 _MAX_NAMED = 8
+_MULTIPLES = (8, 16, 32, 64, 128)  # to which embeddings are padded
 LAST = "last"  # a --ckpt_path: the config's own run
 
 
@@ -194,12 +195,16 @@ def choose_tokenizer(
             f"data.tokenizer: {given} is not the tokenizer that {warm.source} "
             "was trained with; leave data.tokenizer out to use that one"
         )
-    if warm.tokenizer is not None:
-        return known_tokenizer(warm)
-    if tokenizer.vocab_size != warm.vocab_size:
+    ids, rows = tokenizer.vocab_size, warm.vocab_size
+    if warm.tokenizer is None and ids != rows:
         raise TokenizerError(
             f"{warm.source}: has no tokenizer (vocab.txt or tokenizer.json), and that of this run "
-            f"has {tokenizer.vocab_size} tokens, its encoder {warm.vocab_size}; give its own as "
+            f"has {ids} tokens, its encoder {rows}; give its own as data.tokenizer"
+        )
+    # 147 ids are padded to 152 rows, to 160, 192 or 256
+    if ids != rows and rows not in (ids + -ids % multiple for multiple in _MULTIPLES):
+        raise TokenizerError(
+            f"the tokenizer has {ids} tokens, the encoder of {warm.source} {rows}; give its own as "
             "data.tokenizer"
         )
     return tokenizer

@@ -14,6 +14,7 @@ from bertlab.api.encoder import Encoder
 from bertlab.api.examples import Labels
 from bertlab.checkpoints.loading import count_layers, list_limited, shape_of
 from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.checkpoints.run_directory import BEST_CHECKPOINT
 from bertlab.checkpoints.tensor_files import check_tensors, load_torch_file
 from bertlab.config.checkpoint_config import read_stored_config
 from bertlab.config.recorded import check_version, drop_empty_arguments
@@ -27,7 +28,6 @@ from bertlab.plugins.index import load_class, remember_origin
 from bertlab.plugins.strangers import named_package
 from bertlab.tokenizer.files import tokenizer_from_json
 
-BEST_CHECKPOINT = "best.json"
 LAST_FILE = "last.ckpt"
 RUN_KEY = "bertlab"  # where a checkpoint keeps what is ours
 

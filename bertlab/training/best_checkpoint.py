@@ -12,7 +12,7 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from torch import Tensor
 
 from bertlab.api.batch import PackedBatch
-from bertlab.checkpoints.run_checkpoint import BEST_CHECKPOINT
+from bertlab.checkpoints.run_directory import BEST_CHECKPOINT
 from bertlab.config.request import check_file_name
 from bertlab.config.run_config import AUTO
 from bertlab.errors import ConfigError, DamagedCheckpointError, nearest

@@ -4,24 +4,25 @@ import csv
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lightning.pytorch import Trainer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bertlab.checkpoints.run_checkpoint import BEST_CHECKPOINT
-from bertlab.checkpoints.run_directory import RESULTS_FILE
+from bertlab.checkpoints.run_directory import BEST_CHECKPOINT, RESULTS_FILE
 from bertlab.errors import visible
 from bertlab.files.reading import explain_damage, read_object
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Trainer
 
 Results = dict[str, float]
 _SHARES = ("accuracy", "f1", "exact_match", "precision", "recall")
 _COUNTS = ("predicted_classes", "predicted_sets")
 
 
-def held_out_results(trainer: Trainer, stage: str) -> Results:
+def held_out_results(trainer: "Trainer", stage: str) -> Results:
     """Return the last metrics of ``stage``, ``val`` or ``test``, by name without that."""
     return {
         name.removeprefix(f"{stage}/"): float(value)
