@@ -15,8 +15,9 @@ from pathlib import Path
 
 import torch
 
-from bertlab.checkpoints.tensor_files import BackgroundCheckpointIO, WholeCheckpointIO
+from bertlab.checkpoints.tensor_files import WholeCheckpointIO
 from bertlab.encoders.bert import BertEncoder
+from bertlab_gpu.background import BackgroundCheckpointIO
 
 ROUNDS = 5
 

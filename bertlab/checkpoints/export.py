@@ -51,7 +51,13 @@ def export_model(
     with export_folder(output, overwrite) as folder:
         report = exporter.write(start, folder)
         report.output, report.form = output, form
-        add_export_files(folder, start, report, exporter.loading_code(report, place), place)
+        add_export_files(
+            folder=folder,
+            model=start,
+            report=report,
+            loading_code=exporter.loading_code(report, place),
+            address=place,
+        )
     return report
 
 

@@ -2,24 +2,18 @@
 
 import hashlib
 from dataclasses import dataclass, field, replace
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bertlab.api.encoder import Encoder
 from bertlab.api.examples import Labels
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.huggingface_head import HuggingFaceHead
-from bertlab.checkpoints.loading import count_layers, list_limited, shape_of
-from bertlab.config.recorded import drop_empty_arguments
 from bertlab.config.request import one_head_config
 from bertlab.errors import CheckpointError, CommandError, nearest
-from bertlab.model.build import build_encoder
 from bertlab.model.optimizer import OptimizerState
-from bertlab.plugins.index import load_class
 
 
 @dataclass
@@ -164,48 +158,11 @@ def one_head(start: Pretrained, name: str | None, key: str = "--head") -> Pretra
     )
 
 
-def check_pretrained(start: Pretrained) -> Pretrained:
-    """Refuse weights that are not of the sizes which their config says; return them.
-
-    The encoder is laid out without memory first (torch's meta device), so that a config that asks
-    for terabytes is refused before any of them is taken.
-    """
-    if start.path is not None:
-        name = start.encoder_config["name"]
-        known = signature(load_class("encoder", name, Encoder)).parameters
-        drop_empty_arguments(
-            start.encoder_config, {*known, "name"}, "model.encoder", start.source, start.version
-        )
-    state = start.encoder_state
-    layers, asked = count_layers(state), start.encoder_config.get("num_hidden_layers")
-    if layers is not None and isinstance(asked, int) and asked != layers:
-        raise CheckpointError(
-            f"{start.source}: its config says num_hidden_layers: {asked}, its tensors are of "
-            f"{layers} layers"
-        )
-    try:
-        with torch.device("meta"):
-            encoder = build_encoder(start.encoder_config, start.vocab_size)
-    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise CheckpointError(
-            f"{start.source}: no encoder can be made of its config: {reason}"
-        ) from None
-    differing = [
-        f"{name}: in the file {shape_of(state[name])}, by its config {shape_of(each)}"
-        for name, each in encoder.state_dict().items()
-        if name in state and shape_of(state[name]) != shape_of(each)
-    ]
-    if differing:
-        raise CheckpointError(
-            f"{start.source}: its tensors are not of the sizes in its config:\n"
-            + list_limited(differing)
-        )
-    return start
-
-
 def known_tokenizer(start: Pretrained) -> Tokenizer:
-    """Return the tokenizer of an earlier model, all of whose ids the encoder knows."""
+    """Return the tokenizer of an earlier model, all of whose ids the encoder knows.
+
+    There may be more rows than ids: many models are padded to a multiple of 8 or 64.
+    """
     tokenizer = start.tokenizer
     if tokenizer is None:
         raise CheckpointError(f"{start.source}: has no tokenizer (vocab.txt or tokenizer.json)")

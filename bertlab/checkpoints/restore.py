@@ -16,7 +16,7 @@ from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.huggingface import CONFIG_FILES, HUB_NAME, find_foreign, read_foreign
 from bertlab.checkpoints.huggingface_head import HuggingFaceHead, head_settings
 from bertlab.checkpoints.loading import LoadReport, load_matching
-from bertlab.checkpoints.pretrained import Pretrained, check_pretrained
+from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_checkpoint import (
     LAST_FILE,
     explain_no_checkpoint,
@@ -42,6 +42,7 @@ from bertlab.tokenizer.files import load_tokenizer
 
 _LONGEST = 512  # tokens that are read unless the arguments say otherwise: as the models of BERT
 _MAX_NAMED = 8
+_MULTIPLES = (8, 16, 32, 64, 128)  # to which embeddings are padded
 LAST = "last"  # a --ckpt_path: the config's own run
 
 
@@ -50,7 +51,7 @@ def read_pretrained(source: str, with_optimizer: bool = False) -> Pretrained:
     file = find_checkpoint(source, best=not with_optimizer)
     # a checkpoint of ours may have been renamed, but not to what a reader knows
     if file is not None and (file.suffix == ".ckpt" or find_foreign(file) is None):
-        return check_pretrained(read_run_checkpoint(file, with_optimizer))
+        return read_run_checkpoint(file, with_optimizer)
     if with_optimizer:
         raise CheckpointError(
             f"model.init_optimizer: model.init_from, {source}, is not a run of bertlab, so it has "
@@ -58,7 +59,7 @@ def read_pretrained(source: str, with_optimizer: bool = False) -> Pretrained:
         )
     if any(Path(source).expanduser().glob("*.ckpt")):
         raise CheckpointError(f"{source}: no run or checkpoint{explain_no_checkpoint(source)}")
-    return check_pretrained(read_foreign(source))
+    return read_foreign(source)
 
 
 def inference_device() -> torch.device:
@@ -90,7 +91,7 @@ def read_checkpoint(request: Request, command: str) -> Pretrained | None:
         raise CheckpointError(f"--ckpt_path: {path}: no such run or checkpoint{hint}")
     if command == "fit" and Path(path).is_dir() and file.name != LAST_FILE and is_first_process():
         say(f"goes on from {file}: {LAST_FILE} is of an earlier step, or not there")
-    return check_pretrained(_read_or_offer(file))
+    return _read_or_offer(file)
 
 
 def is_model(path: str) -> bool:
@@ -194,10 +195,17 @@ def choose_tokenizer(
             f"data.tokenizer: {given} is not the tokenizer that {warm.source} "
             "was trained with; leave data.tokenizer out to use that one"
         )
-    if tokenizer.vocab_size != warm.vocab_size:
+    ids, rows = tokenizer.vocab_size, warm.vocab_size
+    if warm.tokenizer is None and ids != rows:
         raise TokenizerError(
-            f"the tokenizer has {tokenizer.vocab_size} tokens, the encoder of "
-            f"{warm.source} {warm.vocab_size}; give its own as data.tokenizer"
+            f"{warm.source}: has no tokenizer (vocab.txt or tokenizer.json), and that of this run "
+            f"has {ids} tokens, its encoder {rows}; give its own as data.tokenizer"
+        )
+    # 147 ids are padded to 152 rows, to 160, 192 or 256
+    if ids != rows and rows not in (ids + -ids % multiple for multiple in _MULTIPLES):
+        raise TokenizerError(
+            f"the tokenizer has {ids} tokens, the encoder of {warm.source} {rows}; give its own as "
+            "data.tokenizer"
         )
     return tokenizer
 

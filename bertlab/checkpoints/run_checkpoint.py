@@ -3,26 +3,31 @@
 import re
 import shlex
 import zipfile
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from bertlab.api.encoder import Encoder
 from bertlab.api.examples import Labels
+from bertlab.checkpoints.loading import count_layers, list_limited, shape_of
 from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.checkpoints.run_directory import BEST_CHECKPOINT
 from bertlab.checkpoints.tensor_files import check_tensors, load_torch_file
 from bertlab.config.checkpoint_config import read_stored_config
-from bertlab.config.recorded import check_version
+from bertlab.config.recorded import check_version, drop_empty_arguments
 from bertlab.config.yaml_files import Config
 from bertlab.errors import CheckpointError, DamagedCheckpointError
 from bertlab.files.reading import read_object
+from bertlab.model.build import build_encoder
 from bertlab.model.optimizer import OptimizerState
 from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER
-from bertlab.plugins.index import remember_origin
+from bertlab.plugins.index import load_class, remember_origin
 from bertlab.plugins.strangers import named_package
 from bertlab.tokenizer.files import tokenizer_from_json
 
-BEST_CHECKPOINT = "best.json"
 LAST_FILE = "last.ckpt"
 RUN_KEY = "bertlab"  # where a checkpoint keeps what is ours
 
@@ -30,17 +35,6 @@ RUN_KEY = "bertlab"  # where a checkpoint keeps what is ours
 _MOST_PLUGINS = 1000
 _WORDS_CHECKPOINT = re.compile(r"words-(\d+)([KM]?)\.ckpt")
 _UNITS = {"": 1, "K": 10**3, "M": 10**6}
-
-
-def words_checkpoint_name(words: float) -> str:
-    """Return the name of a checkpoint after so many words: ``words-10M.ckpt``, ``words-250K.ckpt``.
-
-    A number that is no whole number of words is rounded.
-    """
-    whole = round(words)
-    # 2,500,000 is 2500K: a name holds no point
-    unit = next(name for name in ("M", "K", "") if whole % _UNITS[name] == 0)
-    return f"words-{whole // _UNITS[unit]}{unit}.ckpt"
 
 
 def words_checkpoints(run: str | Path) -> dict[int, Path]:
@@ -166,10 +160,10 @@ def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> Pretrained:
     _check_kinds(path, content, ours)
     _remember_plugins(path, ours.get("made_with") or {})
     tokenizer = tokenizer_from_json(ours["tokenizer"], str(path))
-    return Pretrained(
+    start = Pretrained(
         source=str(path),
         encoder_config=config["model"]["encoder"],
-        vocab_size=tokenizer.vocab_size,
+        vocab_size=_rows(content["state_dict"], tokenizer.vocab_size),
         state=content["state_dict"],
         tokenizer=tokenizer,
         labels=_labels(ours.get("labels"), path),  # checkpoints of pre-training may lack it
@@ -184,6 +178,48 @@ def read_run_checkpoint(path: Path, with_optimizer: bool = False) -> Pretrained:
         data=dict(ours.get("data", {})),
         version=writer if isinstance(writer, str) else None,
     )
+    return _checked(start)
+
+
+def _checked(start: Pretrained) -> Pretrained:
+    """Refuse weights that are not of the sizes which their config says; return them."""
+    known = signature(load_class("encoder", start.encoder_config["name"], Encoder)).parameters
+    drop_empty_arguments(
+        start.encoder_config, {*known, "name"}, "model.encoder", start.source, start.version
+    )
+    state = start.encoder_state
+    layers, asked = count_layers(state), start.encoder_config.get("num_hidden_layers")
+    if layers is not None and isinstance(asked, int) and asked != layers:
+        raise CheckpointError(
+            f"{start.source}: its config says num_hidden_layers: {asked}, its tensors are of "
+            f"{layers} layers"
+        )
+    try:
+        with torch.device("meta"):  # without memory: a config may ask for terabytes
+            encoder = build_encoder(start.encoder_config, start.vocab_size)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise CheckpointError(
+            f"{start.source}: no encoder can be made of its config: {reason}"
+        ) from None
+    differing = [
+        f"{name}: in the file {shape_of(state[name])}, by its config {shape_of(each)}"
+        for name, each in encoder.state_dict().items()
+        if name in state and shape_of(state[name]) != shape_of(each)
+    ]
+    if differing:
+        raise CheckpointError(
+            f"{start.source}: its tensors are not of the sizes in its config:\n"
+            + list_limited(differing)
+        )
+    return start
+
+
+def _rows(state: dict[str, Tensor], ids: int) -> int:
+    """Return the rows of the token embedding: as many as ids, or more where they are padded."""
+    table = state.get("encoder.token_embedding.weight")
+    # fewer, or no table at all: what is expected, for the check of sizes
+    return max(ids, len(table)) if table is not None and table.dim() == 2 else ids
 
 
 def _trained_max_length(config: Config) -> int | None:

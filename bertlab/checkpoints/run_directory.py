@@ -27,6 +27,7 @@ RUN_ENVIRONMENT = "BERTLAB_RUN_DIR"  # rank 0 tells the ranks that it starts
 STUDY_ENVIRONMENT, VARIANT_ENVIRONMENT = "BERTLAB_STUDY", "BERTLAB_VARIANT"
 MANIFEST_FILE = "manifest.json"
 CONFIG_FILE = "config.yaml"
+BEST_CHECKPOINT = "best.json"  # names the best checkpoint
 STAGES_FILE = "stages.yaml"  # config of a run in stages, whose last stage has the directory as well
 RESULTS_FILE = "results.json"  # metrics of the last step; written last, when a run is whole
 DEGENERATE_FILE = "complaints.json"  # warnings about a degenerate run; the name is an older one

@@ -25,7 +25,7 @@ from bertlab.errors import (
     warn,
     working,
 )
-from bertlab.plugins.index import FIRST_PARTY, installed, load_class
+from bertlab.plugins.index import installed, load_class
 from bertlab.training.results import print_table
 
 if TYPE_CHECKING:
@@ -181,17 +181,15 @@ def option_names(name: str, base: type[Executor]) -> tuple[str, ...]:
 
 
 def add_executor_options(
-    parser: ArgumentParser, argv: Sequence[str] | None, base: type[Executor]
+    parser: ArgumentParser, argv: Sequence[str], base: type[Executor]
 ) -> tuple[str, ...]:
     """Add the options of the executor that ``--executor`` names; return their names.
-
-    Without ``argv``, for completion, those of all executors of bertlab's own are added.
 
     Raises:
         PluginError: as :func:`load_executor`.
         CommandError: the same, or an option is that of another executor.
     """
-    given = list(split_arguments(argv or ()))
+    given = list(split_arguments(argv))
     named = [value for key, value, _ in given if key == "--executor" and value]
     name = named[-1] if named else LOCAL_EXECUTOR
     names = option_names(name, base)
@@ -199,21 +197,15 @@ def add_executor_options(
     parser.add_class_arguments(chosen, None, skip={*signature(chosen).parameters} - {*names})
     known = parser._option_string_actions
     unknown = [key for key, *_ in given if key not in known]
-    only = FIRST_PARTY if argv is None else None  # nothing of others is imported
-    for option, owner in _all_options(base, only) if unknown or argv is None else ():
-        if argv is None and option not in known:
-            parser.add_argument(option)
+    for option, owner in _all_options(base) if unknown else ():
         if option in unknown:
             how = f"not of {name}" if named else f"give --executor {owner} as well"
             raise CommandError(f"{option}: is an option of the executor {owner}; {how}")
     return names
 
 
-def _all_options(
-    base: type[Executor], packages: frozenset[str] | None
-) -> Iterator[tuple[str, str]]:
-    """Yield each option of the installed executors, of some packages alone, and whose it is."""
-    for name, plugin in installed("executor").items():
-        if packages is None or plugin.package in packages:
-            with contextlib.suppress(PluginError, CommandError):  # `bertlab plugins check` says why
-                yield from ((f"--{option}", name) for option in option_names(name, base))
+def _all_options(base: type[Executor]) -> Iterator[tuple[str, str]]:
+    """Yield each option of the installed executors, and whose it is."""
+    for name in installed("executor"):
+        with contextlib.suppress(PluginError, CommandError):  # `bertlab plugins check` says why
+            yield from ((f"--{option}", name) for option in option_names(name, base))

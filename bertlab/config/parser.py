@@ -274,13 +274,6 @@ def _add_fit(parser: LightningArgumentParser) -> None:
         help="what to do at a step whose gradient is NaN or infinite; it is never taken",
     )
     parser.add_argument(
-        "--background_checkpoints",
-        type=bool,
-        default=False,
-        help="write checkpoints while training goes on; needs memory for two copies of weights and "
-        "moments",
-    )
-    parser.add_argument(
         "--compile",
         type=bool,
         default=False,

@@ -17,7 +17,7 @@ from jsonargparse import ArgumentParser
 
 from bertlab import __version__
 from bertlab.config.request import SEED_SECTION, Seeds
-from bertlab.config.yaml_files import Config, keys_of
+from bertlab.config.yaml_files import Config, keys_of, value_at
 from bertlab.errors import CheckpointError, DamagedCheckpointError, warn
 
 CONFIG_VERSION = 2  # 1: of checkpoints that do not say
@@ -111,8 +111,8 @@ def without(config: Config, key: str) -> Config:
     """Return a config without a dotted key, as a copy."""
     kept = deepcopy(config)
     section, _, name = key.rpartition(".")
-    above = _section(kept, section)
-    if above is not None:
+    above = value_at(kept, section) if section else kept
+    if isinstance(above, dict):
         above.pop(name, None)
     return kept
 
@@ -136,14 +136,6 @@ def _unknown_words(source: str, given: list[str], writer: str | None = None) -> 
         f"{source}: its config has keys that this bertlab, {__version__}, does not know, and that "
         f"decide what is computed: {', '.join(given[:10])}; {install(writer)}"
     )
-
-
-def _section(config: Config, key: str) -> Config | None:
-    """Return the mapping at a dotted key, the config itself at ""; None if there is none."""
-    found: object = config
-    for part in filter(None, key.split(".")):
-        found = found.get(part) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else None
 
 
 _STAGES = "stages"

@@ -4,13 +4,10 @@ A key goes one way: files and arguments are merged (:mod:`bertlab.config.merge`)
 the parser of the plugins that they name (:mod:`bertlab.config.parser`).
 """
 
-import json
 import re
 import traceback
-from collections.abc import Sequence
-from copy import deepcopy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +26,7 @@ from bertlab.config.parser import build_parser
 from bertlab.config.recorded import leave_out_unknown, refuse_unknown, without
 from bertlab.config.request import SEED_SECTION, Request, Seeds, check_seeds, choose_seed
 from bertlab.config.stages import STAGES_KEY as STAGES
-from bertlab.config.stages import naming_stage, read_stages, stage_requests
+from bertlab.config.stages import read_stages
 from bertlab.config.yaml_files import Config, keys_of, names_below
 from bertlab.errors import (
     CommandError,
@@ -43,8 +40,9 @@ from bertlab.errors import (
 from bertlab.plugins.hooks import package_keys
 from bertlab.plugins.index import package_of
 
+AUTO = "auto"  # of a key whose value is found when the data is known
 # keys that do not change what a run computes
-_RUN_KEYS = ("run_dir", "keep_predictions", "background_checkpoints")
+_RUN_KEYS = ("run_dir", "keep_predictions")
 _NOT_RECORDED = (*_RUN_KEYS, "ckpt_path", "config", "output", "output_format", "top_k", "head")
 _LATER_DATA = ("text", "text_pair", "delimiter", "quote", "empty", "objectives")
 _LATER_TEXT = ("input",)
@@ -89,6 +87,19 @@ class RunConfig:
         """Return the default of each key, as plain data like :attr:`plain`."""
         return _plain(self.parser, self.parser.get_defaults(), self.request)
 
+    def set_trainer(self, settings: Mapping[str, Any]) -> None:
+        """Set keys of ``trainer``, in what is run and in what is recorded."""
+        for key, value in settings.items():
+            self.values[f"trainer.{key}"] = value
+            self.plain["trainer"][key] = value
+
+    def divide_steps(self, parts: int) -> None:
+        """Set the parts of a step, where they are found when the data is known."""
+        interval = self.values.trainer.val_check_interval
+        # an evaluation each 500 steps, of 4 parts each: Lightning counts 2,000 batches
+        interval = interval * parts if isinstance(interval, int) else interval
+        self.set_trainer({"accumulate_grad_batches": parts, "val_check_interval": interval})
+
     def trainer_arguments(self) -> dict[str, Any]:
         """Return the arguments of Lightning's Trainer; callbacks, loggers and plugins are made."""
         try:
@@ -106,8 +117,7 @@ class RunConfig:
                     f"trainer.callbacks: found {str(each)[:80]}, expected {{class_path: CLASS}} of "
                     "a callback of Lightning"
                 )
-        background = self.values.get("background_checkpoints", False)
-        return {**arguments, "callbacks": callbacks, "background_checkpoints": background}
+        return {**arguments, "callbacks": callbacks}
 
     def _place_of(self, error: Exception) -> str:
         """Return the key of the class that could not be made, as far as it can be told."""
@@ -173,32 +183,6 @@ def resolve_whole(parser: LightningArgumentParser, request: Request) -> tuple[Co
     """
     defaults = _whole(parser, parser.get_defaults(), request)
     return _whole(parser, _parse(parser, request), request), defaults
-
-
-def stage_configs(config: Config) -> list[Config]:
-    """Return the plain config of each stage of a plain config that has stages.
-
-    Raises:
-        ConfigError: as ``bertlab fit`` would; names the stage.
-    """
-    # a study asks for those of all its runs, which are few different ones
-    return deepcopy(_stage_configs(json.dumps(config)))
-
-
-@lru_cache(maxsize=256)
-def _stage_configs(text: str) -> list[Config]:
-    config = json.loads(text)
-    stages = read_stages(config[STAGES])
-    configs = []
-    for stage, request in zip(stages, stage_requests(config, stages), strict=True):
-        with naming_stage(stage):
-            configs.append(resolve_request(request))
-    return configs
-
-
-def last_config(config: Config) -> Config:
-    """Return the plain config that a run ends with: of the last stage, where it has stages."""
-    return stage_configs(config)[-1] if config.get(STAGES) else config
 
 
 def _parse(parser: LightningArgumentParser, request: Request, command: str = "fit") -> Namespace:

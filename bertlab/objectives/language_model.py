@@ -233,7 +233,8 @@ class TokenPrediction(Objective):
         def preds() -> Tensor:
             # the loss wrote over its scores: they are made anew where a metric asks
             found = self._scores(transformed.detach()) if scores is None else scores
-            return found[: len(labels)].detach().argmax(-1)
+            # of a padded vocabulary, 192 rows for 147 tokens, the last ones stand for no token
+            return found[: len(labels), : self.tokenizer.vocab_size].detach().argmax(-1)
 
         return TaskLoss(total, labels.numel(), preds, labels)
 
@@ -268,7 +269,7 @@ class TokenPrediction(Objective):
 
     def most_probable(self, hidden: Tensor) -> list[list[dict[str, Any]]]:
         """Return, for each row of ``(K, H)`` hidden states, the ``top_k`` tokens, best first."""
-        probabilities = self.logits(hidden).softmax(-1)
+        probabilities = self.logits(hidden).softmax(-1)[:, : self.tokenizer.vocab_size]
         best = probabilities.topk(min(self.top_k, probabilities.shape[-1]))
         return [
             [

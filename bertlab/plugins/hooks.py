@@ -117,7 +117,8 @@ def bertlab_callbacks(  # type: ignore[empty-body]
     ``run_dir`` is the run's directory, which may not be there yet. ``config`` has the value of each
     key: ``config.evaluate_every``, ``config.trainer.max_steps``; do not change it.
 
-    A callback may have a method ``prepare(trainer, data)``. It is called when Trainer, DataModule
+    A callback may have ``checkpoint_io``, the plugin of Lightning's that writes the checkpoints.
+    It may have a method ``prepare(trainer, data)``. It is called when Trainer, DataModule
     and module are ready, before the run's directory is made; of a run in stages, for every stage
     before the first one is trained. What would stop the run later is raised here, as a
     :class:`bertlab.errors.BertlabError`. It returns what ``manifest.json`` is to say, or None.
@@ -159,6 +160,16 @@ def bertlab_accelerate(module: "BertModule", data: "TaskData", trainer: "Trainer
     ``module.passes`` to other :class:`bertlab.extend.Passes`, ``data.finish_batch`` to a function
     of each batch of training, and add a kernel by ``bertlab.extend.add_attention_kernel``. What is
     computed may change by rounding only.
+    """
+
+
+@hookspec
+def bertlab_step_parts(
+    module: "BertModule", data: "TaskData", trainer: "Trainer", choose: bool
+) -> int | None:
+    """Return the parts of ``trainer.accumulate_grad_batches: auto``, if ``choose`` is true.
+
+    Called before every ``fit``. A step without room raises :class:`bertlab.errors.TrainerError`.
     """
 
 
@@ -332,12 +343,14 @@ def accelerate(module: "BertModule", data: "TaskData", trainer: "Trainer") -> No
         pass
 
 
+def step_parts(**given: Any) -> int | None:  # noqa: ANN401  a hook's own
+    """Return the parts of a step that a package chooses; arguments are the hook's."""
+    return next(_results("bertlab_step_parts", **given), None)
+
+
 def named_strategy(name: str) -> "Strategy | None":
     """Return the strategy of the first package that has one of a name; None if none has."""
-    for strategy in _results("bertlab_strategy", name=name):
-        found: Strategy = strategy
-        return found
-    return None
+    return next(_results("bertlab_strategy", name=name), None)
 
 
 def inspects_batches() -> bool:
@@ -347,7 +360,6 @@ def inspects_batches() -> bool:
 
 def inspect_batch(batch: "PackedBatch", stage: str, step: int) -> None:
     """Show a batch to all plugins that want to see it."""
-    # a generator calls nobody until it is asked
     for _ in _results("bertlab_inspect_batch", batch=batch, stage=stage, step=step):
         pass
 
@@ -361,16 +373,9 @@ def run_ended(run_dir: Path, results: dict[str, float], tables: list[Table]) -> 
         warn(f"{run_dir}: {error}")
 
 
-def add_export_files(
-    folder: Path,
-    model: "Pretrained",
-    report: "ExportReport",
-    loading_code: list[tuple[str, str]],
-    address: "ModelAddress",
-) -> None:
-    """Let all plugins add files to an export."""
-    given = {"model": model, "report": report, "loading_code": loading_code, "address": address}
-    for _ in _results("bertlab_export_files", folder=folder, **given):
+def add_export_files(**given: Any) -> None:  # noqa: ANN401  a hook's own
+    """Let all plugins add files to an export; arguments are the hook's."""
+    for _ in _results("bertlab_export_files", **given):
         pass
 
 

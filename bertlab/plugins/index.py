@@ -33,8 +33,9 @@ METAPACKAGE = "bertlab-lightning"  # all of them; on PyPI, bertlab is somebody e
 _BRINGS = {
     "bertlab-cluster": "executor ray, executor slurm, name data.RemoteStore",
     "bertlab-conformance": (
-        "command check-plugins, command new-plugin, name testing.ConformanceFailure, "
-        "name testing.batch_of, name testing.conformance, name testing.list_checks"
+        "command check-plugins, command new-plugin, command plugins, "
+        "name testing.ConformanceFailure, name testing.batch_of, name testing.conformance, "
+        "name testing.list_checks"
     ),
     "bertlab-evaluations": (
         "command evaluate, command embed, command take-words, "
@@ -42,7 +43,7 @@ _BRINGS = {
         "evaluation probing, evaluation sentence_similarity, "
         "key evaluations, key evaluate_every, key checkpoint_words"
     ),
-    "bertlab-gpu": "strategy fsdp",
+    "bertlab-gpu": "strategy fsdp, key background_checkpoints, accumulate_grad_batches auto",
     "bertlab-guard": "key check_every",
     "bertlab-interop": "exporter onnx, exporter sentence-transformers, reader tensorflow",
     "bertlab-modern": (

@@ -1,5 +1,6 @@
-"""Settings of glibc's allocator: keep freed memory for the next step, return it when it grows."""
+"""Memory: what is free, and glibc's allocator, which keeps freed memory for the next step."""
 
+import contextlib
 import ctypes
 import os
 import sys
@@ -8,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from bertlab.data.module import TaskData
@@ -47,6 +49,24 @@ def resident_memory() -> int:
     # "5210 1432 877 1 0 612 0": all pages, resident ones, shared, …
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Return the bytes that this process can still take of a device; None if nobody says."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    if device.type != "cpu":
+        return None
+    found = []
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+        # "MemAvailable:   22334455 kB"
+        found += [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvail")]
+    with contextlib.suppress(OSError, ValueError):
+        limit = Path("/sys/fs/cgroup/memory.max").read_text("ascii")
+        used = Path("/sys/fs/cgroup/memory.current").read_text("ascii")
+        found.append(int(limit) - int(used))  # ValueError: "max", no limit
+    return max(0, min(found)) if found else None
 
 
 @cache

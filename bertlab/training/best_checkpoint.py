@@ -12,14 +12,14 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from torch import Tensor
 
 from bertlab.api.batch import PackedBatch
-from bertlab.checkpoints.run_checkpoint import BEST_CHECKPOINT
+from bertlab.checkpoints.run_directory import BEST_CHECKPOINT
 from bertlab.config.request import check_file_name
+from bertlab.config.run_config import AUTO
 from bertlab.errors import ConfigError, DamagedCheckpointError, nearest
 from bertlab.files import write_json
 from bertlab.model.evaluation import HEADS_MEAN, heads_direction
 from bertlab.model.module import BertModule
 
-AUTO = "auto"
 _NAMED_FILES = ("best_model_path", "kth_best_model_path", "last_model_path")
 
 

@@ -37,18 +37,19 @@ from bertlab.config.parser import (
     data_class,
 )
 from bertlab.config.request import Request
-from bertlab.config.run_config import parse_request
+from bertlab.config.run_config import AUTO, parse_request
 from bertlab.config.stages import with_last_stage
 from bertlab.data.module import TaskData
 from bertlab.data.run_length import asked_steps, training_size
-from bertlab.errors import CommandError, check_at_least, say, warn
+from bertlab.errors import CommandError, TrainerError, check_at_least, say, warn
 from bertlab.files import write_json
 from bertlab.model.build import build_tasks, compile_layers, compile_losses
 from bertlab.model.module import BertModule
 from bertlab.model.schedule import check_end
 from bertlab.objectives.changing import in_words
 from bertlab.objectives.language_model import TokenPrediction
-from bertlab.plugins.hooks import accelerate, run_callbacks, run_ended
+from bertlab.plugins.hooks import accelerate, run_callbacks, run_ended, step_parts
+from bertlab.plugins.index import where_to_get
 from bertlab.training.allocator import keep_freed_memory
 from bertlab.training.best_checkpoint import (
     BestCheckpoint,
@@ -62,7 +63,6 @@ from bertlab.training.predictions import PredictionWriter, open_sink
 from bertlab.training.record import RunRecord
 from bertlab.training.results import held_out_results, print_results, print_table
 from bertlab.training.same_run import Resumption, plugin_facts
-from bertlab.training.step_memory import AUTO, choose_parts
 from bertlab.training.trainer import (
     ConfigLog,
     build_module,
@@ -244,10 +244,7 @@ class BertlabCLI(LightningCLI):
             accelerate(model, self.datamodule, self.trainer)
         if values.keep_predictions:
             self.datamodule.predict_validation()
-        divides = values.trainer.accumulate_grad_batches == AUTO
-        choose_parts(self.resolved, model, self.datamodule, self.trainer)
-        if divides:
-            self.trainer = self.instantiate_trainer()
+        self._divide_steps()
         steps = asked_steps(values.max_tokens, values.max_words, self.trainer, self.datamodule)
         if steps is not None:
             self.trainer = self.instantiate_trainer(
@@ -267,6 +264,20 @@ class BertlabCLI(LightningCLI):
         if values.compile:
             compile_layers(model.encoder)
             compile_losses(model.tasks)
+
+    def _divide_steps(self) -> None:
+        """Let a package see whether a step fits into memory, and divide it where it is to."""
+        key = "accumulate_grad_batches"
+        chooses = self.config.trainer[key] == AUTO
+        parts = step_parts(
+            module=self.model, data=self.datamodule, trainer=self.trainer, choose=chooses
+        )
+        if not chooses:
+            return
+        if parts is None:
+            raise TrainerError(f"trainer.{key}: found {AUTO}{where_to_get(key, AUTO)}")
+        self.resolved.divide_steps(parts)
+        self.trainer = self.instantiate_trainer()
 
     def _describe(self) -> None:
         """Give the run's record its content."""

@@ -43,21 +43,18 @@ class RowFile:
         self.truth = frozenset(truth)
         self.top_k = top_k
         self.mask = mask
-        self.file: WholeFile | None = None
-        self.table: TableFile | None = None
+        self.file: WholeFile | TableFile | None = None
         try:
-            if form in TABLE_FORMS:
-                assert output is not None
-                self.table = TableFile(Path(output), form)
-            elif output is not None:
-                self.file = WholeFile(Path(output))
+            if output is not None:
+                place, is_table = Path(output), form in TABLE_FORMS
+                self.file = TableFile(place, form) if is_table else WholeFile(place)
         except OutputError as error:
             raise OutputError(f"--output: {error}") from None
 
     @property
     def prints(self) -> bool:
         """Whether the rows go to standard output."""
-        return self.table is None and self.file is None
+        return self.file is None
 
     def write(self, row: Example, prediction: Mapping[str, Any]) -> None:
         """Write a row."""
@@ -68,8 +65,8 @@ class RowFile:
         # a column of the input that is called as one of the prediction's: score -> input_score
         kept = {f"input_{key}" if key in made else key: value for key, value in given.items()}
         line = {**kept, **made}
-        if self.table is not None:
-            self.table.write(line)
+        if isinstance(self.file, TableFile):
+            self.file.write(line)
         else:
             (self.file or sys.stdout).write(json_line(line))
 
@@ -81,17 +78,15 @@ class RowFile:
         """Finish the file, or flush."""
         if self.rows and not self.predicted:
             warn(f"nothing was predicted: no text has a {self.mask} to fill in")
-        opened = self.table or self.file
-        if opened is None:
+        if self.file is None:
             sys.stdout.flush()
         else:
-            opened.close()
+            self.file.close()
 
     def discard(self) -> None:
         """Leave no file."""
-        opened = self.table or self.file
-        if opened is not None:
-            opened.discard()
+        if self.file is not None:
+            self.file.discard()
 
 
 PredictionSink = RowFile | Submission

@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bertlab.checkpoints.run_checkpoint import BEST_CHECKPOINT
-from bertlab.checkpoints.run_directory import RESULTS_FILE
+from bertlab.checkpoints.run_directory import BEST_CHECKPOINT, RESULTS_FILE
 from bertlab.errors import visible
 from bertlab.files.reading import explain_damage, read_object
 

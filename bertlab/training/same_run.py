@@ -18,7 +18,7 @@ from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_directory import MANIFEST_FILE
 from bertlab.config.recorded import complete, computed
 from bertlab.config.request import Request
-from bertlab.config.run_config import RunConfig
+from bertlab.config.run_config import AUTO, RunConfig
 from bertlab.config.yaml_files import Config, differences
 from bertlab.data.module import TaskData
 from bertlab.data.sources import is_source
@@ -36,7 +36,6 @@ from bertlab.plugins.index import (
 )
 from bertlab.plugins.strangers import content_hash
 from bertlab.tokenizer.files import load_tokenizer
-from bertlab.training.step_memory import adopt_parts
 
 _DIGITS = 12  # of a hash
 _KEYS = {"corpus": "data.corpus", "store": "data.corpus", "tokenizer": "data.tokenizer"}
@@ -168,7 +167,10 @@ class Resumption:
         """Compare the configs, before any data is read."""
         if self.checkpoint is None or self.checkpoint.config is None:
             return
-        adopt_parts(self.config, self.checkpoint.config["trainer"])
+        if self.config.values.trainer.accumulate_grad_batches == AUTO:
+            began = self.checkpoint.config["trainer"]
+            kept = ("accumulate_grad_batches", "val_check_interval")
+            self.config.set_trainer({key: began[key] for key in kept})
         check_same_config(self.config, self.checkpoint.config, self.hashes)
 
     def check_tokenizer(self) -> None:
@@ -199,7 +201,10 @@ def check_same_config(config: RunConfig, stored: Config, hashes: Hashes | None =
             f"{trained}; a new run begins with its weights by --model.init_from"
         )
     known = hashes if hashes is not None else {"": ""}  # a run in stages: each compares its own
-    there = Identity(complete(stored, config.plain, config.defaults()), known)
+    kinds = {_learns(config.plain), _learns(stored)}
+    if len(kinds) == 1 or kinds == {"a head", "heads"}:  # else a head would become a default
+        stored = complete(stored, config.plain, config.defaults())
+    there = Identity(stored, known)
     check_same(Identity(config.plain), there)
 
 

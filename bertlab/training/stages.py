@@ -233,7 +233,7 @@ def _untrained(session: BertlabCLI, stage: Stage) -> Pretrained:
     return Pretrained(
         source=f"stage {stage.name}",
         encoder_config=dict(session.resolved.plain["model"]["encoder"]),
-        vocab_size=tokenizer.vocab_size,
+        vocab_size=model.encoder.vocab_size,
         state=model.state_dict(),
         tokenizer=tokenizer,
         config=session.resolved.plain,

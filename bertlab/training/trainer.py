@@ -31,7 +31,7 @@ from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import restore_module
 from bertlab.checkpoints.run_directory import STUDY_ENVIRONMENT, VARIANT_ENVIRONMENT
-from bertlab.checkpoints.tensor_files import BackgroundCheckpointIO, WholeCheckpointIO
+from bertlab.checkpoints.tensor_files import WholeCheckpointIO
 from bertlab.config.parser import LoggerChoice
 from bertlab.config.run_config import RunConfig
 from bertlab.data.module import TaskData
@@ -144,7 +144,7 @@ _REFUSED = {
     "GradientAccumulationScheduler": "a step has the same number of parts all along; expected "
     "trainer.accumulate_grad_batches",
     "BatchSizeFinder": "a step is data.batch_size sequences; expected "
-    "trainer.accumulate_grad_batches: auto, which divides it as memory asks",
+    "trainer.accumulate_grad_batches, auto with bertlab-gpu",
     "BackboneFinetuning": "it freezes what a module calls its backbone, and bertlab's has none",
     "SpikeDetection": "it leaves out batches by their number, and a step's sequences follow from "
     "its own; bertlab-guard warns of losses that jump",
@@ -167,7 +167,6 @@ def make_trainer(
 ) -> Trainer:
     """Make a Trainer."""
     arguments = dict(settings)
-    background_checkpoints = arguments.pop("background_checkpoints", False)
     _check_numbers(arguments)
     _check_names(arguments)
     _check_steps(arguments)
@@ -186,8 +185,8 @@ def make_trainer(
         given = arguments["plugins"] or []
         given = given if isinstance(given, list) else [given]
         if not any(isinstance(each, CheckpointIO) for each in given):
-            made = BackgroundCheckpointIO if background_checkpoints else WholeCheckpointIO
-            arguments["plugins"] = [*given, made(directory)]
+            added = [each.checkpoint_io for each in callbacks if hasattr(each, "checkpoint_io")]
+            arguments["plugins"] = [*given, *(added or [WholeCheckpointIO(directory)])]
     arguments["default_root_dir"] = arguments["default_root_dir"] or directory
     _check_interval(arguments["val_check_interval"], arguments["accumulate_grad_batches"])
     try:
@@ -381,7 +380,9 @@ def build_module(
         module = restore_module(checkpoint, config.plain, tasks, sets, metrics)
         check_lengths(data.max_seq_length, module.encoder)
         return module
-    encoder = build_encoder(model["encoder"], tokenizer.vocab_size)
+    start = warm or checkpoint
+    rows = tokenizer.vocab_size if start is None else start.vocab_size
+    encoder = build_encoder(model["encoder"], rows)
     check_lengths(data.max_seq_length, encoder)
     check_tasks(tasks, encoder)
     optimizer = read_optimizer(model["optimizer"])
@@ -390,7 +391,6 @@ def build_module(
         labels = (data.token_counts, data.labels, data.head_labels)
         context = TaskContext(encoder, tokenizer, *labels)
     else:
-        start = warm or checkpoint
         counts = None if config.command == "predict" else data.token_counts
         known = None if start is None else start.class_labels
         context = TaskContext(encoder, tokenizer, counts, known)

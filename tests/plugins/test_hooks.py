@@ -258,6 +258,22 @@ def test_bertlab_accelerate_finishes_each_batch_of_a_compiled_fit(
     assert results[0] == results[1]
 
 
+def test_bertlab_step_parts_divides_a_step(
+    stranger: Path, monkeypatch: pytest.MonkeyPatch, bertlab: Command, tiny_config: Path
+) -> None:
+    auto = ("fit", "--config", tiny_config, "--trainer.accumulate_grad_batches", "auto")
+    code = HEAD + "@hookimpl\ndef bertlab_step_parts(choose):\n    return 4 if choose else None\n"
+    add_hooks(stranger, "quarters", code)
+    without(monkeypatch, "bertlab-gpu")
+    code, printed, error = bertlab(*auto, "--run_dir", stranger / "run")
+    assert code == 0, error
+    assert "in 4 parts" in printed
+    monkeypatch.setattr(cli, "step_parts", lambda **given: None)
+    code, _, error = bertlab(*auto, "--run_dir", stranger / "none")
+    assert code == 2
+    assert "found auto; it comes with bertlab-gpu: pip install bertlab-gpu" in error
+
+
 def test_bertlab_strategy_is_the_first_packages(
     stranger: Path, monkeypatch: pytest.MonkeyPatch, bertlab: Command, tiny_config: Path
 ) -> None:

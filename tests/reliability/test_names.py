@@ -18,12 +18,13 @@ from bertlab.api.evaluation import EvaluationResult, ScoreGrid
 from bertlab.config.yaml_files import read_config
 from bertlab.errors import say
 from bertlab.files import utf8, why_no_file_name
-from bertlab.files.reading import json_line, spreadsheet_csv, spreadsheet_rows
+from bertlab.files.reading import json_line
 from bertlab.training.exit import how_to_resume
 from bertlab_evaluations.evaluation_output import write_evaluation
 from bertlab_evaluations.evaluation_page import Evaluated, write_pages
 from bertlab_evaluations.evaluation_scores import score_groups
 from bertlab_evaluations.minimal_pairs import MinimalPairs
+from bertlab_pages.spreadsheets import spreadsheet_csv, spreadsheet_rows
 from bertlab_studies.execute.executor import go_on_with
 from bertlab_studies.folder import keep_content
 from bertlab_studies.report.render import latex, print_report, write_report

@@ -1,6 +1,11 @@
 """The commands that this package adds to ``bertlab``; what they do is imported when they run."""
 
+from typing import TYPE_CHECKING
+
 from bertlab import Command
+
+if TYPE_CHECKING:
+    from jsonargparse import ArgumentParser
 
 
 class NewPlugin(Command):
@@ -19,3 +24,19 @@ class CheckPlugins(Command):
         from bertlab_conformance.plugin_check import main  # noqa: PLC0415
 
         return main(arguments)
+
+
+class Plugins(Command):
+    """What is installed, and what it takes."""
+
+    def main(self, arguments: list[str]) -> int:  # noqa: D102
+        from bertlab_conformance.plugin_list import main  # noqa: PLC0415
+
+        return main(arguments)
+
+    def parsers(self) -> "dict[str, ArgumentParser]":  # noqa: D102
+        from jsonargparse import ArgumentParser  # noqa: PLC0415
+
+        from bertlab_conformance.plugin_list import ACTIONS  # noqa: PLC0415
+
+        return {action: ArgumentParser(exit_on_error=False) for action in ACTIONS}

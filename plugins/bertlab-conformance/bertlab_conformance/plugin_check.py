@@ -22,17 +22,14 @@ from bertlab.extend import (
     METAPACKAGE,
     OWN_PACKAGE,
     Plugin,
-    all_plugins,
-    arguments_of,
-    base_of,
     entry_points_of,
     import_class,
     load_module,
     name_of_hooks,
     say,
     told,
-    why_not_used,
 )
+from bertlab_conformance.plugin_list import all_plugins, arguments_of, base_of, why_not_used
 
 LIMIT = 30.0  # seconds for the import of a plugin of others
 _USAGE = """\

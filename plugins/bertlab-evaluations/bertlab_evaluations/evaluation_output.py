@@ -17,13 +17,13 @@ from bertlab.extend import (
     replacing,
     say,
     shown_figure,
-    spreadsheet_csv,
     utf8,
     write_text,
 )
 from bertlab_evaluations.entries import EvaluationEntry
 from bertlab_evaluations.evaluation_scores import GroupScore
 from bertlab_evaluations.evaluation_tables import MOST_COLUMNS, interval, tables_of
+from bertlab_pages.spreadsheets import spreadsheet_csv
 
 _GROUP_COLUMNS = ("kind", "group", "rows", "mean", "low", "high")
 

@@ -8,9 +8,10 @@ from typing import Any
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from bertlab.api import ConfigError, TaskData
-from bertlab.extend import RunRecord, StepSizes, training_size, words_checkpoint_name
+from bertlab.extend import RunRecord, StepSizes, training_size
 
 KEY = "checkpoint_words"
+_UNITS = {"": 1, "K": 10**3, "M": 10**6}
 
 
 class WordCheckpoints(Callback):
@@ -101,3 +102,14 @@ def steps_at_words(words: Sequence[float], data: TaskData, steps: float) -> dict
         # rounded as the end of a run is, so that its last words are those of the last step
         found.setdefault(max(1, sizes.nearest_step(each / a_sequence)), []).append(each)
     return found
+
+
+def words_checkpoint_name(words: float) -> str:
+    """Return the name of a checkpoint after so many words: ``words-10M.ckpt``, ``words-250K.ckpt``.
+
+    A number that is no whole number of words is rounded.
+    """
+    whole = round(words)
+    # 2,500,000 is 2500K: a name holds no point
+    unit = next(name for name in ("M", "K", "") if whole % _UNITS[name] == 0)
+    return f"words-{whole // _UNITS[unit]}{unit}.ckpt"

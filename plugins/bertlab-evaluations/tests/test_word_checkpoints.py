@@ -9,10 +9,10 @@ import pytest
 import torch
 from lightning.pytorch import Callback
 
-from bertlab.checkpoints.run_checkpoint import words_checkpoint_name, words_checkpoints
+from bertlab.checkpoints.run_checkpoint import words_checkpoints
 from bertlab.data.corpus.store import TokenStore
 from bertlab.errors import CheckpointError
-from bertlab_evaluations.word_checkpoints import steps_at_words
+from bertlab_evaluations.word_checkpoints import steps_at_words, words_checkpoint_name
 from tests.conftest import Command
 from tests.training.test_words import data
 

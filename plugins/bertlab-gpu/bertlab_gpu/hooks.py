@@ -1,16 +1,43 @@
-"""What is done before a run is compiled that trains on a GPU, and the strategy ``fsdp``."""
+"""What is done before a run is compiled for a GPU, the memory of a step, and strategy ``fsdp``."""
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from bertlab import hookimpl
+from bertlab import FitKeys, hookimpl
 
 if TYPE_CHECKING:
-    from lightning.pytorch import Trainer
+    from pathlib import Path
+
+    from jsonargparse import Namespace
+    from lightning.pytorch import Callback, Trainer
+    from lightning.pytorch.cli import LightningArgumentParser
     from lightning.pytorch.strategies import Strategy
 
     from bertlab.api import TaskData
     from bertlab.extend import BertModule
+
+
+@hookimpl
+def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
+    """Add ``background_checkpoints``, which changes nothing that a run computes."""
+    parser.add_argument(
+        "--background_checkpoints",
+        type=bool,
+        default=False,
+        help="write checkpoints while training goes on; needs memory for two copies of weights and "
+        "moments",
+    )
+    return FitKeys(not_recorded=("background_checkpoints",))
+
+
+@hookimpl
+def bertlab_callbacks(run_dir: "Path", config: "Namespace") -> "list[Callback]":
+    """Return what has checkpoints written in the background."""
+    if not config.background_checkpoints:
+        return []
+    from bertlab_gpu.background import BackgroundCheckpoints  # noqa: PLC0415  torch, not for --help
+
+    return [BackgroundCheckpoints(run_dir)]
 
 
 @hookimpl
@@ -30,6 +57,16 @@ def bertlab_accelerate(module: "BertModule", data: "TaskData", trainer: "Trainer
         use_own_stream()
         data.finish_batch = Filling(module.named_tasks(), data.max_seq_length)
         module.passes = StepGraphs()
+
+
+@hookimpl
+def bertlab_step_parts(
+    module: "BertModule", data: "TaskData", trainer: "Trainer", choose: bool
+) -> int | None:
+    """See that a step fits into memory, and choose its parts where the config says ``auto``."""
+    from bertlab_gpu.step_memory import choose_parts  # noqa: PLC0415  torch, not for --help
+
+    return choose_parts(module, data, trainer, choose)
 
 
 @hookimpl

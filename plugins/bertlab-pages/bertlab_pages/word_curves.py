@@ -4,7 +4,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bertlab.extend import explain_damage, spreadsheet_rows
+from bertlab.extend import explain_damage
+from bertlab_pages.spreadsheets import spreadsheet_rows
 
 Curve = tuple[list[int], list[float]]
 

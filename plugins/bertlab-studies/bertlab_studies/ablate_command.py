@@ -63,7 +63,7 @@ def make_parser(argv: Sequence[str] | None = None) -> ArgumentParser:
         "--study_dir", metavar="DIR", help="runs/studies/ablate-CONFIG-KEY if not given"
     )
     parser.add_function_arguments(run, skip={"study", "options"})
-    add_executor_options(parser, argv, StudyExecutor)
+    add_executor_options(parser, argv or (), StudyExecutor)
     return parser
 
 

@@ -107,7 +107,7 @@ def make_parser(action: str, argv: Sequence[str] | None = None) -> ArgumentParse
     # an action's signature and docstring are its options and their help
     parser.add_function_arguments(ACTIONS[action], skip={"study", "studies", "options"})
     if action == "run":
-        add_executor_options(parser, argv, StudyExecutor)
+        add_executor_options(parser, argv or (), StudyExecutor)
     return parser
 
 

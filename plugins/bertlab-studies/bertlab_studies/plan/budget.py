@@ -23,9 +23,9 @@ from bertlab.extend import (
     fine_tunes,
     largest_of,
     mean_of,
-    stage_configs,
 )
 from bertlab.extend import STAGES_KEY as STAGES
+from bertlab_studies.plan.stage_configs import stage_configs
 
 _KEYS = {
     "steps": "trainer.max_steps",

@@ -21,10 +21,10 @@ from bertlab.extend import (
     naming_stage,
     read_optimizer,
     read_stages,
-    stage_configs,
 )
 from bertlab.extend import STAGES_KEY as STAGES
 from bertlab_studies.plan.budget import meta_encoder
+from bertlab_studies.plan.stage_configs import stage_configs
 
 # tasks and data are introduced to each other; what they check does not depend on it
 _VOCABULARY = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

@@ -15,10 +15,10 @@ from bertlab.extend import (
     end_of,
     is_share,
     largest_of,
-    last_config,
 )
 from bertlab.extend import known_ends as better_ends
 from bertlab_studies.plan.plan import FREE, Plan
+from bertlab_studies.plan.stage_configs import last_config
 from bertlab_studies.plan.study_file import BASE, Evaluation, StudyConfig
 from bertlab_studies.plan.zero_shot import plugin_of
 

@@ -7,7 +7,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from bertlab.extend import spreadsheet_csv
 from bertlab_pages.charts import (
     FEWEST,
     MOST,
@@ -17,6 +16,7 @@ from bertlab_pages.charts import (
     word_panels,
 )
 from bertlab_pages.pictures import file_names
+from bertlab_pages.spreadsheets import spreadsheet_csv
 from bertlab_pages.tables import Grid, TitledGrid
 from bertlab_pages.word_curves import WordCurve
 from bertlab_studies.report.columns import Column, label_of

@@ -6,14 +6,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bertlab.extend import (
-    Config,
-    explain_damage,
-    is_share,
-    open_to_read,
-    parse_json,
-    spreadsheet_rows,
-)
+from bertlab.extend import Config, explain_damage, is_share, open_to_read, parse_json
+from bertlab_pages.spreadsheets import spreadsheet_rows
 from bertlab_pages.word_curves import read_word_curves
 from bertlab_studies.execute.run_state import is_done
 from bertlab_studies.plan.plan import Plan

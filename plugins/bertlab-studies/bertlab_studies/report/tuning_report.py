@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from scipy.special import comb
 
-from bertlab.extend import spreadsheet_csv, yaml_inline
+from bertlab.extend import yaml_inline
 from bertlab_pages.plot_axes import (
     add_legend,
     label_of,
@@ -20,6 +20,7 @@ from bertlab_pages.plot_axes import (
     printable,
     style_of,
 )
+from bertlab_pages.spreadsheets import spreadsheet_csv
 from bertlab_pages.tables import TitledGrid, plain_grid
 from bertlab_studies.plan.tuning import RANDOM, Rows
 from bertlab_studies.report.columns import NOTHING, Column, digits_of

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, fields
 from typing import Any
 
-from bertlab.extend import spreadsheet_csv
+from bertlab_pages.spreadsheets import spreadsheet_csv
 from bertlab_studies.report.comparison import Comparison
 from bertlab_studies.report.failures import failed_runs
 from bertlab_studies.report.report import Report

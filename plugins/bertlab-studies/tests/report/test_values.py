@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertlab.files.reading import spreadsheet_csv
+from bertlab_pages.spreadsheets import spreadsheet_csv
 from bertlab_studies.report.report import report_of
 from bertlab_studies.report.values import report_json, run_values, values_csv
 from bertlab_studies.study_scores import StudyScores

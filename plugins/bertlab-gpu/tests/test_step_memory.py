@@ -9,8 +9,8 @@ import pytest
 import torch
 import yaml
 
-from bertlab.training import step_memory
-from bertlab.training.step_memory import StepMemory
+from bertlab_gpu import step_memory
+from bertlab_gpu.step_memory import StepMemory
 from tests.conftest import Command
 
 GB = 10**9
@@ -112,7 +112,7 @@ def test_several_devices_are_given_a_number(tiny_config: Path, bertlab: Command)
 _MEASURED = """
 import resource, sys
 from pathlib import Path
-from bertlab.training import step_memory
+from bertlab_gpu import step_memory
 from bertlab.cli.main import main
 
 step_memory._HARMLESS = 0.0

@@ -5,23 +5,17 @@ what autograd saves for the backward pass, which is measured on a few sequences:
 number.
 """
 
-import contextlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import torch
 from lightning.pytorch import Trainer
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from bertlab.config.run_config import RunConfig
-from bertlab.data.module import TaskData
-from bertlab.errors import TrainerError
-from bertlab.model.module import BertModule
-from bertlab.objectives.changing import whole_ends
+from bertlab.api import TaskData
+from bertlab.extend import BertModule, TrainerError, free_memory, whole_ends
 
 AUTO = "auto"  # of trainer.accumulate_grad_batches
 _SAMPLE = 16  # sequences that are measured
@@ -48,9 +42,8 @@ class StepMemory:
         return self.model + self.token * tokens
 
 
-def choose_parts(config: RunConfig, model: BertModule, data: TaskData, trainer: Trainer) -> None:
-    """See that a step fits into memory; divide it where ``accumulate_grad_batches`` is ``auto``."""
-    chooses = config.values.trainer.accumulate_grad_batches == AUTO
+def choose_parts(model: BertModule, data: TaskData, trainer: Trainer, chooses: bool) -> int | None:
+    """See that a step fits into memory; return the parts to divide it into, if asked to choose."""
     if chooses and trainer.world_size > 1:
         raise TrainerError(
             f"trainer.accumulate_grad_batches: found {AUTO} on {trainer.world_size} devices, "
@@ -68,26 +61,7 @@ def choose_parts(config: RunConfig, model: BertModule, data: TaskData, trainer: 
             size = math.ceil(sequences / parts)
         if memory.of(size * mean) > free:
             raise TrainerError(_too_large(memory, size, mean, free))
-    if chooses:
-        interval = config.values.trainer.val_check_interval
-        # an evaluation each 500 steps, of 4 parts each: Lightning counts 2,000 batches
-        interval = interval * parts if isinstance(interval, int) else interval
-        _set(config, {"accumulate_grad_batches": parts, "val_check_interval": interval})
-
-
-def adopt_parts(config: RunConfig, before: Mapping[str, Any]) -> None:
-    """Give a run that goes on the parts that it had, where its config says ``auto``."""
-    if config.values.trainer.accumulate_grad_batches == AUTO:
-        _set(
-            config, {key: before[key] for key in ("accumulate_grad_batches", "val_check_interval")}
-        )
-
-
-def _set(config: RunConfig, settings: Mapping[str, Any]) -> None:
-    """Set keys of ``trainer``, in what is run and in what is recorded."""
-    for key, value in settings.items():
-        config.values[f"trainer.{key}"] = value
-        config.plain["trainer"][key] = value
+    return parts if chooses else None
 
 
 def _fewest_parts(memory: StepMemory, sequences: int, length: int, room: float) -> int:
@@ -128,24 +102,6 @@ def measure(model: BertModule, data: TaskData, trainer: Trainer) -> StepMemory:
         model=_bytes(model.parameters()) + (_COPIES - 1) * trained,
         token=_TEMPORARY * sum(saved.values()) / len(batch.input_ids),
     )
-
-
-def free_memory(device: torch.device) -> int | None:
-    """Return the bytes that this process can still take of a device; None if nobody says."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    if device.type != "cpu":
-        return None
-    found = []
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        # "MemAvailable:   22334455 kB"
-        found += [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvail")]
-    with contextlib.suppress(OSError, ValueError):
-        limit = Path("/sys/fs/cgroup/memory.max").read_text("ascii")
-        used = Path("/sys/fs/cgroup/memory.current").read_text("ascii")
-        found.append(int(limit) - int(used))  # ValueError: "max", no limit
-    return max(0, min(found)) if found else None
 
 
 def _rough(model: BertModule, data: TaskData, sequences: float) -> float:
