@@ -101,6 +101,8 @@ from bertlab.data.corpus.store_writer import check_free as check_free
 from bertlab.data.examples.columns import Mapped as Mapped
 from bertlab.data.examples.encoded import EncodedExamples as EncodedExamples
 from bertlab.data.examples.encoded import collate as collate
+from bertlab.data.examples.printed import looks_printed as looks_printed
+from bertlab.data.examples.printed import parse_printed as parse_printed
 from bertlab.data.examples.source import read_all_rows as read_all_rows
 from bertlab.data.examples.splits import fingerprint as fingerprint
 from bertlab.data.examples.values import ordered_names as ordered_names
