@@ -27,6 +27,7 @@ _BASES: dict[Kind, str] = {
     "objective": "bertlab.api.task:Objective",
     "head": "bertlab.api.task:Head",
     "source": "bertlab.api.examples:DataSource",
+    "input_format": "bertlab.data.sampling.sampler:SequenceSampler",
     "metric": "torchmetrics:Metric",
     "evaluation": "bertlab.api.evaluation:Evaluation",
     "optimizer": "bertlab.api.optimizer:OptimizerRecipe",
@@ -62,6 +63,8 @@ _DECLARED = (
     "has_weight_decay",
     "needs_end",
     "has_heads",
+    "has_pairs",
+    "has_parts",
 )
 
 _USAGE = """\

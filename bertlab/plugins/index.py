@@ -49,7 +49,9 @@ _BRINGS = {
         "encoder modern, tokenizer bpe, tokenizer unigram, optimizer lamb, optimizer lion, "
         "optimizer muon, name ModernEncoder, tokenizer_model BPE, tokenizer_model Unigram, "
         "tokenizer_model WordLevel, name JoinedOptimizer, huggingface_form roberta, "
-        "model_type roberta, model_type modernbert"
+        "model_type roberta, model_type modernbert, input_format sentence_pairs, "
+        "input_format full_sentences, input_format doc_sentences, schedule cosine, "
+        "schedule inverse_sqrt, schedule wsd"
     ),
     "bertlab-pages": "command demo, key push",
     "bertlab-studies": (
@@ -58,6 +60,7 @@ _BRINGS = {
     ),
     "bertlab-tasks": (
         "head feature_tagging, head multi_label, head multiple_choice, data_module several_heads, "
+        "source python-english-rows, "
         "format ax, format codah, format cola, format conll, format mnli, format mnli_mismatched, "
         "format mrpc, format qnli, format qqp, format rte, format sick, format sick_relatedness, "
         "format snli, format squad, "
@@ -87,6 +90,7 @@ Kind = Literal[
     "objective",
     "head",
     "source",
+    "input_format",
     "metric",
     "evaluation",
     "optimizer",
@@ -107,6 +111,7 @@ KEYS: dict[Kind, str] = {
     "objective": "model.objectives",
     "head": "model.head",
     "source": "data.corpus, data.source",
+    "input_format": "data.input_format",
     "metric": "model.metrics",
     "evaluation": "--evaluation, evaluations",
     "optimizer": "model.optimizer.name",

@@ -48,9 +48,11 @@ def test_every_hook_is_documented() -> None:
 def test_the_built_in_plugins_are_those_of_the_packages() -> None:
     plugins = [
         (name, plugin.target.replace(":", "."))
-        # a page of its own has the commands, a table in finetuning-reference.md the formats; a
-        # file tells the model of a tokenizer and the form of a folder, nobody names them
-        for kind in set(GROUPS) - {"command", "format", "tokenizer_model", "huggingface_form"}
+        # a page of its own has the commands, tables in finetuning-reference.md and pretraining.md
+        # the formats; a file tells the model of a tokenizer and the form of a folder, nobody names
+        # them
+        for kind in set(GROUPS)
+        - {"command", "format", "input_format", "tokenizer_model", "huggingface_form"}
         for name, plugin in installed(kind).items()
         if plugin.package in FIRST_PARTY
     ]

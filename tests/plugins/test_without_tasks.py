@@ -7,6 +7,8 @@ import pytest
 from bertlab.config.merge import read_request
 from bertlab.config.parser import data_class
 from bertlab.data.fine_tuning import LabelledData
+from bertlab.data.pretraining import PretrainingData
+from bertlab.data.sources import open_source
 from bertlab.errors import ConfigError, DataError, PluginError
 from bertlab.heads.tagging import Tagging
 from bertlab.plugins import index
@@ -55,3 +57,14 @@ def test_it_says_which_package_brings_several_heads():
 def test_it_says_which_package_brings_a_head(name):
     with pytest.raises(PluginError, match=INSTALL):
         index.load_class("head", name, object)
+
+
+def test_it_says_which_package_brings_rows_of_the_english_of_python():
+    with pytest.raises(PluginError, match=INSTALL):
+        open_source("python-english:packages").raw_examples("train")
+
+
+@pytest.mark.parametrize("name", ["sentence_pairs", "full_sentences", "doc_sentences"])
+def test_it_says_which_package_brings_an_input_format(name):
+    with pytest.raises(PluginError, match="it comes with bertlab-modern: pip install"):
+        PretrainingData(corpus="a.txt", input_format=name)

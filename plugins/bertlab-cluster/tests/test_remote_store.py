@@ -12,7 +12,7 @@ import torch
 
 from bertlab.api.rng import CounterRNG
 from bertlab.data.corpus.store import TokenStore
-from bertlab.data.sampling.input_formats import build_sampler
+from bertlab.data.sampling.segment_pairs import build_sampler
 from bertlab.errors import ConfigError, CorpusError, TokenStoreError
 from tests.conftest import Command
 from tests.data.corpus.test_shards import TOKENIZER, texts, write

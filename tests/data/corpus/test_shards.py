@@ -16,8 +16,9 @@ from bertlab.data.corpus.corpus import Corpus
 from bertlab.data.corpus.prepare import prepare
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.corpus.store_writer import TokenStoreWriter
-from bertlab.data.sampling.input_formats import SAMPLERS, build_sampler
+from bertlab.data.sampling.segment_pairs import build_sampler
 from bertlab.errors import ConfigError, TokenStoreError
+from bertlab.plugins.index import installed
 from bertlab.tokenizer.files import SPECIAL_TOKENS
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
@@ -104,7 +105,7 @@ def test_the_arrays_are_those_of_one_file(
         assert place == len(totals) or size + totals[place] > shard_tokens
 
 
-@pytest.mark.parametrize("input_format", SAMPLERS)
+@pytest.mark.parametrize("input_format", installed("input_format"))
 def test_the_sequences_are_those_of_one_file(tmp_path: Path, input_format: str) -> None:
     documents = texts(120)
     stores = [write(tmp_path / "one", documents, 10**6), write(tmp_path / "many", documents, 300)]
