@@ -97,9 +97,14 @@ from bertlab.data.corpus.prepare import default_cache_dir as default_cache_dir
 from bertlab.data.corpus.prepare import open_prepared as open_prepared
 from bertlab.data.corpus.prepare import unwritable_cache as unwritable_cache
 from bertlab.data.corpus.python_english import python_english_documents as python_english_documents
-from bertlab.data.corpus.shards import SHARD_FOLDER as SHARD_FOLDER
-from bertlab.data.corpus.shards import RemoteStore as RemoteStore
-from bertlab.data.corpus.shards import ShardArray as ShardArray
+from bertlab.data.corpus.store import ARRAYS as ARRAYS
+from bertlab.data.corpus.store import SHARDED_VERSION as SHARDED_VERSION
+from bertlab.data.corpus.store import IntArray as IntArray
+from bertlab.data.corpus.store import StoreMetadata as StoreMetadata
+from bertlab.data.corpus.store import checked_fields as checked_fields
+from bertlab.data.corpus.store import damaged as damaged
+from bertlab.data.corpus.store import map_array as map_array
+from bertlab.data.corpus.store_writer import TokenStoreWriter as TokenStoreWriter
 from bertlab.data.corpus.store_writer import check_free as check_free
 from bertlab.data.examples.columns import Mapped as Mapped
 from bertlab.data.examples.encoded import EncodedExamples as EncodedExamples
@@ -195,6 +200,7 @@ from bertlab.files import write_text as write_text
 from bertlab.files.reading import LARGEST_FILE as LARGEST_FILE
 from bertlab.files.reading import RemoteFile as RemoteFile
 from bertlab.files.reading import explain_damage as explain_damage
+from bertlab.files.reading import is_url as is_url
 from bertlab.files.reading import json_line as json_line
 from bertlab.files.reading import open_to_read as open_to_read
 from bertlab.files.reading import parse_json as parse_json

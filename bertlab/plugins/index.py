@@ -31,7 +31,9 @@ OWN_PACKAGE = "bertlab-core"
 METAPACKAGE = "bertlab-lightning"  # all of them; on PyPI, bertlab is somebody else's
 # package: what it brings, as "kind name" of the index
 _BRINGS = {
-    "bertlab-cluster": "executor ray, executor slurm, name data.RemoteStore",
+    "bertlab-cluster": (
+        "executor ray, executor slurm, name data.ShardedStore, name data.ShardedWriter"
+    ),
     "bertlab-conformance": (
         "command check-plugins, command new-plugin, name testing.ConformanceFailure, "
         "name testing.batch_of, name testing.conformance, name testing.list_checks"
