@@ -1,106 +1,17 @@
 """Optimisers and schedules that a config can name, and the settings that all of them have."""
 
-import inspect
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, make_dataclass
-from functools import cache, reduce
-from operator import or_
-from types import UnionType
-from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, cast
 
-import torch.optim
-from torch import Tensor
 from torch.optim import AdamW as TorchAdamW
 from torch.optim import Optimizer
 
 from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup, Progress, Schedule
 from bertlab.errors import ConfigError, UnknownPluginError, nearest
 from bertlab.objectives.changing import DEFAULT_SCHEDULE, make_schedule
-from bertlab.plugins.index import installed, load_class, told_origin, where_to_get
-
-_SHARED = ("self", "params", "lr", "weight_decay")  # of every optimiser
-_REFUSED = {
-    "LBFGS": "computes the loss several times a step, by a closure, which a run cannot repeat",
-    "SparseAdam": "is for sparse gradients, and those of an encoder are dense",
-    "Muon": "trains matrices only; use muon, which leaves the rest to AdamW",
-}
-
-
-@dataclass(frozen=True)
-class TorchRecipe(OptimizerRecipe):
-    """A class of ``torch.optim``; a subclass has that class' arguments as its fields.
-
-    Attributes:
-        torch_class: what is made.
-    """
-
-    torch_class: ClassVar[Any]
-
-    def build(
-        self, groups: Sequence[ParameterGroup], learning_rate: float, fused: bool
-    ) -> Optimizer:
-        """Return an optimiser over the groups as they are; whether it is fused is a setting."""
-        del fused
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
-        settings = [group.settings() for group in groups]
-        for group in settings:
-            if not self.has_weight_decay:
-                del group["weight_decay"]
-        try:
-            made: Optimizer = self.torch_class(settings, lr=learning_rate, **given)
-        except (ValueError, RuntimeError) as error:
-            name = self.torch_class.__name__
-            raise ConfigError(f"model.optimizer: torch.optim.{name}: {error}") from error
-        return made
-
-
-def torch_names() -> list[str]:
-    """Return the names of the classes that can be used."""
-    found = inspect.getmembers(torch.optim, inspect.isclass)
-    classes = [each for _, each in found if issubclass(each, Optimizer) and each is not Optimizer]
-    return [each.__name__ for each in classes if each.__name__ not in _REFUSED]
-
-
-@cache
-def torch_recipe(name: str) -> type[TorchRecipe] | None:
-    """Return the recipe of a class of ``torch.optim``; None if there is none of that name."""
-    if name in _REFUSED:
-        raise ConfigError(f"model.optimizer.name: found {name!r}: it {_REFUSED[name]}")
-    if name not in torch_names():
-        return None
-    found: type[Optimizer] = getattr(torch.optim, name)
-    hints = get_type_hints(found.__init__)
-    parameters = inspect.signature(found.__init__).parameters
-    arguments = [
-        (each.name, _without_tensor(hints.get(each.name, Any)), field(default=each.default))
-        for each in parameters.values()
-        if each.name not in _SHARED
-    ]
-    made = make_dataclass(
-        name,
-        arguments,
-        bases=(TorchRecipe,),
-        frozen=True,
-        namespace={
-            "__doc__": f"``torch.optim.{name}``, see PyTorch's documentation.",
-            "torch_class": found,
-            "has_weight_decay": "weight_decay" in parameters,
-        },
-    )
-    assert issubclass(made, TorchRecipe)
-    return made
-
-
-def _without_tensor(hint: Any) -> Any:  # noqa: ANN401  a type, or a form of one
-    """Return a type without the tensors that may stand for its numbers.
-
-    ``tuple[float | Tensor, float | Tensor]`` becomes ``tuple[float, float]``.
-    """
-    parts = [_without_tensor(each) for each in get_args(hint) if each is not Tensor]
-    if get_origin(hint) in (Union, UnionType):
-        return reduce(or_, parts)
-    return tuple[tuple(parts)] if get_origin(hint) is tuple else hint  # type: ignore[misc]
+from bertlab.plugins.index import added_name, installed, load_class, told_origin, where_to_get
 
 
 def check_betas(betas: tuple[float, float]) -> None:
@@ -245,16 +156,27 @@ def load_recipe(name: str) -> type[OptimizerRecipe]:
     plugins = installed("optimizer")
     if name in plugins:
         return load_class("optimizer", name, OptimizerRecipe)
-    found = torch_recipe(name)
-    if found is None:
+    of_torch = _torch_optimizers()
+    try:
+        return of_torch[name]
+    except KeyError:
         # torch.optim.AdamW is meant as AdamW
-        hint = nearest(name.rpartition(".")[2], [*plugins, *torch_names()])
+        hint = nearest(name.rpartition(".")[2], [*plugins, *of_torch])
         raise UnknownPluginError(
             f"model.optimizer.name: no optimizer is called {name!r}{hint} "
-            f"(installed: {', '.join(plugins)}; of torch.optim: {', '.join(torch_names())})"
+            f"(installed: {', '.join(plugins)}; of torch.optim: "
+            f"{', '.join(of_torch) or 'none, they come with bertlab-modern'})"
             f"{told_origin('optimizer', name)}{where_to_get('optimizer', name)}"
-        )
-    return found
+        ) from None
+
+
+def _torch_optimizers() -> Mapping[str, type[OptimizerRecipe]]:
+    """Return the classes of ``torch.optim`` by name, which bertlab-modern adds."""
+    try:
+        found = added_name("bertlab.model", "torch_optimizers")
+    except ImportError:
+        return {}
+    return cast("Mapping[str, type[OptimizerRecipe]]", found)
 
 
 def read_optimizer(section: Mapping[str, Any]) -> OptimizerConfig:
