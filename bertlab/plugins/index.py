@@ -51,9 +51,9 @@ _BRINGS = {
         "encoder modern, tokenizer bpe, tokenizer unigram, optimizer lamb, optimizer lion, "
         "optimizer muon, name ModernEncoder, tokenizer_model BPE, tokenizer_model Unigram, "
         "tokenizer_model WordLevel, name JoinedOptimizer, name model.torch_optimizers, "
-        "huggingface_form roberta, model_type roberta, model_type modernbert, input_format sentence_pairs, "
-        "input_format full_sentences, input_format doc_sentences, schedule cosine, "
-        "schedule inverse_sqrt, schedule wsd"
+        "huggingface_form roberta, model_type roberta, model_type modernbert, "
+        "input_format sentence_pairs, input_format full_sentences, input_format doc_sentences, "
+        "schedule cosine, schedule inverse_sqrt, schedule wsd"
     ),
     "bertlab-pages": "command demo, key push",
     "bertlab-studies": (
