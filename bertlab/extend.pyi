@@ -111,7 +111,7 @@ from bertlab.data.examples.encoded import EncodedExamples as EncodedExamples
 from bertlab.data.examples.encoded import collate as collate
 from bertlab.data.examples.printed import looks_printed as looks_printed
 from bertlab.data.examples.printed import parse_printed as parse_printed
-from bertlab.data.examples.source import read_all_rows as read_all_rows
+from bertlab.data.examples.source import read_rows as read_rows
 from bertlab.data.examples.splits import fingerprint as fingerprint
 from bertlab.data.examples.values import ordered_names as ordered_names
 from bertlab.data.examples.values import read_value as read_value
@@ -126,6 +126,8 @@ from bertlab.data.module import ReportRow as ReportRow
 from bertlab.data.module import naming as naming
 from bertlab.data.module import naming_head as naming_head
 from bertlab.data.pretraining import PretrainingData as PretrainingData
+from bertlab.data.rows.data_sets import is_saved as is_saved
+from bertlab.data.rows.files import ending_format as ending_format
 from bertlab.data.rows.lines import STANDARD_INPUT as STANDARD_INPUT
 from bertlab.data.rows.lines import input_name as input_name
 from bertlab.data.rows.lines import read_lines as read_lines
@@ -245,8 +247,10 @@ from bertlab.model.prediction import check_layers as check_layers
 from bertlab.model.prediction import combine_layers as combine_layers
 from bertlab.model.prediction import embed_texts as embed_texts
 from bertlab.model.schedule import check_schedule as check_schedule
+from bertlab.objectives.changing import Change as Change
+from bertlab.objectives.changing import ChangingNumber as ChangingNumber
 from bertlab.objectives.changing import largest_of as largest_of
-from bertlab.objectives.changing import mean_of as mean_of
+from bertlab.objectives.changing import moments as moments
 from bertlab.plugins.hooks import load_module as load_module
 from bertlab.plugins.hooks import name_of_hooks as name_of_hooks
 from bertlab.plugins.hooks import report_sections as report_sections

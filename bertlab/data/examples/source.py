@@ -193,32 +193,6 @@ def places_of(places: Sequence[str]) -> str:
     return ", ".join(places[:_SHOWN_PLACES]) + (", …" if len(places) > _SHOWN_PLACES else "")
 
 
-def read_all_rows(
-    location: str,
-    columns: Mapping[str, str | list[str]],
-    wanted: Sequence[Column],
-    format: str = "auto",
-    split: str | None = None,
-) -> list[Example]:
-    """Read rows as :func:`read_rows`; of a folder without a split, those of all its files."""
-    folder = Path(location).expanduser()
-    if split is not None or not folder.is_dir() or is_saved(folder):
-        return read_rows(location, split, columns, format, wanted).rows
-    named = format == "auto"  # then a README beside the files is none of them
-    files = [
-        file
-        for file in sorted(folder.iterdir())
-        if file.is_file()
-        and not file.name.startswith(".")
-        and (not named or ending_format(str(file)) is not None)
-    ]
-    if not files:
-        raise DataError(f"{location}: a folder without files of rows (.jsonl, .tsv, .csv, …)")
-    return [
-        row for file in files for row in read_rows(str(file), None, columns, format, wanted).rows
-    ]
-
-
 def stream_rows(
     path: str,
     columns: Mapping[str, str | list[str]],
