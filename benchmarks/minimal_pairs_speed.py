@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from bertlab import load
-from bertlab.data.examples.source import read_all_rows
 from bertlab.training.allocator import keep_freed_memory
+from bertlab_evaluations.entries import EvaluationEntry
+from bertlab_evaluations.evaluate import read_entry_rows
 from bertlab_evaluations.minimal_pairs import Method, MinimalPairs, sentence_scores
 
 Array = NDArray[np.float64]
@@ -60,7 +61,10 @@ def main() -> None:
 
 def read_sentences(data: str, pairs: int) -> list[str]:
     """Return both sentences of some pairs, evenly spread."""
-    rows = read_all_rows(data, {}, MinimalPairs.columns, "auto", None)
+    pairs_of = MinimalPairs()
+    rows = read_entry_rows(
+        EvaluationEntry("pairs", "minimal_pairs", pairs_of, data, "auto", None, {}, {})
+    )
     chosen = rows[:: max(1, len(rows) // pairs)][:pairs]
     return [str(row.values[side]) for row in chosen for side in ("good", "bad")]
 

@@ -86,7 +86,7 @@ KINDS = {
     "executor": ("Executors", "On the command line: `--executor NAME` of `study run` and `prepare`."),
 }  # fmt: skip
 # a table of finetuning.md has the formats, a page of its own the commands; nobody types the others
-ELSEWHERE = {"command", "format", "tokenizer_model", "huggingface_form"}
+ELSEWHERE = {"command", "format", "input_format", "tokenizer_model", "huggingface_form"}
 
 
 def built_ins() -> str:

@@ -3,10 +3,10 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,35 @@ from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import CorpusError, DataError, PluginError, nearest
 
 ColumnKind = Literal["text", "label", "labels", "texts", "tags", "answers"]
+
+
+class CellForm(Protocol):
+    """How a file writes several labels of a row.
+
+    Attributes:
+        form: in words, for the data report.
+        names: of the classes in their order, where it follows from the form; else empty.
+    """
+
+    @property
+    def form(self) -> str: ...  # noqa: D102
+    @property
+    def names(self) -> tuple[str, ...]: ...  # noqa: D102
+
+    def split(self, value: object, place: str) -> object:
+        """Return the list of raw labels in a cell (of several columns: in a list of cells).
+
+        Returns:
+            None if the row is not labelled.
+
+        Raises:
+            DataError: the cell is not of the form.
+        """
+
+
+FindForm = Callable[
+    [Sequence[object], str, str | tuple[str, ...], Sequence[str] | None, str | None], CellForm
+]
 
 
 @dataclass(frozen=True)
@@ -31,6 +60,9 @@ class Column:
         is_truth: what is to be predicted; absent from new text.
         required: False if examples may lack it.
         aliases: other names that it has in published files; tried after ``name``.
+        find_form: of the kind ``labels``, how a file writes them, by all cells of its column, the
+            column's name in messages and in the file (or the names of several columns), the names
+            of the classes, if declared, and ``data.label_separator``; without it a cell is a list.
 
     Raises:
         PluginError: there is no such kind.
@@ -41,6 +73,7 @@ class Column:
     is_truth: bool = False
     required: bool = True
     aliases: tuple[str, ...] = ()
+    find_form: FindForm | None = None
 
     def __post_init__(self) -> None:
         known = get_args(ColumnKind)

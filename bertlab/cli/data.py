@@ -119,7 +119,7 @@ def make_store(
     output: str,
     workers: int | None = None,
     max_seq_length: int = 128,
-    shard_tokens: int = 100_000_000,
+    shard_tokens: int | None = None,
     executor: str = "local",
     settings: Mapping[str, Any] | None = None,
 ) -> None:

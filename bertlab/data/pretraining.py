@@ -27,8 +27,8 @@ from bertlab.data.inputs import TextRows, input_texts
 from bertlab.data.loader import SequenceStream, StepLoader
 from bertlab.data.module import EVALUATION_SEED, ReportRow, TaskData
 from bertlab.data.run_length import StepSettings, steps_for_sequences
-from bertlab.data.sampling.input_formats import SAMPLERS, InputFormat, build_sampler
 from bertlab.data.sampling.sampler import MIN_SEQUENCE_LENGTH, SequenceSampler, split_documents
+from bertlab.data.sampling.segment_pairs import build_sampler, load_sampler
 from bertlab.data.sampling_report import Amounts, SamplingReport, report_sampling
 from bertlab.errors import ConfigError, TokenizerError, check_at_least, check_processes, check_share
 from bertlab.objectives.changing import Change, WholeNumber
@@ -52,7 +52,8 @@ class PretrainingData(TaskData):
             given; WordPiece by default.
         vocab_size: size of a vocabulary that is trained.
         lowercase: whether a vocabulary that is trained is uncased.
-        input_format: what a sequence is made of (RoBERTa's table 2): ``segment_pairs`` is BERT's.
+        input_format: what a sequence is made of: ``segment_pairs`` is BERT's; those of RoBERTa's
+            table 2 come with bertlab-modern.
         max_seq_length: longest sequence in tokens, special tokens included. ``{from: 64, to: 512}``
             changes it over the run, as the masking rate: sequences are then read in parts.
         short_sequence_probability: share of sequences that are shorter at random (app. A.2).
@@ -84,7 +85,7 @@ class PretrainingData(TaskData):
         tokenizer_kind: dict[str, Any] | None = None,
         vocab_size: int = 30_000,
         lowercase: bool = True,
-        input_format: InputFormat = "segment_pairs",
+        input_format: str = "segment_pairs",
         max_seq_length: int | Change = 128,
         short_sequence_probability: float = 0.1,
         random_pair_share: float = 0.5,
@@ -113,7 +114,8 @@ class PretrainingData(TaskData):
         self.tokenizer_kind = None if tokenizer_kind is None else build_kind(tokenizer_kind)
         self.vocab_size = vocab_size
         self.lowercase = lowercase
-        self.input_format: InputFormat = input_format
+        self.input_format = input_format
+        self.sampler_class = load_sampler(input_format)
         sizes = {"batch_size": batch_size, "batch_tokens": batch_tokens}
         self.step_settings = StepSettings.read({"max_seq_length": max_seq_length, **sizes})
         _, self.max_seq_length = self.step_settings.lengths
@@ -169,7 +171,7 @@ class PretrainingData(TaskData):
             name: task for name, task in tasks.items() if isinstance(task, Objective)
         }
         for name, objective in self.objectives.items():
-            if objective.requires_pairs and not SAMPLERS[self.input_format].has_pairs:
+            if objective.requires_pairs and not self.sampler_class.has_pairs:
                 raise ConfigError(
                     f"model.objectives.{name} needs pairs of segments, but data.input_format is "
                     f"{self.input_format!r}; use 'segment_pairs' or 'sentence_pairs', or drop "
@@ -195,7 +197,7 @@ class PretrainingData(TaskData):
             )
         split_rng = CounterRNG(EVALUATION_SEED, "validation split")
         with naming(self.corpus):
-            if SAMPLERS[self.input_format].has_pairs and (self.store.path / "report.json").exists():
+            if self.sampler_class.has_pairs and (self.store.path / "report.json").exists():
                 check_pairs(StoreReport.read(self.store.path))
             train, held_out = split_documents(
                 np.diff(self.store.document_token_offsets), self.validation_fraction, split_rng
@@ -342,7 +344,8 @@ class PretrainingData(TaskData):
     def _check_sizes(self) -> None:
         if "" in self.corpus.sources:
             raise ConfigError("data.corpus: found an empty name, expected a file or folder")
-        self.step_settings.check_format(self.input_format, MIN_SEQUENCE_LENGTH)
+        has_parts = self.sampler_class.has_parts
+        self.step_settings.check_format(self.input_format, has_parts, MIN_SEQUENCE_LENGTH)
         self._check_workers()
         check_at_least("data.validation_sequences", self.validation_sequences, 1)
         check_processes("data.prepare_workers", self.prepare_workers, 1)

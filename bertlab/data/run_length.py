@@ -73,15 +73,15 @@ class StepSettings:
         length = self.numbers["max_seq_length"]
         return None if isinstance(length, int) else length
 
-    def check_format(self, input_format: str, least: int) -> None:
+    def check_format(self, input_format: str, has_parts: bool, least: int) -> None:
         """Raise ConfigError if a length that changes is too short, or a format has no parts."""
         if self.changing_length is None:
             return
         check_at_least("data.max_seq_length", self.lengths[0], least)
-        if input_format == "sentence_pairs":
+        if not has_parts:
             raise ConfigError(
                 "data.max_seq_length: found one that changes, expected a number: sequences of "
-                "data.input_format sentence_pairs are sentences, not parts of a text; choose "
+                f"data.input_format {input_format} are sentences, not parts of a text; choose "
                 "segment_pairs, full_sentences or doc_sentences"
             )
 

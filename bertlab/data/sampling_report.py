@@ -14,8 +14,8 @@ from bertlab.data.corpus.report import StoreReport
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.loader import prepare_sequences
 from bertlab.data.run_length import StepSettings
-from bertlab.data.sampling.input_formats import paper_sampler
 from bertlab.data.sampling.sampler import SequenceSampler
+from bertlab.data.sampling.segment_pairs import paper_sampler
 from bertlab.errors import CorpusError
 from bertlab.files import explain_vanished_folder, write_json
 from bertlab.objectives.changing import ChangingNumber, WholeNumber, moments, whole_at

@@ -1,12 +1,10 @@
 """The data sources that bertlab brings: the Hugging Face hub, and Python's own English."""
 
-from collections import Counter
 from collections.abc import Iterator
-from typing import cast
 
 from bertlab.api.examples import DataSource, RawDocument, RawExamples
 from bertlab.data.rows.data_sets import load_hub_corpus, raw_rows, read_hub, texts_of_rows
-from bertlab.errors import CorpusError, DataError
+from bertlab.errors import CorpusError
 from bertlab.files.reading import is_url
 from bertlab.plugins.index import installed, load_class
 
@@ -38,12 +36,12 @@ class PythonEnglish(DataSource):
     """The English that ships with Python, offline: ``help()`` topics and docstrings.
 
     ``python-english`` are documents; ``python-english:packages`` and ``python-english:same_page``
-    are labelled rows.
+    are labelled rows, which bertlab-tasks brings.
     """
 
     def documents(self) -> Iterator[RawDocument]:
         """Yield topics and modules, one sentence a line."""
-        from bertlab.data.python_english.documents import python_english_documents  # noqa: PLC0415
+        from bertlab.data.corpus.python_english import python_english_documents  # noqa: PLC0415
 
         if self.argument:
             raise CorpusError(f"{self.name}: these are labelled rows; the text is python-english")
@@ -52,18 +50,9 @@ class PythonEnglish(DataSource):
 
     def raw_examples(self, split: str | None) -> RawExamples:
         """Return the rows of the task that the argument names."""
-        from bertlab.data.python_english import examples  # noqa: PLC0415
-
-        if split is None:
-            raise DataError(f"{self.name}: which split is not said; give train or validation")
-        checked_later = cast("examples.Split", split)
-        found = examples.read(self.argument, checked_later)
-        return RawExamples(
-            f"{self.name} {split}",
-            tuple(found.rows[0].values),
-            ((row.where, row.values) for row in found.rows),
-            skipped=Counter(found.skipped),
-        )
+        rows = load_class("source", "python-english-rows", DataSource)
+        found: RawExamples = rows(self.name, self.argument).raw_examples(split)
+        return found
 
 
 def is_source(location: str) -> bool:

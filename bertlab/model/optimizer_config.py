@@ -1,106 +1,17 @@
 """Optimisers and schedules that a config can name, and the settings that all of them have."""
 
-import inspect
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, make_dataclass
-from functools import cache, reduce
-from operator import or_
-from types import UnionType
-from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, cast
 
-import torch.optim
-from torch import Tensor
 from torch.optim import AdamW as TorchAdamW
 from torch.optim import Optimizer
 
 from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup, Progress, Schedule
-from bertlab.errors import ConfigError, UnknownPluginError, check_share, nearest
+from bertlab.errors import ConfigError, UnknownPluginError, nearest
 from bertlab.objectives.changing import DEFAULT_SCHEDULE, make_schedule
-from bertlab.plugins.index import installed, load_class, told_origin, where_to_get
-
-_SHARED = ("self", "params", "lr", "weight_decay")  # of every optimiser
-_REFUSED = {
-    "LBFGS": "computes the loss several times a step, by a closure, which a run cannot repeat",
-    "SparseAdam": "is for sparse gradients, and those of an encoder are dense",
-    "Muon": "trains matrices only; use muon, which leaves the rest to AdamW",
-}
-
-
-@dataclass(frozen=True)
-class TorchRecipe(OptimizerRecipe):
-    """A class of ``torch.optim``; a subclass has that class' arguments as its fields.
-
-    Attributes:
-        torch_class: what is made.
-    """
-
-    torch_class: ClassVar[Any]
-
-    def build(
-        self, groups: Sequence[ParameterGroup], learning_rate: float, fused: bool
-    ) -> Optimizer:
-        """Return an optimiser over the groups as they are; whether it is fused is a setting."""
-        del fused
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
-        settings = [group.settings() for group in groups]
-        for group in settings:
-            if not self.has_weight_decay:
-                del group["weight_decay"]
-        try:
-            made: Optimizer = self.torch_class(settings, lr=learning_rate, **given)
-        except (ValueError, RuntimeError) as error:
-            name = self.torch_class.__name__
-            raise ConfigError(f"model.optimizer: torch.optim.{name}: {error}") from error
-        return made
-
-
-def torch_names() -> list[str]:
-    """Return the names of the classes that can be used."""
-    found = inspect.getmembers(torch.optim, inspect.isclass)
-    classes = [each for _, each in found if issubclass(each, Optimizer) and each is not Optimizer]
-    return [each.__name__ for each in classes if each.__name__ not in _REFUSED]
-
-
-@cache
-def torch_recipe(name: str) -> type[TorchRecipe] | None:
-    """Return the recipe of a class of ``torch.optim``; None if there is none of that name."""
-    if name in _REFUSED:
-        raise ConfigError(f"model.optimizer.name: found {name!r}: it {_REFUSED[name]}")
-    if name not in torch_names():
-        return None
-    found: type[Optimizer] = getattr(torch.optim, name)
-    hints = get_type_hints(found.__init__)
-    parameters = inspect.signature(found.__init__).parameters
-    arguments = [
-        (each.name, _without_tensor(hints.get(each.name, Any)), field(default=each.default))
-        for each in parameters.values()
-        if each.name not in _SHARED
-    ]
-    made = make_dataclass(
-        name,
-        arguments,
-        bases=(TorchRecipe,),
-        frozen=True,
-        namespace={
-            "__doc__": f"``torch.optim.{name}``, see PyTorch's documentation.",
-            "torch_class": found,
-            "has_weight_decay": "weight_decay" in parameters,
-        },
-    )
-    assert issubclass(made, TorchRecipe)
-    return made
-
-
-def _without_tensor(hint: Any) -> Any:  # noqa: ANN401  a type, or a form of one
-    """Return a type without the tensors that may stand for its numbers.
-
-    ``tuple[float | Tensor, float | Tensor]`` becomes ``tuple[float, float]``.
-    """
-    parts = [_without_tensor(each) for each in get_args(hint) if each is not Tensor]
-    if get_origin(hint) in (Union, UnionType):
-        return reduce(or_, parts)
-    return tuple[tuple(parts)] if get_origin(hint) is tuple else hint  # type: ignore[misc]
+from bertlab.plugins.index import added_name, installed, load_class, told_origin, where_to_get
 
 
 def check_betas(betas: tuple[float, float]) -> None:
@@ -167,60 +78,6 @@ class Linear(Schedule):
         # not 1 - share: the bits of earlier versions of bertlab
         left = progress.end - progress.done
         return max(0.0, left / max(1.0, progress.end - progress.warmup))
-
-
-class Cosine(Schedule):
-    """From 1 to ``final`` along half a cosine (Loshchilov and Hutter 2017, without restarts).
-
-    Args:
-        final: factor at the end.
-    """
-
-    def __init__(self, final: float = 0.0) -> None:
-        check_share("schedule.final", final)
-        self.final = final
-
-    def factor(self, progress: Progress) -> float:
-        """Return ``final + (1 - final) * (1 + cos(pi * share)) / 2``."""
-        wave = (1 + math.cos(math.pi * progress.share)) / 2
-        return self.final + (1 - self.final) * wave
-
-
-class InverseSquareRoot(Schedule):
-    """``sqrt(warmup / done)``, which needs no end (Vaswani et al. 2017, sec. 5.3)."""
-
-    needs_end = False
-
-    def factor(self, progress: Progress) -> float:
-        """Return the factor; without warm-up, ``1 / sqrt(done)`` from the first step on."""
-        return math.sqrt(max(1.0, progress.warmup) / max(1.0, progress.warmup, progress.done))
-
-
-class WarmupStableDecay(Schedule):
-    """1, and in the last part of the run down to 0 (Hu et al. 2024, Hägele et al. 2024).
-
-    Args:
-        decay_share: share of the whole run, warm-up included, that the last part takes.
-        shape: of the last part: ``linear``, or ``sqrt``, ``1 - sqrt`` of the share that is done of
-            it, which Hägele et al. find a little better.
-    """
-
-    def __init__(
-        self, decay_share: float = 0.2, shape: Literal["linear", "sqrt"] = "linear"
-    ) -> None:
-        check_share("schedule.decay_share", decay_share)
-        self.decay_share = decay_share
-        self.shape = shape
-
-    def factor(self, progress: Progress) -> float:
-        """Return 1 or less."""
-        # 100 steps, decay_share 0.2: step 80 -> 1, 90 -> 0.5, 100 -> 0
-        length = min(self.decay_share * progress.end, progress.end - progress.warmup)
-        left = progress.end - progress.done
-        if left >= length or length <= 0:
-            return 1.0
-        rest = max(0.0, left) / length
-        return rest if self.shape == "linear" else 1 - math.sqrt(1 - rest)
 
 
 DEFAULT_OPTIMIZER = "adamw"
@@ -299,16 +156,27 @@ def load_recipe(name: str) -> type[OptimizerRecipe]:
     plugins = installed("optimizer")
     if name in plugins:
         return load_class("optimizer", name, OptimizerRecipe)
-    found = torch_recipe(name)
-    if found is None:
+    of_torch = _torch_optimizers()
+    try:
+        return of_torch[name]
+    except KeyError:
         # torch.optim.AdamW is meant as AdamW
-        hint = nearest(name.rpartition(".")[2], [*plugins, *torch_names()])
+        hint = nearest(name.rpartition(".")[2], [*plugins, *of_torch])
         raise UnknownPluginError(
             f"model.optimizer.name: no optimizer is called {name!r}{hint} "
-            f"(installed: {', '.join(plugins)}; of torch.optim: {', '.join(torch_names())})"
+            f"(installed: {', '.join(plugins)}; of torch.optim: "
+            f"{', '.join(of_torch) or 'none, they come with bertlab-modern'})"
             f"{told_origin('optimizer', name)}{where_to_get('optimizer', name)}"
-        )
-    return found
+        ) from None
+
+
+def _torch_optimizers() -> Mapping[str, type[OptimizerRecipe]]:
+    """Return the classes of ``torch.optim`` by name, which bertlab-modern adds."""
+    try:
+        found = added_name("bertlab.model", "torch_optimizers")
+    except ImportError:
+        return {}
+    return cast("Mapping[str, type[OptimizerRecipe]]", found)
 
 
 def read_optimizer(section: Mapping[str, Any]) -> OptimizerConfig:

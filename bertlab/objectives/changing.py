@@ -119,15 +119,6 @@ def in_words(number: WholeNumber) -> str:
     return f"{max(1, round(number.start))} to {max(1, round(number.end))}"
 
 
-def mean_of(given: float | Change, key: str, steps: float) -> float:
-    """Return the mean over a run of so many steps of a setting of a config; errors as ``read``."""
-    if not isinstance(given, dict):
-        return given
-    number = ChangingNumber.read(given, key)
-    found = [number.at(moment) for moment in moments(steps)]
-    return sum(found) / len(found)
-
-
 def largest_of(given: int | Change) -> int:
     """Return the larger end of a setting of a config that may change, or the setting."""
     return given if isinstance(given, int) else round(max(given["from"], given["to"]))

@@ -31,7 +31,9 @@ OWN_PACKAGE = "bertlab-core"
 METAPACKAGE = "bertlab-lightning"  # all of them; on PyPI, bertlab is somebody else's
 # package: what it brings, as "kind name" of the index
 _BRINGS = {
-    "bertlab-cluster": "executor ray, executor slurm, name data.RemoteStore",
+    "bertlab-cluster": (
+        "executor ray, executor slurm, name data.ShardedStore, name data.ShardedWriter"
+    ),
     "bertlab-conformance": (
         "command check-plugins, command new-plugin, command plugins, "
         "name testing.ConformanceFailure, name testing.batch_of, name testing.conformance, "
@@ -49,8 +51,10 @@ _BRINGS = {
     "bertlab-modern": (
         "encoder modern, tokenizer bpe, tokenizer unigram, optimizer lamb, optimizer lion, "
         "optimizer muon, name ModernEncoder, tokenizer_model BPE, tokenizer_model Unigram, "
-        "tokenizer_model WordLevel, name JoinedOptimizer, huggingface_form roberta, "
-        "model_type roberta, model_type modernbert"
+        "tokenizer_model WordLevel, name JoinedOptimizer, name model.torch_optimizers, "
+        "huggingface_form roberta, model_type roberta, model_type modernbert, "
+        "input_format sentence_pairs, input_format full_sentences, input_format doc_sentences, "
+        "schedule cosine, schedule inverse_sqrt, schedule wsd"
     ),
     "bertlab-pages": "command demo, key push",
     "bertlab-studies": (
@@ -59,6 +63,7 @@ _BRINGS = {
     ),
     "bertlab-tasks": (
         "head feature_tagging, head multi_label, head multiple_choice, data_module several_heads, "
+        "source python-english-rows, "
         "format ax, format codah, format cola, format conll, format mnli, format mnli_mismatched, "
         "format mrpc, format qnli, format qqp, format rte, format sick, format sick_relatedness, "
         "format snli, format squad, "
@@ -88,6 +93,7 @@ Kind = Literal[
     "objective",
     "head",
     "source",
+    "input_format",
     "metric",
     "evaluation",
     "optimizer",
@@ -108,6 +114,7 @@ KEYS: dict[Kind, str] = {
     "objective": "model.objectives",
     "head": "model.head",
     "source": "data.corpus, data.source",
+    "input_format": "data.input_format",
     "metric": "model.metrics",
     "evaluation": "--evaluation, evaluations",
     "optimizer": "model.optimizer.name",

@@ -15,15 +15,16 @@ import torch
 from bertlab.api.batch import PackedBatch
 from bertlab.api.task import TaskContext
 from bertlab.data.pretraining import PretrainingData
-from bertlab.data.sampling.input_formats import SAMPLERS, InputFormat
+from bertlab.data.sampling.segment_pairs import load_sampler
 from bertlab.encoders.bert import BertEncoder
 from bertlab.model.build import build_tasks
+from bertlab.plugins.index import installed
 
 EPOCHS = 2
 ACCUMULATE = 2
 BATCH_SIZE = 90
-FORMATS: list[InputFormat] = list(SAMPLERS)
-PAIRS = [name for name in FORMATS if SAMPLERS[name].has_pairs]
+FORMATS: list[str] = list(installed("input_format"))
+PAIRS = [name for name in FORMATS if load_sampler(name).has_pairs]
 LAYOUT = ("token_type_ids", "position_ids", "cu_seqlens")
 
 
@@ -35,7 +36,7 @@ class Run:
         objectives: list[str],
         corpus: Path,
         cache: Path,
-        input_format: InputFormat,
+        input_format: str,
         workers: int,
         seed: int = 3,
     ) -> None:
@@ -88,7 +89,7 @@ def assert_same(one: torch.Tensor, other: torch.Tensor, where: str) -> None:
 
 @pytest.mark.parametrize("input_format", PAIRS)
 def test_next_sentence_prediction_changes_nothing_that_the_encoder_sees(
-    input_format: InputFormat, corpus_file: Path, cache_dir: Path
+    input_format: str, corpus_file: Path, cache_dir: Path
 ) -> None:
     runs = [
         Run(objectives, corpus_file, cache_dir, input_format, workers)
@@ -122,7 +123,7 @@ def test_next_sentence_prediction_changes_nothing_that_the_encoder_sees(
 
 @pytest.mark.parametrize("input_format", FORMATS)
 def test_a_left_to_right_run_reads_the_text_that_a_masked_one_does(
-    input_format: InputFormat, corpus_file: Path, cache_dir: Path
+    input_format: str, corpus_file: Path, cache_dir: Path
 ) -> None:
     masked, causal = (
         Run([name], corpus_file, cache_dir, input_format, workers=0) for name in ("mlm", "clm")
@@ -141,7 +142,7 @@ def test_a_left_to_right_run_reads_the_text_that_a_masked_one_does(
 
 @pytest.mark.parametrize("input_format", FORMATS)
 def test_epochs_and_seeds_do_differ_but_evaluations_do_not(
-    input_format: InputFormat, corpus_file: Path, cache_dir: Path
+    input_format: str, corpus_file: Path, cache_dir: Path
 ) -> None:
     first, second = (
         dict(Run(["mlm"], corpus_file, cache_dir, input_format, workers=0, seed=seed).batches())

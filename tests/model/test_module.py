@@ -19,7 +19,7 @@ from bertlab.data.corpus.prepare import prepare
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.loader import SequenceStream, StepDataset, StepSampler
 from bertlab.data.run_length import StepSizes
-from bertlab.data.sampling.input_formats import build_sampler
+from bertlab.data.sampling.segment_pairs import build_sampler
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError
 from bertlab.model.module import BertModule

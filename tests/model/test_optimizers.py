@@ -21,9 +21,9 @@ from bertlab.model.optimizer_config import (
     OptimizerConfig,
     load_recipe,
     read_optimizer,
-    torch_names,
 )
 from bertlab.plugins.index import forget_installed
+from bertlab_modern.torch_optimizers import TORCH_OPTIMIZERS
 from tests.model.small_module import (
     Module,
     check_that_a_run_goes_on_bit_by_bit,
@@ -75,7 +75,7 @@ def test_all_norms_are_without_decay() -> None:
     assert [id(each) for each in decayed] == [id(module[-1].gain)]
 
 
-OTHERS = [name for name in torch_names() if name != "Rprop"]
+OTHERS = [name for name in TORCH_OPTIMIZERS if name != "Rprop"]
 
 
 @pytest.mark.parametrize("name", ["adamw", *OTHERS])
@@ -218,7 +218,7 @@ def test_no_argument_of_an_optimizer_is_called_as_one_of_all() -> None:
         each for each in OptimizerConfig.__dataclass_fields__ if each not in PLUGGED_OPTIMIZER_KEYS
     }
     assert {*OF_EVERY_OPTIMIZER} == {*common, "schedule"}
-    for name in ("adamw", *torch_names()):
+    for name in ("adamw", *TORCH_OPTIMIZERS):
         own = {*load_recipe(name).__init__.__code__.co_varnames}
         assert not own & {*common, *PLUGGED_OPTIMIZER_KEYS}
 

@@ -10,7 +10,6 @@ import torch
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.pretraining import PretrainingData
 from bertlab.data.run_length import steps_for_words
-from bertlab.data.sampling.input_formats import InputFormat
 from bertlab.errors import ConfigError
 from bertlab.model.build import build_tasks
 from bertlab.objectives.changing import Change
@@ -20,7 +19,7 @@ from tests.conftest import Command
 def data(
     corpus: Path,
     cache: Path,
-    input_format: InputFormat = "segment_pairs",
+    input_format: str = "segment_pairs",
     batch_size: int | Change = 8,
 ) -> tuple[PretrainingData, TokenStore]:
     """Return the data of the tiny config, and its store."""
@@ -43,7 +42,7 @@ def data(
 
 @pytest.mark.parametrize("input_format", ["segment_pairs", "full_sentences"])
 def test_words_in_a_step_are_counted_in_the_text(
-    input_format: InputFormat, corpus_file: Path, cache_dir: Path
+    input_format: str, corpus_file: Path, cache_dir: Path
 ) -> None:
     own, store = data(corpus_file, cache_dir, input_format)
     words = len(corpus_file.read_text("utf-8").split())

@@ -34,7 +34,7 @@ from bertlab.data.corpus.corpus import Corpus, describe_formats, naming, read_ra
 from bertlab.data.corpus.documents import count_words, split_sentences
 from bertlab.data.corpus.report import StoreReport, check_store, length_quantiles
 from bertlab.data.corpus.store import FORMAT_VERSION, TokenStore
-from bertlab.data.corpus.store_writer import SHARD_TOKENS, TokenStoreWriter, check_free
+from bertlab.data.corpus.store_writer import TokenStoreWriter, check_free, store_writer
 from bertlab.data.rows.lines import explain_failed_read
 from bertlab.errors import (
     ConfigError,
@@ -74,7 +74,7 @@ def prepare(
     output: str | Path,
     workers: int = 1,
     progress: bool = True,
-    shard_tokens: int = SHARD_TOKENS,
+    shard_tokens: int | None = None,
     away: OrderedMap | None = None,
 ) -> TokenStore:
     """Tokenize a corpus into a token store, with ``report.json`` in it."""
@@ -82,7 +82,7 @@ def prepare(
     check_processes("workers", workers, 1)
     totals = _Totals()
     batches = partial(read_batches, corpus if away is None else corpus.absolute())
-    with TokenStoreWriter(output, tokenizer, corpus.fingerprint, shard_tokens) as writer:
+    with store_writer(output, tokenizer, corpus.fingerprint, shard_tokens) as writer:
         if away is None:
             encoded = encode_all(batches(), tokenizer, corpus.language, workers)
         else:

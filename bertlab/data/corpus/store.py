@@ -10,16 +10,11 @@ A folder of flat arrays (``.npy``), so that one vectorized gather reads any set 
     report.json           the data report, if there is one
     store.json            what the store holds; written last
 
-That of much text has shards of whole documents, so that no file has more than so many tokens::
-
-    shards/00000.tokens.npy            ids of the shard
-    shards/00000.sentence_offsets.npy  int64 into them
-    document_token_offsets.npy         (D + 1,) int64 into the tokens of all shards
-
-and its ``store.json`` is their manifest.
+A store of several shards (format version 2) is bertlab-cluster's, as is one behind a URL.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,14 +24,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bertlab.api.tokenizer import TokenArray
-from bertlab.data.corpus.shards import (
-    RemoteStore,
-    Shard,
-    bytes_of,
-    damaged,
-    open_shards,
-    read_shards,
-)
 from bertlab.errors import TokenizerError, TokenStoreError
 from bertlab.files.reading import is_url, read_json
 from bertlab.plugins.index import added_name
@@ -44,10 +31,8 @@ from bertlab.tokenizer.files import load_tokenizer
 
 FORMAT_VERSION = 1
 SHARDED_VERSION = 2
-"""Of a store with more than one shard; all others are as they were before there were shards."""
+"""Of a store with more than one shard, which bertlab-cluster reads."""
 ARRAYS = ("tokens", "sentence_offsets", "document_offsets", "token_counts")
-WHOLE_ARRAYS = ("document_offsets", "document_token_offsets", "token_counts")
-"""Those that a store of many shards has once, as they are small."""
 _CHECKED_TOKENS = 2**16  # at each end
 _CHECKED_OFFSETS = 1 << 20  # at a time
 _HASHED_WHOLE = 2**30  # bytes; of a longer array, parts that are spread over it
@@ -73,8 +58,6 @@ class StoreMetadata:
         bytes: size of each ``.npy`` file by name.
         words: words of the text, as white space parts them before tokenising; None in a store of an
             older bertlab, which did not count them.
-        shards: of a store with more than one, in order.
-        digest: of a store with more than one, :attr:`TokenStore.digest`.
     """
 
     format_version: int
@@ -88,8 +71,6 @@ class StoreMetadata:
     dtype: str
     bytes: dict[str, int]
     words: int | None = None
-    shards: tuple[Shard, ...] = ()
-    digest: str = ""
 
 
 class TokenStore:
@@ -98,7 +79,7 @@ class TokenStore:
     Pickles as its path, so that data workers map the same pages.
 
     Attributes:
-        path: the folder; of a store behind a URL, that in the cache.
+        path: the folder.
         metadata: content of ``store.json``.
         tokenizer: the tokenizer that made the store.
         tokens: ``(T,)`` uint16 or uint32 ids.
@@ -109,17 +90,10 @@ class TokenStore:
         token_counts: ``(V,)`` int64 occurrences of each id.
     """
 
-    def __init__(self, path: str | Path, cache_dir: Path | None = None) -> None:
-        url = str(path)
-        self._remote = _behind_url(url, cache_dir) if is_url(url) else None
-        self.path = Path(path) if self._remote is None else self._remote.folder
-        self.metadata = _read_metadata(self.path)
-        whole = WHOLE_ARRAYS if self.metadata.shards else ARRAYS
-        arrays = {name: _map(self.path, name, self.metadata) for name in whole}
-        if self.metadata.shards:
-            dtype = np.dtype(self.metadata.dtype)
-            arrays |= open_shards(self.path, self.metadata.shards, dtype, self._remote)
-            self.__dict__["document_token_offsets"] = arrays["document_token_offsets"]
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.metadata = self._read_metadata(read_manifest(self.path))
+        arrays = self._open_arrays()
         self.tokens: TokenArray = arrays["tokens"]
         self.sentence_offsets: IntArray = arrays["sentence_offsets"]
         self.document_offsets: IntArray = arrays["document_offsets"]
@@ -144,17 +118,19 @@ class TokenStore:
         Raises:
             TokenStoreError: no store, an incomplete or damaged one, or another format version.
         """
-        return cls(path, cache_dir)
+        if is_url(str(path)):
+            return _store_of_cluster("behind a URL", path, cache_dir)
+        if read_manifest(Path(path))["format_version"] == SHARDED_VERSION:
+            return _store_of_cluster("of several shards", path, cache_dir)
+        return cls(path)
 
     def __len__(self) -> int:
         """Number of documents D."""
         return self.metadata.documents
 
-    def __reduce__(self) -> tuple[type["TokenStore"], tuple[str | Path, Path | None]]:
+    def __reduce__(self) -> tuple[type["TokenStore"], tuple[Any, ...]]:
         # a worker maps the files anew; arrays are not copied
-        if self._remote is None:
-            return TokenStore, (self.path, None)
-        return TokenStore, (self._remote.url, self._remote.cache_dir)
+        return type(self), (self.path,)
 
     @cached_property
     def document_token_offsets(self) -> IntArray:
@@ -167,12 +143,8 @@ class TokenStore:
     def digest(self) -> str:
         """SHA-256 (hex) of what the arrays hold, wherever they lie; they are read for it.
 
-        Of an array over 1 GiB it is that of 64 parts, the first and the last bytes among them. A
-        store behind a URL is not read for it: its manifest says it, and each shard is compared with
-        the manifest when it is fetched.
+        Of an array over 1 GiB it is that of 64 parts, the first and the last bytes among them.
         """
-        if self._remote is not None and self.metadata.shards:
-            return self.metadata.digest
         digest = hashlib.sha256()
         for name in ARRAYS:
             array = getattr(self, name)
@@ -212,35 +184,44 @@ class TokenStore:
             )
         return self.metadata.words
 
+    def _read_metadata(self, content: dict[str, Any]) -> StoreMetadata:
+        if content["format_version"] != FORMAT_VERSION:
+            raise TokenStoreError(f"{self.path}: has several shards; open it by TokenStore.open")
+        return StoreMetadata(**checked_fields(self.path, content))
+
+    def _open_arrays(self) -> dict[str, Any]:
+        """Return the arrays by name, each as the class says, and no others."""
+        return {name: map_array(self.path, name, self.metadata) for name in ARRAYS}
+
     def _check_arrays(self) -> None:
+        self._check_forms(("tokens", "sentence_offsets", "document_offsets", "token_counts"))
+        self._check_rise("sentence_offsets", self.metadata.tokens)
         # Of the tokens only the edges: a start would read all of them. The sampler looks on.
+        for part in (slice(_CHECKED_TOKENS), slice(-_CHECKED_TOKENS, None)):
+            edge = self.tokens[part]
+            if len(edge) and int(edge.max()) >= self.metadata.vocab_size:
+                end = self.metadata.vocab_size - 1
+                found = f"id {edge.max()} but the vocabulary ends at {end}"
+                raise damaged(self.path, f"tokens.npy holds {found}")
+
+    def _check_forms(self, names: Sequence[str]) -> None:
         meta = self.metadata
+        offsets = np.dtype(np.int64), (meta.documents + 1,)
         expected = {
             "tokens": (np.dtype(meta.dtype), (meta.tokens,)),
             "sentence_offsets": (np.dtype(np.int64), (meta.sentences + 1,)),
-            "document_offsets": (np.dtype(np.int64), (meta.documents + 1,)),
+            "document_offsets": offsets,
+            "document_token_offsets": offsets,
             "token_counts": (np.dtype(np.int64), (meta.vocab_size,)),
         }
-        if meta.shards:
-            expected["document_token_offsets"] = expected["document_offsets"]
-        for name, form in expected.items():
-            array = getattr(self, name)
+        for name in names:
+            array, form = getattr(self, name), expected[name]
             if (array.dtype, array.shape) != form:
                 found = f"{array.dtype} {array.shape}, expected {form[0]} {form[1]}"
                 raise damaged(self.path, f"{name}.npy holds {found}")
-        # the sentences of a shard are looked at when it is opened
-        of_tokens = "document_token_offsets" if meta.shards else "sentence_offsets"
-        ends = {"document_offsets": meta.sentences, of_tokens: meta.tokens}
-        for name, end in ends.items():
-            self._check_rise(name, end)
+        self._check_rise("document_offsets", meta.sentences)
         if int(self.token_counts.sum()) != meta.tokens:
             raise damaged(self.path, f"token_counts.npy does not add up to {meta.tokens}")
-        edges = (slice(_CHECKED_TOKENS), slice(-_CHECKED_TOKENS, None))
-        for part in edges if not meta.shards else ():  # which would open shards
-            edge = self.tokens[part]
-            if len(edge) and int(edge.max()) >= meta.vocab_size:
-                found = f"id {edge.max()} but the vocabulary ends at {meta.vocab_size - 1}"
-                raise damaged(self.path, f"tokens.npy holds {found}")
 
     def _check_rise(self, name: str, end: int) -> None:
         offsets = getattr(self, name)
@@ -253,16 +234,17 @@ class TokenStore:
                 raise damaged(self.path, f"{name}.npy goes back from {start} on")
 
 
-def _behind_url(url: str, cache_dir: Path | None) -> RemoteStore:
-    """Fetch what a store behind a URL has once, by the class that bertlab-cluster adds."""
+def _store_of_cluster(what: str, path: str | Path, cache_dir: Path | None) -> TokenStore:
+    """Open a store by the class that bertlab-cluster adds."""
     try:
-        found = cast("type", added_name("bertlab.data", "RemoteStore"))
+        found = cast("type", added_name("bertlab.data", "ShardedStore"))
     except ImportError as error:
-        raise TokenStoreError(f"{url}: cannot read a token store behind a URL: {error}") from None
-    return cast("RemoteStore", found(url, cache_dir))
+        raise TokenStoreError(f"{path}: cannot read a token store {what}: {error}") from None
+    return cast("TokenStore", found(path, cache_dir))
 
 
-def _read_metadata(path: Path) -> StoreMetadata:
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Return the content of a store's ``store.json``; errors are those of :class:`TokenStore`."""
     file = path / "store.json"
     if not file.is_file():
         what = "no store.json in it" if path.is_dir() else "no such folder"
@@ -280,32 +262,25 @@ def _read_metadata(path: Path) -> StoreMetadata:
             f"{file}: token store of format version {version}, this bertlab reads versions up to "
             f"{SHARDED_VERSION}; prepare the corpus again"
         )
-    metadata = _metadata(path, content)
-    for name in ("tokens", "sentences"):
-        of_shards = sum(getattr(shard, name) for shard in metadata.shards)
-        if (version == SHARDED_VERSION) != bool(metadata.shards) or (
-            metadata.shards and of_shards != getattr(metadata, name)
-        ):
-            raise damaged(path, f"the shards of store.json have {of_shards} {name}")
-    return metadata
+    return cast("dict[str, Any]", content)
 
 
-def _metadata(path: Path, content: dict[str, Any]) -> StoreMetadata:
-    fields: dict[str, Any] = {"shards": read_shards(path, content.get("shards", []))}
+def checked_fields(path: Path, content: dict[str, Any]) -> dict[str, Any]:
+    """Return what :class:`StoreMetadata` takes of a ``store.json``."""
+    fields: dict[str, Any] = {}
     for name, kind in StoreMetadata.__annotations__.items():
-        if name == "shards":
-            continue
-        value = content.get(name, "" if name == "digest" else None)
+        value = content.get(name)
         expected = {"bytes": (dict,), "words": (int, type(None))}.get(name, (kind,))
         if type(value) not in expected:
             raise damaged(path, f"{name} of store.json is {value!r}")
         fields[name] = value
     if fields["dtype"] not in ("uint16", "uint32"):
         raise damaged(path, f"dtype of store.json is {fields['dtype']!r}")
-    return StoreMetadata(**fields)
+    return fields
 
 
-def _map(path: Path, name: str, meta: StoreMetadata) -> npt.NDArray[Any]:
+def map_array(path: Path, name: str, meta: StoreMetadata) -> npt.NDArray[Any]:
+    """Map the file of an array of a store, whose size is looked at."""
     file = path / f"{name}.npy"
     try:
         size = file.stat().st_size
@@ -317,3 +292,17 @@ def _map(path: Path, name: str, meta: StoreMetadata) -> npt.NDArray[Any]:
         raise damaged(path, f"{file.name} cannot be read: {error}") from error
     # A plain view: slicing an np.memmap costs several times as much.
     return array.view(np.ndarray)
+
+
+def bytes_of(array: Any, start: int, stop: int) -> bytes:  # noqa: ANN401
+    """Return bytes of an array's items, which it need not have in one piece."""
+    # items of 8 bytes, bytes 10 to 20 -> items 1 and 2, of which the first 2 bytes are left out
+    size = array.dtype.itemsize
+    first = start // size
+    items = np.ascontiguousarray(array[first : -(-stop // size)])
+    return items.view(np.uint8)[start - first * size : stop - first * size].tobytes()
+
+
+def damaged(path: Path, why: str) -> TokenStoreError:
+    """Return the error for a store that is not as `prepare` wrote it."""
+    return TokenStoreError(f"{path}: damaged token store: {why}; delete it and prepare it again")

@@ -2,34 +2,23 @@
 
 import contextlib
 import errno
-import hashlib
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 import bertlab
 from bertlab.api.tokenizer import TokenArray, Tokenizer
-from bertlab.data.corpus.shards import SHARD_ARRAYS, SHARD_FOLDER, Shard, shard_file
-from bertlab.data.corpus.store import (
-    ARRAYS,
-    FORMAT_VERSION,
-    SHARDED_VERSION,
-    WHOLE_ARRAYS,
-    IntArray,
-    StoreMetadata,
-    TokenStore,
-)
-from bertlab.errors import OutputError, check_at_least
+from bertlab.data.corpus.store import ARRAYS, FORMAT_VERSION, IntArray, StoreMetadata
+from bertlab.errors import ConfigError, OutputError
 from bertlab.files import new_folder, write_json
-
-SHARD_TOKENS = 100_000_000
-"""Tokens of a shard at most, unless a document alone has more: 200 MB of ids."""
+from bertlab.plugins.index import added_name
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # disk, quota, limit of a file's size
 
@@ -47,7 +36,6 @@ class TokenStoreWriter:
         path: folder to make; must not exist, or be empty.
         tokenizer: that made the tokens; a copy is kept in the store.
         corpus_fingerprint: hash of the corpus.
-        shard_tokens: tokens after which the next document begins another shard.
 
     Attributes:
         folder: the temporary folder, for files that should go with the store.
@@ -60,16 +48,7 @@ class TokenStoreWriter:
         words: number of words of the text, which whoever has the text sets; None if not counted.
     """
 
-    def __init__(
-        self,
-        path: str | Path,
-        tokenizer: Tokenizer,
-        corpus_fingerprint: str,
-        shard_tokens: int = SHARD_TOKENS,
-    ) -> None:
-        check_at_least("shard_tokens", shard_tokens, 1)
-        self.shard_tokens = shard_tokens
-        self._shards: list[Shard] = []
+    def __init__(self, path: str | Path, tokenizer: Tokenizer, corpus_fingerprint: str) -> None:
         self.path = Path(path)
         self.tokenizer = tokenizer
         self.corpus_fingerprint = corpus_fingerprint
@@ -78,18 +57,15 @@ class TokenStoreWriter:
         self.document_lengths: Counter[int] = Counter()
         self.single_sentence_documents = 0
         self.words: int | None = None
+        self._columns: dict[str, GrowingArray] = {}
+        self._file_starts = 0, 0  # tokens and sentences before those of the open files
 
     def __enter__(self) -> "TokenStoreWriter":
         check_free(self.path)
         with self._explain_failed_write(), contextlib.ExitStack() as open_files:
             self.folder = open_files.enter_context(new_folder(self.path))
-            (self.folder / SHARD_FOLDER).mkdir()
-            self._columns: dict[str, _Column] = {}
             open_files.callback(self._close)
-            for name in ("document_offsets", "document_token_offsets"):
-                self._columns[name] = _Column(self.folder / f"{name}.npy", np.dtype(np.int64))
-                self._columns[name].append(np.zeros(1, np.int64))
-            self._begin_shard()
+            self._open_columns()
             # only here: an error above closes and removes all
             self._open_files = open_files.pop_all()
         return self
@@ -98,25 +74,17 @@ class TokenStoreWriter:
         for column in self._columns.values():
             column.close()
 
-    def _begin_shard(self) -> None:
-        self._shard_starts = self.tokens, self.sentences
-        dtypes = self.tokenizer.dtype, np.dtype(np.int64)
-        for name, dtype in zip(SHARD_ARRAYS, dtypes, strict=True):
-            file = self.folder / shard_file(name, len(self._shards))
-            self._columns[name] = _Column(file, dtype)
-        self._columns["sentence_offsets"].append(np.zeros(1, np.int64))
+    def _open_columns(self) -> None:
+        self._open_column("tokens", "tokens", self.tokenizer.dtype)
+        for name in ("sentence_offsets", "document_offsets"):
+            self._open_column(name, name)
 
-    def _end_shard(self) -> None:
-        sizes, hashes = {}, {}
-        for name in SHARD_ARRAYS:
-            self._columns[name].finish()
-            file = self.folder / shard_file(name, len(self._shards))
-            sizes[name] = file.stat().st_size
-            with file.open("rb") as content:
-                hashes[name] = hashlib.file_digest(content, "sha256").hexdigest()
-        tokens, sentences = self._shard_starts
-        shard = Shard(self.tokens - tokens, self.sentences - sentences, sizes, hashes)
-        self._shards.append(shard)
+    def _open_column(self, name: str, file: str, dtype: np.dtype[np.integer] | None = None) -> None:
+        """Begin the file of an array in the folder; of offsets if it has no ``dtype``."""
+        column = GrowingArray(self.folder / f"{file}.npy", dtype or np.dtype(np.int64))
+        self._columns[name] = column
+        if dtype is None:
+            column.append(np.zeros(1, np.int64))
 
     def add_documents(
         self,
@@ -130,27 +98,8 @@ class TokenStoreWriter:
             np.asarray(values, np.int64) for values in (sentence_lengths, document_sentences)
         )
         _check_documents(ids, lengths, counts, self.tokenizer.vocab_size)
-        # lengths [3, 2, 4], counts [2, 1] -> document_ends [2, 3], token_ends [5, 9]
-        document_ends = np.cumsum(counts)
-        token_ends = np.cumsum(lengths)[document_ends - 1] if len(counts) else document_ends
-        done, tokens_done = 0, 0
-        while done < len(counts):
-            # 4 tokens left in the shard: none of the documents of 5 and 4 tokens goes into it
-            room = self.shard_tokens - (self.tokens - self._shard_starts[0])
-            end = int(token_ends.searchsorted(tokens_done + room, side="right"))
-            if end <= done:
-                if self.tokens > self._shard_starts[0]:
-                    self._end_shard()
-                    self._begin_shard()
-                    continue
-                end = done + 1  # a document that is larger than a shard has one of its own
-            first = int(document_ends[done - 1]) if done else 0
-            self._append(
-                ids[tokens_done : token_ends[end - 1]],
-                lengths[first : document_ends[end - 1]],
-                counts[done:end],
-            )
-            done, tokens_done = end, int(token_ends[end - 1])
+        if len(counts):
+            self._append(ids, lengths, counts)
 
     def _append(self, ids: TokenArray, lengths: IntArray, counts: IntArray) -> None:
         # lengths [3, 2, 4], counts [2, 1] -> sentence_ends [3, 5, 9], document_ends [2, 3],
@@ -158,11 +107,10 @@ class TokenStoreWriter:
         sentence_ends = np.cumsum(lengths)
         document_ends = np.cumsum(counts)
         self._columns["tokens"].append(ids)
-        in_shard = self.tokens - self._shard_starts[0]
-        self._columns["sentence_offsets"].append(sentence_ends + in_shard)
+        in_file = self.tokens - self._file_starts[0]
+        self._columns["sentence_offsets"].append(sentence_ends + in_file)
         self._columns["document_offsets"].append(document_ends + self.sentences)
         token_ends = sentence_ends[document_ends - 1]
-        self._columns["document_token_offsets"].append(token_ends + self.tokens)
         self.token_counts += np.bincount(ids, minlength=len(self.token_counts))
         self.document_lengths.update(np.diff(token_ends, prepend=0).tolist())
         self.single_sentence_documents += int(np.count_nonzero(counts == 1))
@@ -184,19 +132,20 @@ class TokenStoreWriter:
             self._finish()
 
     def _finish(self) -> None:
-        for name in ("document_offsets", "document_token_offsets"):
-            self._columns[name].finish()
+        for column in self._columns.values():
+            column.finish()
+        self._save_rest()
+        write_json(self.folder / "store.json", self._manifest(FORMAT_VERSION, ARRAYS))
+
+    def _save_rest(self) -> None:
         with (self.folder / "token_counts.npy").open("wb") as file:
             np.save(file, self.token_counts)
         self.tokenizer.save(self.folder / "tokenizer")
-        names: tuple[str, ...] = WHOLE_ARRAYS
-        if self._shards:
-            self._end_shard()
-        else:
-            names = ARRAYS
-            self._make_whole()
+
+    def _manifest(self, format_version: int, names: Sequence[str]) -> dict[str, Any]:
+        """Return the content of ``store.json``, for the arrays that the folder has by name."""
         metadata = StoreMetadata(
-            format_version=SHARDED_VERSION if self._shards else FORMAT_VERSION,
+            format_version=format_version,
             bertlab_version=bertlab.__version__,
             corpus_fingerprint=self.corpus_fingerprint,
             tokenizer_fingerprint=self.tokenizer.fingerprint,
@@ -207,23 +156,8 @@ class TokenStoreWriter:
             dtype=self.tokenizer.dtype.name,
             bytes={name: (self.folder / f"{name}.npy").stat().st_size for name in names},
             words=self.words,
-            shards=tuple(self._shards),
         )
-        content = asdict(metadata)
-        if not self._shards:
-            del content["shards"], content["digest"]
-        write_json(self.folder / "store.json", content)
-        if self._shards:
-            content["digest"] = TokenStore(self.folder).digest
-            write_json(self.folder / "store.json", content)
-
-    def _make_whole(self) -> None:
-        """Make the only shard the whole store, as all were before there were shards; no hashes."""
-        for name in SHARD_ARRAYS:
-            self._columns[name].finish()
-            (self.folder / shard_file(name, 0)).rename(self.folder / f"{name}.npy")
-        (self.folder / SHARD_FOLDER).rmdir()
-        (self.folder / "document_token_offsets.npy").unlink()
+        return asdict(metadata)
 
     @contextlib.contextmanager
     def _explain_failed_write(self) -> Iterator[None]:
@@ -247,7 +181,25 @@ class TokenStoreWriter:
             ) from error
 
 
-class _Column:
+def store_writer(
+    path: str | Path, tokenizer: Tokenizer, corpus_fingerprint: str, shard_tokens: int | None
+) -> TokenStoreWriter:
+    """Return the writer of bertlab-cluster, which makes shards; the core's own if it is missing.
+
+    Raises:
+        ConfigError: ``shard_tokens`` are given, and it is missing.
+    """
+    try:
+        sharded = cast("type", added_name("bertlab.data", "ShardedWriter"))
+    except ImportError as error:
+        if shard_tokens is not None:
+            raise ConfigError(f"shard_tokens: cannot write shards: {error}") from None
+        return TokenStoreWriter(path, tokenizer, corpus_fingerprint)
+    made = sharded(path, tokenizer, corpus_fingerprint, shard_tokens)
+    return cast("TokenStoreWriter", made)
+
+
+class GrowingArray:
     """An ``.npy`` file that grows: the header is padded, and rewritten at the end."""
 
     def __init__(self, path: Path, dtype: np.dtype[np.integer]) -> None:
@@ -257,16 +209,19 @@ class _Column:
         self._write_header()
 
     def append(self, values: npt.NDArray[np.integer]) -> None:
+        """Write ``(N,)`` values behind the others."""
         # the buffer itself; tobytes() would copy
         self._file.write(np.ascontiguousarray(values, self._dtype).data)
         self._length += len(values)
 
     def finish(self) -> None:
+        """Write the length, and close the file."""
         self._file.seek(0)
         self._write_header()
         self._file.close()
 
     def close(self) -> None:
+        """Close the file, finished or not."""
         # Closing flushes, which fails again on a full disk.
         with contextlib.suppress(OSError):
             self._file.close()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bertlab.api.examples import Column, Example, LabelledExamples, RawExamples
+from bertlab.api.examples import CellForm, Column, Example, LabelledExamples, RawExamples
 from bertlab.api.format import ColumnSources, LabelNames, NamedFormat
 from bertlab.data.examples.columns import (
     Mapped,
@@ -25,7 +25,6 @@ from bertlab.data.examples.columns import (
     names_columns,
     read_mapping,
 )
-from bertlab.data.examples.label_cells import LabelCells, find_label_cells
 from bertlab.data.examples.values import (
     check_meaning,
     check_no_header,
@@ -65,7 +64,7 @@ class _Opened:
     skips_broken: bool
     is_labelled: bool
     splits: str | None  # column of new text whose texts are parted into words, where they are
-    cells: LabelCells | None = None
+    cells: CellForm | None = None
 
     def read(self, where: str, raw: Mapping[str, Any]) -> Example:
         values = raw
@@ -92,8 +91,8 @@ class _Opened:
 
     def with_label_cells(self, separator: str | None) -> "_Opened":
         """Return the same with the form of its lists of labels, for which all rows are read."""
-        mapped = next((each for each in self.mapped if each.column.kind == "labels"), None)
-        if mapped is None:
+        mapped = next((each for each in self.mapped if each.column.find_form is not None), None)
+        if mapped is None or mapped.column.find_form is None:
             return self
         rows, source = list(self.raw.rows), mapped.source
         self.raw.rows = iter(rows)
@@ -103,9 +102,8 @@ class _Opened:
         ]
         place = f"{self.raw.name}: {mapped.place}"
         names = mapped.class_names or self.label_names
-        cells = find_label_cells(values, place, source, names, separator)
-        names = cells.columns or cells.multi_hot or self.label_names
-        return replace(self, cells=cells, label_names=names)
+        cells = mapped.column.find_form(values, place, source, names, separator)
+        return replace(self, cells=cells, label_names=cells.names or self.label_names)
 
     def describe(self, rows: Sequence[Example]) -> dict[str, str]:
         """Return what was understood of the source, for the data report."""
@@ -193,32 +191,6 @@ def places_of(places: Sequence[str]) -> str:
     if len({place.rpartition(":")[0] for place in places}) == 1:
         places = [place.rpartition(":")[2].strip() for place in places]
     return ", ".join(places[:_SHOWN_PLACES]) + (", …" if len(places) > _SHOWN_PLACES else "")
-
-
-def read_all_rows(
-    location: str,
-    columns: Mapping[str, str | list[str]],
-    wanted: Sequence[Column],
-    format: str = "auto",
-    split: str | None = None,
-) -> list[Example]:
-    """Read rows as :func:`read_rows`; of a folder without a split, those of all its files."""
-    folder = Path(location).expanduser()
-    if split is not None or not folder.is_dir() or is_saved(folder):
-        return read_rows(location, split, columns, format, wanted).rows
-    named = format == "auto"  # then a README beside the files is none of them
-    files = [
-        file
-        for file in sorted(folder.iterdir())
-        if file.is_file()
-        and not file.name.startswith(".")
-        and (not named or ending_format(str(file)) is not None)
-    ]
-    if not files:
-        raise DataError(f"{location}: a folder without files of rows (.jsonl, .tsv, .csv, …)")
-    return [
-        row for file in files for row in read_rows(str(file), None, columns, format, wanted).rows
-    ]
 
 
 def stream_rows(

@@ -6,15 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bertlab.api.examples import Example, RawExamples
+from bertlab.api.examples import CellForm, Example, RawExamples
 from bertlab.api.format import LabelNames
 from bertlab.data.examples.columns import Mapped
-from bertlab.data.examples.label_cells import (
-    LabelCells,
-    find_label_cells,
-    looks_printed,
-    parse_printed,
-)
+from bertlab.data.examples.printed import looks_printed, parse_printed
 from bertlab.errors import DataError, EmptyTextError, nearest
 
 
@@ -42,7 +37,7 @@ def read_value(
     by_raw: Mapping[str, str] | None,
     no_label: str | None,
     labelled: bool = True,
-    cells: LabelCells | None = None,
+    cells: CellForm | None = None,
 ) -> Any:  # noqa: ANN401  of the kind that the column has
     """Return the value of a head's column in a raw row; None if the row lacks it.
 
@@ -82,17 +77,18 @@ def _read_classes(
     mapped: Mapped,
     by_raw: Mapping[str, str] | None,
     no_label: str | None,
-    cells: LabelCells | None,
+    cells: CellForm | None,
 ) -> Any:  # noqa: ANN401
     declared = mapped.class_names
     if mapped.column.kind == "label":
         return _label(value, place, declared, by_raw, no_label)
     if mapped.column.kind == "tags":
         return _tags(_list(value), place, declared, by_raw)
-    if cells is None:
+    if cells is None and (find := mapped.column.find_form) is not None:
         known = declared or tuple(dict.fromkeys((by_raw or {}).values()))
-        cells = find_label_cells([value], place, mapped.source, known)
-    return _labels(cells.split(value, place), place, declared, by_raw)
+        cells = find([value], place, mapped.source, known, None)
+    labels = _list(value) if cells is None else cells.split(value, place)
+    return _labels(labels, place, declared, by_raw)
 
 
 def _text(value: object, place: str) -> str:
@@ -173,10 +169,7 @@ def _labels(
     if value is None:
         return None
     if not isinstance(value, list):
-        raise DataError(
-            f"{place}: found {_show(value)}, expected a list of labels, or a text with | or ; or "
-            ", between them"
-        )
+        raise DataError(f"{place}: found {_show(value)}, expected a list of labels")
     named = (
         _class_name(label, f"{place}[{number}]", class_names, by_raw)
         for number, label in enumerate(value)

@@ -79,10 +79,12 @@ class SequenceSampler(ABC):
 
     Attributes:
         has_pairs: sequences have segments A and B and a ``next_sentence_label``.
+        has_parts: a unit of text can be read in parts, where ``max_seq_length`` changes.
         documents_too_short: number of the given documents that the format cannot use.
     """
 
     has_pairs: ClassVar[bool]
+    has_parts: ClassVar[bool] = True
     documents_too_short: int
 
     def __init__(

@@ -14,23 +14,26 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
 
 from bertlab.api import ConfigError
 from bertlab.extend import (
     LARGEST_FILE,
-    SHARD_FOLDER,
     RemoteFile,
-    ShardArray,
     TokenStoreError,
     default_cache_dir,
     replacing,
     unwritable_cache,
 )
-from bertlab.extend import RemoteStore as RemoteStoreContract
 
+SHARD_FOLDER = "shards"
 DEFAULT_ROOM = 50.0
 _BLOCK = 2**20
 _TRIES = 5
+
+ShardArray = npt.NDArray[Any]
 
 
 def room() -> int:
@@ -49,7 +52,7 @@ def room() -> int:
     return int(gigabytes * 1e9)
 
 
-class RemoteStore(RemoteStoreContract):
+class RemoteStore:
     """The files of a store behind a URL, and the folder of the cache where they are kept.
 
     Args:

@@ -28,6 +28,7 @@ _BASES: dict[Kind, str] = {
     "objective": "bertlab.api:Objective",
     "head": "bertlab.api:Head",
     "source": "bertlab.api:DataSource",
+    "input_format": "bertlab.extend:SequenceSampler",
     "metric": "torchmetrics:Metric",
     "evaluation": "bertlab.api:Evaluation",
     "optimizer": "bertlab.api:OptimizerRecipe",
@@ -63,6 +64,8 @@ _DECLARED = (
     "has_weight_decay",
     "needs_end",
     "has_heads",
+    "has_pairs",
+    "has_parts",
 )
 
 ACTIONS = ("list", "show", "check")

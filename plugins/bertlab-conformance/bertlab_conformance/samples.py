@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from bertlab import IntArray
 from bertlab.api import Column, CounterRNG, Example, PackedSequences, WordPieceTokenizer
-from bertlab.extend import SPECIAL_TOKENS, InputFormat, SequenceSampler, build_sampler
+from bertlab.extend import SPECIAL_TOKENS, SequenceSampler, build_sampler
 
 _WORDS = """
 the of and to in a is that it was for on are as with his they at be this from have or by one had not
@@ -115,7 +115,7 @@ class SampleCorpus:
         return np.bincount(self.tokens, minlength=self.language.tokenizer.vocab_size)
 
     def sampler(
-        self, input_format: InputFormat, max_seq_length: int, random_pair_share: float
+        self, input_format: str, max_seq_length: int, random_pair_share: float
     ) -> SequenceSampler:
         """Return a sampler of sequences, a tenth of them shorter than the others."""
         return build_sampler(

@@ -24,7 +24,7 @@ from bertlab.api import (
     TaskContext,
     pack,
 )
-from bertlab.extend import EncodedExamples, InputFormat, build_all, load_class
+from bertlab.extend import EncodedExamples, build_all, load_class
 from bertlab_conformance.cases import SEED, Case, Options
 from bertlab_conformance.check import ConformanceFailure
 from bertlab_conformance.samples import sample_rows, without_truth
@@ -136,7 +136,7 @@ class ObjectiveCase(TaskCase):
     def sequences(
         self,
         units: Sequence[int],
-        input_format: InputFormat = "segment_pairs",
+        input_format: str = "segment_pairs",
         max_seq_length: int = SEQUENCE_LENGTH,
     ) -> PackedSequences:
         """Return the sampler's sequences, as the objective gets them: after those it requires."""

@@ -14,14 +14,16 @@ from bertlab.extend import (
     RESULTS_FILE,
     Results,
     check_nothing_leads_out,
+    ending_format,
     explain_failed_write,
     facts_of,
     fingerprint,
     installed,
+    is_saved,
     keep_freed_memory,
     machine_facts,
     manifest,
-    read_all_rows,
+    read_rows,
     say,
     without_secrets,
     words_checkpoints,
@@ -40,13 +42,29 @@ from bertlab_evaluations.evaluation_scores import GroupScore, score_groups
 
 
 def read_entry_rows(entry: EvaluationEntry) -> list[Example]:
-    """Return the rows that an evaluation asks for.
+    """Return the rows that an evaluation asks for; of a folder without split, of all its files.
 
     Raises:
         DataError: they cannot be read, or a column is missing.
     """
-    wanted = entry.evaluation.columns
-    return read_all_rows(entry.data, entry.columns, wanted, entry.format, entry.split)
+    folder, locations = Path(entry.data).expanduser(), [entry.data]
+    if entry.split is None and folder.is_dir() and not is_saved(folder):
+        named = entry.format == "auto"  # then a README beside the files is none of them
+        locations = [
+            str(file)
+            for file in sorted(folder.iterdir())
+            if file.is_file()
+            and not file.name.startswith(".")
+            and (not named or ending_format(str(file)) is not None)
+        ]
+        if not locations:
+            raise DataError(f"{entry.data}: a folder without files of rows (.jsonl, .tsv, .csv, …)")
+    wanted, split = entry.evaluation.columns, entry.split
+    return [
+        row
+        for location in locations
+        for row in read_rows(location, split, entry.columns, entry.format, wanted).rows
+    ]
 
 
 def evaluate(

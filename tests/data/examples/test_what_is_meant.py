@@ -1,13 +1,11 @@
-"""Labels as files write them, headers, and what rows can hardly mean."""
-
-import json
+"""Printed lists, headers, and what rows can hardly mean."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bertlab.api.examples import Column
-from bertlab.data.examples.label_cells import parse_printed
+from bertlab.data.examples.printed import parse_printed
 from bertlab.data.examples.source import read_rows
 from bertlab.data.rows.tables import RowReading
 from bertlab.errors import DataError
@@ -23,10 +21,6 @@ def read(path, wanted=SINGLE, columns=(), names=None, **settings):
     return read_rows(str(path), None, dict(columns), "auto", wanted, names, reading)
 
 
-def labels(path, **options):
-    return [row.values["labels"] for row in read(path, SEVERAL, **options).rows]
-
-
 def refused(path, *words, wanted=SINGLE, **options):
     with pytest.raises(DataError) as error:
         read(path, wanted, **options)
@@ -34,73 +28,11 @@ def refused(path, *words, wanted=SINGLE, **options):
         assert word in str(error.value)
 
 
-def labelled(path, cells):
-    return write(path, "text,labels\n" + "".join(f"a text {n},{c}\n" for n, c in enumerate(cells)))
-
-
-PRINTED = [
-    ["\"['a', 'b']\"", "[]", "['b']"],
-    ['"[""a"", ""b""]"', "[]", '"[""b""]"'],
-    ["['a' 'b']", "[]", "['b']"],
-    ["\"{'a', 'b'}\"", "[]", "{'b'}"],
-]
-
-
-@pytest.mark.parametrize("cells", PRINTED)
-def test_lists_that_were_printed_into_cells(tmp_path, cells):
-    assert labels(labelled(tmp_path / "a.csv", cells)) == [["a", "b"], [], ["b"]]
-
-
-def test_some_printed_lists_are_refused(tmp_path):
-    refused(labelled(tmp_path / "a.csv", ["['a']", "b"]), "printed list", wanted=SEVERAL)
-    refused(labelled(tmp_path / "b.csv", ["[a b]", "[c]"]), "is none", wanted=SEVERAL)
-
-
-CELLS = [
-    (["Travel", "Work; home", '"Travel|Food, drink"'], ["Travel"], ["Work; home"]),
-    (["Travel", '"Work, home"', '"Travel;Work, home"'], ["Travel"], ["Work, home"]),
-    (['"x,y"', "x", "y"], ["x", "y"], ["x"]),
-]
-
-
-@pytest.mark.parametrize(("cells", "first", "second"), CELLS)
-def test_one_separator_for_a_file(tmp_path, cells, first, second):
-    assert labels(labelled(tmp_path / "a.csv", cells))[:2] == [first, second]
-
-
-def test_the_separator_can_be_said(tmp_path):
-    path = labelled(tmp_path / "a.csv", ["a/b", "a"])
-    assert labels(path) == [["a/b"], ["a"]]
-    assert labels(path, label_separator="/") == [["a", "b"], ["a"]]
-
-
-@pytest.mark.parametrize(("no", "yes"), [("0", "1"), ("0.0", "1.0"), ("False", "True")])
-def test_a_column_for_each_label(tmp_path, no, yes):
-    rows = "".join(f"a text {n},{yes},{no},{no if n else yes}\n" for n in range(3))
-    path = write(tmp_path / "a.csv", f"text,x,y,z\n{rows}")
-    columns = {"labels": ["x", "y", "z"]}
-    found = read(path, SEVERAL, columns)
-    assert found.label_names == ("x", "y", "z")
-    assert [row.values["labels"] for row in found.rows] == [["x", "z"], ["x"], ["x"]]
-    path = write(tmp_path / "b.csv", rows)
-    places = {"text": "0", "labels": ["1", "2", "3"]}
-    refused(path, "without names", "data.label_names", wanted=SEVERAL, columns=places)
-    assert labels(path, columns=places, names=["x", "y", "z"])[1] == ["x"]
-
-
-def test_columns_that_are_not_all_of_0_and_1(tmp_path):
-    path = write(tmp_path / "a.csv", "text,x,y\na,1,0\nb,0.4,1\n")
-    refused(path, "'0.4' beside 0 and 1", wanted=SEVERAL, columns={"labels": ["x", "y"]})
-    path = write(tmp_path / "b.csv", "text,x,y\na,one,two\nb,two,one\n")
-    assert labels(path, columns={"labels": ["x", "y"]})[0] == ["one", "two"]
-
-
-@pytest.mark.parametrize("form", [[1, 0, 1], "1 0 1", "[1, 0, 1]", "1,0,1"])
-def test_lists_of_0_and_1_need_names(tmp_path, form):
-    rows = [{"text": f"a text {n}", "labels": form} for n in range(3)]
-    path = write(tmp_path / "a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-    refused(path, "have no names", "data.label_names", wanted=SEVERAL)
-    assert labels(path, names=["x", "y", "z"]) == [["x", "z"]] * 3
+def test_several_labels_are_a_list(tmp_path):
+    path = write(tmp_path / "a.csv", "text,labels\na,\"['x', 'y']\"\nb,[]\nc,\n")
+    assert [row.values["labels"] for row in read(path, SEVERAL).rows] == [["x", "y"], [], []]
+    path = write(tmp_path / "b.csv", "text,labels\na,x|y\n")
+    refused(path, "found str 'x|y'", "expected a list of labels", wanted=SEVERAL)
 
 
 ROWS = "".join(f"A text of number {n}.,{'good' if n % 2 else 'bad'}\n" for n in range(8))

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bertlab.api.rng import CounterRNG
-from bertlab.data.sampling.input_formats import SAMPLERS, build_sampler
 from bertlab.data.sampling.sampler import split_documents
+from bertlab.data.sampling.segment_pairs import build_sampler
 from bertlab.data.sampling_report import mean_sequence_length
-from bertlab.errors import ConfigError, CorpusError
+from bertlab.errors import ConfigError, CorpusError, UnknownPluginError
 
 CLS, SEP, VOCAB = 2, 3, 1000
-FORMATS = list(SAMPLERS)
+FORMATS = ["segment_pairs", "sentence_pairs", "full_sentences", "doc_sentences"]
 PAIRS = ["segment_pairs", "sentence_pairs"]
 ALPHA = 1e-4
 
@@ -425,7 +425,7 @@ def test_wrong_settings_are_refused():
         ConfigError, match=r"short_sequence_probability: found 1.5, expected between 0 and 1"
     ):
         sampler_of("segment_pairs", store, short=1.5)
-    with pytest.raises(ConfigError, match=r"did you mean 'full_sentences'"):
+    with pytest.raises(UnknownPluginError, match=r"did you mean 'full_sentences'"):
         sampler_of("full_sentence", store)
 
 

@@ -9,7 +9,7 @@ import torch
 
 from bertlab import MaskedLM, NextSentencePrediction, encode_examples, prepare_sequences
 from bertlab.api import BertlabError, Example, Objective, PackedBatch
-from bertlab.extend import SAMPLERS
+from bertlab.extend import installed, load_sampler
 from bertlab_conformance.cases import SEED
 from bertlab_conformance.check import TASK_KINDS, ConformanceFailure, NotApplicable, check
 from bertlab_conformance.comparisons import close, difference
@@ -100,11 +100,11 @@ def nothing_to_predict_is_zero(case: ObjectiveCase) -> None:
 def every_input_format_works(case: ObjectiveCase) -> None:
     """It reads pairs of segments or sentences and, unless it ``requires_pairs``, single ones."""
     stack = case.stack()
-    for name, sampler in SAMPLERS.items():
-        if case.plugin.requires_pairs and not sampler.has_pairs:
+    for name in installed("input_format"):
+        if case.plugin.requires_pairs and not load_sampler(name).has_pairs:
             continue
         for training in (True, False):
-            sequences = case.sequences(case.units, input_format=name)  # type: ignore[arg-type]
+            sequences = case.sequences(case.units, input_format=name)
             batch = case.prepare(stack.task, sequences, training).to_batch()
             _works(stack, batch, f"data.input_format {name}")
 

@@ -16,13 +16,15 @@ import torch
 from bertlab.api import Encoder
 from bertlab.extend import (
     OBJECTIVES_SHARE,
+    Change,
+    ChangingNumber,
     Overrides,
     StudyError,
     build_encoder,
     build_tasks,
     fine_tunes,
     largest_of,
-    mean_of,
+    moments,
 )
 from bertlab.extend import STAGES_KEY as STAGES
 from bertlab_studies.plan.stage_configs import stage_configs
@@ -144,13 +146,13 @@ def pretraining_cost(config: dict[str, Any]) -> Cost | None:
         tokens = float(config["max_tokens"])
     elif steps is not None and steps > 0:
         if data["batch_tokens"]:
-            a_step = mean_of(data["batch_tokens"], "data.batch_tokens", run)
+            a_step = _mean_of(data["batch_tokens"], "data.batch_tokens", run)
         else:  # 256: data's own default; a sequence that is read in parts has as many tokens
-            a_step = mean_of(data["batch_size"] or 256, "data.batch_size", run) * longest
+            a_step = _mean_of(data["batch_size"] or 256, "data.batch_size", run) * longest
         tokens = run * a_step
     else:
         return None
-    return cost_of(config, tokens, mean_of(data["max_seq_length"], "data.max_seq_length", run))
+    return cost_of(config, tokens, _mean_of(data["max_seq_length"], "data.max_seq_length", run))
 
 
 def sum_of(costs: Sequence[Cost]) -> Cost:
@@ -185,3 +187,12 @@ def _run_steps(config: dict[str, Any]) -> float:
     """Return the steps that a mean is taken over of what changes up to the end of a run."""
     steps = config["trainer"]["max_steps"]
     return float(steps) if steps is not None and steps > 0 else _STEPS
+
+
+def _mean_of(given: float | Change, key: str, steps: float) -> float:
+    """Return the mean over a run of so many steps of a setting of a config; errors as ``read``."""
+    if not isinstance(given, dict):
+        return given
+    number = ChangingNumber.read(given, key)
+    found = [number.at(moment) for moment in moments(steps)]
+    return sum(found) / len(found)

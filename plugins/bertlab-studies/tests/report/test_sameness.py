@@ -20,7 +20,7 @@ from bertlab_studies.study import Study, compare
 from bertlab_studies.study import study as open_study
 from small_study import BASE as SMALL
 from small_study import finish, opened, write_yaml
-from tests.data.corpus.test_shards import texts, write
+from tests.data.corpus.stores import texts, write
 
 EVALUATE: dict[str, Any] = {"evaluate": {"x": "task.yaml"}}
 PACKAGES = {"bertlab": "1.0", "torch": "2.11"}

@@ -7,9 +7,9 @@ from collections import Counter
 
 import pytest
 
+from bertlab.data.corpus import python_english
 from bertlab.data.corpus.corpus import Corpus, read_documents
-from bertlab.data.python_english import documents as python_english
-from bertlab.data.python_english.documents import (
+from bertlab.data.corpus.python_english import (
     is_prose,
     prose_paragraphs,
     python_english_documents,
@@ -96,7 +96,7 @@ def test_markup_is_gone(documents, markup):
 def test_two_runs_agree_and_import_nothing(documents):
     code = (
         "import hashlib, sys\n"
-        "from bertlab.data.python_english.documents import python_english_documents as f\n"
+        "from bertlab.data.corpus.python_english import python_english_documents as f\n"
         "documents = {d.source: d.sentences for d in f()}\n"
         "assert not {'turtle', 'tkinter', 'this', 'antigravity'} & set(sys.modules)\n"
         "print(hashlib.sha256(repr(documents).encode()).hexdigest())\n"

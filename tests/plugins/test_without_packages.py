@@ -1,4 +1,4 @@
-"""The core without bertlab-tasks: what it reads itself, and what it says of the rest."""
+"""The core without its packages: what it reads itself, and what it says of the rest."""
 
 import json
 
@@ -6,11 +6,15 @@ import pytest
 
 from bertlab.config.merge import read_request
 from bertlab.config.parser import data_class
+from bertlab.data.corpus.store import TokenStore
 from bertlab.data.fine_tuning import LabelledData
-from bertlab.errors import ConfigError, DataError, PluginError
+from bertlab.data.pretraining import PretrainingData
+from bertlab.data.sources import open_source
+from bertlab.errors import ConfigError, DataError, PluginError, TokenStoreError
 from bertlab.heads.tagging import Tagging
 from bertlab.plugins import index
 from bertlab.training.predictions import open_sink
+from tests.data.corpus import stores
 from tests.data.examples.labelled_files import values, write
 from tests.plugins.core_alone import leave_the_core_alone
 
@@ -55,3 +59,26 @@ def test_it_says_which_package_brings_several_heads():
 def test_it_says_which_package_brings_a_head(name):
     with pytest.raises(PluginError, match=INSTALL):
         index.load_class("head", name, object)
+
+
+def test_it_says_which_package_brings_rows_of_the_english_of_python():
+    with pytest.raises(PluginError, match=INSTALL):
+        open_source("python-english:packages").raw_examples("train")
+
+
+@pytest.mark.parametrize("name", ["sentence_pairs", "full_sentences", "doc_sentences"])
+def test_it_says_which_package_brings_an_input_format(name):
+    with pytest.raises(PluginError, match="it comes with bertlab-modern: pip install"):
+        PretrainingData(corpus="a.txt", input_format=name)
+
+
+def test_it_says_which_package_brings_stores_of_several_shards(tmp_path):
+    message = "comes with bertlab-cluster: pip install bertlab-cluster"
+    with pytest.raises(ConfigError, match=f"shard_tokens: cannot write shards: .*{message}"):
+        stores.write(tmp_path / "a", stores.texts(9), 50)
+    store = stores.write(tmp_path / "b", stores.texts(9))
+    assert type(store) is TokenStore
+    manifest = store.path / "store.json"
+    manifest.write_text(manifest.read_text().replace('"format_version": 1', '"format_version": 2'))
+    with pytest.raises(TokenStoreError, match=f"a token store of several shards: .*{message}"):
+        TokenStore.open(store.path)

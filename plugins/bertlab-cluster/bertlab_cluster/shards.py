@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from bertlab.errors import TokenStoreError
+from bertlab.extend import damaged
+from bertlab_cluster.remote_store import SHARD_FOLDER, RemoteStore, ShardArray
 
-SHARD_FOLDER = "shards"
 SHARD_ARRAYS = ("tokens", "sentence_offsets")
 
 OPEN = 4096
@@ -28,7 +28,6 @@ OPEN = 4096
 _HEADER = 1024  # bytes: more than that of any flat array
 
 IntArray = npt.NDArray[np.int64]
-ShardArray = npt.NDArray[Any]
 OpenShard = Callable[[int], ShardArray]
 
 
@@ -165,33 +164,6 @@ def read_shards(path: Path, found: object) -> tuple[Shard, ...]:
     return shards
 
 
-class RemoteStore(Protocol):
-    """A token store that is not on this machine; bertlab-cluster brings those behind URLs.
-
-    It is made by ``RemoteStore(url, cache_dir)``, which puts all files but the shards into
-    ``folder``; ``cache_dir`` is None for the default one.
-    """
-
-    url: str
-    cache_dir: Path | None
-    folder: Path
-
-    def opened(
-        self, name: str, size: int, sha256: str, open_file: Callable[[], ShardArray]
-    ) -> ShardArray:
-        """Return the array in a file of a shard, which is fetched into ``folder`` if need be.
-
-        Args:
-            name: of the file in the store.
-            size: of the file in bytes.
-            sha256: of the file.
-            open_file: opens it, once it is there.
-
-        Raises:
-            TokenStoreError: it cannot be fetched, or is not what ``size`` and ``sha256`` say.
-        """
-
-
 def open_shards(
     path: Path, shards: Sequence[Shard], dtype: np.dtype[Any], remote: RemoteStore | None = None
 ) -> dict[str, Any]:
@@ -249,17 +221,3 @@ def _map_shard(
     if not rises or (name != "tokens" and array[-1] != shard.tokens):
         raise damaged(path, f"{file.name} does not rise from 0 to {shard.tokens}")
     return array
-
-
-def bytes_of(array: Any, start: int, stop: int) -> bytes:  # noqa: ANN401
-    """Return bytes of an array's items, which it need not have in one piece."""
-    # items of 8 bytes, bytes 10 to 20 -> items 1 and 2, of which the first 2 bytes are left out
-    size = array.dtype.itemsize
-    first = start // size
-    items = np.ascontiguousarray(array[first : -(-stop // size)])
-    return items.view(np.uint8)[start - first * size : stop - first * size].tobytes()
-
-
-def damaged(path: Path, why: str) -> TokenStoreError:
-    """Return the error for a store that is not as `prepare` wrote it."""
-    return TokenStoreError(f"{path}: damaged token store: {why}; delete it and prepare it again")

@@ -9,10 +9,10 @@ from collections import Counter
 import pytest
 
 from bertlab.data.corpus.documents import Document
-from bertlab.data.python_english import examples as python_english_rows
-from bertlab.data.python_english.documents import python_english_documents
-from bertlab.data.python_english.examples import PACKAGES, read
+from bertlab.data.corpus.python_english import python_english_documents
 from bertlab.errors import DataError
+from bertlab_tasks import python_english as python_english_rows
+from bertlab_tasks.python_english import PACKAGES, read
 
 SPLITS = ("train", "validation")
 NAMES = ("packages", "same_page")
@@ -123,7 +123,7 @@ def test_one_sentence_alone_tells_nothing(tasks, pages):
 def test_another_process_makes_the_same_rows_and_imports_none_of_the_modules(tasks):
     code = (
         "import json, sys\n"
-        "from bertlab.data.python_english.examples import read\n"
+        "from bertlab_tasks.python_english import read\n"
         f"rows = [[r.where, dict(r.values)] for n in {NAMES} for s in {SPLITS} "
         "for r in read(n, s).rows]\n"
         "assert not {'tkinter', 'idlelib', 'turtle', 'torch'} & set(sys.modules)\n"

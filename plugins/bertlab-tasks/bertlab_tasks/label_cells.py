@@ -4,13 +4,13 @@ Lists of names or class ids (JSON, Parquet), lists printed into cells, names wit
 between them, a column of 0 and 1 for each label, or lists of 0 and 1 in the order of the names.
 """
 
-import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bertlab.errors import DataError
+from bertlab.api import DataError
+from bertlab.extend import looks_printed, parse_printed
 
 _SEPARATORS = ("|", ";", ",")
 _HOLDS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
@@ -33,6 +33,11 @@ class LabelCells:
     columns: tuple[str, ...] = ()
     multi_hot: tuple[str, ...] = ()
     form: str = "lists"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the labels in the order of the 0s and 1s, where cells hold these."""
+        return self.columns or self.multi_hot
 
     def split(self, value: object, place: str) -> object:
         """Return the list of raw labels that a value stands for; a value of no form as it is.
@@ -183,81 +188,3 @@ def _parsed(text: str, place: str) -> list[Any]:
             "names with | between them, or JSON lines"
         )
     return found
-
-
-_TOKEN = re.compile(
-    r"""\s*(?:
-    (?P<string>'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*")
-    |(?P<number>[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)
-    |(?P<word>None|True|False|null|true|false|nan)
-    |array(?P<opens>\()|,\s*dtype=\S+?(?P<closes>\))
-    |(?P<mark>[\[\](){},:])
-    )""",
-    re.VERBOSE | re.DOTALL,
-)
-_WORDS = {"True": True, "true": True, "False": False, "false": False}
-_CLOSING = {"[": "]", "(": ")", "{": "}"}
-_DEEPEST = 8
-
-
-def looks_printed(value: object) -> bool:
-    """Return whether a cell looks like a printed list or object."""
-    text = value.strip() if isinstance(value, str) else ""
-    return len(text) > 1 and _CLOSING.get(text[0]) == text[-1] and text[0] != "("
-
-
-def parse_printed(text: str) -> Any:  # noqa: ANN401
-    """Return the list or object that a text shows.
-
-    Raises:
-        ValueError: it is no printed list or object of texts and numbers.
-    """
-    tokens = _tokens(text.strip())
-    value = _value(next(tokens, ""), tokens, _DEEPEST)
-    if next(tokens, None) is not None or not isinstance(value, list | dict):
-        raise ValueError(text)
-    return value
-
-
-def _tokens(text: str) -> Iterator[str]:
-    place = 0
-    while place < len(text):
-        found = _TOKEN.match(text, place)
-        if found is None:
-            raise ValueError(text)
-        yield found["opens"] or found["closes"] or found[0].strip()
-        place = found.end()
-
-
-def _value(token: str, tokens: Iterator[str], depth: int) -> Any:  # noqa: ANN401
-    if token in _CLOSING:
-        if not depth:
-            raise ValueError("nested too deep")
-        return _items(_CLOSING[token], tokens, depth - 1)
-    if token[:1] in ("'", '"'):
-        try:
-            return ast.literal_eval(token)  # one quoted text: nothing else can be in it
-        except (SyntaxError, ValueError):  # it spans lines
-            return token[1:-1]
-    if re.match(r"[-+\d]", token):
-        return float(token) if re.search(r"[.eE]", token) else int(token[:19])
-    if token in _WORDS:
-        return _WORDS[token]
-    if token in ("None", "null", "nan"):
-        return None
-    raise ValueError(token)
-
-
-def _items(end: str, tokens: Iterator[str], depth: int) -> Any:  # noqa: ANN401
-    items: list[Any] = []
-    pairs: dict[Any, Any] = {}
-    for sign in tokens:
-        if sign == end:
-            # array([1]) is printed with brackets of its own: [[1]] in () is [1]
-            is_wrapped = end == ")" and len(items) == 1 and isinstance(items[0], list)
-            return pairs or (items[0] if is_wrapped else items)
-        if sign == ":" and items and isinstance(key := items.pop(), str):
-            pairs[key] = _value(next(tokens, ""), tokens, depth)
-        elif sign != ",":
-            items.append(_value(sign, tokens, depth))
-    raise ValueError("never closed")

@@ -21,12 +21,11 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
-from bertlab.api.examples import Example, LabelledExamples
-from bertlab.data.corpus.documents import Document
-from bertlab.data.python_english.documents import python_english_documents
-from bertlab.errors import DataError, nearest
+from bertlab import nearest
+from bertlab.api import DataError, DataSource, Example, RawExamples
+from bertlab.extend import Document, LabelledExamples, python_english_documents
 
 Split = Literal["train", "validation"]
 _Splits = dict[Split, list[Document]]
@@ -50,6 +49,22 @@ _MAX_SENTENCES = {"train": 600, "validation": 150}  # of a package
 _MIN_WORDS = 8
 _MAX_PAIRS = 24  # of a page
 _APART = 2
+
+
+class PythonEnglishRows(DataSource):
+    """The rows of ``python-english:packages`` and ``python-english:same_page``."""
+
+    def raw_examples(self, split: str | None) -> RawExamples:
+        """Return the rows of the task that the argument names."""
+        if split is None:
+            raise DataError(f"{self.name}: which split is not said; give train or validation")
+        found = read(self.argument, cast("Split", split))  # which checks it
+        return RawExamples(
+            f"{self.name} {split}",
+            tuple(found.rows[0].values),
+            ((row.where, row.values) for row in found.rows),
+            skipped=Counter(found.skipped),
+        )
 
 
 def read(name: str, split: Split) -> LabelledExamples:

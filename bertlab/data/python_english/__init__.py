@@ -1,1 +1,0 @@
-"""The English that ships with Python: text and labelled examples without a download."""
