@@ -96,7 +96,6 @@ from bertlab.data.corpus.prepare import unwritable_cache as unwritable_cache
 from bertlab.data.corpus.python_english import python_english_documents as python_english_documents
 from bertlab.data.corpus.store import ARRAYS as ARRAYS
 from bertlab.data.corpus.store import SHARDED_VERSION as SHARDED_VERSION
-from bertlab.data.corpus.store import IntArray as IntArray
 from bertlab.data.corpus.store import StoreMetadata as StoreMetadata
 from bertlab.data.corpus.store import checked_fields as checked_fields
 from bertlab.data.corpus.store import damaged as damaged

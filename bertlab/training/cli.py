@@ -59,7 +59,7 @@ from bertlab.training.best_checkpoint import (
     record_best,
 )
 from bertlab.training.exit import StopOnSignal, explain_lost_process, how_to_resume, train
-from bertlab.training.predictions import PredictionWriter, open_sink
+from bertlab.training.predictions import PredictionWriter, open_sink, warn_of_cut_rows
 from bertlab.training.record import RunRecord
 from bertlab.training.results import held_out_results, print_results, print_table
 from bertlab.training.same_run import Resumption, plugin_facts
@@ -389,12 +389,7 @@ class BertlabCLI(LightningCLI):
         (writer,) = self.writers
         with writer.into(sink, self.datamodule, self.model.head):
             self.trainer.predict(self.model, self.datamodule, return_predictions=False)
-        if cut := self.datamodule.rows_cut():
-            warn(
-                f"{cut:,} of {self.datamodule.rows_taken_in():,} rows are longer than "
-                f"{self.datamodule.max_seq_length} tokens (data.max_seq_length); what is beyond "
-                "was not read"
-            )
+        warn_of_cut_rows(self.datamodule)
 
     def _how_to_go_on(self) -> str:
         """Return how to resume, for the message about a lost process or disk."""

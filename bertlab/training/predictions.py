@@ -190,6 +190,15 @@ def open_sink(
     return _open_submission(form, output)
 
 
+def warn_of_cut_rows(data: TaskData) -> None:
+    """Tell how many predicted rows were not read to their end."""
+    if cut := data.rows_cut():
+        warn(
+            f"{cut:,} of {data.rows_taken_in():,} rows are longer than {data.max_seq_length} "
+            "tokens (data.max_seq_length); what is beyond was not read"
+        )
+
+
 def _open_submission(form: str, output: str) -> Submission:
     """Open a file in a benchmark's form; in a folder it gets the name that its server wants."""
     names = installed("format")

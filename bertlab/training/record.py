@@ -60,7 +60,7 @@ class RunRecord(Callback):
         checkpoint: Pretrained | None = None,
     ) -> None:
         self.directory = directory
-        self.config = without_secrets(config)
+        self.config = config
         self.goes_on = goes_on
         self.first_step = 0 if checkpoint is None else checkpoint.global_step
         self.saved_step = -1  # optimiser step of the last checkpoint
@@ -120,7 +120,7 @@ class RunRecord(Callback):
             add_session(self.directory, {**here, **changed_facts(self.facts, self.before)})
         if self.goes_on and (self.directory / CONFIG_FILE).is_file():
             return  # it keeps the record of its start
-        text = yaml.safe_dump(self.config, sort_keys=False, allow_unicode=True)
+        text = yaml.safe_dump(without_secrets(self.config), sort_keys=False, allow_unicode=True)
         write_text(self.directory / CONFIG_FILE, text)
         self.tokenizer.save(self.directory / "tokenizer")
 
@@ -146,7 +146,7 @@ class RunRecord(Callback):
         checkpoint[RUN_KEY] = {
             "version": __version__,
             "config_version": CONFIG_VERSION,
-            "config": self.config,
+            "config": without_secrets(self.config),
             "data": self.data,
             KEY: code_of(self.facts),
             "tokenizer": self.tokenizer.to_json(),

@@ -597,7 +597,7 @@ def test_what_is_no_checkpoint_is_told(
 
 def test_what_a_pre_trained_model_is_no_use_for(refused: Refused, tiny_run: Path) -> None:
     refused(["test", "--ckpt_path", tiny_run], ["has no test rows", "bertlab validate"])
-    words = ["--ckpt_path", "what it trains: a head here, objectives there", "--model.init_from"]
+    words = ["--ckpt_path", "trains a head and the checkpoint objectives", "--model.init_from"]
     refused(["fit", "finetune/quickstart", "--ckpt_path", tiny_run], words)
     refused(["export", "--ckpt_path", tiny_run, "out"], ["ckpt_path", "in this order: source"])
 

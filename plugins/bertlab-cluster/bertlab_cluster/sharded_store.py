@@ -17,12 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from bertlab import TokenStore, check_at_least
+from bertlab import IntArray, TokenStore, check_at_least
 from bertlab.api import Tokenizer
 from bertlab.extend import (
     ARRAYS,
     SHARDED_VERSION,
-    IntArray,
     StoreMetadata,
     TokenArray,
     TokenStoreWriter,

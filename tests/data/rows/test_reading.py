@@ -182,7 +182,9 @@ def test_cells_of_any_length(tmp_path):
         ("a.json", b'[{"text": "' + b"x\\n" * 3000),
     ],
 )
-def test_a_bound_for_what_is_held_whole(tmp_path, monkeypatch, name, content):
+def test_a_bound_for_what_is_held_whole(tmp_path, monkeypatch, request, name, content):
+    limit = csv.field_size_limit()  # of the whole process
+    request.addfinalizer(lambda: csv.field_size_limit(limit))
     monkeypatch.setattr(lines_module, "LONGEST", 1000)
     monkeypatch.setattr(tables_module, "LONGEST", 1000)
     monkeypatch.setattr(lines_module, "BLOCK", 100)
