@@ -157,6 +157,7 @@ def test_fit_logs_a_strangers_metric_and_validate_knows_it_again(
     code, printed, error = bertlab(
         "fit", "--config", tiny_config, "--run_dir", run, "--model.metrics", "[share]",
         "--model.metrics.share.of", 0, "--checkpoint.monitor", "val/nsp/share",
+        "--checkpoint.mode", "max",
     )  # fmt: skip
     assert code == 0, error
     assert "share" in printed

@@ -184,7 +184,10 @@ def test_a_killed_process_ends_the_run_which_goes_on(
         _, error = process.communicate(timeout=120)
     assert process.returncode == 2, error
     assert f"bertlab: error E602: {said}" in error
-    assert error.strip().splitlines()[-1].endswith(f"go on with: bertlab fit --ckpt_path {run}")
+    # processes are the user's to start: a checkpoint alone would not bring them
+    own = f" --config {run}/config.yaml" if any("strategy" in each for each in settings) else ""
+    said = f"go on with: bertlab fit --ckpt_path {run}{own}"
+    assert error.strip().splitlines()[-1].endswith(said)
     alone = ("--trainer.devices=1", "--trainer.strategy=auto")
     code, _, error = bertlab("validate", "--ckpt_path", run, *alone)
     assert code == 0, error
