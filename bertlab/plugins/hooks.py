@@ -157,7 +157,7 @@ def bertlab_accelerate(module: "BertModule", data: "TaskData", trainer: "Trainer
     """Make the steps of a ``fit`` with ``compile: true`` quicker, on the device that trains.
 
     Called when data, module and Trainer are ready, before layers are compiled. A package may set
-    ``module.passes`` to other :class:`bertlab.extend.Passes`, ``data.finish_batch`` to a function
+    ``module.passes`` to other ``bertlab.extend.Passes``, ``data.finish_batch`` to a function
     of each batch of training, and add a kernel by ``bertlab.extend.add_attention_kernel``. What is
     computed may change by rounding only.
     """
