@@ -1,6 +1,6 @@
 """Batches to predict on for a head: new rows, read and encoded a few at a time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -173,12 +173,13 @@ class InputRows:
         All sequences of a row are in one batch. Of the rows that are read together, the longest
         come first.
         """
+        truth = frozenset(column.name for column in self.head.columns if column.is_truth)
         while chunk := list(islice(self.source, self.read_ahead * PREDICT_ROWS)):
             start = self.taken_in
             self._waiting |= {start + number: row for number, row in enumerate(chunk)}
             self.taken_in += len(chunk)
             # without the truth, which may be any word that the model does not know
-            texts = [_without(self.head.columns, row) for row in chunk]
+            texts = [_without(truth, row) for row in chunk]
             encoded = encode_examples(self.head, texts, self.tokenizer, self.max_seq_length)
             self.cut += len(np.unique(encoded.row_numbers[encoded.truncated > 0]))
             # from the chunk's numbers to the input's
@@ -198,9 +199,8 @@ class InputRows:
         return self._waiting.pop(number)
 
 
-def _without(columns: Sequence[Column], row: Example) -> Example:
-    truth = {column.name for column in columns if column.is_truth}
-    return replace(row, values={k: v for k, v in row.values.items() if k not in truth})
+def _without(names: Collection[str], row: Example) -> Example:
+    return replace(row, values={k: v for k, v in row.values.items() if k not in names})
 
 
 def _batches(encoded: EncodedExamples) -> Iterator[IntArray]:

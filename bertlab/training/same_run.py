@@ -201,10 +201,7 @@ def check_same_config(config: RunConfig, stored: Config, hashes: Hashes | None =
             f"{trained}; a new run begins with its weights by --model.init_from"
         )
     known = hashes if hashes is not None else {"": ""}  # a run in stages: each compares its own
-    kinds = {_learns(config.plain), _learns(stored)}
-    if len(kinds) == 1 or kinds == {"a head", "heads"}:  # else a head would become a default
-        stored = complete(stored, config.plain, config.defaults())
-    there = Identity(stored, known)
+    there = Identity(complete(stored, config.plain, config.defaults()), known)
     check_same(Identity(config.plain), there)
 
 

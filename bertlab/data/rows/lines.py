@@ -298,14 +298,18 @@ def _not_utf8(
     )
 
 
+def up_to_the_last(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines without the empty ones at the end: ["a", "", "b", ""] -> "a", "", "b"."""
+    empty = 0
+    for line in lines:
+        if line:
+            yield from repeat("", empty)
+            empty = 0
+            yield line
+        else:
+            empty += 1
+
+
 def numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Yield lines with their numbers from 1, without the empty lines at the end of the file."""
-    empty = 0
-    for number, line in enumerate(lines, 1):
-        if not line:
-            empty += 1
-            continue
-        # ["a", "", "", "b", ""] -> (1, "a"), (2, ""), (3, ""), (4, "b")
-        yield from zip(range(number - empty, number), repeat(""))
-        empty = 0
-        yield number, line
+    return enumerate(up_to_the_last(lines), 1)

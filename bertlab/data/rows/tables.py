@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, repeat
+from itertools import chain, islice
 from typing import Any, Literal
 
 from tokenizers.pre_tokenizers import BertPreTokenizer
@@ -24,6 +24,7 @@ from bertlab.data.rows.lines import (
     input_name,
     numbered,
     read_lines,
+    up_to_the_last,
 )
 from bertlab.errors import ConfigError, DataError
 from bertlab.files import reading
@@ -207,26 +208,14 @@ def _dialect(delimiter: str, quote: str | None, strict: bool = True) -> dict[str
 
 
 def _ended(lines: Iterable[str]) -> Iterator[str]:
-    return (f"{line}\n" for line in lines)  # a cell may hold line breaks
-
-
-def _up_to_the_last(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines with their ends, without the empty ones at the end of the file."""
-    empty = 0
-    for line in lines:
-        if line:
-            yield from repeat("\n", empty)
-            empty = 0
-            yield f"{line}\n"
-        else:
-            empty += 1
+    return map("{}\n".format, lines)  # a cell may hold line breaks
 
 
 def _cells(
     name: str, lines: Iterable[str], start: int, delimiter: str, quote: str | None, settings: bool
 ) -> Cells:
     """Yield the cells of each row behind the number of its first line; none of a blank line."""
-    reader = csv.reader(_up_to_the_last(lines), **_dialect(delimiter, quote))
+    reader = csv.reader(_ended(up_to_the_last(lines)), **_dialect(delimiter, quote))
     first = start
     try:
         for row in reader:
