@@ -183,18 +183,32 @@ def _write_file(module: _Outputs, path: Path, has_segments: bool) -> None:
     sizes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
     weights = sum(each.numel() * each.element_size() for each in module.state_dict().values())
     with _silent_exporter(), torch.no_grad():
-        torch.onnx.export(
+        program = torch.onnx.export(
             module,
             (),
-            path,
             kwargs=example,
             input_names=names,
             output_names=module.names,
             dynamic_shapes=dict.fromkeys(names, sizes),
             dynamo=True,
-            external_data=weights > _LARGEST,
             verbose=False,
         )
+    assert program is not None  # only the old exporter returns nothing
+    _forget_machine(program.model)
+    with _silent_exporter():
+        program.save(path, external_data=weights > _LARGEST)
+
+
+def _forget_machine(model: Any) -> None:  # noqa: ANN401  an onnx_ir.Model, which has no types here
+    """Drop what the exporter notes beside each part: paths of this machine in stack traces."""
+    parts = [model, model.graph, *model.functions.values()]
+    for graph in (model.graph, *(function.graph for function in model.functions.values())):
+        nodes = list(graph.all_nodes())
+        values = [*graph.inputs, *graph.initializers.values()]
+        parts += [*nodes, *values, *(value for node in nodes for value in node.outputs)]
+    for part in parts:
+        part.metadata_props.clear()
+        part.doc_string = None
 
 
 @contextlib.contextmanager

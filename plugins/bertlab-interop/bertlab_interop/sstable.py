@@ -14,7 +14,7 @@ import numpy.typing as npt
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER = 48  # bytes: two places in 40, and the magic number
 _TRAILER = 5  # bytes behind a block: its compression, and a checksum
-_MOST_BYTES = 2**24  # of all blocks unpacked; BERT-large's index has 30 kB
+_MOST_BYTES = 2**24  # of all blocks, packed and unpacked; BERT-large's index has 30 kB
 _MOST_ENTRIES = 100_000
 _LONGEST_KEY = 1024
 _POLYNOMIAL = 0x82F63B78  # of CRC-32C (Castagnoli), bits reversed
@@ -37,17 +37,19 @@ def read_table(data: bytes) -> dict[bytes, bytes]:
     _, place = _read_place(footer, 0)  # of the block about blocks, which is empty
     (offset, size), _ = _read_place(footer, place)
     entries: dict[bytes, bytes] = {}
-    unpacked = 0
+    count = used = 0  # of all blocks, one that is named again and again each time
     for _, where in _entries(_read_block(data, offset, size)):
         (offset, size), _ = _read_place(where, 0)
         block = _read_block(data, offset, size)
-        unpacked += len(block)
-        if unpacked > _MOST_BYTES:
+        used += size + len(block)
+        if used > _MOST_BYTES:
             raise DamagedTableError(f"its blocks have over {_MOST_BYTES:,} bytes")
+        count += 1
         for key, value in _entries(block):
             entries[key] = value
-            if len(entries) > _MOST_ENTRIES:
-                raise DamagedTableError(f"it has over {_MOST_ENTRIES:,} entries")
+            count += 1
+        if count > _MOST_ENTRIES:
+            raise DamagedTableError(f"it has over {_MOST_ENTRIES:,} entries")
     return entries
 
 
@@ -144,7 +146,8 @@ def unpack_snappy(data: bytes) -> bytes:
                 raise DamagedTableError("a packed block copies from before its start")
             start = len(found) - offset
             # b"ab", 5 bytes from 2 back -> b"ababa"
-            piece = bytes((found[start:] * (length // offset + 1))[:length])
+            source = found[start : start + length]
+            piece = bytes((source * (length // len(source) + 1))[:length])
         if len(piece) != length or len(found) + length > total:
             raise DamagedTableError("a packed block does not unpack to its size")
         found += piece

@@ -31,6 +31,7 @@ from bertlab_interop.sstable import (
 INDEX = ".index"
 _DATA = ".data-00000-of-00001"
 _MOST_INDEX = 2**24  # bytes
+_MOST_DIMENSIONS = 8
 _FLOATS = {1: "float32", 2: "float64", 19: "float16"}  # by TensorFlow's numbers
 _OPTIMIZER = re.compile(r"/(adam|lamb)_[mv](_\d+)?$|/Adam(_\d+)?$")
 _OTHER_NAMES = {
@@ -90,6 +91,8 @@ def read_tensorflow(index: Path) -> dict[str, Tensor]:
         DamagedCheckpointError: it is damaged.
     """
     data = index.with_name(index.name.removesuffix(INDEX) + _DATA)
+    if data.exists() and not data.is_file():
+        raise CheckpointError(f"{data}: not a file, expected the numbers of {index.name}")
     try:
         entries = dict(_read_index(read_bytes(index, _MOST_INDEX)))
         numbers = np.memmap(data, np.uint8, mode="c")  # c: what is written to it stays in memory
@@ -140,6 +143,8 @@ def _entry(name: str, value: bytes) -> _Entry:
         elif field == 7:
             is_part = True  # of a variable that is cut into slices
     dtype, shard, offset, size, checksum = (numbers.get(n, 0) for n in (1, 3, 4, 5, 6))
+    if len(shape) > _MOST_DIMENSIONS:
+        raise DamagedTableError(f"{name}: a tensor of {len(shape)} dimensions")
     if any(each > 2**31 for each in shape) or shard != 0:
         raise DamagedTableError(f"{name}: shape {shape}, in file {shard}")
     return _Entry(dtype, shape, offset, size, checksum, is_part)

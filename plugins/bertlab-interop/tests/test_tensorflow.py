@@ -1,6 +1,7 @@
 """Checkpoints of TensorFlow 1: its own, those of a writer of the tests, and damaged ones."""
 
 import json
+import os
 import random
 import shutil
 from pathlib import Path
@@ -13,8 +14,9 @@ from transformers import BertForPreTraining
 
 from bertlab.checkpoints.restore import read_pretrained
 from bertlab.errors import CheckpointError, DamagedCheckpointError
+from bertlab_interop import sstable
 from bertlab_interop.sstable import DamagedTableError, crc32c, read_table, unpack_snappy
-from bundle_writer import HEADER, crc, entry, field, packed, table, write_bundle
+from bundle_writer import HEADER, block, crc, entry, field, packed, table, table_of, write_bundle
 from tests.checkpoints.peers import SIZES, TOKENIZER, assert_bit_equal, peer
 from tests.conftest import Command
 
@@ -204,3 +206,21 @@ def test_long_keys_that_grow_from_a_few_bytes_are_refused() -> None:
     entries = {b"a" * n: b"" for n in range(1, 1500)}
     with pytest.raises(DamagedTableError, match="beyond its block"):
         read_table(table(entries, 2000))
+
+
+def test_a_block_that_is_named_again_and_again_is_read_a_few_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    same = {b"k%03d" % n: block({}) for n in range(60)}
+    assert read_table(table_of(same)) == {}
+    monkeypatch.setattr(sstable, "_MOST_ENTRIES", 50)
+    with pytest.raises(DamagedTableError, match="over 50 entries"):
+        read_table(table_of(same))
+
+
+def test_pipes_are_not_waited_for(folder: Path) -> None:
+    data = folder / "bert_model.ckpt.data-00000-of-00001"
+    data.unlink()
+    os.mkfifo(data)
+    with pytest.raises(CheckpointError, match="data-00000-of-00001: not a file"):
+        read_pretrained(str(folder))

@@ -62,13 +62,24 @@ class Repository:
                 revision=revision,
                 commit_message="Upload by bertlab export",
             )
-        except (
-            Exception
-        ) as error:  # also of its HTTP library, which is not the same in all versions
-            lines = str(error).strip().splitlines() or [type(error).__name__]
-            branch = "" if revision is None else f" --revision {revision}"
+        except Exception as error:  # of its HTTP library too, which differs between versions
+            again = f"hf upload {self.name} {folder}"
+            again += "" if revision is None else f" --revision {revision}"
             raise OutputError(
-                f"{folder}: written, but not pushed to {self.name}: {lines[0]}; log in by `hf auth "
-                f"login` where there is a network, then: hf upload {self.name} {folder}{branch}"
+                f"{folder}: written, but not pushed to {self.name}: {_reason(error)}; log in by "
+                f"`hf auth login` where there is a network, then: {again}"
             ) from None
         return str(commit.commit_url)
+
+
+def _reason(error: Exception) -> str:
+    """Return why the hub did not take it, in our words: its own may hold anything."""
+    from huggingface_hub.errors import OfflineModeIsEnabled  # noqa: PLC0415  slow
+
+    if isinstance(error, OfflineModeIsEnabled):
+        return "offline mode is on (HF_HUB_OFFLINE)"
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status is None:
+        return f"it could not be reached ({type(error).__name__})"
+    meaning = {401: "you are not logged in", 403: "your account may not write there"}.get(status)
+    return f"it answered with status {status:d}" + ("" if meaning is None else f": {meaning}")

@@ -1,7 +1,9 @@
 """The demo: it says what the model says, answers this machine alone, and shows texts as texts."""
 
+import contextlib
 import json
 import shutil
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ import pytest
 
 from bertlab import load
 from bertlab.errors import CommandError, DataError
+from bertlab_pages.demo import server
 from bertlab_pages.demo.model_view import ModelView
 from bertlab_pages.demo.server import HOST, new_server
 from tests.checkpoints.test_fine_tuned import POLARITY, TAGS, write_run
@@ -38,7 +41,7 @@ class Asking:
         self, method: str, path: str, content: object = None, headers: dict[str, str] | None = None
     ) -> tuple[int, Any, dict[str, str]]:
         connection = HTTPConnection(HOST, self.port, timeout=60)
-        body = content if isinstance(content, str | None) else json.dumps(content)
+        body = content if isinstance(content, str | bytes | None) else json.dumps(content)
         connection.request(method, path, body, JSON if headers is None else headers)
         answer = connection.getresponse()
         text = answer.read().decode()
@@ -49,13 +52,13 @@ class Asking:
 
 @pytest.fixture(scope="module")
 def ask(view: ModelView) -> Iterator[Asking]:
-    server = new_server(view, 0)
-    thread = threading.Thread(target=server.serve_forever)
+    started = new_server(view, 0)
+    thread = threading.Thread(target=started.serve_forever)
     thread.start()
-    yield Asking(server.port)
-    server.shutdown()
+    yield Asking(started.port)
+    started.shutdown()
     thread.join()
-    server.server_close()
+    started.server_close()
 
 
 def test_a_language_model_says_what_predict_says(view: ModelView) -> None:
@@ -140,6 +143,14 @@ def test_the_page_and_what_it_asks(ask: Asking, view: ModelView) -> None:
         ("POST", "/predict", [], None, 400),
         ("POST", "/predict", "{", None, 400),
         ("POST", "/predict", {"text": "a" * (1 << 20)}, None, 413),
+        ("POST", "/predict", "[" * 200_000, None, 400),
+        ("POST", "/predict", b"\xff\xfe", None, 400),
+        ("POST", "/predict", '{"text": "\\ud800"}', None, 400),
+        ("POST", "/predict", '{"text": NaN}', None, 400),
+        ("POST", "/predict", "1" * 10_000, None, 400),
+        ("GET", "/attention?text=w", None, {"Sec-Fetch-Site": "cross-site"}, 403),
+        ("GET", "/attention?text=w", None, {"Referer": "https://evil.example/"}, 403),
+        ("POST", "/predict", {"text": TEXT}, {"Origin": "https://evil.example", **JSON}, 403),
         ("POST", "/model", {}, None, 404),
         ("GET", "/../pyproject.toml", None, None, 404),
         ("GET", "/attention?" + urlencode({"text": "w " * 100}), None, None, 400),
@@ -157,6 +168,39 @@ def test_what_is_not_answered(
     assert found == status
     assert answer["error"]
     assert ask("GET", "/model")[0] == 200  # it goes on
+
+
+def test_idle_connections_stop_nobody(ask: Asking) -> None:
+    with contextlib.ExitStack() as idle:
+        for sent in (b"", b"GET / HT", b"POST /predict HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"):
+            connection = socket.create_connection((HOST, ask.port))
+            idle.enter_context(connection)
+            connection.sendall(sent)
+        assert ask("GET", "/model")[0] == 200
+
+
+def test_a_connection_that_sends_no_more_is_closed(
+    ask: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server._Handler, "timeout", 0.1)
+    with socket.create_connection((HOST, ask.port), timeout=60) as connection:
+        connection.sendall(b"GET / HT")
+        assert connection.recv(1) == b""
+
+
+def test_a_body_without_end_is_closed(ask: Asking) -> None:
+    head = f"POST /predict HTTP/1.1\r\nHost: {HOST}:{ask.port}\r\nContent-Length: 9999999999\r\n"
+    with socket.create_connection((HOST, ask.port), timeout=60) as connection:
+        connection.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode())
+        with pytest.raises(ConnectionError):
+            connection.sendall(b"a" * (64 << 20))
+
+
+def test_no_other_site_shows_the_page_in_a_frame(ask: Asking) -> None:
+    for path in ("/", "/attention?text=w"):
+        headers = ask("GET", path)[2]
+        assert "frame-ancestors 'self'" in headers["Content-Security-Policy"]
+        assert headers["X-Frame-Options"] == "SAMEORIGIN"
 
 
 def test_a_port_that_is_in_use(ask: Asking, view: ModelView) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 import huggingface_hub
 import pytest
 
+from bertlab.errors import OutputError
 from bertlab.training.run import Run
+from bertlab_pages.hub import Repository
 from tests.conftest import Command
 
 Calls = list[tuple[str, str, dict[str, Any]]]
@@ -84,6 +86,20 @@ def test_offline_the_folder_stays_and_one_message_says_how_to_go_on(
     assert "offline mode" in error
     assert f"hf upload me/tiny {tmp_path / 'out'}" in error
     assert (tmp_path / "out" / "model.safetensors").is_file()
+
+
+def test_what_the_hub_answers_is_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        error = RuntimeError("Bearer hf_secret \x1b[31m")
+        error.response = SimpleNamespace(status_code=403)  # type: ignore[attr-defined]
+        raise error
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "create_repo", refuse)
+    with pytest.raises(OutputError, match="status 403: your account may not write") as found:
+        Repository("me/tiny").push(tmp_path)
+    assert "hf_secret" not in str(found.value)
 
 
 @pytest.mark.parametrize("name", ["a/b/c", "../x", "", "me/", "-x", "tiny"])

@@ -47,7 +47,7 @@ class ModelView:
             "model": repr(self.model),
             "fields": self._fields(),
             "predicts": bool(self.model.tasks),
-            "has_layers": self._predictor is not None and not self._is_causal,
+            "has_layers": self.has_layers,
             "has_attention": self._has_attention(),
         }
 
@@ -158,8 +158,10 @@ class ModelView:
         return batch.to(self.model.encoder.token_embedding.weight.device)
 
     @property
-    def _is_causal(self) -> bool:
-        return bool(getattr(self.model.encoder, "causal", False))
+    def has_layers(self) -> bool:
+        """Whether :meth:`layers` can be asked for: masked tokens are predicted, both ways."""
+        causal = bool(getattr(self.model.encoder, "causal", False))
+        return self._predictor is not None and not causal
 
     def _has_attention(self) -> bool:
         try:
