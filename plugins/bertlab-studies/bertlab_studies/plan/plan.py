@@ -83,6 +83,7 @@ class Plan:
         configs: resolved config by variant and stage, without the seed.
         begun: ids by the hash that they end in, of runs that were begun already: they keep their
             ids, whatever their variants are called now.
+        of_hash: the runs by the hash that their ids end in.
     """
 
     runs: dict[str, PlannedRun] = field(default_factory=dict)
@@ -90,6 +91,7 @@ class Plan:
     nested: dict[tuple[str, str, int], dict[int, str]] = field(default_factory=dict)
     configs: dict[tuple[str, str], Config] = field(default_factory=dict)
     begun: dict[str, str] = field(default_factory=dict)
+    of_hash: dict[str, PlannedRun] = field(default_factory=dict)
 
     def run_of(self, variant: str, stage: str, seed: int) -> PlannedRun:
         """Return the run that a variant is scored by."""
@@ -184,10 +186,8 @@ def _add(
     # the parent's id ends in its own hash: what changes there changes this one
     key = [computed(config, own_seeds.content), None if parent is None else parent.id, from_step]
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:HASH]
-    same = [run for run in plan.runs.values() if run.id.endswith(digest)]
-    if same:
-        run = same[0]
-    else:
+    run = plan.of_hash.get(digest)
+    if run is None:
         named = f"{_slug(variant.name)}-{_slug(stage)}-{own_seeds.name}-{digest}"
         trains = not is_zero_shot(config)
         run = PlannedRun(
@@ -201,7 +201,7 @@ def _add(
             steps=_steps(config) if trains else None,
             trains=trains,
         )
-        plan.runs[run.id] = run
+        plan.runs[run.id] = plan.of_hash[digest] = run
     plan.cells.setdefault((variant.name, stage, seed), run.id)
     return run
 
@@ -301,16 +301,13 @@ def _refuse_equal(plan: Plan, study: StudyConfig) -> None:
 
 def variant_settings(plan: Plan, study: StudyConfig) -> dict[str, dict[str, Any]]:
     """Return the config keys in which variants differ, and each variant's values of them."""
-    flat = {
-        variant.name: {
-            f"{'' if stage == BASE else stage + ': '}{key}": value
-            for (name, stage), config in plan.configs.items()
-            if name == variant.name
-            for key, value in _flatten(config).items()
-        }
-        | ({} if variant.from_step is None else {"evaluate.from_step": variant.from_step})
-        for variant in study.variants
-    }
+    flat: dict[str, dict[str, Any]] = {variant.name: {} for variant in study.variants}
+    for (name, stage), config in plan.configs.items():
+        prefix = "" if stage == BASE else f"{stage}: "
+        flat[name] |= {f"{prefix}{key}": value for key, value in _flatten(config).items()}
+    for variant in study.variants:
+        if variant.from_step is not None:
+            flat[variant.name]["evaluate.from_step"] = variant.from_step
     keys = {key: None for each in flat.values() for key in each}  # a set that keeps its order
     differing = [
         key

@@ -4,13 +4,16 @@ The parts are those of the section ``seed`` of ``bertlab fit``. Each key is a fa
 are crossed with those of the other keys. What no key names has the same seed in all runs.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import product
 
 from bertlab import nearest
 from bertlab.api import ConfigError
 from bertlab.extend import SEED_PARTS, SEED_SECTION, StudyError, check_seed
+from bertlab_studies.plan.values import MOST, check_count
 
 FIXED = 1  # the seed of what does not vary
 _TOGETHER = "+"  # order+masks: 3 gives both the seeds 1, 2, 3 at a time
@@ -87,10 +90,12 @@ def read_factors(given: object, where: str) -> tuple[SeedFactor, ...]:
     twice = next((part for part in seen if seen.count(part) > 1), None)
     if twice is not None:
         raise StudyError(f"{where}: {twice!r} is given twice; expected each part once")
-    return tuple(
+    factors = tuple(
         SeedFactor(str(key), tuple(parts), _seeds(given[key], f"{where}.{key}"))
         for key, parts in named.items()
     )
+    check_count(math.prod(len(each.seeds) for each in factors), "combinations of seeds", where)
+    return factors
 
 
 def _seeds(given: object, where: str) -> SeedTuple:
@@ -101,7 +106,8 @@ def _seeds(given: object, where: str) -> SeedTuple:
         raise StudyError(f"{where}: {message}") from None
 
 
-def seed_table(factors: Sequence[SeedFactor]) -> dict[int, dict[str, int]]:
+@cache
+def seed_table(factors: tuple[SeedFactor, ...]) -> Mapping[int, dict[str, int]]:
     """Return the seed of each factor, by the number of their combination.
 
     One factor's seeds are the numbers themselves. Combinations of several are numbered from 1.
@@ -116,7 +122,9 @@ def seed_table(factors: Sequence[SeedFactor]) -> dict[int, dict[str, int]]:
     }
 
 
-def seeds_of_combination(factors: Sequence[SeedFactor], number: int, has_parent: bool) -> RunSeeds:
+def seeds_of_combination(
+    factors: tuple[SeedFactor, ...], number: int, has_parent: bool
+) -> RunSeeds:
     """Return the seeds of a run, by the number of its combination.
 
     Args:
@@ -141,6 +149,9 @@ def seed_list(given: object) -> list[int]:
     Raises:
         ConfigError: if it is neither, or a seed is given twice.
     """
+    count = given if type(given) is int else len(given) if isinstance(given, list) else 0
+    if count > MOST:
+        raise ConfigError(f"seeds: found {count:,}, expected at most {MOST:,}")
     seeds = list(range(1, given + 1)) if type(given) is int else given  # True is no number
     if (
         not isinstance(seeds, list)

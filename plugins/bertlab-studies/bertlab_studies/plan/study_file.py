@@ -10,6 +10,7 @@ from bertlab_studies.plan.seed_parts import SeedFactor, SeedTuple, read_factors,
 from bertlab_studies.plan.seeds import ADDED_SEEDS, join_seeds, read_seeds
 from bertlab_studies.plan.tuning import Tuning, read_tuning
 from bertlab_studies.plan.values import (
+    check_count,
     check_keys,
     decide_and_margins,
     file,
@@ -162,6 +163,8 @@ def make_study(content: Config, where: str, folder: Path) -> StudyConfig:
             f"{where}: seeds.finetune: found {list(finetune_seeds)}, but there is no evaluate: "
             f"no run starts from another; expected seeds: {len(seeds)}, those of the base run"
         )
+    nested = len(finetune_seeds or (1,)) * max(1, len(evaluations))
+    check_count(len(variants) * len(seeds) * nested, "runs (variants times seeds)", where)
     decide, margins = decide_and_margins(content.get("decide"), f"{where}: decide")
     if decide and len(factors) > 1:
         raise StudyError(

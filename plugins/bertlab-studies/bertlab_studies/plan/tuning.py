@@ -20,7 +20,7 @@ from bertlab.api import CounterRNG
 from bertlab.extend import Overrides, StudyError
 from bertlab_studies.plan.seed_parts import SeedTuple
 from bertlab_studies.plan.seeds import read_seeds
-from bertlab_studies.plan.values import check_keys, mapping, text
+from bertlab_studies.plan.values import check_count, check_keys, first_repeated, mapping, text
 from bertlab_studies.settings import read_settings
 
 KEYS = ("trials", "space", "search", "by", "seeds", "same_rows")
@@ -183,11 +183,13 @@ def _trials(given: object, where: str, search: str, space: Space) -> int:
                 "no trials, or search: random"
             )
         given = points
+        check_count(points, "points of the grid", where)
     # type(): to isinstance(), True is an int
     if type(given) is not int or given < 2:
         raise StudyError(
             f"{where}: found {given!r}, expected a whole number above 1, of trials for each variant"
         )
+    check_count(given, "trials", where)
     return given
 
 
@@ -221,9 +223,9 @@ def _space(given: object, where: str) -> Space:
 
 def _values(given: object, where: str) -> Range | tuple[object, ...]:
     if isinstance(given, list) and given:
-        for value in given:
-            if given.count(value) > 1:
-                raise StudyError(f"{where}: {value!r} is there twice; expected values that differ")
+        twice = first_repeated(given)
+        if twice is not None:
+            raise StudyError(f"{where}: {twice!r} is there twice; expected values that differ")
         return tuple(given)
     if isinstance(given, dict) and len(given) == 1 and next(iter(given)) in _SCALES:
         ((scale, ends),) = given.items()

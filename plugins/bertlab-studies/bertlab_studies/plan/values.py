@@ -1,22 +1,41 @@
 """Values of a study file that several keys share, and what is said of one that is wrong."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from bertlab import nearest
 from bertlab.extend import Config, StudyError, shipped_configs, why_no_file_name
 
+MOST = 10_000  # variants, seeds, points of a grid: a larger number can hardly be meant
+
+
+def check_count(count: int, what: str, where: str) -> None:
+    """Raise StudyError if a study asks for too many of something, before they are made."""
+    if count > MOST:
+        raise StudyError(f"{where}: found {count:,} {what}, expected at most {MOST:,}")
+
+
+def first_repeated(values: Iterable[Any]) -> Any:  # noqa: ANN401
+    """Return the first value that another one equals, as 1 and 1.0; None if all differ."""
+    seen: dict[Any, Any] = {}
+    for value in values:
+        key = value if isinstance(value, Hashable) else repr(value)
+        if key in seen:
+            return seen[key]
+        seen[key] = value
+    return None
+
 
 def refuse_repeated(names: list[str], where: str) -> None:
     """Raise StudyError if a name is there twice."""
-    for name in names:
-        if names.count(name) > 1:
-            raise StudyError(
-                f"{where}: {name!r} is there twice; expected names that differ (give them as a "
-                "mapping: {name: …})"
-            )
+    name = first_repeated(names)
+    if name is not None:
+        raise StudyError(
+            f"{where}: {name!r} is there twice; expected names that differ (give them as a "
+            "mapping: {name: …})"
+        )
 
 
 def check_keys(given: Config, known: Sequence[str], where: str) -> None:

@@ -1,12 +1,13 @@
 """The variants of a study: those that have names, times the product of the axes."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 
 from bertlab import nearest
 from bertlab.extend import Config, Overrides, StudyError
-from bertlab_studies.plan.values import mapping, refuse_repeated
+from bertlab_studies.plan.values import check_count, mapping, refuse_repeated
 from bertlab_studies.settings import read_settings
 
 _VARIANTS = "variants"
@@ -62,6 +63,7 @@ def read_variants(content: Config, where: str) -> list[Variant]:
     if _VARIANTS in axes:
         raise StudyError(f"{where}: axes.{_VARIANTS}: this is the name of the rows; choose another")
     points = [_axis(name, values, f"{where}: axes.{name}") for name, values in axes.items()]
+    check_count(len(named) * math.prod(map(len, points)), "variants", f"{where}: axes")
     variants = []
     all_overrides: dict[str, Overrides] = {}  # of the named variants, those they build on included
     for name, given_overrides in named.items():

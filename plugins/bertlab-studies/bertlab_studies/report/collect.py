@@ -99,7 +99,7 @@ def collect(
         finetune_seeds=list(study.finetune_seeds or ()),
         checkpoints=_checkpoints(plan),
         why_described="" if study.is_crossed else pretraining.reason,
-        factors=seed_table(study.factors) if study.factors else {},
+        factors=dict(seed_table(study.factors)) if study.factors else {},
     )
 
 

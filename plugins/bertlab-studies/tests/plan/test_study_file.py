@@ -129,6 +129,14 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"axes": {"objectives.mlm.rate": [0.1, 0.1]}}, ["'rate=0.1' is there twice"]),
     ({"axes": ["objectives.mlm.rate"]}, ["axes: found", "expected a mapping"]),
     ({"seeds": 0}, ["seeds: found 0"]),
+    # refused before any of them is made
+    ({"seeds": 10**12}, ["seeds: found 1,000,000,000,000, expected at most 10,000"]),
+    ({"seeds": {"weights": 500, "order": 500}}, ["found 250,000 combinations of seeds"]),
+    ({"seeds": 9000}, ["runs (variants times seeds), expected at most 10,000"]),
+    (
+        {"axes": {f"data.{key}": list(range(1, 400)) for key in ("batch_size", "max_seq_length")}},
+        ["variants, expected at most 10,000"],
+    ),
     ({"seeds": [1, 1]}, ["seeds: found [1, 1]"]),
     ({"seeds": "three"}, ["seeds: found 'three'"]),
     ({"seeds": True}, ["seeds: found True"]),
