@@ -3,12 +3,14 @@
 import pytest
 
 import broken_objectives
-from bertlab.api.examples import Features
+from bertlab.api.examples import Column, Example, Features
 from bertlab.api.task import Task
-from bertlab.errors import PluginError
+from bertlab.errors import DataError, PluginError
+from bertlab.plugins.index import Plugin
 from bertlab.testing import batch_of, conformance, list_checks
 from bertlab_conformance.cases import BASES
 from bertlab_conformance.check import CheckRunner, ConformanceFailure, NotApplicable
+from bertlab_conformance.checks import classes
 from bertlab_conformance.kit import checks_of, make_case
 from good_plugins import GoodEncoder, GoodHead, GoodMetric, GoodObjective
 
@@ -118,6 +120,44 @@ def test_given_rows_are_checked_and_refused_with_the_reason():
     )
     assert isinstance(failure, ConformanceFailure)
     assert "encode() refuses the given rows: rows:1: text: is empty" in str(failure)
+
+
+class WithParents(GoodHead):
+    """Read the number of each word's parent besides; refuse what is no number."""
+
+    columns = (*GoodHead.columns, Column("parents", "tags", is_truth=True))
+
+    def truth(self, row: Example) -> dict[str, int]:
+        wrong = [each for each in row.values.get("parents", []) if not each.isdigit()]
+        if wrong:
+            raise DataError(f"{row.where}: parents: found {wrong[0]!r}, expected a number")
+        return super().truth(row)
+
+
+@pytest.mark.parametrize("check", ["unknown_label_is_an_error", "one_class_is_no_traceback"])
+def test_values_that_are_no_classes_are_left_as_they_are_given(check):
+    rows = [
+        {"text": "the house", "label": "yes", "parents": ["1", "0"]},
+        {"text": "water runs", "label": "no", "parents": ["0", "0"]},
+    ]
+    runner = runner_of(WithParents, rows=rows * 4)
+    assert runner.outcome(check) is None
+    assert "the kit cannot make values of parents" in str(runner.outcome("many_classes_work"))
+
+
+def test_a_class_that_no_entry_point_of_its_package_names(monkeypatch):
+    """As after a class was renamed in the module and not in pyproject.toml."""
+    outcome = runner_of(GoodObjective).outcome("entry_point_names_it")
+    assert str(outcome) == "no installed package has entry points of good_plugins"
+    for name, words in (
+        ("Goodobjective", "(there is good = good_plugins:Goodobjective)"),
+        ("GoodObjective", None),
+    ):
+        target = f"good_plugins:{name}"
+        plugin = Plugin("objective", "good", target, "bertlab-good", "1.0", 3)
+        monkeypatch.setattr(classes, "listed", lambda kind, own=plugin: [own] * (kind == own.kind))
+        outcome = runner_of(GoodObjective).outcome("entry_point_names_it")
+        assert (outcome is None) if words is None else (words in str(outcome))
 
 
 @pytest.mark.parametrize(

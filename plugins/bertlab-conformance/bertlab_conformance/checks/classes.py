@@ -11,9 +11,16 @@ from jsonargparse import ArgumentParser, Namespace
 from torch import nn
 
 from bertlab.api import Column, Head, Objective, Task
-from bertlab.extend import Kind, broken_signature
+from bertlab.extend import GROUPS, Kind, broken_signature, listed
 from bertlab_conformance.cases import BASES, Case
-from bertlab_conformance.check import ALL_KINDS, CONFIG_KINDS, TASK_KINDS, ConformanceFailure, check
+from bertlab_conformance.check import (
+    ALL_KINDS,
+    CONFIG_KINDS,
+    TASK_KINDS,
+    ConformanceFailure,
+    NotApplicable,
+    check,
+)
 from bertlab_conformance.comparisons import difference, not_json
 from bertlab_conformance.task_cases import EncoderCase, TaskCase
 
@@ -62,6 +69,42 @@ def can_be_imported_by_name(case: Case) -> None:
             f"{plugin.__module__} has no {plugin.__qualname__} that is this class",
             "define it at the top level of its module and do not rename it there",
         )
+
+
+@check(*ALL_KINDS, after=("can_be_imported_by_name",))
+def entry_point_names_it(case: Case) -> None:
+    """If its package is installed, one of the package's entry points names the class."""
+    plugin = case.plugin
+    kind, _ = _kind(plugin)
+    package = plugin.__module__.partition(".")[0]
+    of_package = [
+        each
+        for every in BASES
+        for each in listed(every)
+        if each.target.partition(":")[0].partition(".")[0] == package
+    ]
+    if not of_package:
+        raise NotApplicable(f"no installed package has entry points of {package}")
+    beside = [each for each in of_package if each.kind == kind]
+    if kind == "metric" and not beside:
+        raise NotApplicable("tasks of the package use its metrics without an entry point")
+    if any(_named(each.target) is plugin for each in beside):
+        return
+    found = ", ".join(f"{each.name} = {each.target}" for each in beside) or "none of this kind"
+    raise ConformanceFailure(
+        f"no entry point of {package} names {plugin.__qualname__} (there is {found})",
+        f'write NAME = "{plugin.__module__}:{plugin.__qualname__}" into pyproject.toml, under '
+        f'[project.entry-points."{GROUPS[kind]}"], and install the package again',
+    )
+
+
+def _named(target: str) -> object:
+    """Return what ``module:Class`` names; None if there is no such thing."""
+    module, _, name = target.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name, None)
+    except ImportError:
+        return None
 
 
 @check(*ALL_KINDS)

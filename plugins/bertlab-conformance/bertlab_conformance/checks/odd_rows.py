@@ -31,9 +31,7 @@ def unknown_label_is_an_error(case: HeadCase) -> None:
     """A label or tag that training has not is a DataError that names the row and the column."""
     stack = case.stack()
     row = case.rows[0]
-    columns = [
-        c for c in case.plugin.columns if c.is_truth and c.kind in ("label", "labels", "tags")
-    ]
+    columns = _class_columns(case)
     if not columns:
         raise NotApplicable("the head has no labels or tags")
     for column in columns:
@@ -96,6 +94,12 @@ def odd_text_is_read(case: HeadCase) -> None:
 @check("head", after=("loss_is_a_finite_scalar",))
 def many_classes_work(case: HeadCase) -> None:
     """It is built, trained and evaluated with 120 classes."""
+    tags = [column for column in case.plugin.columns if column.is_truth and column.kind == "tags"]
+    for column in tags:
+        if column not in _class_columns(case):
+            raise NotApplicable(
+                f"the kit cannot make values of {column.name}, which names no classes"
+            )
     rows = sample_rows(case.plugin.columns, case.language, 120, words=4, classes=120)
     labels = case.labels(rows)
     if labels is None or len(labels) < 100:
@@ -115,12 +119,12 @@ def many_classes_work(case: HeadCase) -> None:
 def one_class_is_no_traceback(case: HeadCase) -> None:
     """Training rows that all have one label are a BertlabError, or are trained on."""
     rows = [row for row in case.rows for _ in range(2)]
-    for column in case.plugin.columns:
-        if column.is_truth and column.kind == "label":
+    for column in _class_columns(case):
+        if column.kind == "label":
             rows = [changed(row, column, case.rows[0].values[column.name]) for row in rows]
-        elif column.is_truth and column.kind == "labels":
+        elif column.kind == "labels":
             rows = [changed(row, column, ["only"]) for row in rows]
-        elif column.is_truth and column.kind == "tags":
+        else:
             rows = [changed(row, column, ["O"] * len(row.values[column.name])) for row in rows]
     other = HeadCase(case.plugin, case.options)
     other.rows = rows
@@ -149,6 +153,21 @@ def messages_name_the_row(case: HeadCase) -> None:
                     f"an empty {column.name} is refused with {str(error)!r}",
                     f"name row.where ({row.where}) in the message",
                 ) from error
+
+
+def _class_columns(case: HeadCase) -> list[Column]:
+    """Return the columns of truth that name classes; tags may be numbers, as of a word's parent."""
+    names = set(labels.names) if (labels := case.labels(case.rows)) is not None else set()
+    return [
+        column
+        for column in case.plugin.columns
+        if column.is_truth
+        and column.kind in ("label", "labels", "tags")
+        and (
+            column.kind != "tags"
+            or any(names.intersection(map(str, row.values[column.name])) for row in case.rows)
+        )
+    ]
 
 
 def _wrong_values(column: Column) -> Sequence[object]:
