@@ -43,13 +43,27 @@ class Steps:
     losses: Callable[[int], Iterator[Tensor]]
     clip: Callable[[], bool]
 
-    def tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield weights and moments with their names."""
+    def trained(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield the weights that the optimiser moves, and their moments, with their names."""
+        ids = {id(each) for group in self.optimizer.param_groups for each in group["params"]}
         for name, weight in self.module.named_parameters():
-            yield name, weight.data
-            for key, moment in self.optimizer.state.get(weight, {}).items():
-                if isinstance(moment, Tensor):
-                    yield f"{name}, {key}", moment
+            if id(weight) in ids:
+                yield name, weight.data
+                for key, moment in self.optimizer.state.get(weight, {}).items():
+                    if isinstance(moment, Tensor):
+                        yield f"{name}, {key}", moment
+
+    def others(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield what a plugin may move itself, as an EMA teacher: other weights, and buffers."""
+        ids = {id(each) for group in self.optimizer.param_groups for each in group["params"]}
+        for name, each in (*self.module.named_parameters(), *self.module.named_buffers()):
+            if id(each) not in ids:
+                yield name, each.data
+
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield all that a step begins with."""
+        yield from self.trained()
+        yield from self.others()
 
     def take(self, step: int, rates: list[float]) -> None:
         """Compute a step and take it."""
@@ -158,7 +172,8 @@ class StepAudit:
         again = self._clones() if changed else {}
         if changed:
             self._replay(copy, step)
-        if changed and self._differing(again):
+        moved = self._differing(before, self.steps.others())  # by a callback or an evaluation, say
+        if changed and (moved or self._differing(again)):
             warn(
                 "steps are not the same twice over (a plugin that draws from a generator of its "
                 "own?); whether memory and processor are sound is not looked at: check_every"
@@ -191,9 +206,11 @@ class StepAudit:
         size = sum(each.nbytes for _, each in self.steps.tensors())
         return free is None or free > 3 * size  # and something is left
 
-    def _differing(self, tensors: dict[str, Tensor]) -> list[str]:
-        """Return the names of tensors that have other bits; NaN is equal to itself."""
-        pairs = ((name, each, tensors[name]) for name, each in self.steps.tensors())
+    def _differing(
+        self, tensors: dict[str, Tensor], now: Iterator[tuple[str, Tensor]] | None = None
+    ) -> list[str]:
+        """Return which of the trained tensors have other bits; NaN is equal to itself."""
+        pairs = ((name, each, tensors[name]) for name, each in now or self.steps.trained())
         return [name for name, each, its in pairs if not torch.equal(_bytes(each), _bytes(its))]
 
     def _put_back(self, tensors: dict[str, Tensor]) -> None:
@@ -202,8 +219,8 @@ class StepAudit:
 
 
 def bit_sums(steps: Steps) -> dict[str, int]:
-    """Return a sum over the bits of each tensor, modulo 2^64; any one flip changes it."""
-    return {name: _bit_sum(each) for name, each in steps.tensors()}
+    """Return a sum over the bits of each trained tensor, modulo 2^64; any one flip changes it."""
+    return {name: _bit_sum(each) for name, each in steps.trained()}
 
 
 def _bit_sum(tensor: Tensor) -> int:

@@ -4,13 +4,20 @@ from collections.abc import Iterator
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import (
+    EarlyStopping,
+    LearningRateMonitor,
+    ModelSummary,
+    ProgressBar,
+    Timer,
+)
 from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import Tensor
 from torch.optim import Optimizer
 
 from bertlab import check_at_least
 from bertlab.api import PackedBatch
-from bertlab.extend import BertModule
+from bertlab.extend import FIRST_PARTY, BertModule
 from bertlab_guard.corruption import StepAudit, Steps
 
 
@@ -21,6 +28,16 @@ def step_audit(every: int, has_others: bool) -> list[Callback]:
     """
     check_at_least("check_every", every, 0)
     return [StepAuditing(every)] if every and not has_others else []
+
+
+_OURS = {"bertlab", *(name.replace("-", "_") for name in FIRST_PARTY)}
+_LIGHTNINGS = (EarlyStopping, LearningRateMonitor, ModelSummary, ProgressBar, Timer)
+
+
+def _leaves_weights(callback: Callback) -> bool:
+    """Tell whether a callback is known to leave weights alone, as not all of a plugin's hooks."""
+    package = type(callback).__module__.partition(".")[0]
+    return package in _OURS or (package == "lightning" and isinstance(callback, _LIGHTNINGS))
 
 
 class StepAuditing(Callback):
@@ -41,6 +58,8 @@ class StepAuditing(Callback):
         is_whole = not isinstance(trainer.strategy, ModelParallelStrategy)  # as fsdp
         alone = trainer.world_size == 1 and is_whole
         if not alone or not on_cpu or len(trainer.optimizers) != 1:
+            return
+        if not all(map(_leaves_weights, trainer.callbacks)):  # type: ignore[attr-defined]
             return
         data, optimizer = trainer.datamodule, trainer.optimizers[0]  # type: ignore[attr-defined]
 

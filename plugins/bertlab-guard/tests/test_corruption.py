@@ -1,13 +1,17 @@
 """A flipped bit is found where steps are computed again; looking changes nothing."""
 
+import copy
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from lightning.pytorch import Callback
 
+from bertlab import NextSentencePrediction, hookimpl
 from bertlab.model.module import BertModule
+from bertlab.plugins import hooks
 from bertlab_guard import corruption
 from bertlab_guard import loss_watch as watch
 from bertlab_guard.corruption import StepAudit, Steps, bit_sums
@@ -191,6 +195,79 @@ def test_callbacks_may_change_weights(
     callback = "[{class_path: lightning.pytorch.callbacks.LambdaCallback}]"
     arguments = ("--run_dir", tmp_path / "run", "--check_every", 2, "--trainer.callbacks", callback)
     code, _, error = bertlab("fit", "--config", tiny_config, *arguments)
+    assert code == 0, error
+    assert compared == []
+
+
+def test_weights_that_a_plugin_moves_itself_are_its_own(
+    tiny_config: Path,
+    tmp_path: Path,
+    bertlab: Command,
+    compared: list[tuple[int, int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An EMA teacher follows its student at each loss, once a step, however often it is computed."""
+    build, loss = NextSentencePrediction.build, NextSentencePrediction.loss
+
+    def with_teacher(self, context):
+        build(self, context)
+        self.teacher = copy.deepcopy(self.classifier).requires_grad_(False)
+        self.register_buffer("center", torch.zeros(2))
+
+    def following(self, output, batch):
+        with torch.no_grad():
+            if self.training:
+                for its, own in zip(
+                    self.teacher.parameters(), self.classifier.parameters(), strict=True
+                ):
+                    its.lerp_(own, 0.1)
+                self.center.mul_(0.9).add_(self.teacher.weight.mean(1))
+            target = self.teacher(output.pooled).float() - self.center
+        found = loss(self, output, batch)
+        found.sum = found.sum + (self.classifier(output.pooled).float() - target).square().sum()
+        return found
+
+    monkeypatch.setattr(NextSentencePrediction, "build", with_teacher)
+    monkeypatch.setattr(NextSentencePrediction, "loss", following)
+    ends = []
+    for every in (0, 2):
+        arguments = ("--run_dir", tmp_path / str(every), "--check_every", every)
+        code, _, error = bertlab("fit", "--config", tiny_config, *arguments)
+        assert code == 0, error
+        assert "not the same twice" not in error
+        ends.append(weights(tmp_path / str(every)))
+    assert compared == [(2, 2), (4, 4)]
+    assert "tasks.nsp.teacher.weight" in ends[0]
+    assert all(torch.equal(ends[0][name], ends[1][name]) for name in ends[0])
+
+
+class Swap(Callback):
+    """Trains with other weights than it keeps, as a schedule-free optimiser does."""
+
+    def on_train_batch_start(self, trainer, module, *_):
+        for each in module.parameters():
+            each.data.mul_(2)
+
+    def on_train_batch_end(self, trainer, module, *_):
+        for each in module.parameters():
+            each.data.div_(2)
+
+
+def test_callbacks_of_another_package_may_change_weights(
+    tiny_config: Path, tmp_path: Path, bertlab: Command, compared: list[tuple[int, int]]
+) -> None:
+    class Hooks:
+        @hookimpl
+        def bertlab_callbacks(self):
+            return [Swap()]
+
+    manager = hooks.hook_modules().manager
+    manager.register(Hooks(), "swap")
+    arguments = ("--run_dir", tmp_path / "run", "--check_every", 2)
+    try:
+        code, _, error = bertlab("fit", "--config", tiny_config, *arguments)
+    finally:
+        manager.unregister(name="swap")
     assert code == 0, error
     assert compared == []
 
