@@ -206,7 +206,7 @@ def test_weights_that_a_plugin_moves_itself_are_its_own(
     compared: list[tuple[int, int]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An EMA teacher follows its student at each loss, once a step, however often it is computed."""
+    """An EMA teacher follows its student at each loss, however often a step is computed."""
     build, loss = NextSentencePrediction.build, NextSentencePrediction.loss
 
     def with_teacher(self, context):
