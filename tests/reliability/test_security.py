@@ -1,0 +1,116 @@
+"""Each promise of SECURITY.md, and each of its rows of trust, has tests that are there."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "SECURITY.md").read_text("utf-8")
+CANARIES = "tests/reliability/test_canaries.py"
+LINKS = "tests/reliability/test_links.py"
+UNTRUSTED = "tests/training/test_untrusted.py"
+
+PROMISES = {
+    "Tensors execute nothing.": [
+        "tests/checkpoints/test_tensor_files.py::test_pickled_code_is_refused_and_never_runs",
+        "tests/checkpoints/test_tensor_files.py::test_anything_but_dense_tensors_by_name_is_refused",
+        "tests/checkpoints/test_tensor_files.py::test_an_index_cannot_name_a_file_outside_its_folder",
+        "tests/checkpoints/test_tensor_files.py::test_every_truncation_is_refused",
+        "tests/checkpoints/test_tensor_files.py::test_stand_ins_for_a_file_are_recognized",
+        f"{CANARIES}::test_a_pickle_for_a_checkpoint",
+    ],
+    "A checkpoint brings data and settings, no code.": [
+        f"{UNTRUSTED}::test_every_key_of_every_command_is_on_the_closed_list_or_the_users_own",
+        f"{UNTRUSTED}::test_a_checkpoint_brings_no_class_of_the_trainer",
+        f"{UNTRUSTED}::test_a_checkpoint_says_nowhere_what_is_written_and_starts_no_processes",
+        f"{UNTRUSTED}::test_a_checkpoint_cannot_have_other_files_deleted",
+        f"{UNTRUSTED}::test_a_run_with_callbacks_goes_on_with_its_users_own_config",
+    ],
+    "Completion runs nothing of others.": [
+        "tests/cli/test_completion.py::test_completion_imports_nothing_of_others_and_runs_no_name",
+    ],
+    "Nothing is written through a link.": [
+        f"{LINKS}::test_no_link_of_a_run_is_followed",
+        f"{LINKS}::test_a_pipe_in_a_run_is_refused",
+        f"{LINKS}::test_files_are_opened_for_writing_in_one_place",
+    ],
+    "Secrets in URLs stay.": [
+        "tests/reliability/test_secrets.py::test_no_byte_of_a_run_has_a_secret",
+    ],
+    "Configs are plain YAML.": [
+        "tests/config/test_plain_yaml.py::test_only_plain_values_have_tags",
+        "tests/config/test_plain_yaml.py::test_a_bomb_is_refused_before_it_is_built",
+    ],
+    "Tokenizers, Hugging Face configs and data are data.": [
+        f"{CANARIES}::test_a_tokenizer",
+        f"{CANARIES}::test_a_huggingface_folder",
+        f"{CANARIES}::test_labelled_rows",
+        f"{CANARIES}::test_a_saved_data_set",
+    ],
+    "The demo answers this machine alone.": [
+        "plugins/bertlab-pages/tests/test_demo.py::test_what_is_not_answered",
+        "plugins/bertlab-pages/tests/test_demo.py::test_idle_connections_stop_nobody",
+        "plugins/bertlab-pages/tests/test_demo.py::test_a_body_without_end_is_closed",
+        "plugins/bertlab-pages/tests/test_demo.py::test_no_other_site_shows_the_page_in_a_frame",
+        "plugins/bertlab-pages/tests/test_hub.py::test_what_the_hub_answers_is_not_repeated",
+        "plugins/bertlab-interop/tests/test_onnx.py::test_masked_lm_has_equal_logits",
+    ],
+    "Names are shown, never run.": [
+        "tests/reliability/test_names.py::test_a_studys_report",
+        "tests/reliability/test_names.py::test_what_is_printed_has_no_commands_of_a_terminal",
+        "tests/reliability/test_names.py::test_a_command_to_go_on_with_can_be_pasted",
+    ],
+}
+ROWS = {
+    "a checkpoint and the config in it, its stages and evaluations too": [
+        f"{UNTRUSTED}::test_a_checkpoint_names_plugins_only",
+        f"{UNTRUSTED}::test_arguments_without_a_type_get_plain_values",
+    ],
+    "a run directory: `config.yaml`, `manifest.json`, `results.json`, logs, tokenizer, …": [
+        f"{CANARIES}::test_a_run_directory",
+        f"{UNTRUSTED}::test_files_of_a_run_directory_are_data",
+    ],
+    "`RUN/config.yaml`": [f"{CANARIES}::test_a_run_directory"],
+    "a study's directory, given to `study status`, `plan`, `design`, `report`, `compare`": [
+        f"{CANARIES}::test_the_directory_of_a_study",
+    ],
+    "`plan.json`, `analysis.json`, attempts and runs of a study": [
+        f"{CANARIES}::test_the_directory_of_a_study",
+    ],
+    "a Hugging Face folder or name, a tokenizer's folder": [
+        f"{CANARIES}::test_a_huggingface_folder",
+        f"{CANARIES}::test_a_tokenizer",
+    ],
+    "a token store, also a cached one, a corpus, labelled rows": [
+        f"{CANARIES}::test_a_token_store",
+        f"{CANARIES}::test_labelled_rows",
+    ],
+}
+# the user's own: what is trusted with everything
+OWN = {
+    "your command line, `--config FILE`, study file, Python call",
+    "an installed plugin",
+    "the same, given to `study run`, `run-one`, `add-seeds`, or as `STUDY/study.yaml`",
+}
+
+
+def test_every_promise_has_tests() -> None:
+    section = TEXT.partition("## What is promised")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\*\*(.+?)\*\*", section, re.MULTILINE)) == PROMISES.keys()
+
+
+def test_every_row_of_trust_has_tests() -> None:
+    section = TEXT.partition("## What is trusted when")[2].partition("\n## ")[0]
+    rows = {line.split(" | ")[0].removeprefix("| ") for line in section.splitlines() if "|" in line}
+    assert rows - {"what", "---"} == ROWS.keys() | OWN
+
+
+@pytest.mark.parametrize(
+    "test", sorted({each for tests in (*PROMISES.values(), *ROWS.values()) for each in tests})
+)
+def test_it_is_there(test: str) -> None:
+    file, _, name = test.partition("::")
+    tree = ast.parse((ROOT / file).read_text("utf-8"))
+    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
