@@ -249,9 +249,9 @@ from bertlab.objectives.changing import ChangingNumber as ChangingNumber
 from bertlab.objectives.changing import largest_of as largest_of
 from bertlab.objectives.changing import moments as moments
 from bertlab.objectives.changing import whole_ends as whole_ends
+from bertlab.plugins.hooks import hook_results as hook_results
 from bertlab.plugins.hooks import load_module as load_module
 from bertlab.plugins.hooks import name_of_hooks as name_of_hooks
-from bertlab.plugins.hooks import report_sections as report_sections
 from bertlab.plugins.index import FIRST_PARTY as FIRST_PARTY
 from bertlab.plugins.index import GROUPS as GROUPS
 from bertlab.plugins.index import KEYS as KEYS

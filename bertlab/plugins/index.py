@@ -73,7 +73,7 @@ _BRINGS = {
 # what files of a reader end in, by which its package is missed
 FILES_OF_READERS = {"tensorflow": ".index"}
 # released with the core, at its version
-FIRST_PARTY = frozenset({OWN_PACKAGE, *_BRINGS})
+FIRST_PARTY: frozenset[str] = frozenset({OWN_PACKAGE, *_BRINGS})
 
 
 def package_of(kind: str, name: str) -> str | None:
