@@ -212,13 +212,6 @@ from bertlab.heads.classification import SequenceClassifier as SequenceClassifie
 from bertlab.heads.sentences import SingleSentence as SingleSentence
 from bertlab.heads.sentences import pair_features as pair_features
 from bertlab.heads.sentences import text_features as text_features
-from bertlab.heads.span_answers import answer_scores as answer_scores
-from bertlab.heads.span_answers import best_null_threshold as best_null_threshold
-from bertlab.heads.span_answers import best_text as best_text
-from bertlab.heads.tag_schemes import Scheme as Scheme
-from bertlab.heads.tag_schemes import entities as entities
-from bertlab.heads.tag_schemes import to_bio as to_bio
-from bertlab.heads.tagging import Tagging as Tagging
 from bertlab.model.build import build_encoder as build_encoder
 from bertlab.model.build import build_metrics as build_metrics
 from bertlab.model.build import build_tasks as build_tasks

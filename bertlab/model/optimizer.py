@@ -16,12 +16,11 @@ from bertlab.api.optimizer import ParameterGroup, ParameterKind
 from bertlab.api.task import Task
 from bertlab.errors import (
     CheckpointError,
-    ConfigError,
     DamagedCheckpointError,
     PluginError,
     nearest,
 )
-from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER, OptimizerConfig
+from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER, OptimizerConfig, of_layers
 
 
 def parameter_groups(config: OptimizerConfig, module: nn.Module) -> list[ParameterGroup]:
@@ -32,7 +31,9 @@ def parameter_groups(config: OptimizerConfig, module: nn.Module) -> list[Paramet
     """
     depths: dict[nn.Parameter, int] = {}
     if config.layer_decay != 1:
-        depths = parameter_depths(module.get_submodule("encoder"), "layer_decay")
+        depths = of_layers("layer_decay", "parameter_depths")(
+            module.get_submodule("encoder"), "layer_decay"
+        )
     kinds = parameter_kinds(module)
     decayed, plain = split_by_weight_decay(module)
     groups = []
@@ -75,64 +76,9 @@ def freeze_layers(config: OptimizerConfig, module: nn.Module) -> None:
     Call it before the module is wrapped for several devices: DDP waits for the gradient of every
     parameter that required one then. To call it again changes nothing.
     """
-    if config.frozen_layers is None:
-        return
-    encoder = module.get_submodule("encoder")
-    if config.frozen_layers == "all":
-        encoder.requires_grad_(False)
-        return
-    depths = parameter_depths(encoder, "frozen_layers")
-    embeddings = max(depths.values())
-    if not 0 <= config.frozen_layers < embeddings - 1:
-        raise ConfigError(
-            f"model.optimizer.frozen_layers: found {config.frozen_layers}, expected 0 (embeddings) "
-            f"to {embeddings - 2}, as the encoder has {embeddings - 1} layers, or all"
-        )
-    # 12 layers: embeddings 13, layers.0 12, …; frozen_layers 2 -> depths 11 to 13
-    for parameter, depth in depths.items():
-        if depth >= embeddings - config.frozen_layers:
-            parameter.requires_grad_(False)
-
-
-def parameter_depths(encoder: nn.Module, option: str) -> dict[nn.Parameter, int]:
-    """Return how far below the head each parameter of an encoder with L layers is.
-
-    The names of parameters tell: ``layers.N.*`` is ``L - N`` (or as ``layer_lists`` calls them),
-    what is registered before them is the embeddings, ``L + 1``, and what comes after them (pooler,
-    last LayerNorm) is 0. ``pooler.*`` is 0 and ``token_embedding.*`` is ``L + 1`` in any order.
-
-    Args:
-        encoder: any; need not be ``bert``.
-        option: key of ``model.optimizer`` that asks, for the message.
-
-    Raises:
-        ConfigError: if no parameter is called ``layers.N.*``.
-    """
-    lists = getattr(encoder, "layer_lists", Encoder.layer_lists)
-    layer = re.compile(rf"(?:{'|'.join(map(re.escape, lists))})\.(\d+)\.")  # layers.11.qkv -> 11
-    names = [name for name, _ in encoder.named_parameters()]
-    numbers = [int(match[1]) for name in names if (match := layer.match(name))]
-    if not numbers:
-        raise ConfigError(
-            f"model.optimizer.{option}: the encoder {type(encoder).__name__} has no parameters "
-            f"called {lists[0]}.0.*, {lists[0]}.1.*, …, so its layers are not known; leave the "
-            "option out"
-        )
-    # of two layers: token_embedding 3, layers.0 2, layers.1 1, pooler 0
-    top = max(numbers) + 1
-    depths: dict[nn.Parameter, int] = {}
-    reached_layers = False
-    for name, parameter in encoder.named_parameters():
-        match = layer.match(name)
-        reached_layers = reached_layers or match is not None
-        if match:
-            depths[parameter] = top - int(match[1])
-        elif name.startswith("token_embedding."):
-            depths[parameter] = top + 1
-        else:
-            above = reached_layers or name.startswith("pooler.")
-            depths[parameter] = 0 if above else top + 1
-    return depths
+    if config.frozen_layers is not None:
+        freeze = of_layers("frozen_layers", "model.freeze_layers")
+        freeze(module.get_submodule("encoder"), config.frozen_layers)
 
 
 def split_by_weight_decay(

@@ -31,7 +31,7 @@ PRELOADED = (
     "bertlab.objectives.language_model",
     "bertlab.heads.sentences",
     "bertlab.heads.sentences",
-    "bertlab.heads.span",
+    "bertlab_tasks.span",
     "bertlab_evaluations.minimal_pairs",
     "matplotlib.backends.backend_agg",
     "torch.utils.tensorboard",
