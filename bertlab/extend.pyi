@@ -168,14 +168,9 @@ from bertlab.encoders.layers import choose_preset as choose_preset
 from bertlab.encoders.layers import given_or as given_or
 from bertlab.encoders.layers import rows_read as rows_read
 from bertlab.encoders.layers import states_at_rows as states_at_rows
-from bertlab.errors import CorruptionError as CorruptionError
 from bertlab.errors import DamagedCheckpointError as DamagedCheckpointError
-from bertlab.errors import ExecutorError as ExecutorError
-from bertlab.errors import MixtureError as MixtureError
 from bertlab.errors import NumericalError as NumericalError
 from bertlab.errors import OutputError as OutputError
-from bertlab.errors import StudyChangedError as StudyChangedError
-from bertlab.errors import StudyError as StudyError
 from bertlab.errors import TokenStoreError as TokenStoreError
 from bertlab.errors import TrainerError as TrainerError
 from bertlab.errors import as_mistakes as as_mistakes

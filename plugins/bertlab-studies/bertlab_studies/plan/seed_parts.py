@@ -10,7 +10,8 @@ from itertools import product
 
 from bertlab import nearest
 from bertlab.api import ConfigError
-from bertlab.extend import SEED_PARTS, SEED_SECTION, StudyError, check_seed
+from bertlab.extend import SEED_PARTS, SEED_SECTION, check_seed
+from bertlab_studies.errors import StudyError
 
 FIXED = 1  # the seed of what does not vary
 _TOGETHER = "+"  # order+masks: 3 gives both the seeds 1, 2, 3 at a time

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from bertlab import nearest
 from bertlab.api import ReportSection
-from bertlab.extend import StudyError, hook_results
+from bertlab.extend import hook_results
 from bertlab_pages.escaping import html_templates
 from bertlab_pages.tables import Grid, TitledGrid
+from bertlab_studies.errors import StudyError
 from bertlab_studies.report import findings
 from bertlab_studies.report.analysis import with_looks
 from bertlab_studies.report.axes import axis_tables

@@ -7,10 +7,10 @@ import pytest
 import torchmetrics
 from torch import Tensor
 
-from bertlab.errors import StudyError
 from bertlab.extend import end_of
 from bertlab.heads.sentences import SingleSentence
 from bertlab.objectives.masked_lm import MaskedLM
+from bertlab_studies.errors import StudyError
 from bertlab_studies.plan import measures
 from bertlab_studies.plan.measures import (
     deciding_metric,
