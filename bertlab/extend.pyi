@@ -212,13 +212,14 @@ from bertlab.model.build import build_metrics as build_metrics
 from bertlab.model.build import build_tasks as build_tasks
 from bertlab.model.build import check_lengths as check_lengths
 from bertlab.model.build import check_tasks as check_tasks
-from bertlab.model.build import check_whole_steps as check_whole_steps
 from bertlab.model.evaluation import EvaluationSet as EvaluationSet
 from bertlab.model.evaluation import end_of as end_of
 from bertlab.model.evaluation import heads_direction as heads_direction
 from bertlab.model.evaluation import known_ends as known_ends
 from bertlab.model.losses import Passes as Passes
 from bertlab.model.module import BertModule as BertModule
+from bertlab.model.optimizer import check_schedule as check_schedule
+from bertlab.model.optimizer import check_whole_steps as check_whole_steps
 from bertlab.model.optimizer import parameter_groups as parameter_groups
 from bertlab.model.optimizer_config import COMMON_OPTIMIZER_KEYS as COMMON_OPTIMIZER_KEYS
 from bertlab.model.optimizer_config import PLUGGED_OPTIMIZER_KEYS as PLUGGED_OPTIMIZER_KEYS
@@ -231,7 +232,6 @@ from bertlab.model.prediction import batches_by_length as batches_by_length
 from bertlab.model.prediction import check_layers as check_layers
 from bertlab.model.prediction import combine_layers as combine_layers
 from bertlab.model.prediction import embed_texts as embed_texts
-from bertlab.model.schedule import check_schedule as check_schedule
 from bertlab.objectives.changing import Change as Change
 from bertlab.objectives.changing import ChangingNumber as ChangingNumber
 from bertlab.objectives.changing import largest_of as largest_of

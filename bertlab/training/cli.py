@@ -45,7 +45,7 @@ from bertlab.errors import CommandError, TrainerError, check_at_least, say, warn
 from bertlab.files import write_json
 from bertlab.model.build import build_tasks, compile_layers, compile_losses
 from bertlab.model.module import BertModule
-from bertlab.model.schedule import check_end
+from bertlab.model.optimizer import check_end
 from bertlab.objectives.changing import in_words
 from bertlab.objectives.language_model import TokenPrediction
 from bertlab.plugins.hooks import first_result, hook_results, run_callbacks, run_ended

@@ -12,11 +12,11 @@ from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError, PluginError
 from bertlab.model.optimizer import (
     build_optimizer,
+    build_schedule,
     freeze_layers,
     split_by_weight_decay,
 )
 from bertlab.model.optimizer_config import AdamW, Constant, OptimizerConfig
-from bertlab.model.schedule import build_schedule
 from bertlab.plugins.index import forget_installed, installed, load_class
 from tests.plugins.core_alone import leave_the_core_alone
 
