@@ -270,13 +270,8 @@ class BertlabCLI(LightningCLI):
         """Let a package see whether a step fits into memory, and divide it where it is to."""
         key = "accumulate_grad_batches"
         chooses = self.config.trainer[key] == AUTO
-        parts = first_result(
-            "bertlab_step_parts",
-            module=self.model,
-            data=self.datamodule,
-            trainer=self.trainer,
-            choose=chooses,
-        )
+        given = {"module": self.model, "data": self.datamodule, "trainer": self.trainer}
+        parts = first_result("bertlab_step_parts", **given, choose=chooses)
         if not chooses:
             return
         if parts is None:

@@ -30,7 +30,6 @@ PRELOADED = (
     "bertlab.objectives.classification",
     "bertlab.objectives.language_model",
     "bertlab.heads.sentences",
-    "bertlab.heads.sentences",
     "bertlab_tasks.span",
     "bertlab_evaluations.minimal_pairs",
     "matplotlib.backends.backend_agg",
