@@ -29,9 +29,8 @@ import torch
 from bertlab.api.batch import PackedBatch
 from bertlab.api.rng import CounterRNG
 from bertlab.config.merge import read_request
-from bertlab.errors import CorruptionError
 from bertlab.training.cli import open_command
-from bertlab_guard.corruption import StepAudit, Steps, _Copy, bit_sums
+from bertlab_guard.corruption import CorruptionError, StepAudit, Steps, _Copy, bit_sums
 
 BEGIN, AFTER, SEEDS = 500, 60, 12
 CONFIG = """

@@ -75,7 +75,6 @@ from bertlab.errors import check_at_least as check_at_least
 from bertlab.errors import check_share as check_share
 from bertlab.errors import nearest as nearest
 from bertlab.heads.classification import ClassifierHead as ClassifierHead
-from bertlab.model.optimizer import parameter_depths as parameter_depths
 from bertlab.objectives.classification import Accuracy as Accuracy
 from bertlab.objectives.classification import MajorityAccuracy as MajorityAccuracy
 from bertlab.objectives.classification import NextSentencePrediction as NextSentencePrediction

@@ -61,6 +61,6 @@ class Executor:
             workers: calls at a time; None for as many as there is room for.
 
         Raises:
-            ExecutorError: when it is entered: what is needed is not installed, or not reached.
+            BertlabError: when it is entered: what is needed is not installed, or not reached.
         """
         raise NotImplementedError  # `bertlab prepare` refuses a class that does not override this

@@ -27,7 +27,7 @@ from bertlab.files import new_folder, write_json, write_text
 from bertlab.files.reading import read_object
 from bertlab.heads.classification import ClassifierHead
 from bertlab.model.build import build_encoder, build_tasks
-from bertlab.plugins.hooks import add_export_files
+from bertlab.plugins.hooks import hook_results
 from bertlab.plugins.index import load_class
 
 TRANSFORMERS = "transformers"
@@ -51,7 +51,8 @@ def export_model(
     with export_folder(output, overwrite) as folder:
         report = exporter.write(start, folder)
         report.output, report.form = output, form
-        add_export_files(
+        hook_results(
+            "bertlab_export_files",
             folder=folder,
             model=start,
             report=report,

@@ -16,18 +16,21 @@ from pathlib import Path
 from bertlab import __version__
 from bertlab.checkpoints.run_directory import manifest
 from bertlab.errors import BertlabError, CommandError, nearest, say, without_secrets
+from bertlab.plugins.index import entry_points_of
 
 
 def catalogue() -> dict[str, type[BertlabError]]:
     """Return our error classes by code, in the order of the codes."""
-    return {each.code: each for each in sorted(_ours(BertlabError), key=lambda each: each.code)}
+    own = {each.code: each for each in _own(BertlabError)}
+    added = {each.name: each.load() for each in entry_points_of("bertlab.errors")}
+    return dict(sorted({**added, **own}.items()))
 
 
-def _ours(kind: type[BertlabError]) -> Iterator[type[BertlabError]]:
-    if kind.__module__ == BertlabError.__module__:  # a plugin's own error has a code of ours
+def _own(kind: type[BertlabError]) -> Iterator[type[BertlabError]]:
+    if kind.__module__ == BertlabError.__module__:  # a plugin's own has the code of its base
         yield kind
     for each in kind.__subclasses__():
-        yield from _ours(each)
+        yield from _own(each)
 
 
 def main(command: str, argv: list[str]) -> int:

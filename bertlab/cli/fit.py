@@ -7,7 +7,7 @@ from bertlab.config.request import Request
 from bertlab.config.shipped import offered_names, with_config_options
 from bertlab.config.yaml_files import yaml_inline
 from bertlab.errors import CommandError, say
-from bertlab.plugins.hooks import run_elsewhere
+from bertlab.plugins.hooks import hook_modules
 from bertlab.plugins.index import missing_package
 
 # of keys below data, for predict
@@ -69,8 +69,10 @@ def main(command: str, argv: list[str]) -> int:
     if request.prints is not None:
         return print_config(command, request)
     keys = frozenset(key.split(".")[0] for key in request.source)
-    if command == "fit" and (code := run_elsewhere(argv, keys)) is not None:
-        return code
+    if command == "fit":
+        elsewhere = hook_modules().manager.hook.bertlab_runs_fit(arguments=argv, keys=keys)
+        if elsewhere is not None:
+            return int(elsewhere)
     # torch, not for --help
     from bertlab.training.cli import open_command  # noqa: PLC0415
     from bertlab.training.stages import open_fit  # noqa: PLC0415

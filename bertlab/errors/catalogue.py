@@ -1,12 +1,10 @@
 """Errors that a user can cause: one clear message with a code, exit code 2, no traceback.
 
 Each kind of mistake is a class. Its ``code`` stands in front of the message; ``bertlab explain
-CODE`` prints its docstring and its ``remedy``, and docs/errors.md shows them.
+CODE`` prints its docstring and its ``remedy``, and docs/errors.md shows them. Packages
+of bertlab add theirs as entry points of the group ``bertlab.errors``.
 """
 
-import difflib
-import os
-from collections.abc import Iterable
 from typing import ClassVar
 
 DOCS = "https://github.com/bertlab/bertlab/blob/main/docs"  # a wheel has none beside it
@@ -76,49 +74,6 @@ class TrainerError(ConfigError):
     remedy = (
         "Set `trainer.accelerator`, `trainer.devices`, `trainer.strategy` and `trainer.precision` "
         "to what this machine has; left out, they are chosen for it."
-    )
-
-
-class StudyError(ConfigError):
-    """A study's file, a variant or an evaluation of it, or its directory is wrong."""
-
-    code = "E201"
-    remedy = (
-        "Correct the study's file; `bertlab study plan FILE` checks all of it, and what every run "
-        "of it would be, without any compute."
-    )
-
-
-class StudyChangedError(StudyError):
-    """A study's file was changed in a way that leaves out runs that were begun."""
-
-    code = "E202"
-    remedy = (
-        "Take the change back, or begin another study with `--study_dir`, or leave the runs that "
-        "are not asked any more out of the report with `--accept_changes true`."
-    )
-
-
-class ExecutorError(StudyError):
-    """The workers of a study cannot be had: Ray, SLURM, cores, devices, or file locks."""
-
-    code = "E203"
-    remedy = (
-        "Give what the message names, or run on this machine with `--executor local`. Runs that "
-        "are done are not run again."
-    )
-
-
-class MixtureError(StudyError):
-    """Runs of a study that should have the same data have not: a mean over them is of no one thing.
-
-    Mostly a corpus or a file of rows was replaced between two `study run`.
-    """
-
-    code = "E204"
-    remedy = (
-        "Put the data back, or delete the runs of one side and run the study again, or mark all "
-        "tables of the report with `--accept_mixture true`."
     )
 
 
@@ -282,21 +237,6 @@ class NumericalError(BertlabError):
     )
 
 
-class CorruptionError(BertlabError):
-    """Weights, moments or a step's gradient are not what they should be: a bit has flipped.
-
-    A step that was computed again from the same weights on the same sequences, twice with the same
-    bits, ended with other bits than the first time; or weights or moments changed between two
-    steps. Memory, processor or their cooling may be at fault. The message names step and tensors.
-    """
-
-    code = "E603"
-    remedy = (
-        "Go on from the last checkpoint, on another machine if it happens again; test this one's "
-        "memory (memtest86+). `--check_every 0` looks no more."
-    )
-
-
 class LostProcessError(BertlabError):
     """A process that the run needs is gone: a data worker, or another rank.
 
@@ -309,32 +249,3 @@ class LostProcessError(BertlabError):
         "Go on from the last checkpoint, as the message says; if memory ran out, with fewer "
         "`data.num_workers` or a smaller `data.batch_size`."
     )
-
-
-def nearest(name: str, choices: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the closest of ``choices``, or an empty string."""
-    matches = difflib.get_close_matches(name, list(choices), n=1, cutoff=0.5)
-    return f"; did you mean {matches[0]!r}?" if matches else ""
-
-
-# jsonargparse's restricted types would check no call from Python, are Any to mypy, cannot be
-# written as YAML, and word their refusals in three ways: these two check both ways in
-def check_at_least(key: str, found: float | None, least: int, reason: str = "") -> None:
-    """Raise ConfigError if the setting ``key`` is too small; None is fine."""
-    if found is not None and not found >= least:  # or NaN
-        raise ConfigError(f"{key}: found {found}, expected {least} or more{reason}")
-
-
-def check_share(key: str, found: float | None, ends: bool = True) -> None:
-    """Raise ConfigError if ``key`` is not between 0 and 1; ``ends``: 0 and 1 are; None is fine."""
-    if found is not None and not (0 <= found <= 1 if ends else 0 < found < 1):  # or NaN
-        both = "" if ends else ", both excluded"
-        raise ConfigError(f"{key}: found {found}, expected between 0 and 1{both}")
-
-
-def check_processes(key: str, found: int | None, least: int) -> None:
-    """Raise ConfigError if ``key`` is too few processes, or more than a machine can have."""
-    check_at_least(key, found, least)
-    most = max(64, 8 * (os.cpu_count() or 1))
-    if found is not None and found > most:
-        raise ConfigError(f"{key}: found {found}, expected at most {most} on this machine")

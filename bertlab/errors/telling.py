@@ -1,6 +1,7 @@
-"""What is told of errors: which of them are the user's to mend, and how they are printed."""
+"""What is told of errors: which of them are the user's to mend, how they are worded and printed."""
 
 import contextlib
+import difflib
 import errno
 import importlib
 import importlib.util
@@ -10,7 +11,7 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -32,6 +33,35 @@ _MISSING = tuple(
         r"ModuleNotFoundError: No module named '(\w+)()",
     )
 )
+
+
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the closest of ``choices``, or an empty string."""
+    matches = difflib.get_close_matches(name, list(choices), n=1, cutoff=0.5)
+    return f"; did you mean {matches[0]!r}?" if matches else ""
+
+
+# jsonargparse's restricted types would check no call from Python, are Any to mypy, cannot be
+# written as YAML, and word their refusals in three ways: these two check both ways in
+def check_at_least(key: str, found: float | None, least: int, reason: str = "") -> None:
+    """Raise ConfigError if the setting ``key`` is too small; None is fine."""
+    if found is not None and not found >= least:  # or NaN
+        raise ConfigError(f"{key}: found {found}, expected {least} or more{reason}")
+
+
+def check_share(key: str, found: float | None, ends: bool = True) -> None:
+    """Raise ConfigError if ``key`` is not between 0 and 1; ``ends``: 0 and 1 are; None is fine."""
+    if found is not None and not (0 <= found <= 1 if ends else 0 < found < 1):  # or NaN
+        both = "" if ends else ", both excluded"
+        raise ConfigError(f"{key}: found {found}, expected between 0 and 1{both}")
+
+
+def check_processes(key: str, found: int | None, least: int) -> None:
+    """Raise ConfigError if ``key`` is too few processes, or more than a machine can have."""
+    check_at_least(key, found, least)
+    most = max(64, 8 * (os.cpu_count() or 1))
+    if found is not None and found > most:
+        raise ConfigError(f"{key}: found {found}, expected at most {most} on this machine")
 
 
 def warn(words: str) -> None:

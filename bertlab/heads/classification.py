@@ -1,6 +1,6 @@
 """What the heads with a ``classifier`` share: dropout and one linear layer (paper fig. 4).
 
-What classification and regression of whole sequences share (paper sec. 4.1).
+Classification and regression of whole sequences (paper sec. 4.1), and their metrics.
 """
 
 import math
@@ -12,7 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torchmetrics import Metric
-from torchmetrics.classification import BinaryF1Score, MulticlassF1Score
+from torchmetrics.classification import (
+    BinaryF1Score,
+    MulticlassConfusionMatrix,
+    MulticlassF1Score,
+)
 from torchmetrics.utilities import dim_zero_cat
 
 from bertlab.api.batch import EncoderOutput, PackedBatch
@@ -28,33 +32,17 @@ from bertlab.objectives.classification import (
 )
 
 
-class ConfusionMetric(Metric):
-    """A metric of the counts of every (target, predicted) pair of classes.
-
-    Args:
-        num_classes: number of classes K; ids are below it.
-    """
-
-    full_state_update = False
-    confusion: Tensor
+class ConfusionMetric(MulticlassConfusionMatrix):
+    """A metric of the counts of every (target, predicted) pair of K classes."""
 
     def __init__(self, num_classes: int) -> None:
-        super().__init__()
-        self.num_classes = num_classes
-        zeros = torch.zeros(num_classes, num_classes, dtype=torch.int64)
-        self.add_state("confusion", zeros, dist_reduce_fx="sum")
-
-    def update(self, preds: Tensor, target: Tensor) -> None:
-        """Count ``(B,)`` int64 predicted class ids against ``(B,)`` targets."""
-        # targets [0, 1, 1], predictions [1, 1, 0] -> [[0, 1], [1, 1]]
-        cells = torch.bincount(target * self.num_classes + preds, minlength=self.num_classes**2)
-        self.confusion += cells.view_as(self.confusion)
+        super().__init__(num_classes, validate_args=False)
 
     def compute(self) -> Tensor:
         """Return the metric as a scalar; NaN of nothing."""
-        if not self.confusion.any():
+        if not self.confmat.any():
             return torch.tensor(math.nan)
-        return self.of(self.confusion.cpu().double())
+        return self.of(self.confmat.cpu().double())
 
     @abstractmethod
     def of(self, confusion: Tensor) -> Tensor:

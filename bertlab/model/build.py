@@ -17,17 +17,6 @@ from bertlab.objectives.cross_entropy import SummedCrossEntropy
 from bertlab.plugins.index import load_class
 
 
-def check_whole_steps(tasks: Mapping[str, Task], accumulate: int, devices: int) -> None:
-    """Raise ConfigError if a step is divided, but a loss compares its sequences."""
-    for name, task in tasks.items():
-        if task.compares_sequences and accumulate * devices > 1:
-            key = "accumulate_grad_batches" if accumulate > 1 else "devices"
-            raise ConfigError(
-                f"trainer.{key}: found {max(accumulate, devices)}, expected 1: {name} compares the "
-                "sequences of a step with each other, and would see a part of them only"
-            )
-
-
 def check_tasks(tasks: Mapping[str, Task], encoder: Encoder) -> None:
     """Raise ConfigError if the tasks do not go together or with the encoder."""
     if not tasks:

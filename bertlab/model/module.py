@@ -20,9 +20,15 @@ from bertlab.data.module import EvaluationRows, TaskData
 from bertlab.model.build import build_layers, check_tasks, keeps_encoder_fixed
 from bertlab.model.evaluation import Evaluations
 from bertlab.model.losses import NumericalGuard, Passes, StepLoss, global_counts, shares_of
-from bertlab.model.optimizer import OptimizerState, build_optimizer, freeze_layers
+from bertlab.model.optimizer import (
+    OptimizerState,
+    build_optimizer,
+    build_schedule,
+    build_timed_schedule,
+    freeze_layers,
+    run_timer,
+)
 from bertlab.model.optimizer_config import OptimizerConfig
-from bertlab.model.schedule import build_schedule, build_timed_schedule, run_timer
 
 
 class BertModule(LightningModule):

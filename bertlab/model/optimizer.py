@@ -1,19 +1,26 @@
-"""From a module to groups of its parameters and their optimiser, and an earlier run's state.
+"""From a module to its optimiser, an earlier run's state, and the rate by steps or by the clock.
 
 ``OptimizerState`` carries the moments of an earlier run to the next (``model.init_optimizer``).
 """
 
+import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from lightning.pytorch import Callback, Trainer
+from lightning.pytorch.callbacks import Timer
 from torch import nn
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
 
 from bertlab.api.encoder import Encoder
-from bertlab.api.optimizer import ParameterGroup, ParameterKind
+from bertlab.api.optimizer import ParameterGroup, ParameterKind, Progress, Schedule, factor_at
 from bertlab.api.task import Task
+from bertlab.data.module import TaskData
+from bertlab.data.run_length import check_changes, is_endless
 from bertlab.errors import (
     CheckpointError,
     ConfigError,
@@ -21,7 +28,7 @@ from bertlab.errors import (
     PluginError,
     nearest,
 )
-from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER, OptimizerConfig
+from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER, OptimizerConfig, of_layers
 
 
 def parameter_groups(config: OptimizerConfig, module: nn.Module) -> list[ParameterGroup]:
@@ -32,7 +39,9 @@ def parameter_groups(config: OptimizerConfig, module: nn.Module) -> list[Paramet
     """
     depths: dict[nn.Parameter, int] = {}
     if config.layer_decay != 1:
-        depths = parameter_depths(module.get_submodule("encoder"), "layer_decay")
+        depths = of_layers("layer_decay", "parameter_depths")(
+            module.get_submodule("encoder"), "layer_decay"
+        )
     kinds = parameter_kinds(module)
     decayed, plain = split_by_weight_decay(module)
     groups = []
@@ -75,64 +84,9 @@ def freeze_layers(config: OptimizerConfig, module: nn.Module) -> None:
     Call it before the module is wrapped for several devices: DDP waits for the gradient of every
     parameter that required one then. To call it again changes nothing.
     """
-    if config.frozen_layers is None:
-        return
-    encoder = module.get_submodule("encoder")
-    if config.frozen_layers == "all":
-        encoder.requires_grad_(False)
-        return
-    depths = parameter_depths(encoder, "frozen_layers")
-    embeddings = max(depths.values())
-    if not 0 <= config.frozen_layers < embeddings - 1:
-        raise ConfigError(
-            f"model.optimizer.frozen_layers: found {config.frozen_layers}, expected 0 (embeddings) "
-            f"to {embeddings - 2}, as the encoder has {embeddings - 1} layers, or all"
-        )
-    # 12 layers: embeddings 13, layers.0 12, …; frozen_layers 2 -> depths 11 to 13
-    for parameter, depth in depths.items():
-        if depth >= embeddings - config.frozen_layers:
-            parameter.requires_grad_(False)
-
-
-def parameter_depths(encoder: nn.Module, option: str) -> dict[nn.Parameter, int]:
-    """Return how far below the head each parameter of an encoder with L layers is.
-
-    The names of parameters tell: ``layers.N.*`` is ``L - N`` (or as ``layer_lists`` calls them),
-    what is registered before them is the embeddings, ``L + 1``, and what comes after them (pooler,
-    last LayerNorm) is 0. ``pooler.*`` is 0 and ``token_embedding.*`` is ``L + 1`` in any order.
-
-    Args:
-        encoder: any; need not be ``bert``.
-        option: key of ``model.optimizer`` that asks, for the message.
-
-    Raises:
-        ConfigError: if no parameter is called ``layers.N.*``.
-    """
-    lists = getattr(encoder, "layer_lists", Encoder.layer_lists)
-    layer = re.compile(rf"(?:{'|'.join(map(re.escape, lists))})\.(\d+)\.")  # layers.11.qkv -> 11
-    names = [name for name, _ in encoder.named_parameters()]
-    numbers = [int(match[1]) for name in names if (match := layer.match(name))]
-    if not numbers:
-        raise ConfigError(
-            f"model.optimizer.{option}: the encoder {type(encoder).__name__} has no parameters "
-            f"called {lists[0]}.0.*, {lists[0]}.1.*, …, so its layers are not known; leave the "
-            "option out"
-        )
-    # of two layers: token_embedding 3, layers.0 2, layers.1 1, pooler 0
-    top = max(numbers) + 1
-    depths: dict[nn.Parameter, int] = {}
-    reached_layers = False
-    for name, parameter in encoder.named_parameters():
-        match = layer.match(name)
-        reached_layers = reached_layers or match is not None
-        if match:
-            depths[parameter] = top - int(match[1])
-        elif name.startswith("token_embedding."):
-            depths[parameter] = top + 1
-        else:
-            above = reached_layers or name.startswith("pooler.")
-            depths[parameter] = 0 if above else top + 1
-    return depths
+    if config.frozen_layers is not None:
+        freeze = of_layers("frozen_layers", "model.freeze_layers")
+        freeze(module.get_submodule("encoder"), config.frozen_layers)
 
 
 def split_by_weight_decay(
@@ -321,3 +275,119 @@ class OptimizerState:
             optimizer.load_state_dict(moved)
         else:
             take(module, optimizer, moved)
+
+
+_STEPS_THAT_COMPILE = 2
+
+
+def check_schedule(config: OptimizerConfig, endless: bool, timed: bool = False) -> None:
+    """Raise ConfigError if the schedule needs an end and the run has none."""
+    if not endless or config.schedule_steps is not None:
+        return
+    if timed and config.warmup_steps >= 1:
+        raise ConfigError(
+            f"model.optimizer.warmup_steps: found {config.warmup_steps:g}, expected a share below "
+            "1, of the time, where trainer.max_time ends the run"
+        )
+    if not timed and (config.schedule.needs_end or 0 < config.warmup_steps < 1):
+        raise ConfigError(
+            "model.optimizer.schedule: this one, or a warm-up share, needs the number of steps; "
+            "set trainer.max_steps or trainer.max_epochs, or schedule: constant with whole "
+            "warmup_steps"
+        )
+
+
+def check_schedule_steps(config: OptimizerConfig, done: int, steps: int) -> None:
+    """Raise ConfigError if the schedule ends before the run."""
+    if config.schedule_steps is None:
+        return
+    last = done + max(steps, 1)
+    if config.schedule.needs_end and last > config.schedule_steps:
+        raise ConfigError(
+            f"model.optimizer.schedule_steps: found {config.schedule_steps}, expected at least "
+            f"{last}, where this run ends; the schedule would be over before"
+        )
+
+
+def check_whole_steps(tasks: Mapping[str, Task], accumulate: int, devices: int) -> None:
+    """Raise ConfigError if a step is divided, but a loss compares its sequences."""
+    for name, task in tasks.items():
+        if task.compares_sequences and accumulate * devices > 1:
+            key = "accumulate_grad_batches" if accumulate > 1 else "devices"
+            raise ConfigError(
+                f"trainer.{key}: found {max(accumulate, devices)}, expected 1: {name} compares the "
+                "sequences of a step with each other, and would see a part of them only"
+            )
+
+
+def check_end(
+    config: OptimizerConfig,
+    trainer: Trainer,
+    done: int,
+    tasks: Mapping[str, Task],
+    data: TaskData,
+) -> None:
+    """Raise ConfigError if schedule or tasks do not fit the end of a run, or its steps."""
+    endless = is_endless(trainer.max_steps, trainer.max_epochs)
+    check_schedule(config, endless, run_timer(trainer) is not None)
+    check_schedule_steps(config, done, trainer.max_steps)
+    check_changes(tasks, data, endless)
+    check_whole_steps(tasks, trainer.accumulate_grad_batches, trainer.world_size)
+
+
+def build_schedule(
+    config: OptimizerConfig, optimizer: Optimizer, total_steps: float, steps_done: int = 0
+) -> LambdaLR:
+    """Return the schedule, to be stepped once an optimiser step."""
+    endless = total_steps == float("inf") or total_steps < 0
+    check_schedule(config, endless)
+    if config.schedule_steps is None:
+        steps_done = 0
+    else:
+        total_steps, endless = config.schedule_steps, False
+    warmup = config.warmup_steps
+    if warmup < 1:
+        warmup = 0 if endless else round(warmup * total_steps)
+    factor = partial(
+        _factor_at_step,
+        schedule=config.schedule,
+        end=math.inf if endless else total_steps,
+        warmup=int(warmup),
+    )
+    for group in optimizer.param_groups:
+        group["initial_lr"] = group["lr"]  # LambdaLR wants it where it does not begin at 0
+    return LambdaLR(optimizer, factor, last_epoch=steps_done - 1)  # it counts one when it is made
+
+
+def _factor_at_step(step: int, schedule: Schedule, end: float, warmup: int) -> float:
+    return factor_at(schedule, Progress(step, end, warmup))
+
+
+def build_timed_schedule(config: OptimizerConfig, optimizer: Optimizer, timer: Timer) -> LambdaLR:
+    """Return a schedule whose warm-up and decay follow the clock, to be stepped once a step.
+
+    The clock starts after the first two steps: compiling in them can take longer than the warm-up.
+    That of a run that goes on counts from its start.
+    """
+    check_schedule(config, endless=True, timed=True)
+    # resumed after 40 of 60 minutes: the end stays 60, and warm-up is over
+    end = timer.time_elapsed() + (timer.time_remaining() or 0.0)
+    goes_on, begun = timer.time_elapsed() > 0, 0.0
+
+    def factor(step: int) -> float:
+        nonlocal begun
+        now = timer.time_elapsed()
+        if step <= _STEPS_THAT_COMPILE and not goes_on:  # the clock stands still
+            begun = now
+        length = end - begun
+        return factor_at(
+            config.schedule, Progress(now - begun, length, config.warmup_steps * length)
+        )
+
+    return LambdaLR(optimizer, factor)
+
+
+def run_timer(trainer: Trainer) -> Timer | None:
+    """Return the timer of ``trainer.max_time``; None if there is none."""
+    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    return next((each for each in callbacks if isinstance(each, Timer)), None)

@@ -1,7 +1,7 @@
 """Optimisers and schedules that a config can name, and the settings that all of them have."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, cast
 
@@ -11,7 +11,14 @@ from torch.optim import Optimizer
 from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup, Progress, Schedule
 from bertlab.errors import ConfigError, UnknownPluginError, nearest
 from bertlab.objectives.changing import DEFAULT_SCHEDULE, make_schedule
-from bertlab.plugins.index import added_name, installed, load_class, told_origin, where_to_get
+from bertlab.plugins.index import (
+    added_name,
+    installed,
+    load_class,
+    package_of,
+    told_origin,
+    where_to_get,
+)
 
 
 def check_betas(betas: tuple[float, float]) -> None:
@@ -143,6 +150,8 @@ class OptimizerConfig:
                 f"model.optimizer.layer_decay: found {self.layer_decay}, expected above 0 and at "
                 "most 1 (1: the same learning rate everywhere)"
             )
+        if self.layer_decay != 1:
+            of_layers("layer_decay", "parameter_depths")
 
 
 PLUGGED_OPTIMIZER_KEYS = ("name", "schedule", "recipe")
@@ -177,6 +186,18 @@ def _torch_optimizers() -> Mapping[str, type[OptimizerRecipe]]:
     except ImportError:
         return {}
     return cast("Mapping[str, type[OptimizerRecipe]]", found)
+
+
+def of_layers(key: str, name: str) -> Callable[..., Any]:
+    """Return the function of bertlab-modern that a key of every optimizer needs."""
+    try:
+        found = added_name(*f"bertlab.{name}".rsplit(".", 1))
+    except ImportError:
+        package = package_of("name", name)
+        raise ConfigError(
+            f"model.optimizer.{key}: comes with {package}: pip install {package}"
+        ) from None
+    return cast("Callable[..., Any]", found)
 
 
 def read_optimizer(section: Mapping[str, Any]) -> OptimizerConfig:

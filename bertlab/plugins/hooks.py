@@ -293,14 +293,14 @@ def add_fit_arguments(parser: "LightningArgumentParser") -> dict[str, FitKeys]:
     A package with a key that there is already is left out.
     """
     found: dict[str, FitKeys] = {}
-    for call in _calls("bertlab_fit_arguments"):
-        with call.left_out_if_it_fails():
+    for each in _implementations("bertlab_fit_arguments"):
+        with _left_out_if_it_fails(each):
             trial = type(parser)(exit_on_error=False)
-            said = next(iter(call(parser=trial)), FitKeys())
+            said = _call(each, {"parser": trial}) or FitKeys()
             keys = _sections(trial) - {"help"}
             if taken := keys & _sections(parser):
                 raise ValueError(f"there is a key {', '.join(sorted(taken))} already")
-            call(parser=parser)
+            _call(each, {"parser": parser})
             found |= dict.fromkeys(sorted(keys), said)
     return found
 
@@ -320,63 +320,64 @@ def _sections(parser: "LightningArgumentParser") -> set[str]:
     return {action.dest.partition(".")[0] for action in parser._actions}
 
 
+def is_hooked(hook: str) -> bool:
+    """Whether any package has a function for a hook."""
+    return bool(_implementations(hook))
+
+
+def hook_results(hook: str, **arguments: Any) -> list[Any]:  # noqa: ANN401  a hook's own
+    """Call a hook of all packages; return what each returns, without None."""
+    return list(_results(hook, arguments))
+
+
+def first_result(hook: str, **arguments: Any) -> Any:  # noqa: ANN401  a hook's own
+    """Return what the first package returns that has something else than None, or None."""
+    return next(_results(hook, arguments), None)
+
+
 def run_callbacks(run_dir: Path, config: "Namespace") -> "list[Callback]":
-    """Return the callbacks of all plugins for a run in ``run_dir``."""
-    return _joined("bertlab_callbacks", run_dir=run_dir, config=config)
-
-
-def run_elsewhere(arguments: list[str], keys: frozenset[str]) -> int | None:
-    """Return the exit code of the package that runs a ``fit`` itself; None if none does."""
-    hook = hook_modules().manager.hook.bertlab_runs_fit
-    code: int | None = hook(arguments=arguments, keys=keys)
-    return code
-
-
-def report_sections(scores: Any) -> list[ReportSection]:  # noqa: ANN401  of bertlab-studies
-    """Return the sections that plugins add to a study's report."""
-    return _joined("bertlab_report_sections", scores=scores)
-
-
-def accelerate(module: "BertModule", data: "TaskData", trainer: "Trainer") -> None:
-    """Let all plugins make a run quicker."""
-    for _ in _results("bertlab_accelerate", module=module, data=data, trainer=trainer):
-        pass
-
-
-def step_parts(**given: Any) -> int | None:  # noqa: ANN401  a hook's own
-    """Return the parts of a step that a package chooses; arguments are the hook's."""
-    return next(_results("bertlab_step_parts", **given), None)
-
-
-def named_strategy(name: str) -> "Strategy | None":
-    """Return the strategy of the first package that has one of a name; None if none has."""
-    return next(_results("bertlab_strategy", name=name), None)
-
-
-def inspects_batches() -> bool:
-    """Whether any plugin wants to see batches."""
-    return bool(hook_modules().manager.hook.bertlab_inspect_batch.get_hookimpls())
-
-
-def inspect_batch(batch: "PackedBatch", stage: str, step: int) -> None:
-    """Show a batch to all plugins that want to see it."""
-    for _ in _results("bertlab_inspect_batch", batch=batch, stage=stage, step=step):
-        pass
+    """Return the callbacks of all packages for a run in ``run_dir``."""
+    found = hook_results("bertlab_callbacks", run_dir=run_dir, config=config)
+    return [callback for each in found for callback in each]
 
 
 def run_ended(run_dir: Path, results: dict[str, float], tables: list[Table]) -> None:
-    """Tell all plugins that a run has come to its end; what they raise is a warning."""
+    """Tell all packages that a run has come to its end; what they raise is a warning."""
     try:
-        for _ in _results("bertlab_run_ended", run_dir=run_dir, results=results, tables=tables):
-            pass
+        hook_results("bertlab_run_ended", run_dir=run_dir, results=results, tables=tables)
     except BertlabError as error:
         warn(f"{run_dir}: {error}")
 
 
-def add_export_files(**given: Any) -> None:  # noqa: ANN401  a hook's own
-    """Let all plugins add files to an export; arguments are the hook's."""
-    for _ in _results("bertlab_export_files", **given):
-        pass
+def _results(hook: str, arguments: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield what each package returns; one that fails is left out from then on."""
+    for each in _implementations(hook):
+        with _left_out_if_it_fails(each):
+            found = _call(each, arguments)
+            if found is not None:
+                yield found
+
+
+def _implementations(hook: str) -> list[pluggy.HookImpl]:
+    found: pluggy.HookCaller = getattr(hook_modules().manager.hook, hook)
+    return found.get_hookimpls()
+
+
+def _call(implementation: pluggy.HookImpl, arguments: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    # pluggy itself calls all packages, and ends at the first error
+    return implementation.function(*(arguments[name] for name in implementation.argnames))
+
+
+@contextlib.contextmanager
+def _left_out_if_it_fails(implementation: pluggy.HookImpl) -> Iterator[None]:
+    """Leave a package's hooks out from then on, with one warning, if the block fails."""
+    try:
+        yield
+    except BertlabError:
+        raise
+    except Exception as error:
+        hook_modules().manager.unregister(implementation.plugin)
+        _leave_out(f"{implementation.plugin_name}: {implementation.function.__name__}", error)
 
 
 def push_to(repository: str, private: bool) -> Push:
@@ -385,56 +386,10 @@ def push_to(repository: str, private: bool) -> Push:
     Raises:
         CommandError: no package does, or the name is none of a repository.
     """
-    for push in _results("bertlab_push", repository=repository, private=private):
-        found: Push = push
-        return found
-    raise CommandError(f"--push: nothing uploads a model{where_to_get('key', 'push')}")
-
-
-def _joined(hook: str, **arguments: Any) -> list[Any]:  # noqa: ANN401  a hook's own
-    return [item for items in _results(hook, **arguments) for item in items]
-
-
-def _results(hook: str, **arguments: Any) -> Iterator[Any]:  # noqa: ANN401  a hook's own
-    """Yield what each plugin returns; one that fails is left out from then on."""
-    for call in _calls(hook):
-        with call.left_out_if_it_fails():
-            yield from call(**arguments)
-
-
-@dataclass(frozen=True)
-class _Call:
-    """Calls a hook of one plugin; returns a list of what it returns, without None."""
-
-    hook: str
-    plugin: Any
-    others: list[Any]
-
-    def __call__(self, **arguments: Any) -> list[Any]:  # noqa: ANN401  a hook's own
-        # pluggy calls all and ends at the first error; without the others, each is called alone
-        caller = hook_modules().manager.subset_hook_caller(self.hook, self.others)
-        found: list[Any] = caller(**arguments)
-        return found
-
-    @contextlib.contextmanager
-    def left_out_if_it_fails(self) -> Iterator[None]:
-        """Leave the plugin out, with a warning, if the block fails."""
-        try:
-            yield
-        except BertlabError:
-            raise
-        except Exception as error:
-            manager = hook_modules().manager
-            name = manager.get_name(self.plugin) or str(self.plugin)
-            manager.unregister(self.plugin)  # fails once, and warns once
-            _leave_out(f"{name}: {self.hook}", error)
-
-
-def _calls(hook: str) -> list[_Call]:
-    """Return the calls of a hook, one for each plugin that has it."""
-    found = getattr(hook_modules().manager.hook, hook).get_hookimpls()
-    plugins = [implementation.plugin for implementation in found]
-    return [_Call(hook, each, [one for one in plugins if one is not each]) for each in plugins]
+    push: Push | None = first_result("bertlab_push", repository=repository, private=private)
+    if push is None:
+        raise CommandError(f"--push: nothing uploads a model{where_to_get('key', 'push')}")
+    return push
 
 
 def _check_names(module: object) -> None:

@@ -50,7 +50,8 @@ _BRINGS = {
     "bertlab-interop": "exporter onnx, exporter sentence-transformers, reader tensorflow",
     "bertlab-modern": (
         "encoder modern, tokenizer bpe, tokenizer unigram, optimizer lamb, optimizer lion, "
-        "optimizer muon, name ModernEncoder, tokenizer_model BPE, tokenizer_model Unigram, "
+        "optimizer muon, name model.freeze_layers, name parameter_depths, "
+        "name ModernEncoder, tokenizer_model BPE, tokenizer_model Unigram, "
         "tokenizer_model WordLevel, name JoinedOptimizer, name model.torch_optimizers, "
         "huggingface_form roberta, model_type roberta, model_type modernbert, "
         "input_format sentence_pairs, input_format full_sentences, input_format doc_sentences, "
@@ -62,7 +63,8 @@ _BRINGS = {
         "name Study, name StudyScores, name study"
     ),
     "bertlab-tasks": (
-        "head feature_tagging, head multi_label, head multiple_choice, data_module several_heads, "
+        "head feature_tagging, head multi_label, head multiple_choice, head span, head tagging, "
+        "data_module several_heads, "
         "source python-english-rows, "
         "format ax, format codah, format cola, format conll, format mnli, format mnli_mismatched, "
         "format mrpc, format qnli, format qqp, format rte, format sick, format sick_relatedness, "
@@ -73,7 +75,7 @@ _BRINGS = {
 # what files of a reader end in, by which its package is missed
 FILES_OF_READERS = {"tensorflow": ".index"}
 # released with the core, at its version
-FIRST_PARTY = frozenset({OWN_PACKAGE, *_BRINGS})
+FIRST_PARTY: frozenset[str] = frozenset({OWN_PACKAGE, *_BRINGS})
 
 
 def package_of(kind: str, name: str) -> str | None:

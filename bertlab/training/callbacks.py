@@ -14,7 +14,7 @@ from bertlab.api.batch import PackedBatch
 from bertlab.data.module import TaskData
 from bertlab.errors import say
 from bertlab.model.module import BertModule
-from bertlab.plugins.hooks import inspect_batch
+from bertlab.plugins.hooks import hook_results
 from bertlab.training.results import shown_figure
 
 
@@ -208,7 +208,7 @@ class BatchInspection(Callback):
         self, trainer: Trainer, pl_module: LightningModule, batch: PackedBatch, batch_idx: int
     ) -> None:
         """Show a batch of training."""
-        inspect_batch(batch, "train", trainer.global_step)
+        _inspect(batch, "train", trainer)
 
     def on_validation_batch_start(
         self,
@@ -219,4 +219,8 @@ class BatchInspection(Callback):
         dataloader_idx: int = 0,
     ) -> None:
         """Show a batch of an evaluation."""
-        inspect_batch(batch, "validate", trainer.global_step)
+        _inspect(batch, "validate", trainer)
+
+
+def _inspect(batch: PackedBatch, stage: str, trainer: Trainer) -> None:
+    hook_results("bertlab_inspect_batch", batch=batch, stage=stage, step=trainer.global_step)

@@ -45,10 +45,10 @@ from bertlab.errors import CommandError, TrainerError, check_at_least, say, warn
 from bertlab.files import write_json
 from bertlab.model.build import build_tasks, compile_layers, compile_losses
 from bertlab.model.module import BertModule
-from bertlab.model.schedule import check_end
+from bertlab.model.optimizer import check_end
 from bertlab.objectives.changing import in_words
 from bertlab.objectives.language_model import TokenPrediction
-from bertlab.plugins.hooks import accelerate, run_callbacks, run_ended, step_parts
+from bertlab.plugins.hooks import first_result, hook_results, run_callbacks, run_ended
 from bertlab.plugins.index import where_to_get
 from bertlab.training.allocator import keep_freed_memory
 from bertlab.training.best_checkpoint import (
@@ -241,7 +241,8 @@ class BertlabCLI(LightningCLI):
         """Raise what would stop the run later, before its directory is made."""
         values, model = self.config, self.model
         if values.compile:
-            accelerate(model, self.datamodule, self.trainer)
+            given = {"module": model, "data": self.datamodule, "trainer": self.trainer}
+            hook_results("bertlab_accelerate", **given)
         if values.keep_predictions:
             self.datamodule.predict_validation()
         self._divide_steps()
@@ -269,9 +270,8 @@ class BertlabCLI(LightningCLI):
         """Let a package see whether a step fits into memory, and divide it where it is to."""
         key = "accumulate_grad_batches"
         chooses = self.config.trainer[key] == AUTO
-        parts = step_parts(
-            module=self.model, data=self.datamodule, trainer=self.trainer, choose=chooses
-        )
+        given = {"module": self.model, "data": self.datamodule, "trainer": self.trainer}
+        parts = first_result("bertlab_step_parts", **given, choose=chooses)
         if not chooses:
             return
         if parts is None:

@@ -5,7 +5,7 @@ Loaded for ``bertlab --help`` as all hooks are: Lightning is imported when a run
 
 from typing import TYPE_CHECKING
 
-from bertlab.plugins.hooks import hookimpl, inspects_batches
+from bertlab.plugins.hooks import hookimpl, is_hooked
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
@@ -22,6 +22,6 @@ def bertlab_callbacks() -> "list[Callback]":
         TokenThroughput,
     )
 
-    inspection = [BatchInspection()] if inspects_batches() else []
+    inspection = [BatchInspection()] if is_hooked("bertlab_inspect_batch") else []
     reports = [TokenThroughput(), EvaluationLines(), FoundLearningRate()]
     return [*reports, ReturnMemory(), *inspection]

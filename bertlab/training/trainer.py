@@ -46,7 +46,7 @@ from bertlab.errors import (
 from bertlab.model.build import build_encoder, build_metrics, check_lengths, check_tasks
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
-from bertlab.plugins.hooks import named_strategy
+from bertlab.plugins.hooks import first_result
 from bertlab.plugins.index import where_to_get
 from bertlab.training.callbacks import StepBar, can_draw
 
@@ -298,7 +298,7 @@ def _strategy(given: Strategy | str) -> Strategy | str:
     """Return the strategy that packages have by that name; else leave it to Lightning."""
     if not isinstance(given, str) or given == "auto":
         return given
-    found, source = named_strategy(given), where_to_get("strategy", given)
+    found, source = first_result("bertlab_strategy", name=given), where_to_get("strategy", given)
     if found is None and source:  # Lightning's fsdp writes checkpoints of its own
         raise TrainerError(f"trainer.strategy: found {given!r}{source}")
     return found or given

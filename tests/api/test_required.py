@@ -17,8 +17,9 @@ from bertlab.api.task import (
 )
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError, PluginError
-from bertlab.model.build import check_tasks, check_whole_steps
+from bertlab.model.build import check_tasks
 from bertlab.model.module import BertModule
+from bertlab.model.optimizer import check_whole_steps
 from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.objectives.classification import NextSentencePrediction
 from bertlab.objectives.masked_lm import MaskedLM

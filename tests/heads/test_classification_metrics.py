@@ -93,7 +93,7 @@ def test_matthews_of_one_class_is_zero(preds, target):
 
 def test_counts_do_not_overflow():
     metric = Matthews(2)
-    metric.confusion = torch.tensor([[10**9, 10**8], [10**8, 10**9]])
+    metric.confmat = torch.tensor([[10**9, 10**8], [10**8, 10**9]])
     metric._update_count = 1
     assert float(metric.compute()) == pytest.approx(0.8181818, abs=1e-6)
 

@@ -6,7 +6,7 @@ from bertlab.api.examples import LabelledExamples
 from bertlab.api.task import Head
 from bertlab.data.examples.splits import hold_out
 from bertlab.heads.sentences import SentencePair
-from bertlab.heads.span import Span
+from bertlab_tasks.span import Span
 from tests.heads.samples import rows_of
 
 

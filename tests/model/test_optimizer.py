@@ -12,13 +12,13 @@ from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError, PluginError
 from bertlab.model.optimizer import (
     build_optimizer,
+    build_schedule,
     freeze_layers,
-    parameter_depths,
     split_by_weight_decay,
 )
 from bertlab.model.optimizer_config import AdamW, Constant, OptimizerConfig
-from bertlab.model.schedule import build_schedule
-from bertlab.plugins.index import installed, load_class
+from bertlab.plugins.index import forget_installed, installed, load_class
+from tests.plugins.core_alone import leave_the_core_alone
 
 
 def test_biases_and_layer_norms_do_not_decay() -> None:
@@ -230,39 +230,6 @@ def test_more_frozen_layers_than_there_are(module: Module, frozen: int) -> None:
     assert all(parameter.requires_grad for parameter in module.parameters())
 
 
-def test_an_encoder_of_another_make() -> None:
-    encoder = nn.Module()
-    encoder.pooler = nn.Linear(8, 8)  # made first, and still at the top
-    encoder.project = nn.Linear(8, 8)
-    encoder.layers = nn.ModuleList(nn.Linear(8, 8, bias=False) for _ in range(12))
-    encoder.final_norm = nn.LayerNorm(8)
-    encoder.token_embedding = nn.Embedding(11, 8)  # made last, and still at the bottom
-    depths = parameter_depths(encoder, "layer_decay")
-    names = {parameter: name for name, parameter in encoder.named_parameters()}
-    assert {names[parameter]: depth for parameter, depth in depths.items()} == {
-        "pooler.weight": 0,
-        "pooler.bias": 0,
-        "project.weight": 13,
-        "project.bias": 13,
-        **{f"layers.{number}.weight": 12 - number for number in range(12)},
-        "final_norm.weight": 0,
-        "final_norm.bias": 0,
-        "token_embedding.weight": 13,
-    }
-
-
-def test_an_encoder_names_the_lists_of_its_layers() -> None:
-    encoder = nn.Module()
-    encoder.layer_lists = ("down", "stack.up")
-    encoder.token_embedding = nn.Embedding(11, 8)
-    encoder.down = nn.ModuleList(nn.Linear(8, 8, bias=False) for _ in range(2))
-    encoder.stack = nn.Module()
-    encoder.stack.up = nn.ModuleList(nn.Linear(8, 8, bias=False) for _ in range(2))
-    depths = parameter_depths(encoder, "layer_decay")
-    # embeddings 3; the first of each list 2, the second 1
-    assert [depths[each] for each in encoder.parameters()] == [3, 2, 1, 2, 1]
-
-
 @pytest.mark.parametrize("option", [{"layer_decay": 0.9}, {"frozen_layers": 0}])
 def test_an_encoder_without_layers(option: dict[str, float]) -> None:
     encoder = nn.Module()
@@ -273,6 +240,18 @@ def test_an_encoder_without_layers(option: dict[str, float]) -> None:
     build_optimizer(OptimizerConfig(), module)
     build_optimizer(OptimizerConfig(frozen_layers="all"), module)
     assert not encoder.token_embedding.weight.requires_grad
+
+
+@pytest.mark.parametrize("option", [{"layer_decay": 0.9}, {"frozen_layers": 0}])
+def test_both_come_with_bertlab_modern(
+    module: Module, option: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        leave_the_core_alone(patch)
+        message = rf"optimizer\.{next(iter(option))}: comes with bertlab-modern: pip install"
+        with pytest.raises(ConfigError, match=message):
+            build_optimizer(OptimizerConfig(**option), module)
+    forget_installed()
 
 
 class Gain(nn.Module):

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from bertlab.api.optimizer import Progress, Schedule, factor_at
 from bertlab.errors import BertlabError, ConfigError
+from bertlab.model.optimizer import check_schedule, check_schedule_steps
 from bertlab.model.optimizer_config import (
     Constant,
     Linear,
     OptimizerConfig,
     read_optimizer,
 )
-from bertlab.model.schedule import check_schedule, check_schedule_steps
 from bertlab.objectives.changing import ChangingNumber
 
 STEPS, WARMUP = 40, 8

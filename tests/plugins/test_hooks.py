@@ -268,7 +268,7 @@ def test_bertlab_step_parts_divides_a_step(
     code, printed, error = bertlab(*auto, "--run_dir", stranger / "run")
     assert code == 0, error
     assert "in 4 parts" in printed
-    monkeypatch.setattr(cli, "step_parts", lambda **given: None)
+    monkeypatch.setattr(cli, "first_result", lambda hook, **given: None)
     code, _, error = bertlab(*auto, "--run_dir", stranger / "none")
     assert code == 2
     assert "found auto; it comes with bertlab-gpu: pip install bertlab-gpu" in error
@@ -280,8 +280,8 @@ def test_bertlab_strategy_is_the_first_packages(
     code = HEAD + "@hookimpl\ndef bertlab_strategy(name):\n"
     code += "    return name.upper() if name == 'mine' else None\n"
     add_hooks(stranger, "divider", code)
-    assert hooks.named_strategy("mine") == "MINE"
-    assert hooks.named_strategy("ddp") is None
+    assert hooks.first_result("bertlab_strategy", name="mine") == "MINE"
+    assert hooks.first_result("bertlab_strategy", name="ddp") is None
     without(monkeypatch, "bertlab-gpu")
     given = ("fit", "--config", tiny_config, "--run_dir", stranger / "run")
     code, _, error = bertlab(*given, "--trainer.strategy", "fsdp")
@@ -296,9 +296,9 @@ def test_bertlab_inspect_batch_sees_what_the_encoder_reads(stranger: Path) -> No
     code = HEAD + "SEEN = []\n@hookimpl\ndef bertlab_inspect_batch(batch, stage, step):\n"
     code += "    SEEN.append((batch.input_ids.tolist(), stage, step))\n"
     add_hooks(stranger, "curious", code)
-    assert hooks.inspects_batches()
+    assert hooks.is_hooked("bertlab_inspect_batch")
     batch = pack([[1, 2, 3]])
-    hooks.inspect_batch(batch, "train", 5)
+    hooks.hook_results("bertlab_inspect_batch", batch=batch, stage="train", step=5)
     seen = sys.modules["curious_of_a_stranger"].SEEN
     assert seen == [([1, 2, 3], "train", 5)]
 
@@ -306,7 +306,8 @@ def test_bertlab_inspect_batch_sees_what_the_encoder_reads(stranger: Path) -> No
 def test_a_plugin_may_ask_for_some_arguments_only(stranger: Path) -> None:
     code = HEAD + "SEEN = []\n@hookimpl\ndef bertlab_inspect_batch(step):\n    SEEN.append(step)\n"
     add_hooks(stranger, "modest", code)
-    hooks.inspect_batch(pack([[1]]), "train", 5)
+    batch = pack([[1]])
+    hooks.hook_results("bertlab_inspect_batch", batch=batch, stage="train", step=5)
     assert sys.modules["modest_of_a_stranger"].SEEN == [5]
 
 

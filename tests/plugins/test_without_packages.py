@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from bertlab.api.examples import Column
 from bertlab.config.merge import read_request
 from bertlab.config.parser import data_class
 from bertlab.data.corpus.store import TokenStore
@@ -11,13 +12,13 @@ from bertlab.data.fine_tuning import LabelledData
 from bertlab.data.pretraining import PretrainingData
 from bertlab.data.sources import open_source
 from bertlab.errors import ConfigError, DataError, PluginError, TokenStoreError
-from bertlab.heads.tagging import Tagging
 from bertlab.plugins import index
 from bertlab.training.predictions import open_sink
 from tests.data.corpus import stores
 from tests.data.examples.labelled_files import values, write
 from tests.plugins.core_alone import leave_the_core_alone
 
+TAGS = (Column("words", "texts"), Column("tags", "tags", is_truth=True))
 INSTALL = "it comes with bertlab-tasks: pip install bertlab-tasks"
 
 
@@ -32,10 +33,10 @@ def _core_alone(monkeypatch):
 def test_it_reads_and_writes_what_its_heads_need(tmp_path):
     expected = [{"words": ["EU"], "tags": ["B-ORG"]}]
     words = write(tmp_path / "a.jsonl", json.dumps(expected[0]))
-    assert values(words, Tagging.columns) == expected
+    assert values(words, TAGS) == expected
     open_sink(str(tmp_path / "b.jsonl"), "auto", None).discard()
     with pytest.raises(PluginError, match=rf"no format is called 'conll' .*{INSTALL}"):
-        values(write(tmp_path / "a.conll", "EU NNP B-ORG\n"), Tagging.columns)
+        values(write(tmp_path / "a.conll", "EU NNP B-ORG\n"), TAGS)
 
 
 def test_it_says_which_package_brings_a_format(tmp_path):
@@ -55,7 +56,9 @@ def test_it_says_which_package_brings_several_heads():
     assert data_class(read_request(["--model.head", "single_sentence"])) is LabelledData
 
 
-@pytest.mark.parametrize("name", ["feature_tagging", "multi_label", "multiple_choice"])
+@pytest.mark.parametrize(
+    "name", ["feature_tagging", "multi_label", "multiple_choice", "span", "tagging"]
+)
 def test_it_says_which_package_brings_a_head(name):
     with pytest.raises(PluginError, match=INSTALL):
         index.load_class("head", name, object)

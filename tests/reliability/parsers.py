@@ -22,13 +22,13 @@ from bertlab.data.corpus.corpus import Corpus, read_documents
 from bertlab.data.examples.source import read_rows
 from bertlab.errors import BertlabError
 from bertlab.heads.sentences import SentencePair, SingleSentence
-from bertlab.heads.span import Span
-from bertlab.heads.tagging import Tagging
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from bertlab_interop.sstable import DamagedTableError, unpack_snappy
 from bertlab_interop.tensor_bundle import read_tensorflow
 from bertlab_studies.plan.study_file import make_study
 from bertlab_tasks.multiple_choice import MultipleChoice
+from bertlab_tasks.span import Span
+from bertlab_tasks.tagging import Tagging
 from bundle_writer import HEADER, block, entry, packed, table_of
 from tests.reliability.bad_files import FORMATS
 

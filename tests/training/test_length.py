@@ -8,9 +8,8 @@ import torch
 from torch import nn
 
 from bertlab.errors import ConfigError
-from bertlab.model.optimizer import build_optimizer
+from bertlab.model.optimizer import build_optimizer, build_timed_schedule
 from bertlab.model.optimizer_config import Constant, OptimizerConfig
-from bertlab.model.schedule import build_timed_schedule
 from bertlab.training.results import read_curves
 from tests.conftest import Command
 

@@ -9,9 +9,14 @@ from torch import nn
 from transformers import get_linear_schedule_with_warmup
 
 from bertlab.errors import CheckpointError, ConfigError, DamagedCheckpointError
-from bertlab.model.optimizer import OptimizerState, build_optimizer, parameter_names
+from bertlab.model.optimizer import (
+    OptimizerState,
+    build_optimizer,
+    build_schedule,
+    check_schedule_steps,
+    parameter_names,
+)
 from bertlab.model.optimizer_config import Constant, OptimizerConfig
-from bertlab.model.schedule import build_schedule, check_schedule_steps
 from tests.conftest import Command
 
 STEPS = 6  # of tiny_run

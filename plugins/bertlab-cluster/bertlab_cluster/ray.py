@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from bertlab.api import ConfigError
-from bertlab.extend import ExecutorError
+from bertlab_studies.errors import ExecutorError
 from bertlab_studies.execute.execution import FIT, check_places, execute
 from bertlab_studies.execute.local import THREADS
 from bertlab_studies.execute.run_state import State, is_done

@@ -16,7 +16,7 @@ import yaml
 from filelock import FileLock
 
 from bertlab import nearest
-from bertlab.extend import ExecutorError, read_config, write_text
+from bertlab.extend import read_config, write_text
 from bertlab_cluster.slurm_job import (
     SlurmAttempt,
     import_submitit,
@@ -24,6 +24,7 @@ from bertlab_cluster.slurm_job import (
     is_over,
     raised_by,
 )
+from bertlab_studies.errors import ExecutorError
 from bertlab_studies.execute.execution import FIT, settle
 from bertlab_studies.execute.run_state import Outcome, State, is_done, read_attempts
 from bertlab_studies.execute.schedule import Change, OnChange, Schedule, Summary, run_all

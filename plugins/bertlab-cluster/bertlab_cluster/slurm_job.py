@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from bertlab.extend import ExecutorError
+from bertlab_studies.errors import ExecutorError
 from bertlab_studies.execute.execution import check_places, execute
 from bertlab_studies.execute.local import THREADS
 from bertlab_studies.execute.processes import RunProcess, start_fresh

@@ -11,7 +11,8 @@ from bertlab.api.batch import PackedBatch
 from bertlab.encoders.attention import packed_attention
 from bertlab.encoders.layers import rows_read
 from bertlab.errors import ConfigError
-from bertlab.model.optimizer import parameter_depths, split_by_weight_decay
+from bertlab.model.optimizer import split_by_weight_decay
+from bertlab_modern.layer_depths import parameter_depths
 from bertlab_modern.modern import ModernEncoder
 from bertlab_modern.windowed import windowed_attention
 from tests.encoders.test_bert import pad, random_batch

@@ -15,12 +15,12 @@ from bertlab.data.corpus.corpus import Corpus
 from bertlab.data.corpus.prepare import tokenizer_cached
 from bertlab.data.pretraining import PretrainingData
 from bertlab.errors import BertlabError, ConfigError, TokenizerError
-from bertlab.heads.span_windows import answer_tokens, context_tokens
-from bertlab.heads.tagging import word_windows
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.tokenizer.files import load_tokenizer, tokenizer_from_json
 from bertlab.tokenizer.kinds import WordPiece, train_tokenizer
 from bertlab_modern.subword_kinds import ByteLevelBPE, Unigram
+from bertlab_tasks.span_windows import answer_tokens, context_tokens
+from bertlab_tasks.tagging import word_windows
 from subword_samples import tokenizer_called
 from tests.tokenizer.samples import TEXT
 

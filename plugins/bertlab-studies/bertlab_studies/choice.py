@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from bertlab.extend import Overrides, StudyError, explain_failed_write, read_object, write_json
+from bertlab.extend import Overrides, explain_failed_write, read_object, write_json
+from bertlab_studies.errors import StudyError
 from bertlab_studies.execute.run_state import State, read_states
 from bertlab_studies.plan.plan import Plan
 from bertlab_studies.plan.study_file import StudyConfig

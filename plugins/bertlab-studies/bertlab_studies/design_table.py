@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from bertlab import CommandError, nearest
 from bertlab.api import BertlabError
-from bertlab.extend import StudyError
 from bertlab_studies.design_costs import SeedCosts, seed_costs
+from bertlab_studies.errors import StudyError
 from bertlab_studies.execute.run_state import is_done
 from bertlab_studies.report.collect import measures_of
 from bertlab_studies.report.contrast_noise import POWER

@@ -10,8 +10,6 @@ import yaml
 from bertlab.extend import (
     Config,
     Overrides,
-    StudyChangedError,
-    StudyError,
     differences,
     explain_failed_write,
     find_config,
@@ -22,6 +20,7 @@ from bertlab.extend import (
     write_json,
     write_text,
 )
+from bertlab_studies.errors import StudyChangedError, StudyError
 from bertlab_studies.execute.run_state import PLAN
 from bertlab_studies.plan.plan import Plan
 from bertlab_studies.plan.seeds import ADDED_SEEDS

@@ -21,7 +21,6 @@ from bertlab.extend import (
     Config,
     Request,
     Results,
-    StudyChangedError,
     check_nothing_leads_out,
     choose_run_directory,
     differences,
@@ -35,6 +34,7 @@ from bertlab.extend import (
     without_secrets,
     write_json,
 )
+from bertlab_studies.errors import StudyChangedError
 from bertlab_studies.execute.execution import FIT
 from bertlab_studies.execute.live_table import event_line
 from bertlab_studies.execute.local import LocalWorkers

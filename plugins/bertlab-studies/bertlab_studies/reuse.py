@@ -20,7 +20,6 @@ from bertlab.extend import (
     MANIFEST_FILE,
     SEED_SECTION,
     Config,
-    StudyError,
     content_hash,
     differences,
     explain_failed_write,
@@ -30,6 +29,7 @@ from bertlab.extend import (
     version_of,
     write_json,
 )
+from bertlab_studies.errors import StudyError
 from bertlab_studies.execute.execution import take_lock
 from bertlab_studies.execute.run_state import (
     REUSED_FROM,

@@ -6,7 +6,8 @@ from typing import Any
 import yaml
 
 from bertlab import CommandError
-from bertlab.extend import Overrides, StudyError, as_overrides, load_yaml, split_arguments
+from bertlab.extend import Overrides, as_overrides, load_yaml, split_arguments
+from bertlab_studies.errors import StudyError
 
 # what a study says itself
 _TAKEN = {

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertlab import CommandError
-from bertlab.extend import Config, StudyError, say, yaml_inline
+from bertlab.extend import Config, say, yaml_inline
 from bertlab_studies.choice import Trials, choose, read_choice
+from bertlab_studies.errors import StudyError
 from bertlab_studies.execute.executor import ExecuteAll
 from bertlab_studies.plan.study_file import StudyConfig
 from bertlab_studies.plan.trials import (

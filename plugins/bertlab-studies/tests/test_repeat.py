@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from bertlab.config.merge import read_request
-from bertlab.errors import OutputError, StudyChangedError
+from bertlab.errors import OutputError
 from bertlab_studies import repeat
+from bertlab_studies.errors import StudyChangedError
 from bertlab_studies.execute.run_state import Outcome, read_attempts
 from bertlab_studies.repeat import Repetition, find_repetition, fit_repeatedly
 from fake_fit import FAKE, fake_run, wait_for

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bertlab.config.yaml_files import Config, read_config
-from bertlab.errors import StudyError
 from bertlab.plugins.index import version_of
+from bertlab_studies.errors import StudyError
 from bertlab_studies.execute.execution import take_lock
 from bertlab_studies.execute.run_state import (
     Attempt,

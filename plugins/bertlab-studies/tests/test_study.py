@@ -14,7 +14,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from bertlab.errors import BertlabError, CommandError, OutputError, StudyChangedError, StudyError
+from bertlab.errors import BertlabError, CommandError, OutputError
+from bertlab_studies.errors import StudyChangedError, StudyError
 from bertlab_studies.execute import local
 from bertlab_studies.execute.local import run_local
 from bertlab_studies.execute.run_state import State, own_state

@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 import pytest
 import yaml
 
-from bertlab.errors import CommandError, StudyError
+from bertlab.errors import CommandError
 from bertlab.plugins import index
 from bertlab_studies import run_study
 from bertlab_studies.choice import TUNED
+from bertlab_studies.errors import StudyError
 from bertlab_studies.execute import local
 from bertlab_studies.execute.executor import StudyExecutor
 from bertlab_studies.execute.run_state import (

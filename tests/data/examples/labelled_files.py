@@ -10,7 +10,7 @@ from bertlab.api.examples import Column
 from bertlab.data.examples.source import read_rows, stream_rows
 from bertlab.errors import DataError
 from bertlab.heads.sentences import SentencePair, SingleSentence
-from bertlab.heads.span import Span
+from bertlab_tasks.span import Span
 
 SINGLE = SingleSentence.columns
 PAIR = SentencePair.columns

@@ -9,7 +9,7 @@ from bertlab.data.examples.printed import parse_printed
 from bertlab.data.examples.source import read_rows
 from bertlab.data.rows.tables import RowReading
 from bertlab.errors import DataError
-from bertlab.heads.span import Span
+from bertlab_tasks.span import Span
 
 from .labelled_files import SINGLE, TAGGING, values, write
 

@@ -23,12 +23,11 @@ from bertlab.extend import (
     MANIFEST_FILE,
     STUDY_ENVIRONMENT,
     VARIANT_ENVIRONMENT,
-    ExecutorError,
-    StudyError,
     open_to_append,
     utf8,
     visible,
 )
+from bertlab_studies.errors import ExecutorError, StudyError
 from bertlab_studies.execute.processes import Launch, RunProcess, start_fresh
 from bertlab_studies.execute.run_state import (
     LOG_HEAD,

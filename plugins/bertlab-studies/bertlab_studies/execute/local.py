@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bertlab.extend import ExecutorError
+from bertlab_studies.errors import ExecutorError
 from bertlab_studies.execute.execution import FIT, Work, start
 from bertlab_studies.execute.run_state import State
 from bertlab_studies.execute.schedule import Change, OnChange, Schedule, Summary, run_all

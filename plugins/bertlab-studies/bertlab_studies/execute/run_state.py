@@ -18,11 +18,11 @@ from bertlab.extend import (
     MANIFEST_FILE,
     RESULTS_FILE,
     STAGES_FILE,
-    StudyError,
     last_checkpoint,
     read_object,
     write_json,
 )
+from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.plan import PlannedRun
 
 PLAN = "plan.json"  # what is asked of the study

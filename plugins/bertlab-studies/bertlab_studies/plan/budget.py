@@ -19,7 +19,6 @@ from bertlab.extend import (
     Change,
     ChangingNumber,
     Overrides,
-    StudyError,
     build_encoder,
     build_tasks,
     fine_tunes,
@@ -27,6 +26,7 @@ from bertlab.extend import (
     moments,
 )
 from bertlab.extend import STAGES_KEY as STAGES
+from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.stage_configs import stage_configs
 
 _KEYS = {

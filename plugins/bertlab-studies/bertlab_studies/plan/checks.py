@@ -8,7 +8,6 @@ from bertlab.extend import (
     SEED_SECTION,
     Config,
     Request,
-    StudyError,
     build_tasks,
     check_budget,
     check_changes,
@@ -23,6 +22,7 @@ from bertlab.extend import (
     read_stages,
 )
 from bertlab.extend import STAGES_KEY as STAGES
+from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.budget import meta_encoder
 from bertlab_studies.plan.stage_configs import stage_configs
 

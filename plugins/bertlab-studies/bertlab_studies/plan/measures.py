@@ -7,16 +7,9 @@ from torchmetrics import Metric
 
 from bertlab import nearest
 from bertlab.api import Head, Labels, Task
-from bertlab.extend import (
-    Config,
-    StudyError,
-    build_metrics,
-    build_tasks,
-    end_of,
-    is_share,
-    largest_of,
-)
+from bertlab.extend import Config, build_metrics, build_tasks, end_of, is_share, largest_of
 from bertlab.extend import known_ends as better_ends
+from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.plan import FREE, Plan
 from bertlab_studies.plan.stage_configs import last_config
 from bertlab_studies.plan.study_file import BASE, Evaluation, StudyConfig

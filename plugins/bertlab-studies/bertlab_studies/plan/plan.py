@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.api import BertlabError, Encoder
-from bertlab.extend import Config, StudyError, resolve_arguments
+from bertlab.extend import Config, resolve_arguments
+from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.checks import (
     check_checkpoint,
     check_config,

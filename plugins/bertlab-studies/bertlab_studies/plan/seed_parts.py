@@ -12,7 +12,8 @@ from itertools import product
 
 from bertlab import nearest
 from bertlab.api import ConfigError
-from bertlab.extend import SEED_PARTS, SEED_SECTION, StudyError, check_seed
+from bertlab.extend import SEED_PARTS, SEED_SECTION, check_seed
+from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.values import MOST, check_count
 
 FIXED = 1  # the seed of what does not vary

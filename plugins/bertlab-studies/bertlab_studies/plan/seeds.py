@@ -7,7 +7,8 @@ import numpy as np
 
 from bertlab import CommandError, nearest
 from bertlab.api import ConfigError
-from bertlab.extend import SEED_PARTS, StudyError, choose_seed
+from bertlab.extend import SEED_PARTS, choose_seed
+from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.seed_parts import RunSeeds, SeedFactor, SeedTuple, seed_list
 
 PRETRAIN, FINETUNE = "pretrain", "finetune"

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bertlab import nearest
-from bertlab.extend import Config, Overrides, StudyError, to_arguments
+from bertlab.extend import Config, Overrides, to_arguments
+from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.budget import budget_settings
 from bertlab_studies.plan.seed_parts import SeedFactor, SeedTuple, read_factors, seed_table
 from bertlab_studies.plan.seeds import ADDED_SEEDS, join_seeds, read_seeds

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bertlab import nearest
-from bertlab.extend import Config, Overrides, StudyError
+from bertlab.extend import Config, Overrides
+from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.measures import head_of, held_out_differences, pretraining_measures
 from bertlab_studies.plan.plan import Plan
 from bertlab_studies.plan.stage_configs import last_config

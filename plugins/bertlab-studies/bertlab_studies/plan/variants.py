@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from bertlab import nearest
-from bertlab.extend import Config, Overrides, StudyError
+from bertlab.extend import Config, Overrides
+from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.values import check_count, mapping, refuse_repeated
 from bertlab_studies.settings import read_settings
 

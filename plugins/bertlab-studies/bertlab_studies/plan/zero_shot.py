@@ -5,8 +5,9 @@ from typing import Any
 
 from bertlab.api import BertlabError
 from bertlab.api import Evaluation as EvaluationPlugin
-from bertlab.extend import Config, StudyError, load_class, yaml_inline
+from bertlab.extend import Config, load_class, yaml_inline
 from bertlab_evaluations.entries import read_entries
+from bertlab_studies.errors import StudyError
 
 ENTRY_KEYS = ("evaluation", "data", "format", "split", "columns", "settings")
 ZERO_SHOT_KEYS = (*ENTRY_KEYS, "metric", "margin", "words_checkpoints")

@@ -13,7 +13,6 @@ from bertlab.api import Head
 from bertlab.extend import (
     DEGENERATE_FILE,
     PREDICTIONS_FILE,
-    StudyError,
     end_of,
     explain_damage,
     fine_tunes,
@@ -22,6 +21,7 @@ from bertlab.extend import (
     read_json,
     read_results,
 )
+from bertlab_studies.errors import StudyError
 from bertlab_studies.execute.run_state import State, is_done, read_states, read_status
 from bertlab_studies.plan.measures import (
     PretrainingMeasures,

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from bertlab.extend import answer_scores, best_null_threshold, best_text, entities, to_bio
 from bertlab_evaluations.row_influence import (
     FloatArray,
     f1_scores,
@@ -19,6 +18,8 @@ from bertlab_evaluations.row_influence import (
     ratio_scores,
     spearman_scores,
 )
+from bertlab_tasks.span_answers import answer_scores, best_null_threshold, best_text
+from bertlab_tasks.tag_schemes import entities, to_bio
 
 Rows = Sequence[Mapping[str, Any]]
 

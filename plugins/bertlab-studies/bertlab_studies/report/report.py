@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from bertlab import nearest
 from bertlab.api import ReportSection
-from bertlab.extend import StudyError, report_sections
+from bertlab.extend import hook_results
 from bertlab_pages.escaping import html_templates
 from bertlab_pages.tables import Grid, TitledGrid
+from bertlab_studies.errors import StudyError
 from bertlab_studies.report import findings
 from bertlab_studies.report.analysis import with_looks
 from bertlab_studies.report.axes import axis_tables
@@ -228,7 +229,12 @@ def report_of(*studies: StudyScores) -> Report:
         findings=tuple(f"{name}: {line}" if joined else line for name, line in said),
         warnings=tuple(f"{name}: {line}" if joined else line for name, line in warned),
         comparisons=comparisons,
-        sections=tuple(section for study in studies for section in report_sections(study)),
+        sections=tuple(
+            section
+            for study in studies
+            for found in hook_results("bertlab_report_sections", scores=study)
+            for section in found
+        ),
     )
 
 

@@ -15,7 +15,6 @@ from bertlab.api import CorpusError
 from bertlab.extend import (
     MANIFEST_FILE,
     Config,
-    MixtureError,
     PretrainingData,
     TokenStoreError,
     heads_by_name,
@@ -24,6 +23,7 @@ from bertlab.extend import (
     read_object,
     sessions_of,
 )
+from bertlab_studies.errors import MixtureError
 from bertlab_studies.execute.run_state import State, is_done
 from bertlab_studies.execute.schedule import Change, OnChange
 from bertlab_studies.plan.plan import Plan, PlannedRun

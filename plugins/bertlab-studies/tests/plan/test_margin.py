@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from bertlab.errors import ConfigError, StudyError
+from bertlab.errors import ConfigError
+from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.study_file import BASE
 from bertlab_studies.report.collect import collect
 from bertlab_studies.report.report import report_of

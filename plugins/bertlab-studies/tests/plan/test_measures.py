@@ -7,12 +7,10 @@ import pytest
 import torchmetrics
 from torch import Tensor
 
-from bertlab.errors import StudyError
 from bertlab.extend import end_of
 from bertlab.heads.sentences import SingleSentence
-from bertlab.heads.span import Span
-from bertlab.heads.tagging import Tagging
 from bertlab.objectives.masked_lm import MaskedLM
+from bertlab_studies.errors import StudyError
 from bertlab_studies.plan import measures
 from bertlab_studies.plan.measures import (
     deciding_metric,
@@ -21,6 +19,8 @@ from bertlab_studies.plan.measures import (
     why_untestable,
 )
 from bertlab_studies.plan.plan import make_plan
+from bertlab_tasks.span import Span
+from bertlab_tasks.tagging import Tagging
 from small_study import opened, read_study
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from bertlab.config.merge import read_request
 from bertlab.config.run_config import parse_request
-from bertlab.errors import CommandError, StudyError
+from bertlab.errors import CommandError
+from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.plan import Plan, make_plan
 from bertlab_studies.plan.study_file import BASE
 from bertlab_studies.report.report import runs_of

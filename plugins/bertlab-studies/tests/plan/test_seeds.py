@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertlab.errors import CommandError, StudyError
+from bertlab.errors import CommandError
+from bertlab_studies.errors import StudyError
 from bertlab_studies.folder import claim
 from bertlab_studies.plan.plan import make_plan
 from bertlab_studies.plan.seeds import finetuning_seed, more_seeds, read_seeds, seeds_content

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from bertlab.errors import StudyError
 from bertlab.training.run import Run
+from bertlab_studies.errors import StudyError
 from bertlab_studies.execute.run_state import State, is_resumable, last_step, read_states
 from bertlab_studies.plan.budget import pretraining_cost
 from bertlab_studies.plan.measures import pretraining_measures

@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bertlab.config.request import to_arguments
-from bertlab.errors import ConfigError, StudyError
+from bertlab.errors import ConfigError
+from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.budget import budget_settings
 from bertlab_studies.plan.study_file import make_study, with_absolute_paths
 from bertlab_studies.plan.variants import read_variants

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from bertlab.errors import StudyError
+from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.tuning import Range, Rows, Tuning, read_tuning
 
 RATE = "model.optimizer.learning_rate"

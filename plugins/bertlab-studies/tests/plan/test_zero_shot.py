@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from bertlab.cli.main import main
-from bertlab.errors import StudyError
+from bertlab_studies.errors import StudyError
 from bertlab_studies.execute.execution import fit_arguments
 from bertlab_studies.plan.budget import pretraining_cost
 from bertlab_studies.plan.plan import Plan, make_plan

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from bertlab.errors import StudyError
+from bertlab_studies.errors import StudyError
 from bertlab_studies.report.analysis import ANALYSIS, LOOKS, with_looks
 from bertlab_studies.report.comparison import LEVEL
 from bertlab_studies.report.contrast_noise import draw_test

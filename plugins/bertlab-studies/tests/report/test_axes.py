@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from bertlab.errors import StudyError
+from bertlab_studies.errors import StudyError
 from bertlab_studies.report.axes import effects_of_axes
 from bertlab_studies.report.render import html, latex, markdown
 from bertlab_studies.report.report import report_of

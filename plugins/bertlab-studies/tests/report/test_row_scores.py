@@ -13,11 +13,11 @@ from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 from bertlab.api.examples import Example
 from bertlab.api.task import Head
 from bertlab.heads.sentences import SingleSentence
-from bertlab.heads.span import Span
-from bertlab.heads.tagging import Tagging
 from bertlab.training.predictions import open_sink
 from bertlab_studies.plan.tuning import Rows
 from bertlab_studies.report.row_scores import evaluated_rows, row_scores
+from bertlab_tasks.span import Span
+from bertlab_tasks.tagging import Tagging
 from tests.heads.samples import built, rows_of
 
 Lines = Sequence[dict[str, Any]]

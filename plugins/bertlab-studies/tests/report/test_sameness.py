@@ -7,7 +7,8 @@ import fsspec
 import pytest
 
 from bertlab.data.corpus.corpus import Corpus
-from bertlab.errors import CorpusError, MixtureError
+from bertlab.errors import CorpusError
+from bertlab_studies.errors import MixtureError
 from bertlab_studies.execute import local
 from bertlab_studies.execute.executor import Local
 from bertlab_studies.execute.run_state import State

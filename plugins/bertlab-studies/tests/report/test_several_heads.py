@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bertlab.errors import StudyError
+from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.plan import make_plan
 from bertlab_studies.study import Study
 from small_study import finish, opened, read_study, write_yaml

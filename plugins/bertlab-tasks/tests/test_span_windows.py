@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from bertlab.api.examples import Example
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import DataError
-from bertlab.heads.span_windows import (
+from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab_tasks.span_windows import (
     IGNORED,
     NO_ANSWER,
     AnswerStart,
@@ -22,7 +23,6 @@ from bertlab.heads.span_windows import (
     nearest_occurrence,
     window_features,
 )
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,-()'"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *(f"##{c}" for c in LETTERS)]

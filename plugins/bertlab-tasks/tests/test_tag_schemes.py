@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertlab.errors import DataError
-from bertlab.heads.tag_schemes import Entity, entities, entity_types, to_bio
+from bertlab_tasks.tag_schemes import Entity, entities, entity_types, to_bio
 
 TYPES = ("PER", "LOC", "a-b")
 any_tags = st.lists(st.sampled_from(["O", *(f"{p}-{t}" for p in "BI" for t in TYPES)]), max_size=12)

@@ -8,13 +8,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertlab.api.batch import EncoderOutput, PackedBatch
-from bertlab.api.examples import Column, Example, Features
-from bertlab.api.task import Head, TaskContext, TaskLoss
-from bertlab.api.tokenizer import Tokenizer
-from bertlab.encoders.layers import Dropout, initialize
-from bertlab.errors import ConfigError, DataError, check_at_least, check_share
-from bertlab.heads.span_answers import (
+from bertlab import check_at_least, check_share, initialize
+from bertlab.api import (
+    Column,
+    ConfigError,
+    DataError,
+    EncoderOutput,
+    Example,
+    Features,
+    Head,
+    PackedBatch,
+    TaskContext,
+    TaskLoss,
+    Tokenizer,
+)
+from bertlab.extend import Dropout
+from bertlab_tasks.span_answers import (
     answer_of_windows,
     answer_scores,
     best_null_threshold,
@@ -24,7 +33,7 @@ from bertlab.heads.span_answers import (
     squad1_metrics,
     squad2_metrics,
 )
-from bertlab.heads.span_windows import (
+from bertlab_tasks.span_windows import (
     IGNORED,
     NO_ANSWER,
     AnswerStart,

@@ -10,9 +10,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from bertlab.api.examples import Example, Features
-from bertlab.api.tokenizer import Tokenizer
-from bertlab.errors import DataError
+from bertlab.api import DataError, Example, Features, Tokenizer
 
 AnswerStart = Literal["locate", "skip", "strict"]
 IntArray = npt.NDArray[np.int64]

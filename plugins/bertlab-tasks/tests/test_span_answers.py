@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertlab.heads.span_answers import answer_of_windows, best_spans, best_text, choose_answer
+from bertlab_tasks.span_answers import answer_of_windows, best_spans, best_text, choose_answer
 
 # few values, so that many spans have equal scores
 logits = st.one_of(st.integers(-2, 2).map(float), st.just(-math.inf))

@@ -13,7 +13,7 @@ from bertlab.api.examples import Example, Labels
 from bertlab.data.examples.encoded import encode_examples
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError, DataError
-from bertlab.heads.tagging import Tagging, word_windows
+from bertlab_tasks.tagging import Tagging, word_windows
 from tests.checkpoints.peers import TOKENIZER
 from tests.heads.samples import batch_of, beside_hugging_face, built_on_encoder, rows_of
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bertlab.heads.tag_schemes import entity_score_names, entity_scores, to_bio
+from bertlab_tasks.tag_schemes import entity_score_names, entity_scores, to_bio
 
 TYPES = ("LOC", "ORG", "PER")
 TAGS = ["O", *(f"{prefix}-{kind}" for prefix in "BI" for kind in TYPES)]

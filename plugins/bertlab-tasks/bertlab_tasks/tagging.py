@@ -9,13 +9,21 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bertlab.api.batch import EncoderOutput, PackedBatch
-from bertlab.api.examples import Column, Example, Features, Labels
-from bertlab.api.task import TaskContext, TaskLoss
-from bertlab.api.tokenizer import Tokenizer
-from bertlab.errors import ConfigError, DataError, check_at_least
-from bertlab.heads.classification import ClassifierHead
-from bertlab.heads.tag_schemes import (
+from bertlab import ClassifierHead, check_at_least, classification_loss
+from bertlab.api import (
+    Column,
+    ConfigError,
+    DataError,
+    EncoderOutput,
+    Example,
+    Features,
+    Labels,
+    PackedBatch,
+    TaskContext,
+    TaskLoss,
+    Tokenizer,
+)
+from bertlab_tasks.tag_schemes import (
     Scheme,
     check_plain,
     entities,
@@ -25,7 +33,6 @@ from bertlab.heads.tag_schemes import (
     is_entity_tag,
     to_bio,
 )
-from bertlab.objectives.classification import classification_loss
 
 IntArray = npt.NDArray[np.int64]
 

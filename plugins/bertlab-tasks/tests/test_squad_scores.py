@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torchmetrics.functional.text import squad
 
-from bertlab.heads.span_answers import (
+from bertlab_tasks.span_answers import (
     answer_scores,
     best_null_threshold,
     exact_match,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bertlab.errors import DataError
+from bertlab.api import DataError
 
 Scheme = Literal["auto", "bio", "iob1", "none"]
 OUTSIDE = "O"
@@ -145,7 +145,7 @@ def entity_scores(
     """Score entities over a whole evaluation set, with seqeval.
 
     An entity is right if its type and its first and last word are. Broken tags are read as
-    ``conlleval`` reads them (:func:`bertlab.heads.tag_schemes.entities`). What would be 0 / 0 is 0.
+    ``conlleval`` reads them (:func:`bertlab_tasks.tag_schemes.entities`). What would be 0 / 0 is 0.
 
     Returns:
         ``precision``, ``recall`` and ``f1`` over all entities, and ``f1/TYPE`` for each of
