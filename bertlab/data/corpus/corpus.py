@@ -38,9 +38,17 @@ from bertlab.data.rows.lines import (
     unreadable_kind,
 )
 from bertlab.data.rows.tables import RowReading
-from bertlab.data.sources import is_source, open_source
+from bertlab.data.sources import (
+    File,
+    RemoteFile,
+    is_source,
+    is_url,
+    located,
+    open_file,
+    open_source,
+)
 from bertlab.errors import CorpusError, DataError
-from bertlab.files.reading import RemoteFile, describe_missing, is_url, located, open_to_read
+from bertlab.files.reading import describe_missing
 from bertlab.plugins.index import installed
 
 __all__ = [
@@ -146,7 +154,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class _File:
-    path: Path | RemoteFile
+    path: File
     named: bool  # by the user, not found in a folder: it must hold text
 
 
@@ -209,8 +217,8 @@ def naming(corpus: Corpus) -> Iterator[None]:
         raise CorpusError(f"{corpus.name}: {error}") from error
 
 
-def _file_digest(path: Path | RemoteFile) -> str:
-    with explain_failed_read(str(path), CorpusError), open_to_read(path) as file:
+def _file_digest(path: File) -> str:
+    with explain_failed_read(str(path), CorpusError), open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -233,7 +241,7 @@ def _read_entry(entry: _File | DataSource, corpus: Corpus) -> Iterator[RawDocume
     yield from READERS[chosen](entry.path, read_lines(entry.path, corpus.errors, MAX_LINE))
 
 
-def text_format(path: Path | RemoteFile, corpus: Corpus) -> Format:
+def text_format(path: File, corpus: Corpus) -> Format:
     """Return the format in which a text file of a corpus is read."""
     if corpus.format != "auto":
         return corpus.format
@@ -252,7 +260,7 @@ def describe_formats(corpus: Corpus) -> str:
     )
 
 
-def _rows(path: Path | RemoteFile, form: str, corpus: Corpus) -> Iterator[RawDocument]:
+def _rows(path: File, form: str, corpus: Corpus) -> Iterator[RawDocument]:
     """Yield a document for each row of a file, also of those without a text."""
     column = corpus.text_column
     raw = open_rows(

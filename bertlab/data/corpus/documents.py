@@ -11,15 +11,14 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Literal
 
 import sentencex
 
 from bertlab.api.examples import RawDocument
 from bertlab.data.rows.lines import MAX_LINE, Errors, read_lines
+from bertlab.data.sources import File
 from bertlab.errors import CorpusError
-from bertlab.files.reading import RemoteFile
 
 WRAP_WIDTH = 120
 """Columns; text whose lines (19 in 20 of them) are no wider was wrapped by an editor."""
@@ -134,7 +133,7 @@ DETECTION_CHARS = 2**16
 """Characters at the start of a file that :func:`detect_format` looks at."""
 
 
-def detect_format(path: Path | RemoteFile, errors: Errors, language: str) -> Format:
+def detect_format(path: File, errors: Errors, language: str) -> Format:
     """Return the format of a text file, by its first 65,536 characters.
 
     ``wikiextractor`` if the first line that is not blank starts with ``<doc ``. ``sentences`` if
@@ -168,7 +167,7 @@ def detect_format(path: Path | RemoteFile, errors: Errors, language: str) -> For
 class _Builder:
     """Collects the lines of a document; :meth:`take` yields the document and starts a new one."""
 
-    def __init__(self, path: Path | RemoteFile, presplit: bool) -> None:
+    def __init__(self, path: File, presplit: bool) -> None:
         self.path, self.presplit = path, presplit
         self.lines: list[str] = []
         self.start = self.size = 0
@@ -195,7 +194,7 @@ class _Builder:
         yield from self.take()
 
 
-def read_sentences(path: Path | RemoteFile, lines: Iterator[str]) -> Iterator[RawDocument]:
+def read_sentences(path: File, lines: Iterator[str]) -> Iterator[RawDocument]:
     """Yield the documents of a file with a sentence a line and blank lines between documents.
 
     A document over ``MAX_DOCUMENT`` characters is split at a line end, with a warning.
@@ -211,7 +210,7 @@ def read_sentences(path: Path | RemoteFile, lines: Iterator[str]) -> Iterator[Ra
     yield from builder.take()
 
 
-def read_document(path: Path | RemoteFile, lines: Iterator[str]) -> Iterator[RawDocument]:
+def read_document(path: File, lines: Iterator[str]) -> Iterator[RawDocument]:
     """Yield a whole file as one document.
 
     A document over ``MAX_DOCUMENT`` characters is split with a warning at the next blank line or
@@ -229,7 +228,7 @@ def _may_part(line: str, size: int) -> bool:
     return not line.strip() or SENTENCE_END.search(line) is not None or size > 2 * MAX_DOCUMENT
 
 
-def read_wikiextractor(path: Path | RemoteFile, lines: Iterator[str]) -> Iterator[RawDocument]:
+def read_wikiextractor(path: File, lines: Iterator[str]) -> Iterator[RawDocument]:
     """Yield the articles of a WikiExtractor file: ``<doc id= url= title=>``, text, ``</doc>``.
 
     The first line of an article, its title, stays. ``&lt; &gt; &amp;`` are unescaped. Articles over
@@ -268,11 +267,11 @@ def _unescape(line: str) -> str:
     return line.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
-def _never_closed(path: Path | RemoteFile, opened: int, where: str) -> CorpusError:
+def _never_closed(path: File, opened: int, where: str) -> CorpusError:
     return CorpusError(f"{path}:{opened}: <doc> without its </doc> {where}; extract it again")
 
 
-READERS: dict[Format, Callable[[Path | RemoteFile, Iterator[str]], Iterator[RawDocument]]] = {
+READERS: dict[Format, Callable[[File, Iterator[str]], Iterator[RawDocument]]] = {
     "sentences": read_sentences,
     "document": read_document,
     "wikiextractor": read_wikiextractor,

@@ -36,6 +36,7 @@ from bertlab.data.corpus.report import StoreReport, check_store, length_quantile
 from bertlab.data.corpus.store import FORMAT_VERSION, TokenStore
 from bertlab.data.corpus.store_writer import TokenStoreWriter, check_free, store_writer
 from bertlab.data.rows.lines import explain_failed_read
+from bertlab.data.sources import RemoteFile, located
 from bertlab.errors import (
     ConfigError,
     CorpusError,
@@ -44,7 +45,6 @@ from bertlab.errors import (
     working,
 )
 from bertlab.files import remove_abandoned, write_json
-from bertlab.files.reading import RemoteFile, located
 from bertlab.tokenizer.files import load_tokenizer, save_new
 from bertlab.tokenizer.kinds import TRAINING_VERSION, WordPiece, train_tokenizer
 
@@ -238,12 +238,10 @@ def open_prepared(corpus: Corpus, cache_dir: Path | None = None) -> TokenStore |
 
 def _is_store(source: str) -> bool:
     place = located(source)
-    if not isinstance(place, RemoteFile):
-        return (place / "store.json").is_file()
-    if place.suffix or "*" in source:  # a file or a pattern: not asked for
-        return False
+    if isinstance(place, RemoteFile) and (place.suffix or "*" in source):
+        return False  # a file or a pattern: not asked for
     with explain_failed_read(source, CorpusError):
-        return RemoteFile(f"{source.rstrip('/')}/store.json").exists()
+        return located(f"{source.rstrip('/')}/store.json").exists()
 
 
 def prepare_cached(

@@ -24,8 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bertlab.api.tokenizer import TokenArray
+from bertlab.data.sources import is_url
 from bertlab.errors import TokenizerError, TokenStoreError
-from bertlab.files.reading import is_url, read_json
+from bertlab.files.reading import read_json
 from bertlab.plugins.index import added_name
 from bertlab.tokenizer.files import load_tokenizer
 
