@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from bertlab.api.examples import Example, LabelledExamples, Labels
+from bertlab.api.examples import LabelledExamples, Labels
 from bertlab.api.task import Head, Task
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.examples.encoded import EncodedExamples, ExampleStream, encode_examples
@@ -131,7 +131,6 @@ class LabelledData(TaskData):
         self.head: Head | None = None
         self.rows: dict[str, LabelledExamples] = {}  # "train", and the evaluation sets by name
         self.encoded: dict[str, EncodedExamples] = {}
-        self.input_rows: InputRows | None = None
         self._held_out = 0  # of the training rows
         self._predicts_validation = False
 
@@ -323,24 +322,6 @@ class LabelledData(TaskData):
             read_ahead=1 if self.input == "-" else READ_AHEAD,  # who types wants to see
         )
         return StepLoader(self.input_rows, 1)
-
-    def take_row(self, number: int) -> Example:
-        """Return and drop a row that is being predicted."""
-        assert self.input_rows is not None
-        return self.input_rows.take(number)
-
-    def has_sequences(self, number: int) -> bool:
-        """Return whether a row of ``input`` is in a batch."""
-        assert self.input_rows is not None
-        return self.input_rows.has_sequences(number)
-
-    def rows_taken_in(self) -> int:
-        """Return how many rows of ``input`` have been read."""
-        return 0 if self.input_rows is None else self.input_rows.taken_in
-
-    def rows_cut(self) -> int:
-        """Return how many of these did not fit into ``max_seq_length`` as a whole."""
-        return 0 if self.input_rows is None else self.input_rows.cut
 
     def _evaluation_splits(
         self, given: str | dict[str, str] | None, default: str

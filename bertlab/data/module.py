@@ -17,6 +17,7 @@ from bertlab.api.batch import IntArray, PackedBatch
 from bertlab.api.examples import Example, Labels
 from bertlab.api.task import Task
 from bertlab.api.tokenizer import Tokenizer
+from bertlab.data.inputs import PredictedRows
 from bertlab.data.loader import (
     FinishBatch,
     StepDataset,
@@ -65,6 +66,7 @@ class TaskData(LightningDataModule):
         head_labels: those of each of several heads that has classes, by name.
         training_steps: the data of each optimiser step, once training has a loader.
         share_of_steps: of the run that are of this data; below 1 beside heads with other data.
+        input_rows: what is predicted on, from :meth:`predict_dataloader` on.
         finish_batch: makes of each labelled batch of training what is handed over, in the data
             worker; None: it stays as it is.
     """
@@ -76,6 +78,7 @@ class TaskData(LightningDataModule):
     head_labels: Mapping[str, Labels] = {}
     training_steps: TrainingSteps | None = None
     share_of_steps: float = 1.0
+    input_rows: PredictedRows | None = None
     finish_batch: FinishBatch | None = None
 
     @classmethod
@@ -193,23 +196,6 @@ class TaskData(LightningDataModule):
                 f"{accumulate} accumulated batches; raise it or lower "
                 "trainer.accumulate_grad_batches"
             )
-
-    @abstractmethod
-    def take_row(self, number: int) -> Example:
-        """Return a row of the running prediction by the number that its batch gives."""
-
-    def has_sequences(self, number: int) -> bool:
-        """Return whether a row that is predicted on is in a batch; else it is empty."""
-        del number
-        return True
-
-    @abstractmethod
-    def rows_taken_in(self) -> int:
-        """Return how many rows the running prediction has read so far."""
-
-    def rows_cut(self) -> int:
-        """Return how many of these did not fit into ``max_seq_length`` as a whole."""
-        return 0
 
     def training_loader(self, stream: Stream, crosses_epochs: bool) -> StepLoader:
         """Return the micro-batches of one epoch of a stream.

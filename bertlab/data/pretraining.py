@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 
 from bertlab.api.batch import IntArray
-from bertlab.api.examples import Example
 from bertlab.api.rng import CounterRNG
 from bertlab.api.task import Objective, Task
 from bertlab.api.tokenizer import Tokenizer
@@ -129,7 +128,6 @@ class PretrainingData(TaskData):
         self.text = [text] if isinstance(text, str) else text
         self.text_pair = [text_pair] if isinstance(text_pair, str) else text_pair
         self.input = input
-        self.text_rows: TextRows | None = None
         self.seed = seed
         self.mask_seed = seed if mask_seed is None else mask_seed
         self._check_sizes()
@@ -309,17 +307,8 @@ class PretrainingData(TaskData):
         """Return ``text`` and ``text_pair``, or the rows of ``input``; errors: ``input_texts``."""
         assert self.tokenizer is not None
         rows = input_texts(self.text, self.text_pair, self.input)
-        self.text_rows = TextRows(rows, self.tokenizer, self.max_seq_length)
-        return StepLoader(self.text_rows, 1)
-
-    def take_row(self, number: int) -> Example:
-        """Return and drop a text, and its pair if there is one."""
-        assert self.text_rows is not None
-        return self.text_rows.take(number)
-
-    def rows_taken_in(self) -> int:
-        """Return how many texts have been read."""
-        return 0 if self.text_rows is None else self.text_rows.taken_in
+        self.input_rows = TextRows(rows, self.tokenizer, self.max_seq_length)
+        return StepLoader(self.input_rows, 1)
 
     def _check_corpus(self) -> None:
         if not self.corpus.sources:

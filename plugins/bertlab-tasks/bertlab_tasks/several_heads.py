@@ -317,19 +317,8 @@ class SeveralHeadsData(TaskData):
         parts = [part for part in self._attached() if part is not self.text]
         return [sample for part in parts for sample in part.samples(count)]
 
-    def predict_dataloader(self) -> StepLoader:
+    def predict_dataloader(self) -> NoReturn:
         """Refuse: one head predicts, and its data is that of a single head."""
-        self._refuse_prediction()
-
-    def take_row(self, number: int) -> Example:
-        """Refuse."""
-        self._refuse_prediction()
-
-    def rows_taken_in(self) -> int:
-        """Refuse."""
-        self._refuse_prediction()
-
-    def _refuse_prediction(self) -> NoReturn:
         raise ConfigError(f"--head: found none, expected one of {', '.join(self.parts)}")
 
     @property
