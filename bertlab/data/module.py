@@ -17,7 +17,6 @@ from bertlab.api.batch import IntArray, PackedBatch
 from bertlab.api.examples import Example, Labels
 from bertlab.api.task import Task
 from bertlab.api.tokenizer import Tokenizer
-from bertlab.data.inputs import PredictedRows
 from bertlab.data.loader import (
     FinishBatch,
     StepDataset,
@@ -33,6 +32,8 @@ from bertlab.objectives.changing import WholeNumber, whole_ends
 
 if TYPE_CHECKING:
     from lightning.pytorch.cli import LightningArgumentParser
+
+    from bertlab.data.inputs import PredictedRows
 
 # what is held out, and its masks, are the same for every seed, so that runs can be compared
 EVALUATION_SEED = 15
@@ -78,7 +79,7 @@ class TaskData(LightningDataModule):
     head_labels: Mapping[str, Labels] = {}
     training_steps: TrainingSteps | None = None
     share_of_steps: float = 1.0
-    input_rows: PredictedRows | None = None
+    input_rows: "PredictedRows | None" = None
     finish_batch: FinishBatch | None = None
 
     @classmethod
