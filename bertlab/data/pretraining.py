@@ -20,15 +20,14 @@ from bertlab.data.corpus.prepare import (
     prepare_cached,
     tokenizer_cached,
 )
-from bertlab.data.corpus.report import StoreReport, check_pairs
-from bertlab.data.corpus.store import TokenStore
+from bertlab.data.corpus.store import StoreReport, TokenStore, check_pairs
 from bertlab.data.inputs import TextRows, input_texts
 from bertlab.data.loader import SequenceStream, StepLoader
 from bertlab.data.module import EVALUATION_SEED, ReportRow, TaskData
-from bertlab.data.run_length import StepSettings, steps_for_sequences
+from bertlab.data.run_length import Amounts, StepSettings, steps_for_sequences
 from bertlab.data.sampling.sampler import MIN_SEQUENCE_LENGTH, SequenceSampler, split_documents
-from bertlab.data.sampling.segment_pairs import build_sampler, load_sampler
-from bertlab.data.sampling_report import Amounts, SamplingReport, report_sampling
+from bertlab.data.sampling.segment_pairs import load_sampler
+from bertlab.data.sampling_report import SamplingReport, report_sampling
 from bertlab.errors import ConfigError, TokenizerError, check_at_least, check_processes, check_share
 from bertlab.objectives.changing import Change, WholeNumber
 from bertlab.tokenizer.files import load_tokenizer
@@ -319,15 +318,14 @@ class PretrainingData(TaskData):
     def _sampler(self, documents: IntArray, seed: int) -> SequenceSampler:
         assert self.store is not None
         assert self.tokenizer is not None
-        return build_sampler(
-            self.input_format,
-            store=self.store,
-            tokenizer=self.tokenizer,
-            documents=documents,
-            max_seq_length=self.max_seq_length,
-            short_sequence_probability=self.short_sequence_probability,
-            rng=CounterRNG(seed, "sampler"),
-            random_pair_share=self.random_pair_share,
+        return self.sampler_class(
+            self.store,
+            self.tokenizer,
+            documents,
+            self.max_seq_length,
+            self.short_sequence_probability,
+            CounterRNG(seed, "sampler"),
+            self.random_pair_share,
         )
 
     def _check_sizes(self) -> None:

@@ -32,8 +32,13 @@ from bertlab.api.executor import OrderedMap
 from bertlab.api.tokenizer import TokenArray, Tokenizer, TokenizerKind
 from bertlab.data.corpus.corpus import Corpus, describe_formats, naming, read_raw_documents
 from bertlab.data.corpus.documents import count_words, split_sentences
-from bertlab.data.corpus.report import StoreReport, check_store, length_quantiles
-from bertlab.data.corpus.store import FORMAT_VERSION, TokenStore
+from bertlab.data.corpus.store import (
+    FORMAT_VERSION,
+    StoreReport,
+    TokenStore,
+    check_store,
+    length_quantiles,
+)
 from bertlab.data.corpus.store_writer import TokenStoreWriter, check_free, store_writer
 from bertlab.data.rows.lines import explain_failed_read
 from bertlab.data.sources import RemoteFile, located

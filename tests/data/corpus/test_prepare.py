@@ -23,8 +23,7 @@ from bertlab.data.corpus.prepare import (
     prepare_cached,
     tokenizer_cached,
 )
-from bertlab.data.corpus.report import StoreReport, check_pairs, length_quantiles
-from bertlab.data.corpus.store import TokenStore
+from bertlab.data.corpus.store import StoreReport, TokenStore, check_pairs, length_quantiles
 from bertlab.errors import BertlabError, ConfigError, CorpusError, OutputError, TokenStoreError
 from bertlab.tokenizer.files import SPECIAL_TOKENS
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
