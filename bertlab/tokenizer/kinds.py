@@ -166,17 +166,11 @@ def _note_lost_marks(marked: Counter[str], words: int) -> None:
 
 @dataclass(frozen=True)
 class _Characters:
-    """The characters of a text, the commonest first.
+    """The characters of a text, the commonest first."""
 
-    Attributes:
-        counts: how often each occurs.
-        forms: the tokens of each: of "the", "t" -> ["t"], "h" -> ["##h"].
-        joined: those that stand within words of several; "中" is a word of its own.
-    """
-
-    counts: dict[str, int]
-    forms: dict[str, list[str]]
-    joined: set[str]
+    counts: dict[str, int]  # how often each occurs
+    forms: dict[str, list[str]]  # the tokens of each: of "the", "t" -> ["t"], "h" -> ["##h"]
+    joined: set[str]  # those that stand within words of several; "中" is a word of its own
 
     @classmethod
     def of(cls, pieces: Counter[str]) -> "_Characters":

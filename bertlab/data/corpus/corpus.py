@@ -30,6 +30,7 @@ from bertlab.data.rows.data_sets import texts_of_rows
 from bertlab.data.rows.files import ROW_ENDINGS, open_rows
 from bertlab.data.rows.lines import (
     MAX_LINE,
+    PACKED,
     Errors,
     content_ending,
     ending,
@@ -68,19 +69,8 @@ _NAMED_SOURCES = 3
 READER_VERSION = 1
 """Part of the fingerprint: raise it when the same bytes give other documents or sentences."""
 
-# endings that were read as plain text before there was one reader of rows
-_READ_SINCE_2 = (
-    ".tsv",
-    ".tab",
-    ".ndjson",
-    ".pq",
-    ".arrow",
-    ".feather",
-    ".bz2",
-    ".xz",
-    ".zst",
-    ".zip",
-)
+# the others were read as plain text before there was one reader of rows
+_READ_SINCE_2 = {*ROW_ENDINGS, *PACKED} - {".csv", ".json", ".jsonl", ".parquet", ".gz", ".lzma"}
 
 
 @dataclass(frozen=True)
@@ -142,13 +132,13 @@ class Corpus:
         add(str(READER_VERSION), importlib.metadata.version("sentencex"))
         add(self.format, self.text_column, self.errors, self.language)
         for entry in list(_entries(self)):
-            if isinstance(entry, _File):
-                # A packed file gives other documents than a plain one with the same bytes.
-                add("file", "".join(entry.path.suffixes[-2:]), _file_digest(entry.path))
-                if entry.path.suffix in _READ_SINCE_2 or ending(entry.path.name) in _READ_SINCE_2:
-                    add("2")
-            else:
+            if isinstance(entry, DataSource):
                 add("source", entry.fingerprint())
+                continue
+            # a packed file gives other documents than a plain one with the same bytes
+            add("file", "".join(entry.path.suffixes[-2:]), entry.fingerprint())
+            if not _READ_SINCE_2.isdisjoint([entry.path.suffix, ending(entry.path.name)]):
+                add("2")
         return digest.hexdigest()
 
 
@@ -156,6 +146,15 @@ class Corpus:
 class _File:
     path: File
     named: bool  # by the user, not found in a folder: it must hold text
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    def fingerprint(self) -> str:
+        """Return the SHA-256 (hex) of its content."""
+        with explain_failed_read(self.name, CorpusError), open_file(self.path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_documents(corpus: Corpus) -> Iterator[Document]:
@@ -189,20 +188,14 @@ def read_raw_documents(corpus: Corpus, with_empty: bool = False) -> Iterator[Raw
         if isinstance(entry, _File) and not entry.named:
             logger.warning("%s: holds no text, left out", entry.path)
             continue
-        name = entry.path if isinstance(entry, _File) else entry.name
-        raise CorpusError(f"{name}: holds no text; leave it out of the corpus or fill it")
+        raise CorpusError(f"{entry.name}: holds no text; leave it out of the corpus or fill it")
     if not found:
         raise CorpusError(f"corpus {corpus.name}: no file in it holds any text")
 
 
 def input_digests(corpus: Corpus) -> dict[str, str]:
     """Return the SHA-256 (hex) of each file by path; of other sources their own fingerprint."""
-    return {
-        str(entry.path) if isinstance(entry, _File) else entry.name: (
-            _file_digest(entry.path) if isinstance(entry, _File) else entry.fingerprint()
-        )
-        for entry in _entries(corpus)
-    }
+    return {entry.name: entry.fingerprint() for entry in _entries(corpus)}
 
 
 @contextlib.contextmanager
@@ -215,11 +208,6 @@ def naming(corpus: Corpus) -> Iterator[None]:
         yield
     except CorpusError as error:
         raise CorpusError(f"{corpus.name}: {error}") from error
-
-
-def _file_digest(path: File) -> str:
-    with explain_failed_read(str(path), CorpusError), open_file(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _read_entry(entry: _File | DataSource, corpus: Corpus) -> Iterator[RawDocument]:

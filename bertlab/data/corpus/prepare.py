@@ -119,25 +119,15 @@ def open_prepared_before(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> 
 
 @dataclass(frozen=True)
 class EncodedBatch:
-    """Some documents, tokenized.
+    """Some documents, tokenized."""
 
-    Attributes:
-        tokens: ids of all sentences end to end.
-        sentence_lengths: int64 number of tokens of each sentence, none zero.
-        document_sentences: int64 number of sentences of each document, none zero.
-        bytes_of_text: UTF-8 bytes of the documents.
-        words: words of the documents, as white space parts them.
-        dropped: documents that were left out because they yield no token.
-        unknown: words that became ``[UNK]``, of at most 100 sentences.
-    """
-
-    tokens: TokenArray
-    sentence_lengths: npt.NDArray[np.int64]
-    document_sentences: npt.NDArray[np.int64]
-    bytes_of_text: int
-    words: int
-    dropped: int
-    unknown: Counter[str]
+    tokens: TokenArray  # of all sentences, end to end
+    sentence_lengths: npt.NDArray[np.int64]  # tokens of each sentence, none zero
+    document_sentences: npt.NDArray[np.int64]  # sentences of each document, none zero
+    bytes_of_text: int  # in UTF-8
+    words: int  # of the text, as white space parts them
+    dropped: int  # documents that yield no token
+    unknown: Counter[str]  # words that became [UNK], of at most 100 sentences
 
 
 @dataclass

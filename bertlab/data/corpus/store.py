@@ -49,34 +49,19 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class StoreMetadata:
-    """Content of ``store.json``.
-
-    Attributes:
-        format_version: :data:`FORMAT_VERSION` of the writer.
-        bertlab_version: version that wrote the store.
-        corpus_fingerprint: SHA-256 of the corpus.
-        tokenizer_fingerprint: SHA-256 of the tokenizer.
-        vocab_size: number of ids V.
-        tokens: number of tokens T.
-        sentences: number of sentences S.
-        documents: number of documents D.
-        dtype: of the tokens, ``uint16`` or ``uint32``.
-        bytes: size of each ``.npy`` file by name.
-        words: words of the text, as white space parts them before tokenising; None in a store of an
-            older bertlab, which did not count them.
-    """
+    """Content of ``store.json``."""
 
     format_version: int
-    bertlab_version: str
-    corpus_fingerprint: str
+    bertlab_version: str  # that wrote it
+    corpus_fingerprint: str  # SHA-256, as the next
     tokenizer_fingerprint: str
-    vocab_size: int
-    tokens: int
-    sentences: int
-    documents: int
-    dtype: str
-    bytes: dict[str, int]
-    words: int | None = None
+    vocab_size: int  # V
+    tokens: int  # T
+    sentences: int  # S
+    documents: int  # D
+    dtype: str  # of the tokens, uint16 or uint32
+    bytes: dict[str, int]  # of each .npy file, by name
+    words: int | None = None  # of the text; None in a store of an older bertlab, without a count
 
 
 class TokenStore:

@@ -19,7 +19,13 @@ from typing import Any
 import numpy.typing as npt
 
 from bertlab.api import ConfigError
-from bertlab.extend import LARGEST_FILE, TokenStoreError, default_cache_dir, replacing, unwritable_cache
+from bertlab.extend import (
+    LARGEST_FILE,
+    TokenStoreError,
+    default_cache_dir,
+    replacing,
+    unwritable_cache,
+)
 from bertlab_cluster.url_files import UrlFile
 
 SHARD_FOLDER = "shards"

@@ -19,7 +19,18 @@ import numpy as np
 
 from bertlab import IntArray, TokenStore, check_at_least
 from bertlab.api import Tokenizer
-from bertlab.extend import ARRAYS, SHARDED_VERSION, StoreMetadata, TokenArray, TokenStoreWriter, checked_fields, damaged, is_url, map_array, write_json
+from bertlab.extend import (
+    ARRAYS,
+    SHARDED_VERSION,
+    StoreMetadata,
+    TokenArray,
+    TokenStoreWriter,
+    checked_fields,
+    damaged,
+    is_url,
+    map_array,
+    write_json,
+)
 from bertlab_cluster.remote_store import SHARD_FOLDER, RemoteStore
 from bertlab_cluster.shards import SHARD_ARRAYS, Shard, open_shards, read_shards, shard_file
 

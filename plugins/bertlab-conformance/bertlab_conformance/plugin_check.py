@@ -16,7 +16,19 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from bertlab import CommandError, PluginError
-from bertlab.extend import FIRST_PARTY, HOOKS, METAPACKAGE, OWN_PACKAGE, Plugin, entry_points_of, import_class, load_module, name_of_hooks, say, told
+from bertlab.extend import (
+    FIRST_PARTY,
+    HOOKS,
+    METAPACKAGE,
+    OWN_PACKAGE,
+    Plugin,
+    entry_points_of,
+    import_class,
+    load_module,
+    name_of_hooks,
+    say,
+    told,
+)
 from bertlab_conformance.plugin_list import all_plugins, arguments_of, base_of, why_not_used
 
 LIMIT = 30.0  # seconds for the import of a plugin of others

@@ -6,7 +6,22 @@ from typing import Any
 
 from bertlab import CommandError, nearest
 from bertlab.api import CONTRACT, PluginError
-from bertlab.extend import COMMANDS, GROUPS, HOOKS, KEYS, Kind, Plugin, brought_by, entry_package, entry_points_of, import_class, listed, print_table, say, why_unusable
+from bertlab.extend import (
+    COMMANDS,
+    GROUPS,
+    HOOKS,
+    KEYS,
+    Kind,
+    Plugin,
+    brought_by,
+    entry_package,
+    entry_points_of,
+    import_class,
+    listed,
+    print_table,
+    say,
+    why_unusable,
+)
 
 _BASES: dict[Kind, str] = {
     "encoder": "bertlab.api:Encoder",

@@ -20,7 +20,18 @@ import yaml
 
 from bertlab import CommandError, __version__, nearest
 from bertlab.api import CONTRACT
-from bertlab.extend import GROUPS, HOOKS, OWN_PACKAGE, OutputError, brought_by, entry_package, new_folder, say, take_options, write_text
+from bertlab.extend import (
+    GROUPS,
+    HOOKS,
+    OWN_PACKAGE,
+    OutputError,
+    brought_by,
+    entry_package,
+    new_folder,
+    say,
+    take_options,
+    write_text,
+)
 
 ARTICLES = {
     "encoder": "An encoder",

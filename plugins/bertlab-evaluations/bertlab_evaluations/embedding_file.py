@@ -12,7 +12,21 @@ from rich.progress import track
 
 from bertlab import CheckpointError, IntArray, Pretrained, __version__
 from bertlab.api import ConfigError, DataError, Encoder, Tokenizer, pack
-from bertlab.extend import STANDARD_INPUT, FeatureChoice, OutputError, batches_by_length, build_encoder, embed_texts, explain_failed_write, inference_device, input_name, known_tokenizer, load_matching, read_lines, replacing
+from bertlab.extend import (
+    STANDARD_INPUT,
+    FeatureChoice,
+    OutputError,
+    batches_by_length,
+    build_encoder,
+    embed_texts,
+    explain_failed_write,
+    inference_device,
+    input_name,
+    known_tokenizer,
+    load_matching,
+    read_lines,
+    replacing,
+)
 
 Precision = Literal["float32", "float16"]
 SUFFIX = ".safetensors"

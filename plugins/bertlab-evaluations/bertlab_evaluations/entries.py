@@ -7,7 +7,14 @@ from typing import Any
 from jsonargparse import ArgumentParser, Namespace
 
 from bertlab.api import ConfigError, Evaluation
-from bertlab.extend import check_importable, check_no_classes, installed, load_class, parse_config, why_no_file_name
+from bertlab.extend import (
+    check_importable,
+    check_no_classes,
+    installed,
+    load_class,
+    parse_config,
+    why_no_file_name,
+)
 
 Columns = Mapping[str, str | list[str]]
 

@@ -9,7 +9,26 @@ import torch
 
 from bertlab import CheckpointError, PretrainedModel, load
 from bertlab.api import DataError, EvaluatedModel, EvaluationResult, Example, PluginError
-from bertlab.extend import MANIFEST_FILE, RESULTS_FILE, Results, check_nothing_leads_out, ending_format, explain_failed_write, facts_of, fingerprint, installed, is_saved, keep_freed_memory, machine_facts, manifest, read_rows, say, without_secrets, words_checkpoints, write_json
+from bertlab.extend import (
+    MANIFEST_FILE,
+    RESULTS_FILE,
+    Results,
+    check_nothing_leads_out,
+    ending_format,
+    explain_failed_write,
+    facts_of,
+    fingerprint,
+    installed,
+    is_saved,
+    keep_freed_memory,
+    machine_facts,
+    manifest,
+    read_rows,
+    say,
+    without_secrets,
+    words_checkpoints,
+    write_json,
+)
 from bertlab_evaluations.entries import EvaluationEntry
 from bertlab_evaluations.evaluation_output import (
     Curve,

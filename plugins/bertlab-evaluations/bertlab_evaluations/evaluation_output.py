@@ -7,7 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.api import EvaluationResult
-from bertlab.extend import RESULTS_FILE, OutputError, Results, json_line, print_table, read_object, replacing, say, shown_figure, utf8, write_text
+from bertlab.extend import (
+    RESULTS_FILE,
+    OutputError,
+    Results,
+    json_line,
+    print_table,
+    read_object,
+    replacing,
+    say,
+    shown_figure,
+    utf8,
+    write_text,
+)
 from bertlab_evaluations.entries import EvaluationEntry
 from bertlab_evaluations.evaluation_scores import GroupScore
 from bertlab_evaluations.evaluation_tables import MOST_COLUMNS, interval, tables_of

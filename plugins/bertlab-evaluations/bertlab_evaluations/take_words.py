@@ -22,7 +22,22 @@ from jsonargparse import ArgumentParser
 import bertlab
 from bertlab import CommandError, check_at_least
 from bertlab.api import CorpusError, CounterRNG, RawDocument
-from bertlab.extend import Corpus, check_free, count_words, explain_failed_write, input_digests, name_corpus, new_folder, parse_arguments, print_table, read_raw_documents, say, without_secrets, working, write_json
+from bertlab.extend import (
+    Corpus,
+    check_free,
+    count_words,
+    explain_failed_write,
+    input_digests,
+    name_corpus,
+    new_folder,
+    parse_arguments,
+    print_table,
+    read_raw_documents,
+    say,
+    without_secrets,
+    working,
+    write_json,
+)
 
 MANIFEST = "manifest.json"
 TEXT = "text"

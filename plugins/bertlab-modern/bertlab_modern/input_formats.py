@@ -6,7 +6,18 @@ import numpy as np
 
 from bertlab import IntArray
 from bertlab.api import CorpusError
-from bertlab.extend import MIN_DOCUMENT_LENGTH, ChunkGrid, Fields, PairSampler, Parts, Pieces, SequenceSampler, TextPlaces, pair_labels, pair_pieces
+from bertlab.extend import (
+    MIN_DOCUMENT_LENGTH,
+    ChunkGrid,
+    Fields,
+    PairSampler,
+    Parts,
+    Pieces,
+    SequenceSampler,
+    TextPlaces,
+    pair_labels,
+    pair_pieces,
+)
 
 
 class SingleSegmentSampler(SequenceSampler):

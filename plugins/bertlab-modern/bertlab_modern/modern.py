@@ -12,7 +12,16 @@ from torch import Tensor, nn
 
 from bertlab import check_at_least
 from bertlab.api import ConfigError, Encoder, EncoderOutput, PackedBatch, first_token, last_token
-from bertlab.extend import Dropout, check_sizes, choose_preset, dtype_of_products, given_or, pad_to_multiple_of, rows_read, states_at_rows
+from bertlab.extend import (
+    Dropout,
+    check_sizes,
+    choose_preset,
+    dtype_of_products,
+    given_or,
+    pad_to_multiple_of,
+    rows_read,
+    states_at_rows,
+)
 from bertlab_modern.modern_form import ModernBertForm
 from bertlab_modern.modern_layer import (
     FeedForward,

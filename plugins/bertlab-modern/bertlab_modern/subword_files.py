@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from bertlab.api import SpecialTokens, TokenizerError
-from bertlab.extend import PairLayout, added_tokens, check_ids, checked_vocabulary, model_ids, special_token
+from bertlab.extend import (
+    PairLayout,
+    added_tokens,
+    check_ids,
+    checked_vocabulary,
+    model_ids,
+    special_token,
+)
 from bertlab_modern.word_starts import parts
 
 # of each role, by what they are called in published tokenizers

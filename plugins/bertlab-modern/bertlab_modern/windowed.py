@@ -12,7 +12,15 @@ import torch
 from torch import Tensor
 
 from bertlab.api import PackedBatch
-from bertlab.extend import attend, attention_by_padding, flash_attention, from_heads, packed_attention, takes_flash, to_heads
+from bertlab.extend import (
+    attend,
+    attention_by_padding,
+    flash_attention,
+    from_heads,
+    packed_attention,
+    takes_flash,
+    to_heads,
+)
 
 _SMALLEST_BLOCK = 32  # smaller ones make matrix products of too few rows
 

@@ -14,7 +14,19 @@ from markupsafe import Markup
 
 from bertlab import Pretrained
 from bertlab.api import ExportReport, ModelAddress
-from bertlab.extend import BEST_CHECKPOINT, MANIFEST_FILE, Results, as_mistakes, printable, read_object, read_results, result_rows, visible, without_secrets, write_text
+from bertlab.extend import (
+    BEST_CHECKPOINT,
+    MANIFEST_FILE,
+    Results,
+    as_mistakes,
+    printable,
+    read_object,
+    read_results,
+    result_rows,
+    visible,
+    without_secrets,
+    write_text,
+)
 from bertlab_pages.escaping import markdown_templates
 
 CARD = "README.md"

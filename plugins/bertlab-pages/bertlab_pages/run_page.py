@@ -12,7 +12,18 @@ from typing import Any
 import matplotlib as mpl
 from markupsafe import Markup
 
-from bertlab.extend import CONFIG_FILE, MANIFEST_FILE, STUDY_ENVIRONMENT, Results, read_bytes, read_curves, read_object, result_rows, shown_figure, write_text
+from bertlab.extend import (
+    CONFIG_FILE,
+    MANIFEST_FILE,
+    STUDY_ENVIRONMENT,
+    Results,
+    read_bytes,
+    read_curves,
+    read_object,
+    result_rows,
+    shown_figure,
+    write_text,
+)
 from bertlab_pages.loss_curve import draw_curves
 from bertlab_pages.pictures import Picture, hover, inline_svg, svg_of
 from bertlab_pages.plot_axes import SETTINGS

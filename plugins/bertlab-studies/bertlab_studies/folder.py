@@ -7,7 +7,21 @@ from typing import Any
 
 import yaml
 
-from bertlab.extend import Config, Overrides, StudyChangedError, StudyError, differences, explain_failed_write, find_config, read_config, read_object, warn, without_secrets, write_json, write_text
+from bertlab.extend import (
+    Config,
+    Overrides,
+    StudyChangedError,
+    StudyError,
+    differences,
+    explain_failed_write,
+    find_config,
+    read_config,
+    read_object,
+    warn,
+    without_secrets,
+    write_json,
+    write_text,
+)
 from bertlab_studies.execute.run_state import PLAN
 from bertlab_studies.plan.plan import Plan
 from bertlab_studies.plan.seeds import ADDED_SEEDS

@@ -16,7 +16,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertlab.api import ConfigError
-from bertlab.extend import MANIFEST_FILE, Config, Request, Results, StudyChangedError, check_nothing_leads_out, choose_run_directory, differences, print_table, read_object, read_results, resolve_arguments, say, shown_figure, split_arguments, without_secrets, write_json
+from bertlab.extend import (
+    MANIFEST_FILE,
+    Config,
+    Request,
+    Results,
+    StudyChangedError,
+    check_nothing_leads_out,
+    choose_run_directory,
+    differences,
+    print_table,
+    read_object,
+    read_results,
+    resolve_arguments,
+    say,
+    shown_figure,
+    split_arguments,
+    without_secrets,
+    write_json,
+)
 from bertlab_studies.execute.execution import FIT
 from bertlab_studies.execute.live_table import event_line
 from bertlab_studies.execute.local import LocalWorkers

@@ -16,7 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.api import BertlabError
-from bertlab.extend import MANIFEST_FILE, SEED_SECTION, Config, StudyError, content_hash, differences, explain_failed_write, new_folder, read_config, read_object, version_of, write_json
+from bertlab.extend import (
+    MANIFEST_FILE,
+    SEED_SECTION,
+    Config,
+    StudyError,
+    content_hash,
+    differences,
+    explain_failed_write,
+    new_folder,
+    read_config,
+    read_object,
+    version_of,
+    write_json,
+)
 from bertlab_studies.execute.execution import take_lock
 from bertlab_studies.execute.run_state import (
     REUSED_FROM,

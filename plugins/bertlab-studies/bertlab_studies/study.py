@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from bertlab import CommandError, nearest
-from bertlab.extend import Config, Overrides, StudyError, check_nothing_leads_out, check_processes, manifest, without_secrets
+from bertlab.extend import (
+    Config,
+    Overrides,
+    StudyError,
+    check_nothing_leads_out,
+    check_processes,
+    manifest,
+    without_secrets,
+)
 from bertlab_studies.design_table import shown_by_plan
 from bertlab_studies.execute.execution import execute
 from bertlab_studies.execute.executor import go_on_with, make_executor

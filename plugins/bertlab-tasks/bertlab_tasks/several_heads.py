@@ -24,7 +24,17 @@ from bertlab.api import (
     TaskData,
     Tokenizer,
 )
-from bertlab.extend import OWN_DATA, EvaluationRows, LabelledData, PretrainingData, ReportRow, StepLoader, naming, naming_head, warn
+from bertlab.extend import (
+    OWN_DATA,
+    EvaluationRows,
+    LabelledData,
+    PretrainingData,
+    ReportRow,
+    StepLoader,
+    naming,
+    naming_head,
+    warn,
+)
 from bertlab_tasks.mixing import OBJECTIVES, MixedSteps, Mixing, StepOrder
 
 # keys of data that the objectives beside heads have of their own

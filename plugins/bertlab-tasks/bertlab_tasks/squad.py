@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from bertlab.api import DataError, Example, NamedFormat, RawExamples, Submission
-from bertlab.extend import explain_failed_write, holds_no_examples, input_name, parse_row_json, read_lines, write_text
+from bertlab.extend import (
+    explain_failed_write,
+    holds_no_examples,
+    input_name,
+    parse_row_json,
+    read_lines,
+    write_text,
+)
 
 _TYPES = {str: "a text", list: "a list", dict: "an object", int: "a whole number", bool: "a bool"}
 

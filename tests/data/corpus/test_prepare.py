@@ -234,8 +234,10 @@ def test_cache_is_keyed_by_content(corpus, tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("ignore:the text gives only")
 def test_the_corpus_is_hashed_once_for_tokenizer_and_store(corpus, tmp_path, monkeypatch):
     hashed = []
-    digest = corpus_module._file_digest
-    monkeypatch.setattr(corpus_module, "_file_digest", lambda p: hashed.append(p) or digest(p))
+    digest = corpus_module._File.fingerprint
+    monkeypatch.setattr(
+        corpus_module._File, "fingerprint", lambda file: hashed.append(file) or digest(file)
+    )
     tokenizer = tokenizer_cached(corpus, 120, True, tmp_path / "cache")
     prepare_cached(corpus, tokenizer, tmp_path / "cache", progress=False)
     assert len(hashed) == 1

@@ -10,7 +10,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bertlab.api import ParameterGroup
-from bertlab.extend import COMMON_OPTIMIZER_KEYS, PLUGGED_OPTIMIZER_KEYS, OptimizerConfig, parameter_groups
+from bertlab.extend import (
+    COMMON_OPTIMIZER_KEYS,
+    PLUGGED_OPTIMIZER_KEYS,
+    OptimizerConfig,
+    parameter_groups,
+)
 from bertlab_conformance.cases import SEED, Case
 from bertlab_conformance.check import ConformanceFailure, check
 

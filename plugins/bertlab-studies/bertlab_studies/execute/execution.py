@@ -19,7 +19,16 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from bertlab.extend import MANIFEST_FILE, STUDY_ENVIRONMENT, VARIANT_ENVIRONMENT, ExecutorError, StudyError, open_to_append, utf8, visible
+from bertlab.extend import (
+    MANIFEST_FILE,
+    STUDY_ENVIRONMENT,
+    VARIANT_ENVIRONMENT,
+    ExecutorError,
+    StudyError,
+    open_to_append,
+    utf8,
+    visible,
+)
 from bertlab_studies.execute.processes import Launch, RunProcess, start_fresh
 from bertlab_studies.execute.run_state import (
     LOG_HEAD,

@@ -14,7 +14,15 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from bertlab.extend import MANIFEST_FILE, RESULTS_FILE, STAGES_FILE, StudyError, last_checkpoint, read_object, write_json
+from bertlab.extend import (
+    MANIFEST_FILE,
+    RESULTS_FILE,
+    STAGES_FILE,
+    StudyError,
+    last_checkpoint,
+    read_object,
+    write_json,
+)
 from bertlab_studies.plan.plan import PlannedRun
 
 PLAN = "plan.json"  # what is asked of the study

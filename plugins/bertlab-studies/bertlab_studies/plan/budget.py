@@ -14,7 +14,18 @@ from typing import Any
 import torch
 
 from bertlab.api import Encoder
-from bertlab.extend import OBJECTIVES_SHARE, Change, ChangingNumber, Overrides, StudyError, build_encoder, build_tasks, fine_tunes, largest_of, moments
+from bertlab.extend import (
+    OBJECTIVES_SHARE,
+    Change,
+    ChangingNumber,
+    Overrides,
+    StudyError,
+    build_encoder,
+    build_tasks,
+    fine_tunes,
+    largest_of,
+    moments,
+)
 from bertlab.extend import STAGES_KEY as STAGES
 from bertlab_studies.plan.stage_configs import stage_configs
 

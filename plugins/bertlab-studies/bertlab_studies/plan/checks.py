@@ -4,7 +4,24 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Timer
 
 from bertlab.api import ConfigError, Encoder, WordPieceTokenizer
-from bertlab.extend import SEED_SECTION, Config, Request, StudyError, build_tasks, check_budget, check_changes, check_lengths, check_schedule, check_tasks, check_whole_steps, data_class, is_endless, naming_stage, read_optimizer, read_stages
+from bertlab.extend import (
+    SEED_SECTION,
+    Config,
+    Request,
+    StudyError,
+    build_tasks,
+    check_budget,
+    check_changes,
+    check_lengths,
+    check_schedule,
+    check_tasks,
+    check_whole_steps,
+    data_class,
+    is_endless,
+    naming_stage,
+    read_optimizer,
+    read_stages,
+)
 from bertlab.extend import STAGES_KEY as STAGES
 from bertlab_studies.plan.budget import meta_encoder
 from bertlab_studies.plan.stage_configs import stage_configs

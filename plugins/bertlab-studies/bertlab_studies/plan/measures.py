@@ -7,7 +7,15 @@ from torchmetrics import Metric
 
 from bertlab import nearest
 from bertlab.api import Head, Labels, Task
-from bertlab.extend import Config, StudyError, build_metrics, build_tasks, end_of, is_share, largest_of
+from bertlab.extend import (
+    Config,
+    StudyError,
+    build_metrics,
+    build_tasks,
+    end_of,
+    is_share,
+    largest_of,
+)
 from bertlab.extend import known_ends as better_ends
 from bertlab_studies.plan.plan import FREE, Plan
 from bertlab_studies.plan.stage_configs import last_config

@@ -13,7 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bertlab.extend import RESULTS_FILE, StudyError, differences, explain_failed_write, read_json, write_json
+from bertlab.extend import (
+    RESULTS_FILE,
+    StudyError,
+    differences,
+    explain_failed_write,
+    read_json,
+    write_json,
+)
 from bertlab_studies.execute.run_state import is_done
 from bertlab_studies.plan.plan import Plan
 from bertlab_studies.plan.study_file import StudyConfig

@@ -10,7 +10,18 @@ import numpy as np
 
 from bertlab import nearest
 from bertlab.api import Head
-from bertlab.extend import DEGENERATE_FILE, PREDICTIONS_FILE, StudyError, end_of, explain_damage, fine_tunes, heads_direction, is_share, read_json, read_results
+from bertlab.extend import (
+    DEGENERATE_FILE,
+    PREDICTIONS_FILE,
+    StudyError,
+    end_of,
+    explain_damage,
+    fine_tunes,
+    heads_direction,
+    is_share,
+    read_json,
+    read_results,
+)
 from bertlab_studies.execute.run_state import State, is_done, read_states, read_status
 from bertlab_studies.plan.measures import (
     PretrainingMeasures,

@@ -12,7 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.api import CorpusError
-from bertlab.extend import MANIFEST_FILE, Config, MixtureError, PretrainingData, TokenStoreError, heads_by_name, is_source, open_prepared, read_object, sessions_of
+from bertlab.extend import (
+    MANIFEST_FILE,
+    Config,
+    MixtureError,
+    PretrainingData,
+    TokenStoreError,
+    heads_by_name,
+    is_source,
+    open_prepared,
+    read_object,
+    sessions_of,
+)
 from bertlab_studies.execute.run_state import State, is_done
 from bertlab_studies.execute.schedule import Change, OnChange
 from bertlab_studies.plan.plan import Plan, PlannedRun
