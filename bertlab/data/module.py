@@ -77,7 +77,7 @@ class TaskData(LightningDataModule):
     num_workers: int
     labels: Labels | None = None
     head_labels: Mapping[str, Labels] = {}
-    training_steps: TrainingSteps | None = None
+    training_steps: TrainingSteps
     share_of_steps: float = 1.0
     input_rows: "PredictedRows | None" = None
     finish_batch: FinishBatch | None = None
@@ -245,23 +245,6 @@ class TaskData(LightningDataModule):
         if epochs not in (None, -1):
             found = min(found, float(epochs * self.steps_per_epoch()))
         return found
-
-    def describe_step(self, step: int) -> str:
-        """Return words by which a person finds the training data of an optimiser step again."""
-        assert self.training_steps is not None, "train_dataloader() comes first"
-        return self.training_steps.describe(step)
-
-    def batches_of(self, step: int) -> list[PackedBatch]:
-        """Return the micro-batches of an optimiser step once more."""
-        assert self.training_steps is not None, "train_dataloader() comes first"
-        return self.training_steps[step]
-
-    def first_sequences(self, trainer: Trainer, count: int) -> PackedBatch:
-        """Return at most ``count`` sequences of a run's first step, as training reads them."""
-        self.trainer = trainer
-        self.train_dataloader()
-        assert self.training_steps is not None
-        return self.training_steps.first(count)
 
     def samples(self, count: int) -> list[tuple[Sequence[Example], PackedBatch]]:
         """Return at most ``count`` sequences (of some heads, rows) from all over the first set.

@@ -31,7 +31,7 @@ from bertlab.data.sampling_report import SamplingReport, report_sampling
 from bertlab.errors import ConfigError, TokenizerError, check_at_least, check_processes, check_share
 from bertlab.objectives.changing import Change, WholeNumber
 from bertlab.tokenizer.files import load_tokenizer
-from bertlab.tokenizer.kinds import WordPiece, build_kind
+from bertlab.tokenizer.kinds import build_kind
 
 
 class PretrainingData(TaskData):
@@ -146,8 +146,8 @@ class PretrainingData(TaskData):
         if prepared is not None:
             self._check_not_trained(f"{self.corpus.sources[0]} was prepared with one")
             return prepared.tokenizer
-        kind = WordPiece() if self.tokenizer_kind is None else self.tokenizer_kind
-        return tokenizer_cached(self.corpus, self.vocab_size, self.lowercase, self.cache_dir, kind)
+        settings = self.vocab_size, self.lowercase, self.cache_dir, self.tokenizer_kind
+        return tokenizer_cached(self.corpus, *settings)
 
     def _check_not_trained(self, why: str) -> None:
         if self.tokenizer_kind is not None:

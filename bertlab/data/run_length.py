@@ -134,14 +134,6 @@ class StepSizes:
         # bounds [0, 2, 5, 9]: positions 2, 3 and 4 are of step 1
         return Progress(int(np.searchsorted(self._bounds, position, side="right")) - 1, self.steps)
 
-    def nearest_step(self, sequences: float) -> int:
-        """Return how many steps read about so many sequences; one more than all if it is beyond."""
-        if isinstance(self.size, int):
-            return round(sequences / self.size)
-        # bounds [0, 2, 5, 9]: 3 -> 1, 4 -> 2, 9.5 -> 3, 12 -> 4
-        bounds = np.append(self._bounds, 2 * self._bounds[-1] - self._bounds[-2])
-        return int(np.abs(bounds - sequences).argmin())
-
     def total(self) -> int:
         """Return the sequences of a whole run of a finite number of steps."""
         return self.span(int(self.steps) - 1)[1]

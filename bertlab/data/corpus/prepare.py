@@ -267,21 +267,21 @@ def tokenizer_cached(
     kind: TokenizerKind | None = None,
 ) -> Tokenizer:
     """Load the tokenizer that was trained on a corpus; train it first if there is none."""
-    kind = WordPiece() if kind is None else kind
     key = _key(corpus.fingerprint, vocab_size, lowercase, *_identity(kind))
     folder = (cache_dir or default_cache_dir()) / "tokenizers" / key
     with _made_once(folder) as missing:
         if missing:
             texts = (document.text for document in read_raw_documents(corpus))
             with working(f"training a tokenizer of {vocab_size:,} tokens"):
-                tokenizer = train_tokenizer(kind, texts, vocab_size, lowercase)
+                tokenizer = train_tokenizer(kind or WordPiece(), texts, vocab_size, lowercase)
             save_new(tokenizer, folder)
     return load_tokenizer(folder)
 
 
-def _identity(kind: TokenizerKind) -> tuple[str | int, ...]:
+def _identity(kind: TokenizerKind | None) -> tuple[str | int, ...]:
     """Return what names a kind with its settings in the cache."""
-    if type(kind) is WordPiece and kind.settings() == WordPiece().settings():
+    plain = type(kind) is WordPiece and kind.settings() == WordPiece().settings()
+    if kind is None or plain:
         return (TRAINING_VERSION,)  # as before there were kinds
     settings = json.dumps(kind.settings(), sort_keys=True)
     return type(kind).__module__, type(kind).__qualname__, kind.version, settings

@@ -291,11 +291,7 @@ class SeveralHeadsData(TaskData):
         """Return the micro-batches of an epoch, each step of one head."""
         for part in self._attached():
             part.train_dataloader()
-        steps = {
-            name: part.training_steps
-            for name, part in self._read().items()
-            if part.training_steps is not None
-        }
+        steps = {name: part.training_steps for name, part in self._read().items()}
         return self.steps_loader(MixedSteps(steps, self._order))
 
     def val_dataloader(self) -> list[StepLoader]:
