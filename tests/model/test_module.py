@@ -38,7 +38,7 @@ def store(
 ) -> TokenStore:
     tokenizer = WordPieceTokenizer.load(tiny_run / "tokenizer")
     output = tmp_path_factory.mktemp("store") / "topics"
-    return prepare(Corpus([str(corpus_file)], "sentences"), tokenizer, output, progress=False)
+    return prepare(Corpus([str(corpus_file)], "sentences"), tokenizer, output)
 
 
 def make_stream(store: TokenStore, objectives: dict[str, Objective]) -> SequenceStream:
