@@ -15,7 +15,6 @@ from bertlab.api.task import Objective, Task
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.corpus.corpus import Corpus, naming
 from bertlab.data.corpus.prepare import (
-    default_cache_dir,
     open_prepared,
     prepare_cached,
     tokenizer_cached,
@@ -28,6 +27,7 @@ from bertlab.data.run_length import Amounts, StepSettings, steps_for_sequences
 from bertlab.data.sampling.sampler import MIN_SEQUENCE_LENGTH, SequenceSampler, split_documents
 from bertlab.data.sampling.segment_pairs import load_sampler
 from bertlab.data.sampling_report import SamplingReport, report_sampling
+from bertlab.data.sources import default_cache_dir
 from bertlab.errors import ConfigError, TokenizerError, check_at_least, check_processes, check_share
 from bertlab.objectives.changing import Change, WholeNumber
 from bertlab.tokenizer.files import load_tokenizer

@@ -1,6 +1,7 @@
 """What a location in a config is: a path, a URL, or an installed source such as ``hf:NAME``."""
 
 import io
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -53,6 +54,11 @@ class RemoteFile(ABC):
 
 
 File = Path | RemoteFile
+
+
+def default_cache_dir() -> Path:
+    """Return ``$BERTLAB_CACHE``, or ``~/.cache/bertlab``."""
+    return Path(os.environ.get("BERTLAB_CACHE") or "~/.cache/bertlab").expanduser()
 
 
 def is_url(location: str) -> bool:

@@ -17,6 +17,8 @@ import importlib.metadata
 import json
 import logging
 import os
+import sys
+import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,7 +26,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from bertlab.api.examples import DataSource, RawDocument
+from bertlab.api.examples import DataSource, RawDocument, RawExamples
 from bertlab.data.corpus.documents import READERS, Document, Format, detect_format, split_sentences
 from bertlab.data.rows.data_sets import texts_of_rows
 from bertlab.data.rows.files import ROW_ENDINGS, open_rows
@@ -42,6 +44,7 @@ from bertlab.data.rows.tables import RowReading
 from bertlab.data.sources import (
     File,
     RemoteFile,
+    default_cache_dir,
     is_source,
     is_url,
     located,
@@ -49,8 +52,9 @@ from bertlab.data.sources import (
     open_source,
 )
 from bertlab.errors import CorpusError, DataError
+from bertlab.files import write_text
 from bertlab.files.reading import describe_missing
-from bertlab.plugins.index import installed
+from bertlab.plugins.index import installed, load_class
 
 __all__ = [
     "Corpus",
@@ -338,3 +342,41 @@ def _matches(pattern: str) -> Iterator[_File]:
     if not files:
         raise CorpusError(f"{pattern}: no file matches this pattern")
     yield from (_File(path, named=False) for path in files)
+
+
+class PythonEnglish(DataSource):
+    """The English that ships with Python, offline: ``help()`` topics and docstrings.
+
+    ``python-english`` are documents; ``python-english:packages`` and ``python-english:same_page``
+    are labelled rows, which bertlab-tasks brings.
+    """
+
+    def documents(self) -> Iterator[RawDocument]:
+        """Yield topics and modules, one sentence a line."""
+        from bertlab.data.corpus.python_english import python_english_documents  # noqa: PLC0415
+
+        if self.argument:
+            raise CorpusError(f"{self.name}: these are labelled rows; the text is python-english")
+        for document in python_english_documents():
+            yield RawDocument("\n".join(document.sentences), True, document.source)
+
+    def fingerprint(self) -> str:
+        """Return the hash of the documents; the cache has it for this Python and this code."""
+        of = (sys.version, sysconfig.get_path("stdlib"), importlib.metadata.version("sentencex"))
+        files = (Path(__file__).with_name(f"{name}.py") for name in ("python_english", "documents"))
+        code = (file.read_text("utf-8") for file in files)
+        key = hashlib.sha256(json.dumps([self.name, *of, *code]).encode()).hexdigest()[:32]
+        kept = default_cache_dir() / "python-english" / key
+        with contextlib.suppress(OSError):
+            return kept.read_text("ascii")
+        found = super().fingerprint()
+        with contextlib.suppress(OSError):  # a shared cache may be read-only
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_text(kept, found)
+        return found
+
+    def raw_examples(self, split: str | None) -> RawExamples:
+        """Return the rows of the task that the argument names."""
+        rows = load_class("source", "python-english-rows", DataSource)
+        found: RawExamples = rows(self.name, self.argument).raw_examples(split)
+        return found

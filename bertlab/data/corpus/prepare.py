@@ -41,7 +41,7 @@ from bertlab.data.corpus.store import (
 )
 from bertlab.data.corpus.store_writer import TokenStoreWriter, check_free, store_writer
 from bertlab.data.rows.lines import explain_failed_read
-from bertlab.data.sources import RemoteFile, located
+from bertlab.data.sources import RemoteFile, default_cache_dir, located
 from bertlab.errors import (
     ConfigError,
     CorpusError,
@@ -58,11 +58,6 @@ logger = logging.getLogger(__name__)
 _BATCH_CHARACTERS = 2**20  # at a time to a worker
 _BATCH_DOCUMENTS = 4096  # or so many, where they are short
 _UNKNOWN_KEPT = 10_000
-
-
-def default_cache_dir() -> Path:
-    """Return ``$BERTLAB_CACHE``, or ``~/.cache/bertlab``."""
-    return Path(os.environ.get("BERTLAB_CACHE") or "~/.cache/bertlab").expanduser()
 
 
 def unwritable_cache(folder: Path, error: OSError) -> TokenStoreError:
@@ -213,8 +208,10 @@ def open_prepared(corpus: Corpus, cache_dir: Path | None = None) -> TokenStore |
 
 def _is_store(source: str) -> bool:
     place = located(source)
-    if isinstance(place, RemoteFile) and (place.suffix or "*" in source):
-        return False  # a file or a pattern: not asked for
+    if not isinstance(place, RemoteFile):
+        return (place / "store.json").is_file()
+    if place.suffix or "*" in source:  # a file or a pattern: not asked for
+        return False
     with explain_failed_read(source, CorpusError):
         return located(f"{source.rstrip('/')}/store.json").exists()
 

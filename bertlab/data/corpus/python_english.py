@@ -7,29 +7,20 @@ that held-out documents share none with the others.
 """
 
 import ast
-import contextlib
 import gc
-import hashlib
-import importlib.metadata
 import inspect
-import json
 import logging
 import os
 import re
-import sys
 import sysconfig
 import warnings
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from bertlab.api.examples import DataSource, RawDocument, RawExamples
-from bertlab.data.corpus import documents
+from bertlab.api.examples import RawDocument
 from bertlab.data.corpus.documents import Document, split_sentences
-from bertlab.data.corpus.prepare import default_cache_dir
 from bertlab.errors import CorpusError
-from bertlab.files import write_text
-from bertlab.plugins.index import load_class
 
 # "-----", "=== ====="
 _RULE = re.compile(r"[^\w\s]{3,}$|={2,}(?: +={2,})+$|-{2,}(?: +-{2,})+$")
@@ -290,38 +281,3 @@ def _nested_docstrings(body: list[ast.stmt]) -> Iterator[str]:
             for handler in node.handlers if isinstance(node, ast.Try) else []:
                 yield from _nested_docstrings(handler.body)
             yield from _nested_docstrings(node.orelse)
-
-
-class PythonEnglish(DataSource):
-    """The English that ships with Python, offline: ``help()`` topics and docstrings.
-
-    ``python-english`` are documents; ``python-english:packages`` and ``python-english:same_page``
-    are labelled rows, which bertlab-tasks brings.
-    """
-
-    def documents(self) -> Iterator[RawDocument]:
-        """Yield topics and modules, one sentence a line."""
-        if self.argument:
-            raise CorpusError(f"{self.name}: these are labelled rows; the text is python-english")
-        for document in python_english_documents():
-            yield RawDocument("\n".join(document.sentences), True, document.source)
-
-    def fingerprint(self) -> str:
-        """Return the hash of the documents; the cache has it for this Python and this code."""
-        of = (sys.version, sysconfig.get_path("stdlib"), importlib.metadata.version("sentencex"))
-        code = (Path(each).read_text("utf-8") for each in (__file__, documents.__file__))
-        key = hashlib.sha256(json.dumps([self.name, *of, *code]).encode()).hexdigest()[:32]
-        kept = default_cache_dir() / "python-english" / key
-        with contextlib.suppress(OSError):
-            return kept.read_text("ascii")
-        found = super().fingerprint()
-        with contextlib.suppress(OSError):  # a shared cache may be read-only
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            write_text(kept, found)
-        return found
-
-    def raw_examples(self, split: str | None) -> RawExamples:
-        """Return the rows of the task that the argument names."""
-        rows = load_class("source", "python-english-rows", DataSource)
-        found: RawExamples = rows(self.name, self.argument).raw_examples(split)
-        return found
