@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +26,14 @@ from bertlab.data.loader import StepLoader
 from bertlab.data.module import EVALUATION_SEED, EvaluationRows, ReportRow, TaskData
 from bertlab.data.rows.files import unknown_format
 from bertlab.data.rows.tables import RowReading
-from bertlab.errors import ConfigError, DataError, check_at_least, check_share, nearest
+from bertlab.errors import (
+    ConfigError,
+    DataError,
+    check_at_least,
+    check_processes,
+    check_share,
+    nearest,
+)
 from bertlab.tokenizer.files import load_tokenizer
 
 
@@ -171,9 +179,10 @@ class LabelledData(TaskData):
         """
         if self.rows:
             return
-        validation = self._evaluation_splits(self.validation_split, "validation")
+        splits = partial(evaluation_splits, self.source, self.train_split)
+        validation = splits(self.validation_split, "validation")
         if command == "test":
-            wanted = self._evaluation_splits(self.test_split, "test")
+            wanted = splits(self.test_split, "test")
             if wanted is None:
                 raise ConfigError("data.test: found none, expected a split or file to score")
             self.rows = {name: self._read(split, "test") for name, split in wanted.items()}
@@ -323,11 +332,6 @@ class LabelledData(TaskData):
         )
         return StepLoader(self.input_rows, 1)
 
-    def _evaluation_splits(
-        self, given: str | dict[str, str] | None, default: str
-    ) -> dict[str, str] | None:
-        return evaluation_splits(self.source, self.train_split, given, default)
-
     def _read(self, split: str, role: str) -> LabelledExamples:
         assert self.head is not None
         location, name = locate_split(split, self.source, role)
@@ -346,7 +350,7 @@ class LabelledData(TaskData):
     def _check_settings(self) -> None:
         check_at_least("data.max_seq_length", self.max_seq_length, 1)
         check_at_least("data.batch_size", self.batch_size, 1)
-        self._check_workers()
+        check_processes("data.num_workers", self.num_workers, 0)
         check_share("data.validation_fraction", self.validation_fraction, ends=False)
         for name in ("format", "input_format"):
             if (reason := unknown_format(getattr(self, name))) is not None:

@@ -27,7 +27,7 @@ from bertlab.data.loader import (
     outlive_sigterm,
 )
 from bertlab.data.run_length import StepSizes
-from bertlab.errors import BertlabError, ConfigError, check_processes
+from bertlab.errors import BertlabError, ConfigError
 from bertlab.objectives.changing import WholeNumber, whole_ends
 
 if TYPE_CHECKING:
@@ -98,10 +98,6 @@ class TaskData(LightningDataModule):
         del heads, objectives
         own = {"seed", "mask_seed", "tokenizer_kind"}
         parser.add_class_arguments(cls, "data", instantiate=False, skip=own)
-
-    def _check_workers(self) -> None:
-        """Raise ConfigError if there are too few processes, or more than a machine can have."""
-        check_processes("data.num_workers", self.num_workers, 0)
 
     @abstractmethod
     def load_tokenizer(self) -> Tokenizer:
@@ -301,22 +297,15 @@ OWN_DATA = (
 
 
 def naming_head(name: str) -> contextlib.AbstractContextManager[None]:
-    """Say ``data.heads.NAME.train`` for ``data.train`` in what a block says of an error.
-
-    Args:
-        name: of the head; it stands before an error that names no key of its own.
-    """
+    """Say ``data.heads.NAME.train`` for ``data.train`` in what a block says of an error."""
     return naming(f"heads.{name}", OWN_DATA, f"head {name}")
 
 
 @contextlib.contextmanager
 def naming(place: str, names: Sequence[str], called: str) -> Iterator[None]:
-    """Put ``place`` into the keys of an error; else say whose it is.
+    """Put ``place``, below ``data`` and ``model``, into the keys of an error that has one.
 
-    Args:
-        place: below ``data`` and ``model``.
-        names: keys of ``data`` that are there.
-        called: what an error without such a key begins with.
+    ``names`` are the keys of ``data`` that are there; other errors begin with ``called``.
     """
     try:
         yield

@@ -333,7 +333,7 @@ class PretrainingData(TaskData):
             raise ConfigError("data.corpus: found an empty name, expected a file or folder")
         has_parts = self.sampler_class.has_parts
         self.step_settings.check_format(self.input_format, has_parts, MIN_SEQUENCE_LENGTH)
-        self._check_workers()
+        check_processes("data.num_workers", self.num_workers, 0)
         check_at_least("data.validation_sequences", self.validation_sequences, 1)
         check_processes("data.prepare_workers", self.prepare_workers, 1)
         check_share("data.validation_fraction", self.validation_fraction, ends=False)

@@ -113,9 +113,10 @@ def wordpiece_state(files: TokenizerFiles, lowercase: bool | None = None) -> dic
     else:
         tokens = _read_vocabulary(files.path)
         state = vocabulary_state(tokens, not _has_capitals(tokens), str(files.path))
-    asked = {ours: files.set_in_config(theirs) for theirs, ours in _CONFIG_KEYS.items()}
     settings = {
-        ours: asked[ours] for theirs, ours in _CONFIG_KEYS.items() if theirs in files.config
+        ours: files.set_in_config(theirs)
+        for theirs, ours in _CONFIG_KEYS.items()
+        if theirs in files.config
     }
     if lowercase is not None:
         settings["lowercase"] = lowercase

@@ -72,7 +72,6 @@ def train_wordpiece(
     vocab_size: int,
     lowercase: bool = True,
     min_frequency: int = 2,
-    show_progress: bool = False,
     strip_accents: bool | None = None,
 ) -> WordPieceTokenizer:
     """Train a vocabulary as BERT's: ``[PAD]`` is 0, then ``[UNK] [CLS] [SEP] [MASK]``.
@@ -101,7 +100,7 @@ def train_wordpiece(
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,
         min_frequency=min_frequency,
-        show_progress=show_progress,
+        show_progress=False,
         special_tokens=given,
         continuing_subword_prefix="##",
     )

@@ -31,6 +31,7 @@ from bertlab.extend import (
     PretrainingData,
     ReportRow,
     StepLoader,
+    check_processes,
     naming,
     naming_head,
     warn,
@@ -87,7 +88,7 @@ class SeveralHeadsData(TaskData):
         self.batch_size = batch_size
         self.num_workers = num_workers
         self.seed = seed
-        self._check_workers()
+        check_processes("data.num_workers", self.num_workers, 0)
         self.mixing = Mixing(**(mixing or {}))
         self.mixing.check(list(heads or {}), objectives is not None)
         self.parts: dict[str, LabelledData] = {}
