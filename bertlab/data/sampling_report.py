@@ -85,17 +85,18 @@ def report_store(store: TokenStore, max_seq_length: int) -> list[tuple[str, str]
         return [*rows, *sampling.rows()]
 
 
+def paper_sampler(store: TokenStore, max_seq_length: int, seed: int) -> SequenceSampler:
+    """Return the paper's sampling (app. A.2) over all documents of a store."""
+    short = 0.1  # create_pretraining_data.py of google-research/bert
+    rng = CounterRNG(seed, "sampler")
+    documents = np.arange(len(store))
+    return SegmentPairsSampler(store, store.tokenizer, documents, max_seq_length, short, rng)
+
+
 def report_pretraining(store: TokenStore, max_seq_length: int) -> SamplingReport:
     """Count the results of the paper's sampling and masking on a whole store, with seed 0."""
     tokenizer = store.tokenizer
-    sampler = SegmentPairsSampler(
-        store,
-        tokenizer,
-        np.arange(len(store)),
-        max_seq_length,
-        short_sequence_probability=0.1,  # create_pretraining_data.py of google-research/bert
-        rng=CounterRNG(0, "sampler"),
-    )
+    sampler = paper_sampler(store, max_seq_length, seed=0)
     sequences = _first_sequences(sampler)
     draws = dynamic_draws(sequences, CounterRNG(0, "objective/mlm"))
     positions, labels = mask_tokens(sequences, MaskingRecipe(), TokenClasses.of(tokenizer), draws)
