@@ -79,7 +79,7 @@ class Run:
 
     def losses(self, step: int) -> Iterator[torch.Tensor]:
         """Yield the loss of each micro-batch of a step, with its dropout."""
-        for part, batch in enumerate(self.data.batches_of(step)):
+        for part, batch in enumerate(self.data.training_steps[step]):
             self.module.seed_draws(step, part)
             yield self.loss(batch)
 

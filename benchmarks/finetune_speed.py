@@ -18,7 +18,8 @@ from datasets import Dataset
 from finetune_tasks import TASKS, split_lines
 from speed_sizes import SIZES, needed_flops
 
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.api import Tokenizer
+from bertlab.tokenizer import files
 
 FIT = """
 seed_everything: 1
@@ -115,13 +116,13 @@ def prepare(given: argparse.Namespace, folder: Path) -> list[int]:
     return columns["length"]
 
 
-def load_tokenizer(path: Path | None) -> WordPieceTokenizer:
+def load_tokenizer(path: Path | None) -> Tokenizer:
     """Load the given one, or that of the pip package of the fine-tuning figures."""
     if path is not None:
-        return WordPieceTokenizer.load(path)
+        return files.load_tokenizer(path)
     from finetune_tasks import model_path  # noqa: PLC0415  needs the package
 
-    return WordPieceTokenizer.load(Path(model_path()))
+    return files.load_tokenizer(Path(model_path()))
 
 
 if __name__ == "__main__":

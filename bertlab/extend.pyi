@@ -90,7 +90,6 @@ from bertlab.data.corpus.corpus import input_digests as input_digests
 from bertlab.data.corpus.corpus import read_raw_documents as read_raw_documents
 from bertlab.data.corpus.documents import Document as Document
 from bertlab.data.corpus.documents import count_words as count_words
-from bertlab.data.corpus.prepare import default_cache_dir as default_cache_dir
 from bertlab.data.corpus.prepare import open_prepared as open_prepared
 from bertlab.data.corpus.prepare import unwritable_cache as unwritable_cache
 from bertlab.data.corpus.python_english import python_english_documents as python_english_documents
@@ -146,7 +145,10 @@ from bertlab.data.sampling.segment_pairs import build_sampler as build_sampler
 from bertlab.data.sampling.segment_pairs import load_sampler as load_sampler
 from bertlab.data.sampling.segment_pairs import pair_labels as pair_labels
 from bertlab.data.sampling.segment_pairs import pair_pieces as pair_pieces
+from bertlab.data.sources import RemoteFile as RemoteFile
+from bertlab.data.sources import default_cache_dir as default_cache_dir
 from bertlab.data.sources import is_source as is_source
+from bertlab.data.sources import is_url as is_url
 from bertlab.encoders.attention import add_attention_kernel as add_attention_kernel
 from bertlab.encoders.attention import attend as attend
 from bertlab.encoders.attention import attention_by_padding as attention_by_padding
@@ -193,9 +195,7 @@ from bertlab.files import why_no_file_name as why_no_file_name
 from bertlab.files import write_json as write_json
 from bertlab.files import write_text as write_text
 from bertlab.files.reading import LARGEST_FILE as LARGEST_FILE
-from bertlab.files.reading import RemoteFile as RemoteFile
 from bertlab.files.reading import explain_damage as explain_damage
-from bertlab.files.reading import is_url as is_url
 from bertlab.files.reading import json_line as json_line
 from bertlab.files.reading import open_to_read as open_to_read
 from bertlab.files.reading import parse_json as parse_json

@@ -125,7 +125,7 @@ def make_store(
 ) -> None:
     """Tokenise a corpus into a token store and print the data report."""
     from bertlab.data.corpus.prepare import open_prepared_before, prepare  # noqa: PLC0415  torch
-    from bertlab.data.corpus.report import StoreReport, check_pairs  # noqa: PLC0415
+    from bertlab.data.corpus.store import StoreReport, check_pairs  # noqa: PLC0415
     from bertlab.data.sampling.sampler import check_max_seq_length  # noqa: PLC0415
     from bertlab.data.sampling_report import report_store  # noqa: PLC0415
     from bertlab.tokenizer.files import load_tokenizer  # noqa: PLC0415

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from bertlab.api.examples import Example, LabelledExamples, Labels
+from bertlab.api.examples import LabelledExamples, Labels
 from bertlab.api.task import Head, Task
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.examples.encoded import EncodedExamples, ExampleStream, encode_examples
@@ -25,7 +26,14 @@ from bertlab.data.loader import StepLoader
 from bertlab.data.module import EVALUATION_SEED, EvaluationRows, ReportRow, TaskData
 from bertlab.data.rows.files import unknown_format
 from bertlab.data.rows.tables import RowReading
-from bertlab.errors import ConfigError, DataError, check_at_least, check_share, nearest
+from bertlab.errors import (
+    ConfigError,
+    DataError,
+    check_at_least,
+    check_processes,
+    check_share,
+    nearest,
+)
 from bertlab.tokenizer.files import load_tokenizer
 
 
@@ -131,7 +139,6 @@ class LabelledData(TaskData):
         self.head: Head | None = None
         self.rows: dict[str, LabelledExamples] = {}  # "train", and the evaluation sets by name
         self.encoded: dict[str, EncodedExamples] = {}
-        self.input_rows: InputRows | None = None
         self._held_out = 0  # of the training rows
         self._predicts_validation = False
 
@@ -172,9 +179,10 @@ class LabelledData(TaskData):
         """
         if self.rows:
             return
-        validation = self._evaluation_splits(self.validation_split, "validation")
+        splits = partial(evaluation_splits, self.source, self.train_split)
+        validation = splits(self.validation_split, "validation")
         if command == "test":
-            wanted = self._evaluation_splits(self.test_split, "test")
+            wanted = splits(self.test_split, "test")
             if wanted is None:
                 raise ConfigError("data.test: found none, expected a split or file to score")
             self.rows = {name: self._read(split, "test") for name, split in wanted.items()}
@@ -324,29 +332,6 @@ class LabelledData(TaskData):
         )
         return StepLoader(self.input_rows, 1)
 
-    def take_row(self, number: int) -> Example:
-        """Return and drop a row that is being predicted."""
-        assert self.input_rows is not None
-        return self.input_rows.take(number)
-
-    def has_sequences(self, number: int) -> bool:
-        """Return whether a row of ``input`` is in a batch."""
-        assert self.input_rows is not None
-        return self.input_rows.has_sequences(number)
-
-    def rows_taken_in(self) -> int:
-        """Return how many rows of ``input`` have been read."""
-        return 0 if self.input_rows is None else self.input_rows.taken_in
-
-    def rows_cut(self) -> int:
-        """Return how many of these did not fit into ``max_seq_length`` as a whole."""
-        return 0 if self.input_rows is None else self.input_rows.cut
-
-    def _evaluation_splits(
-        self, given: str | dict[str, str] | None, default: str
-    ) -> dict[str, str] | None:
-        return evaluation_splits(self.source, self.train_split, given, default)
-
     def _read(self, split: str, role: str) -> LabelledExamples:
         assert self.head is not None
         location, name = locate_split(split, self.source, role)
@@ -365,7 +350,7 @@ class LabelledData(TaskData):
     def _check_settings(self) -> None:
         check_at_least("data.max_seq_length", self.max_seq_length, 1)
         check_at_least("data.batch_size", self.batch_size, 1)
-        self._check_workers()
+        check_processes("data.num_workers", self.num_workers, 0)
         check_share("data.validation_fraction", self.validation_fraction, ends=False)
         for name in ("format", "input_format"):
             if (reason := unknown_format(getattr(self, name))) is not None:

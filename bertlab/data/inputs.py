@@ -1,7 +1,8 @@
-"""Batches to predict on for a head: new rows, read and encoded a few at a time."""
+"""Batches to predict on: new rows, read and encoded a few at a time."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -20,16 +21,17 @@ PREDICT_BATCH = 64  # sequences
 _COLUMNS = (Column("text"), Column("text_pair", required=False))
 
 
-class TextRows:
-    """Batches of texts for objectives, made on demand.
+class PredictedRows(ABC):
+    """Batches of new rows, made on demand; how many there are is not known before the end.
 
     Args:
-        source: rows with ``text`` and perhaps ``text_pair``, in order.
-        tokenizer: encodes them.
+        source: the rows, in order.
+        tokenizer: encodes their texts.
         max_seq_length: most tokens of a sequence, special tokens included.
 
     Attributes:
         taken_in: rows that were read so far.
+        cut: rows of these of which something did not fit and is not read.
     """
 
     def __init__(
@@ -38,8 +40,31 @@ class TextRows:
         self.source = source
         self.tokenizer = tokenizer
         self.max_seq_length = max_seq_length
-        self.taken_in = 0
+        self.taken_in = self.cut = 0
         self._waiting: dict[int, Example] = {}
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[list[PackedBatch]]:
+        """Yield batches, each a step of its own, with the rows' numbers as ``row``."""
+
+    def _take_in(self, count: int) -> list[Example]:
+        """Read at most so many rows, which wait until they are predicted."""
+        rows = list(islice(self.source, count))
+        self._waiting |= dict(enumerate(rows, self.taken_in))
+        self.taken_in += len(rows)
+        return rows
+
+    def has_sequences(self, number: int) -> bool:
+        """Whether a row that was read, and not taken yet, is in a batch; else it is empty."""
+        return number in self._waiting
+
+    def take(self, number: int) -> Example:
+        """Return and drop a row that is being predicted."""
+        return self._waiting.pop(number)
+
+
+class TextRows(PredictedRows):
+    """Batches of rows with ``text`` and perhaps ``text_pair``, for objectives."""
 
     def __iter__(self) -> Iterator[list[PackedBatch]]:
         """Yield batches, each a step of its own, with the rows' numbers as ``row``.
@@ -47,18 +72,11 @@ class TextRows:
         Raises:
             ConfigError: a text is empty or too long.
         """
-        while rows := list(islice(self.source, PREDICT_BATCH)):
+        while rows := self._take_in(PREDICT_BATCH):
             inputs = [self._inputs(row) for row in rows]
             batch = pack([ids for ids, _ in inputs], [kinds for _, kinds in inputs])
-            numbers = range(self.taken_in, self.taken_in + len(rows))
-            batch.fields["row"] = torch.tensor(numbers)
-            self._waiting |= dict(zip(numbers, rows, strict=True))
-            self.taken_in += len(rows)
+            batch.fields["row"] = torch.arange(self.taken_in - len(rows), self.taken_in)
             yield [batch]
-
-    def take(self, number: int) -> Example:
-        """Return and drop a row that is being predicted."""
-        return self._waiting.pop(number)
 
     def _inputs(self, row: Example) -> tuple[list[int], list[int]]:
         text, pair = row.values["text"], row.values.get("text_pair")
@@ -141,31 +159,26 @@ PREDICT_ROWS = 32  # predicted together
 READ_AHEAD = 8  # batches read at a time, then grouped by length
 
 
-@dataclass
-class InputRows:
-    """Batches of new rows, made on demand; their number is not known before the end.
+class InputRows(PredictedRows):
+    """Batches of rows for a head, by whose name they count their predictions.
 
-    Attributes:
-        source: the rows, in order.
-        head: encodes them.
-        head_name: by which batches count their predictions.
-        tokenizer: encodes their texts.
-        max_seq_length: most tokens of a sequence, special tokens included.
-        read_ahead: batches whose rows are read before the first is predicted.
-        taken_in: rows that were read so far.
-        cut: rows of these of which something did not fit and is not read.
+    ``read_ahead`` batches are read before the first of them is predicted.
     """
 
-    source: Iterator[Example]
-    head: Head
-    head_name: str
-    tokenizer: Tokenizer
-    max_seq_length: int
-    read_ahead: int = READ_AHEAD
-    taken_in: int = field(default=0, init=False)
-    cut: int = field(default=0, init=False)
-    _waiting: dict[int, Example] = field(default_factory=dict, init=False, repr=False)
-    _encoded: set[int] = field(default_factory=set, init=False, repr=False)
+    def __init__(
+        self,
+        source: Iterator[Example],
+        head: Head,
+        head_name: str,
+        tokenizer: Tokenizer,
+        max_seq_length: int,
+        read_ahead: int = READ_AHEAD,
+    ) -> None:
+        super().__init__(source, tokenizer, max_seq_length)
+        self.head = head
+        self.head_name = head_name
+        self.read_ahead = read_ahead
+        self._encoded: set[int] = set()
 
     def __iter__(self) -> Iterator[list[PackedBatch]]:
         """Yield batches, each a step of its own, with the rows' numbers as ``row``.
@@ -174,10 +187,8 @@ class InputRows:
         come first.
         """
         truth = frozenset(column.name for column in self.head.columns if column.is_truth)
-        while chunk := list(islice(self.source, self.read_ahead * PREDICT_ROWS)):
-            start = self.taken_in
-            self._waiting |= {start + number: row for number, row in enumerate(chunk)}
-            self.taken_in += len(chunk)
+        while chunk := self._take_in(self.read_ahead * PREDICT_ROWS):
+            start = self.taken_in - len(chunk)
             # without the truth, which may be any word that the model does not know
             texts = [_without(truth, row) for row in chunk]
             encoded = encode_examples(self.head, texts, self.tokenizer, self.max_seq_length)
@@ -190,13 +201,13 @@ class InputRows:
                 yield [batch]
 
     def has_sequences(self, number: int) -> bool:
-        """Whether a row that was read, and not taken yet, is in a batch."""
+        """Whether a row that was read, and not taken yet, is in a batch; else it is empty."""
         return number in self._encoded
 
     def take(self, number: int) -> Example:
         """Return and drop a row that is being predicted."""
         self._encoded.discard(number)
-        return self._waiting.pop(number)
+        return super().take(number)
 
 
 def _without(names: Collection[str], row: Example) -> Example:

@@ -51,23 +51,14 @@ class TrainingSteps(Dataset[list[PackedBatch]]):
 
 @dataclass
 class SequenceStream:
-    """An endless stream of labelled sequences; the g-th is a pure function of the seeds and g.
+    """An endless stream of labelled sequences; the g-th is a pure function of the seeds and g."""
 
-    Attributes:
-        sampler: makes text, pairs, layout and lengths.
-        objectives: label and corrupt what the sampler made, by config name.
-        seed: of the objectives' draws.
-        training: False freezes the stream at epoch 0 and asks for evaluation labels.
-        steps: which of the stream's positions each step has; None in evaluation.
-        length: longest sequence, as it changes over the run; None for the sampler's.
-    """
-
-    sampler: SequenceSampler
-    objectives: Mapping[str, Objective]
-    seed: int
-    training: bool
-    steps: StepSizes | None = None
-    length: ChangingNumber | None = None
+    sampler: SequenceSampler  # makes text, pairs, layout and lengths
+    objectives: Mapping[str, Objective]  # label and corrupt what the sampler made, by config name
+    seed: int  # of the objectives' draws
+    training: bool  # False freezes the stream at epoch 0 and asks for evaluation labels
+    steps: StepSizes | None = None  # which of the positions each step has; None in evaluation
+    length: ChangingNumber | None = None  # longest sequence, if it changes over the run
 
     def __len__(self) -> int:
         """Sequences in an epoch."""
@@ -97,14 +88,7 @@ class SequenceStream:
 def prepare_sequences(
     sequences: PackedSequences, objectives: Mapping[str, Objective], seed: int, training: bool
 ) -> None:
-    """Let every objective label (and corrupt) a batch, in the order of ``preparation_order``.
-
-    Args:
-        sequences: written to.
-        objectives: by config name.
-        seed: of their draws.
-        training: False asks for evaluation labels.
-    """
+    """Let objectives, by config name, label (and corrupt) a batch, in ``preparation_order``."""
     for name in preparation_order(objectives):
         rng = CounterRNG(seed, f"objective/{name}")
         sequences.counts[name] = objectives[name].prepare(sequences, rng, training)
@@ -112,28 +96,17 @@ def prepare_sequences(
 
 @dataclass
 class StepDataset(TrainingSteps):
-    """Maps an optimiser step to the micro-batches that one device accumulates for it.
-
-    Attributes:
-        stream: where sequences come from.
-        steps: positions of each optimiser step, over all devices and accumulated batches.
-        accumulate: micro-batches that a device accumulates in a step.
-        rank: this device, from 0 to ``world_size - 1``.
-        world_size: number of devices.
-        length: number of positions to stop after; None for an endless stream.
-        steps_per_epoch: None: steps go on from one epoch into the next. Else each epoch is divided
-            into so many steps, equal but for one position.
-        finish: makes of each batch what is handed over; None: it stays as it is.
-    """
+    """Maps an optimiser step to the micro-batches that one device accumulates for it."""
 
     stream: Stream
-    steps: StepSizes
-    accumulate: int = 1
-    rank: int = 0
+    steps: StepSizes  # positions of each optimiser step, over all devices and accumulated batches
+    accumulate: int = 1  # micro-batches of a device in a step
+    rank: int = 0  # this device, below world_size
     world_size: int = 1
-    length: int | None = None
+    length: int | None = None  # positions to stop after; None for an endless stream
+    # None: steps go on into the next epoch; else an epoch has so many, equal but for one position
     steps_per_epoch: int | None = None
-    finish: FinishBatch | None = None
+    finish: FinishBatch | None = None  # makes of each batch what is handed over
 
     def __getitem__(self, step: int) -> list[PackedBatch]:
         """Return the micro-batches of an optimiser step; each counts the predictions of all."""
@@ -171,10 +144,8 @@ class StepDataset(TrainingSteps):
 class StepSampler(Sampler[int]):
     """Yields the optimiser steps of the current epoch that are still to be done.
 
-    Args:
-        steps_per_epoch: optimiser steps in one epoch.
-        steps_done: returns the optimiser steps that the run has done; read when an epoch starts,
-            so that a resumed run goes on in the middle of an epoch.
+    ``steps_done`` returns those that the run has done. It is asked when an epoch starts, so that a
+    resumed run goes on in the middle of an epoch.
     """
 
     def __init__(self, steps_per_epoch: int, steps_done: Callable[[], int]) -> None:
@@ -222,18 +193,9 @@ def _die_later(number: int, frame: FrameType | None) -> None:
 
 
 class StepLoader:
-    """Iterates over the micro-batches of one epoch, built a whole optimiser step at a time.
+    """Iterates over the micro-batches of one epoch, built a whole optimiser step at a time."""
 
-    Args:
-        loader: yields the list of micro-batches of a step.
-        batches_per_step: micro-batches in a step.
-    """
-
-    def __init__(
-        self,
-        loader: Iterable[list[PackedBatch]],
-        batches_per_step: int,
-    ) -> None:
+    def __init__(self, loader: Iterable[list[PackedBatch]], batches_per_step: int) -> None:
         self.loader = loader
         self.batches_per_step = batches_per_step
 

@@ -27,11 +27,13 @@ from bertlab.data.loader import (
     outlive_sigterm,
 )
 from bertlab.data.run_length import StepSizes
-from bertlab.errors import BertlabError, ConfigError, check_processes
+from bertlab.errors import BertlabError, ConfigError
 from bertlab.objectives.changing import WholeNumber, whole_ends
 
 if TYPE_CHECKING:
     from lightning.pytorch.cli import LightningArgumentParser
+
+    from bertlab.data.inputs import PredictedRows
 
 # what is held out, and its masks, are the same for every seed, so that runs can be compared
 EVALUATION_SEED = 15
@@ -65,6 +67,7 @@ class TaskData(LightningDataModule):
         head_labels: those of each of several heads that has classes, by name.
         training_steps: the data of each optimiser step, once training has a loader.
         share_of_steps: of the run that are of this data; below 1 beside heads with other data.
+        input_rows: what is predicted on, from :meth:`predict_dataloader` on.
         finish_batch: makes of each labelled batch of training what is handed over, in the data
             worker; None: it stays as it is.
     """
@@ -74,8 +77,9 @@ class TaskData(LightningDataModule):
     num_workers: int
     labels: Labels | None = None
     head_labels: Mapping[str, Labels] = {}
-    training_steps: TrainingSteps | None = None
+    training_steps: TrainingSteps
     share_of_steps: float = 1.0
+    input_rows: "PredictedRows | None" = None
     finish_batch: FinishBatch | None = None
 
     @classmethod
@@ -94,10 +98,6 @@ class TaskData(LightningDataModule):
         del heads, objectives
         own = {"seed", "mask_seed", "tokenizer_kind"}
         parser.add_class_arguments(cls, "data", instantiate=False, skip=own)
-
-    def _check_workers(self) -> None:
-        """Raise ConfigError if there are too few processes, or more than a machine can have."""
-        check_processes("data.num_workers", self.num_workers, 0)
 
     @abstractmethod
     def load_tokenizer(self) -> Tokenizer:
@@ -194,23 +194,6 @@ class TaskData(LightningDataModule):
                 "trainer.accumulate_grad_batches"
             )
 
-    @abstractmethod
-    def take_row(self, number: int) -> Example:
-        """Return a row of the running prediction by the number that its batch gives."""
-
-    def has_sequences(self, number: int) -> bool:
-        """Return whether a row that is predicted on is in a batch; else it is empty."""
-        del number
-        return True
-
-    @abstractmethod
-    def rows_taken_in(self) -> int:
-        """Return how many rows the running prediction has read so far."""
-
-    def rows_cut(self) -> int:
-        """Return how many of these did not fit into ``max_seq_length`` as a whole."""
-        return 0
-
     def training_loader(self, stream: Stream, crosses_epochs: bool) -> StepLoader:
         """Return the micro-batches of one epoch of a stream.
 
@@ -258,23 +241,6 @@ class TaskData(LightningDataModule):
         if epochs not in (None, -1):
             found = min(found, float(epochs * self.steps_per_epoch()))
         return found
-
-    def describe_step(self, step: int) -> str:
-        """Return words by which a person finds the training data of an optimiser step again."""
-        assert self.training_steps is not None, "train_dataloader() comes first"
-        return self.training_steps.describe(step)
-
-    def batches_of(self, step: int) -> list[PackedBatch]:
-        """Return the micro-batches of an optimiser step once more."""
-        assert self.training_steps is not None, "train_dataloader() comes first"
-        return self.training_steps[step]
-
-    def first_sequences(self, trainer: Trainer, count: int) -> PackedBatch:
-        """Return at most ``count`` sequences of a run's first step, as training reads them."""
-        self.trainer = trainer
-        self.train_dataloader()
-        assert self.training_steps is not None
-        return self.training_steps.first(count)
 
     def samples(self, count: int) -> list[tuple[Sequence[Example], PackedBatch]]:
         """Return at most ``count`` sequences (of some heads, rows) from all over the first set.
@@ -331,22 +297,15 @@ OWN_DATA = (
 
 
 def naming_head(name: str) -> contextlib.AbstractContextManager[None]:
-    """Say ``data.heads.NAME.train`` for ``data.train`` in what a block says of an error.
-
-    Args:
-        name: of the head; it stands before an error that names no key of its own.
-    """
+    """Say ``data.heads.NAME.train`` for ``data.train`` in what a block says of an error."""
     return naming(f"heads.{name}", OWN_DATA, f"head {name}")
 
 
 @contextlib.contextmanager
 def naming(place: str, names: Sequence[str], called: str) -> Iterator[None]:
-    """Put ``place`` into the keys of an error; else say whose it is.
+    """Put ``place``, below ``data`` and ``model``, into the keys of an error that has one.
 
-    Args:
-        place: below ``data`` and ``model``.
-        names: keys of ``data`` that are there.
-        called: what an error without such a key begins with.
+    ``names`` are the keys of ``data`` that are there; other errors begin with ``called``.
     """
     try:
         yield

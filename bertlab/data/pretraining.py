@@ -10,30 +10,28 @@ from typing import Any, Literal
 import numpy as np
 
 from bertlab.api.batch import IntArray
-from bertlab.api.examples import Example
 from bertlab.api.rng import CounterRNG
 from bertlab.api.task import Objective, Task
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.corpus.corpus import Corpus, naming
 from bertlab.data.corpus.prepare import (
-    default_cache_dir,
     open_prepared,
     prepare_cached,
     tokenizer_cached,
 )
-from bertlab.data.corpus.report import StoreReport, check_pairs
-from bertlab.data.corpus.store import TokenStore
+from bertlab.data.corpus.store import StoreReport, TokenStore, check_pairs
 from bertlab.data.inputs import TextRows, input_texts
 from bertlab.data.loader import SequenceStream, StepLoader
 from bertlab.data.module import EVALUATION_SEED, ReportRow, TaskData
-from bertlab.data.run_length import StepSettings, steps_for_sequences
+from bertlab.data.run_length import Amounts, StepSettings, steps_for_sequences
 from bertlab.data.sampling.sampler import MIN_SEQUENCE_LENGTH, SequenceSampler, split_documents
-from bertlab.data.sampling.segment_pairs import build_sampler, load_sampler
-from bertlab.data.sampling_report import Amounts, SamplingReport, report_sampling
+from bertlab.data.sampling.segment_pairs import load_sampler
+from bertlab.data.sampling_report import SamplingReport, report_sampling
+from bertlab.data.sources import default_cache_dir
 from bertlab.errors import ConfigError, TokenizerError, check_at_least, check_processes, check_share
 from bertlab.objectives.changing import Change, WholeNumber
 from bertlab.tokenizer.files import load_tokenizer
-from bertlab.tokenizer.kinds import WordPiece, build_kind
+from bertlab.tokenizer.kinds import build_kind
 
 
 class PretrainingData(TaskData):
@@ -129,7 +127,6 @@ class PretrainingData(TaskData):
         self.text = [text] if isinstance(text, str) else text
         self.text_pair = [text_pair] if isinstance(text_pair, str) else text_pair
         self.input = input
-        self.text_rows: TextRows | None = None
         self.seed = seed
         self.mask_seed = seed if mask_seed is None else mask_seed
         self._check_sizes()
@@ -149,8 +146,8 @@ class PretrainingData(TaskData):
         if prepared is not None:
             self._check_not_trained(f"{self.corpus.sources[0]} was prepared with one")
             return prepared.tokenizer
-        kind = WordPiece() if self.tokenizer_kind is None else self.tokenizer_kind
-        return tokenizer_cached(self.corpus, self.vocab_size, self.lowercase, self.cache_dir, kind)
+        settings = self.vocab_size, self.lowercase, self.cache_dir, self.tokenizer_kind
+        return tokenizer_cached(self.corpus, *settings)
 
     def _check_not_trained(self, why: str) -> None:
         if self.tokenizer_kind is not None:
@@ -309,17 +306,8 @@ class PretrainingData(TaskData):
         """Return ``text`` and ``text_pair``, or the rows of ``input``; errors: ``input_texts``."""
         assert self.tokenizer is not None
         rows = input_texts(self.text, self.text_pair, self.input)
-        self.text_rows = TextRows(rows, self.tokenizer, self.max_seq_length)
-        return StepLoader(self.text_rows, 1)
-
-    def take_row(self, number: int) -> Example:
-        """Return and drop a text, and its pair if there is one."""
-        assert self.text_rows is not None
-        return self.text_rows.take(number)
-
-    def rows_taken_in(self) -> int:
-        """Return how many texts have been read."""
-        return 0 if self.text_rows is None else self.text_rows.taken_in
+        self.input_rows = TextRows(rows, self.tokenizer, self.max_seq_length)
+        return StepLoader(self.input_rows, 1)
 
     def _check_corpus(self) -> None:
         if not self.corpus.sources:
@@ -330,15 +318,14 @@ class PretrainingData(TaskData):
     def _sampler(self, documents: IntArray, seed: int) -> SequenceSampler:
         assert self.store is not None
         assert self.tokenizer is not None
-        return build_sampler(
-            self.input_format,
-            store=self.store,
-            tokenizer=self.tokenizer,
-            documents=documents,
-            max_seq_length=self.max_seq_length,
-            short_sequence_probability=self.short_sequence_probability,
-            rng=CounterRNG(seed, "sampler"),
-            random_pair_share=self.random_pair_share,
+        return self.sampler_class(
+            self.store,
+            self.tokenizer,
+            documents,
+            self.max_seq_length,
+            self.short_sequence_probability,
+            CounterRNG(seed, "sampler"),
+            self.random_pair_share,
         )
 
     def _check_sizes(self) -> None:
@@ -346,7 +333,7 @@ class PretrainingData(TaskData):
             raise ConfigError("data.corpus: found an empty name, expected a file or folder")
         has_parts = self.sampler_class.has_parts
         self.step_settings.check_format(self.input_format, has_parts, MIN_SEQUENCE_LENGTH)
-        self._check_workers()
+        check_processes("data.num_workers", self.num_workers, 0)
         check_at_least("data.validation_sequences", self.validation_sequences, 1)
         check_processes("data.prepare_workers", self.prepare_workers, 1)
         check_share("data.validation_fraction", self.validation_fraction, ends=False)

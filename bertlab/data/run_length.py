@@ -13,15 +13,18 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bertlab.api.batch import IntArray
 from bertlab.api.optimizer import Progress
 from bertlab.api.task import Objective, Task
+from bertlab.data.sampling.sampler import SequenceSampler
 from bertlab.errors import ConfigError, check_at_least
 from bertlab.objectives.changing import (
     Change,
     ChangingNumber,
     WholeNumber,
+    moments,
     read_whole,
     whole_at,
     whole_ends,
@@ -33,6 +36,10 @@ if TYPE_CHECKING:
     from bertlab.data.module import TaskData
 
 _DEFAULT_SIZE = 256  # BERT's, app. A.2
+_SAMPLED_AT_A_TIME = 4096
+_LENGTHS = 9  # between both ends, at which it is looked how many tokens there are
+
+FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -127,14 +134,6 @@ class StepSizes:
         # bounds [0, 2, 5, 9]: positions 2, 3 and 4 are of step 1
         return Progress(int(np.searchsorted(self._bounds, position, side="right")) - 1, self.steps)
 
-    def nearest_step(self, sequences: float) -> int:
-        """Return how many steps read about so many sequences; one more than all if it is beyond."""
-        if isinstance(self.size, int):
-            return round(sequences / self.size)
-        # bounds [0, 2, 5, 9]: 3 -> 1, 4 -> 2, 9.5 -> 3, 12 -> 4
-        bounds = np.append(self._bounds, 2 * self._bounds[-1] - self._bounds[-2])
-        return int(np.abs(bounds - sequences).argmin())
-
     def total(self) -> int:
         """Return the sequences of a whole run of a finite number of steps."""
         return self.span(int(self.steps) - 1)[1]
@@ -150,6 +149,93 @@ class StepSizes:
         count = int(self.steps)
         sizes = (whole_at(self.size, Progress(step, self.steps)) for step in range(count))
         return np.concatenate([[0], np.cumsum(np.fromiter(sizes, np.int64, count))])
+
+
+def mean_sequence_length(sampler: SequenceSampler, sample_size: int = 4096) -> float:
+    """Return the mean length in tokens of the first ``sample_size`` sequences of epoch 0."""
+    indices = np.arange(min(sample_size, len(sampler)))
+    return float(sampler.sample(np.zeros_like(indices), indices).lengths.mean())
+
+
+def mean_text_length(sampler: SequenceSampler, sample_size: int = 2**16) -> float:
+    """Return the mean tokens of text, without ``[CLS]`` and ``[SEP]``, of sequences of epoch 0."""
+    count, tokens = min(sample_size, len(sampler)), 0
+    for start in range(0, count, _SAMPLED_AT_A_TIME):
+        indices = np.arange(start, min(start + _SAMPLED_AT_A_TIME, count))
+        sequences = sampler.sample(np.zeros_like(indices), indices)
+        tokens += int(np.count_nonzero(sequences.corpus_offsets >= 0))
+    return tokens / count
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """Means over a run, in which the size of a step and the length of sequences may change.
+
+    A sequence of full length that is read in parts counts as one of a step's size.
+    """
+
+    sampler: SequenceSampler
+    settings: StepSettings
+
+    @cached_property
+    def size(self) -> WholeNumber:
+        """Sequences of full length in a step, or how their number changes."""
+        return self.settings.sequences_per_step(lambda: self._full_length)
+
+    def mean_size(self, steps: float) -> float:
+        """Return the sequences of full length in a step of a run of ``steps``."""
+        return float(np.mean([whole_at(self.size, moment) for moment in moments(steps)]))
+
+    def tokens(self, steps: float) -> tuple[float, float]:
+        """Return the mean tokens of a sequence and of a step, special tokens included."""
+        if self._length is None:
+            return self._full_length, self._full_length * self.mean_size(steps)
+        ids, _, sequences = self._in_a_step(steps)
+        return ids / sequences, ids
+
+    def text(self, steps: float) -> float:
+        """Return the mean tokens of text in a step."""
+        if self._length is None:
+            return self._full_text * self.mean_size(steps)
+        return self._in_a_step(steps)[1]
+
+    @property
+    def _length(self) -> ChangingNumber | None:
+        return self.settings.changing_length
+
+    @cached_property
+    def _full_length(self) -> float:
+        return mean_sequence_length(self.sampler)
+
+    @cached_property
+    def _full_text(self) -> float:
+        return mean_text_length(self.sampler)
+
+    def _in_a_step(self, steps: float) -> tuple[float, float, float]:
+        """Return the mean tokens, tokens of text and sequences of a step."""
+        assert self._length is not None
+        run = list(moments(steps))
+        lengths = [whole_at(self._length, moment) for moment in run]
+        sizes = np.array([whole_at(self.size, moment) for moment in run])
+        known, counts = self._counts
+        tokens, text, sequences = (
+            float(np.mean(np.interp(lengths, known, each) * sizes)) for each in counts
+        )
+        return tokens, text, sequences
+
+    @cached_property
+    def _counts(self) -> tuple[FloatArray, FloatArray]:
+        """Some lengths ``(L,)``; tokens, text, and sequences of a full one's text ``(3, L)``."""
+        assert self._length is not None
+        indices = np.arange(min(_SAMPLED_AT_A_TIME, len(self.sampler)))
+        # 64 to 512 -> 64, 120, 176, … 512
+        lengths = np.unique(np.linspace(*self._length.ends, _LENGTHS).round())
+        counts = []
+        for length in lengths:
+            made = self.sampler.sample(np.zeros_like(indices), indices, int(length))
+            text = np.count_nonzero(made.corpus_offsets >= 0)
+            counts.append([len(made.input_ids), text, len(made.lengths)])
+        return lengths, np.array(counts).T / len(indices)
 
 
 def steps_for_sequences(size: WholeNumber, sequences: int) -> int:

@@ -2,23 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from bertlab.api.batch import IntArray, PackedSequences, TokenLabels
 from bertlab.api.rng import CounterRNG
 from bertlab.api.task import Objective
-from bertlab.data.corpus.report import StoreReport
-from bertlab.data.corpus.store import TokenStore
+from bertlab.data.corpus.store import StoreReport, TokenStore
 from bertlab.data.loader import prepare_sequences
-from bertlab.data.run_length import StepSettings
 from bertlab.data.sampling.sampler import SequenceSampler
-from bertlab.data.sampling.segment_pairs import paper_sampler
+from bertlab.data.sampling.segment_pairs import SegmentPairsSampler
 from bertlab.errors import CorpusError
 from bertlab.files import explain_vanished_folder, write_json
-from bertlab.objectives.changing import ChangingNumber, WholeNumber, moments, whole_at
 from bertlab.objectives.language_model import TokenClasses
 from bertlab.objectives.masked_lm import MaskingRecipe, dynamic_draws, mask_tokens
 
@@ -27,33 +22,18 @@ REPORT_SEQUENCES = 2000
 
 @dataclass(frozen=True)
 class SamplingReport:
-    """Figures of the first sequences of the training stream.
+    """Figures of the first sequences of the training stream."""
 
-    Attributes:
-        sequences: number of sequences looked at.
-        sequences_per_epoch: sequences in one pass over the training text.
-        documents_too_short: documents that the input format leaves out.
-        mean_length: tokens of a sequence, special tokens included.
-        padding_avoided: share of tokens that would be padding if every sequence were padded to
-            ``max_seq_length``.
-        next_sentence_share: share of pairs whose B follows A (paper: 50 %); None without pairs.
-        selected_share: share of the text's tokens that the masked LM predicts (paper: 15 %); None
-            without it.
-        masked_share: share of the predicted that became ``[MASK]`` (paper: 80 %).
-        random_share: share that became another token (paper: 10 %).
-        kept_share: share that stayed (paper: 10 %).
-    """
-
-    sequences: int
-    sequences_per_epoch: int
-    documents_too_short: int
-    mean_length: float
-    padding_avoided: float
-    next_sentence_share: float | None = None
-    selected_share: float | None = None
-    masked_share: float | None = None
-    random_share: float | None = None
-    kept_share: float | None = None
+    sequences: int  # that were looked at
+    sequences_per_epoch: int  # one pass over the training text
+    documents_too_short: int  # the input format leaves them out
+    mean_length: float  # in tokens, special tokens included
+    padding_avoided: float  # share of tokens if every sequence were padded to max_seq_length
+    next_sentence_share: float | None = None  # of pairs whose B follows A (paper: 50 %)
+    selected_share: float | None = None  # of the text's tokens, to be predicted (paper: 15 %)
+    masked_share: float | None = None  # of these, that became [MASK] (paper: 80 %)
+    random_share: float | None = None  # that became another token (paper: 10 %)
+    kept_share: float | None = None  # that stayed (paper: 10 %)
 
     def rows(self) -> list[tuple[str, str]]:
         """Return name and figure of each line to print."""
@@ -103,6 +83,14 @@ def report_store(store: TokenStore, max_seq_length: int) -> list[tuple[str, str]
             return [*rows, ("BERT's sampling", f"not possible: {error}")]
         write_json(store.path / "sampling.json", asdict(sampling))
         return [*rows, *sampling.rows()]
+
+
+def paper_sampler(store: TokenStore, max_seq_length: int, seed: int) -> SequenceSampler:
+    """Return the paper's sampling (app. A.2) over all documents of a store."""
+    short = 0.1  # create_pretraining_data.py of google-research/bert
+    rng = CounterRNG(seed, "sampler")
+    documents = np.arange(len(store))
+    return SegmentPairsSampler(store, store.tokenizer, documents, max_seq_length, short, rng)
 
 
 def report_pretraining(store: TokenStore, max_seq_length: int) -> SamplingReport:
@@ -155,100 +143,3 @@ def _masking_shares(
         "random_share": 1 - masked - kept,
         "kept_share": kept,
     }
-
-
-_SAMPLED_AT_A_TIME = 4096
-_LENGTHS = 9  # between both ends, at which it is looked how many tokens there are
-
-FloatArray = npt.NDArray[np.float64]
-
-
-def mean_sequence_length(sampler: SequenceSampler, sample_size: int = 4096) -> float:
-    """Return the mean length in tokens of the first ``sample_size`` sequences of epoch 0."""
-    indices = np.arange(min(sample_size, len(sampler)))
-    return float(sampler.sample(np.zeros_like(indices), indices).lengths.mean())
-
-
-def mean_text_length(sampler: SequenceSampler, sample_size: int = 2**16) -> float:
-    """Return the mean tokens of text, without ``[CLS]`` and ``[SEP]``, of sequences of epoch 0."""
-    count, tokens = min(sample_size, len(sampler)), 0
-    for start in range(0, count, _SAMPLED_AT_A_TIME):
-        indices = np.arange(start, min(start + _SAMPLED_AT_A_TIME, count))
-        sequences = sampler.sample(np.zeros_like(indices), indices)
-        tokens += int(np.count_nonzero(sequences.corpus_offsets >= 0))
-    return tokens / count
-
-
-@dataclass(frozen=True)
-class Amounts:
-    """Means over a run, in which the size of a step and the length of sequences may change.
-
-    A sequence of full length that is read in parts counts as one of a step's size.
-
-    Attributes:
-        sampler: of the training part.
-        settings: what a step reads.
-    """
-
-    sampler: SequenceSampler
-    settings: StepSettings
-
-    @cached_property
-    def size(self) -> WholeNumber:
-        """Sequences of full length in a step, or how their number changes."""
-        return self.settings.sequences_per_step(lambda: self._full_length)
-
-    def mean_size(self, steps: float) -> float:
-        """Return the sequences of full length in a step of a run of ``steps``."""
-        return float(np.mean([whole_at(self.size, moment) for moment in moments(steps)]))
-
-    def tokens(self, steps: float) -> tuple[float, float]:
-        """Return the mean tokens of a sequence and of a step, special tokens included."""
-        if self._length is None:
-            return self._full_length, self._full_length * self.mean_size(steps)
-        ids, _, sequences = self._in_a_step(steps)
-        return ids / sequences, ids
-
-    def text(self, steps: float) -> float:
-        """Return the mean tokens of text in a step."""
-        if self._length is None:
-            return self._full_text * self.mean_size(steps)
-        return self._in_a_step(steps)[1]
-
-    @property
-    def _length(self) -> ChangingNumber | None:
-        return self.settings.changing_length
-
-    @cached_property
-    def _full_length(self) -> float:
-        return mean_sequence_length(self.sampler)
-
-    @cached_property
-    def _full_text(self) -> float:
-        return mean_text_length(self.sampler)
-
-    def _in_a_step(self, steps: float) -> tuple[float, float, float]:
-        """Return the mean tokens, tokens of text and sequences of a step."""
-        assert self._length is not None
-        run = list(moments(steps))
-        lengths = [whole_at(self._length, moment) for moment in run]
-        sizes = np.array([whole_at(self.size, moment) for moment in run])
-        known, counts = self._counts
-        tokens, text, sequences = (
-            float(np.mean(np.interp(lengths, known, each) * sizes)) for each in counts
-        )
-        return tokens, text, sequences
-
-    @cached_property
-    def _counts(self) -> tuple[FloatArray, FloatArray]:
-        """Some lengths ``(L,)``; tokens, text, and sequences of a full one's text ``(3, L)``."""
-        assert self._length is not None
-        indices = np.arange(min(_SAMPLED_AT_A_TIME, len(self.sampler)))
-        # 64 to 512 -> 64, 120, 176, … 512
-        lengths = np.unique(np.linspace(*self._length.ends, _LENGTHS).round())
-        counts = []
-        for length in lengths:
-            made = self.sampler.sample(np.zeros_like(indices), indices, int(length))
-            text = np.count_nonzero(made.corpus_offsets >= 0)
-            counts.append([len(made.input_ids), text, len(made.lengths)])
-        return lengths, np.array(counts).T / len(indices)

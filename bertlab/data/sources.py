@@ -1,58 +1,88 @@
-"""The data sources that bertlab brings: the Hugging Face hub, and Python's own English."""
+"""What a location in a config is: a path, a URL, or an installed source such as ``hf:NAME``."""
 
-from collections.abc import Iterator
+import io
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import cast
 
-from bertlab.api.examples import DataSource, RawDocument, RawExamples
-from bertlab.data.rows.data_sets import load_hub_corpus, raw_rows, read_hub, texts_of_rows
-from bertlab.errors import CorpusError
-from bertlab.files.reading import is_url
-from bertlab.plugins.index import installed, load_class
+from bertlab.api.examples import DataSource
+from bertlab.errors import ConfigError
+from bertlab.files.reading import open_to_read
+from bertlab.plugins.index import added_name, installed, load_class
+
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
-class HuggingFaceHub(DataSource):
-    """Data sets of the Hugging Face hub, by ``datasets``; no code of a data set is run.
+class RemoteFile(ABC):
+    """A file, or folder, behind a URL; what is asked of it has the names that ``Path`` has.
 
-    ``hf:NAME[:CONFIG][:SPLIT]`` are documents, a row each; ``hf:NAME`` or ``hf:OWNER/NAME/CONFIG``
-    are labelled rows.
+    bertlab-cluster has the class of them. All methods raise OSError.
     """
 
-    def documents(self) -> Iterator[RawDocument]:
-        """Yield the texts of ``text_column``, empty ones as well."""
-        raw = raw_rows(load_hub_corpus(self.name), self.name)
-        for source, text in texts_of_rows(raw, self.text_column):
-            yield RawDocument(text, False, source)
+    @abstractmethod
+    def __init__(self, url: str) -> None: ...
 
-    def fingerprint(self) -> str:
-        """Return what ``datasets`` calls the fingerprint."""
-        fingerprint: str = load_hub_corpus(self.name)._fingerprint
-        return fingerprint
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The last part of the path, without what a web server is asked for beside it."""
 
-    def raw_examples(self, split: str | None) -> RawExamples:
-        """Return the rows, with the class names that the data set declares."""
-        return read_hub(self.name, split)
+    @property
+    def suffix(self) -> str:
+        """The ending of the name: ``.gz`` of ``a.txt.gz``."""
+        return PurePosixPath(self.name).suffix
+
+    @property
+    def suffixes(self) -> list[str]:
+        """All endings of the name."""
+        return PurePosixPath(self.name).suffixes
+
+    @abstractmethod
+    def open(self) -> io.BufferedReader:
+        """Open the file as a stream of bytes, which perhaps cannot be sought in."""
+
+    @abstractmethod
+    def exists(self) -> bool:
+        """Return whether something is there."""
+
+    @abstractmethod
+    def files(self) -> "Sequence[RemoteFile] | None":
+        """Return the files of a folder or pattern in the order of local ones; None of one file."""
 
 
-class PythonEnglish(DataSource):
-    """The English that ships with Python, offline: ``help()`` topics and docstrings.
+File = Path | RemoteFile
 
-    ``python-english`` are documents; ``python-english:packages`` and ``python-english:same_page``
-    are labelled rows, which bertlab-tasks brings.
-    """
 
-    def documents(self) -> Iterator[RawDocument]:
-        """Yield topics and modules, one sentence a line."""
-        from bertlab.data.corpus.python_english import python_english_documents  # noqa: PLC0415
+def default_cache_dir() -> Path:
+    """Return ``$BERTLAB_CACHE``, or ``~/.cache/bertlab``."""
+    return Path(os.environ.get("BERTLAB_CACHE") or "~/.cache/bertlab").expanduser()
 
-        if self.argument:
-            raise CorpusError(f"{self.name}: these are labelled rows; the text is python-english")
-        for document in python_english_documents():
-            yield RawDocument("\n".join(document.sentences), True, document.source)
 
-    def raw_examples(self, split: str | None) -> RawExamples:
-        """Return the rows of the task that the argument names."""
-        rows = load_class("source", "python-english-rows", DataSource)
-        found: RawExamples = rows(self.name, self.argument).raw_examples(split)
-        return found
+def is_url(location: str) -> bool:
+    """Return whether a location is a URL, and no path and no name of a source."""
+    return _SCHEME.match(location) is not None
+
+
+def located(location: str) -> File:
+    """Return the file that a location stands for, which may not be there."""
+    if not is_url(location):
+        return Path(location)
+    local = re.match(r"(?:file|local)://", location, re.IGNORECASE)
+    if local:
+        return Path(location[local.end() :])
+    try:
+        made = cast("type[RemoteFile]", added_name("bertlab.data", "UrlFile"))
+    except ImportError as error:
+        raise ConfigError(f"{location}: cannot read a URL: {error}") from None
+    return made(location)
+
+
+def open_file(path: File) -> io.BufferedReader:
+    """Open a file, pipe, device or URL for reading."""
+    return path.open() if isinstance(path, RemoteFile) else open_to_read(path)
 
 
 def is_source(location: str) -> bool:

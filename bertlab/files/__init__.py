@@ -1,37 +1,319 @@
-"""Files: every atomic write, and bounded reads of files that may come from anywhere."""
+"""Every atomic write: files and folders that are there when they are whole, or not at all.
 
-from bertlab.files.writing import (
-    WholeFile,
-    append_text,
-    check_nothing_leads_out,
-    create_json,
-    create_text,
-    explain_failed_write,
-    explain_vanished_folder,
-    new_folder,
-    open_to_append,
-    remove_abandoned,
-    replacing,
-    utf8,
-    why_no_file_name,
-    write_json,
-    write_text,
-)
+They are written under a temporary name beside their place and renamed. What a killed process leaves
+there is removed when the same is written again.
+"""
 
-__all__ = [
-    "WholeFile",
-    "append_text",
-    "check_nothing_leads_out",
-    "create_json",
-    "create_text",
-    "explain_failed_write",
-    "explain_vanished_folder",
-    "new_folder",
-    "open_to_append",
-    "remove_abandoned",
-    "replacing",
-    "utf8",
-    "why_no_file_name",
-    "write_json",
-    "write_text",
-]
+import contextlib
+import errno
+import glob
+import json
+import os
+import platform
+import secrets
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from bertlab.errors import OutputError
+from bertlab.files.reading import open_patiently
+
+_LONGEST_NAME = 200  # bytes; file systems take 255, with what we add to it
+
+
+@contextlib.contextmanager
+def replacing(
+    path: Path, *, durable: bool = False, sole_writer: bool = False
+) -> Iterator[IO[bytes]]:
+    """Open a new file, which takes the place of ``path`` at the end of the block.
+
+    An exception in the block leaves what stood there before. A device or pipe (``/dev/null``,
+    ``/dev/stdout``) is written to and stays what it is.
+    """
+    if _is_stream(path):
+        with os.fdopen(open_patiently(path, os.O_WRONLY), "wb") as file:
+            yield file
+        return
+    remove_abandoned(path, sole_writer)
+    partial = _partial_path(path)
+    try:
+        with partial.open("wb") as file:
+            yield file
+            # the content first, then the name: a power cut must not leave the name without content
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        partial.replace(path)  # atomic: a reader finds the old file or the new one
+        if durable:
+            _fsync(path.parent)  # which holds the name
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename in (None, str(partial)):
+            error.filename = str(path)  # the name that messages give
+        with contextlib.suppress(OSError):  # of a mount that vanished
+            partial.unlink(missing_ok=True)
+        raise
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether a path is written to as it is: a device, a pipe, or an open file by its number."""
+    try:
+        kind = path.stat().st_mode
+    except OSError:
+        return False
+    if stat.S_ISBLK(kind):
+        raise OSError(errno.EINVAL, "is a disk, expected a file", str(path))
+    # /dev/stdout is a link that may lead to a file: to be followed, not to be replaced
+    place = path.parent.resolve().parts[:2]
+    open_file = path.is_symlink() and place in (("/", "dev"), ("/", "proc"))
+    return open_file or not (stat.S_ISDIR(kind) or stat.S_ISREG(kind))
+
+
+def utf8(text: str) -> bytes:
+    """Return UTF-8; what of a text has none, as of a file name of odd bytes, is an escape.
+
+    In JSON the escape reads back as what it stands for.
+    """
+    return text.encode(errors="backslashreplace")  # "\udcff" -> rb"\udcff"
+
+
+def why_no_file_name(name: str) -> str | None:
+    """Return what is expected of a name in place of this one; None if a file can be called so."""
+    if name in ("", ".", "..") or "/" in name or "\\" in name:
+        return "a name without slashes"
+    if not name.isprintable():
+        return "a name without control characters"
+    if len(utf8(name)) > _LONGEST_NAME:
+        return f"a name of at most {_LONGEST_NAME} bytes"
+    return None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 file, or leave what stood there."""
+    with replacing(path) as file:
+        file.write(utf8(text))
+
+
+def write_json(path: Path, content: object) -> None:
+    """Write something as indented JSON; errors as :func:`write_text`."""
+    write_text(path, _json(content))
+
+
+def create_text(path: Path, text: str) -> None:
+    """Write a file that must not exist yet; of several processes that try, one succeeds."""
+    with path.open("x", encoding="utf-8", errors="backslashreplace") as file:
+        try:
+            file.write(text)
+            file.flush()
+        except OSError:
+            path.unlink()  # half a file would keep all others out
+            raise
+
+
+def create_json(path: Path, content: object) -> None:
+    """Write a JSON file that must not exist yet; as :func:`create_text`."""
+    create_text(path, _json(content))
+
+
+def _json(content: object) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def append_text(path: Path, text: str) -> None:
+    """Add UTF-8 text to a file; never to what a link leads to, nor to another name's content."""
+    if path.exists() and path.stat().st_nlink > 1:  # a hard link: to be this name's own first
+        with path.open("rb") as before, replacing(path) as own:
+            shutil.copyfileobj(before, own)
+    with open_to_append(path) as file:
+        file.write(utf8(text))
+
+
+def open_to_append(path: Path) -> IO[bytes]:
+    """Open a file, or make it, to add to its end; a link is refused by the system."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+    return os.fdopen(os.open(path, flags, 0o666), "ab")
+
+
+def check_nothing_leads_out(directory: Path, name: str | None = None) -> None:
+    """Raise OutputError if what is written below a directory could land elsewhere.
+
+    A directory of a run or study may come from anywhere, and loggers and callbacks write to names
+    that are known before: a link ``csv -> /home/me`` would take their files there. Links that stay
+    inside (``wandb/latest-run``) are kept, and so is what is hidden (``.venv``), where nothing is
+    written. ``name`` is the one entry of the directory that is written to, if it is one.
+    """
+    top = os.path.realpath(directory)
+    for found in _entries(top, name):
+        if found.is_symlink():
+            place = os.path.realpath(found.path)
+            if os.path.commonpath([top, place]) == top:
+                continue
+            what = f"is a link that leads out of {directory}, to {place}"
+        elif found.is_file(follow_symlinks=False) or found.is_dir(follow_symlinks=False):
+            continue
+        else:
+            what = "is a device, a pipe or a socket"
+        raise OutputError(
+            f"{directory / os.path.relpath(found.path, top)}: {what}; bertlab writes below "
+            f"{directory}, and only there: remove it, or choose another directory"
+        )
+
+
+def _entries(top: str, name: str | None) -> Iterator[os.DirEntry[str]]:
+    """Yield what lies below a folder, links not followed."""
+    folders = [top]
+    while folders:
+        folder = folders.pop()
+        try:
+            with os.scandir(folder) as entries:
+                found = list(entries)
+        except (FileNotFoundError, NotADirectoryError):  # not there yet, or removed meanwhile
+            continue
+        for entry in found:
+            if folder == top and (entry.name.startswith(".") or name not in (None, entry.name)):
+                continue
+            yield entry
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+
+
+class WholeFile:
+    """A text file that is written bit by bit, and put in its place by :meth:`close`.
+
+    Args:
+        path: its place; missing folders on the way are made.
+
+    Raises:
+        OutputError: here and in the methods, if it cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._failure = f"{path}: cannot be written"
+        with explain_failed_write(self._failure):
+            if path.is_dir():
+                raise IsADirectoryError(0, "it is a folder")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._block = replacing(path)
+            self._file = self._block.__enter__()  # a with block that spans calls
+
+    def write(self, text: str) -> None:
+        """Add text."""
+        with explain_failed_write(self._failure):
+            self._file.write(utf8(text))
+
+    def close(self) -> None:
+        """Put the file in its place, over what was there."""
+        with explain_failed_write(self._failure):
+            self._block.__exit__(None, None, None)
+
+    def discard(self) -> None:
+        """Leave no file; does nothing after :meth:`close`."""
+        error = InterruptedError()
+        self._block.__exit__(type(error), error, None)  # replacing() removes the partial file
+
+
+@contextlib.contextmanager
+def new_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """Yield a new folder to fill, which takes the place of ``target`` at the end of the block.
+
+    Its files are on the disk before it is renamed. An exception in the block removes it.
+    """
+    if not target.name:  # "" and "." are the working directory, ".." is found when it is renamed
+        raise OutputError(f"output: found {str(target)!r}, expected the name of a folder to make")
+    remove_abandoned(target)
+    folder = _partial_path(target)
+    try:
+        folder.mkdir(parents=True)
+        yield folder
+        for path in [*folder.rglob("*"), folder]:  # before the rename shows it
+            _fsync(path)
+        # rename() replaces an empty folder, but none that holds files
+        with _moved_away(target) if overwrite and target.is_dir() else contextlib.nullcontext():
+            folder.rename(target)
+        _fsync(target.parent)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # gone already if it was renamed
+
+
+@contextlib.contextmanager
+def _moved_away(target: Path) -> Iterator[None]:
+    """Rename a folder for the length of the block, then remove it; an error brings it back."""
+    old = _partial_path(target).with_suffix(".old")  # never taken for abandoned
+    target.rename(old)
+    try:
+        yield
+    except OSError:
+        old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def remove_abandoned(target: Path, sole_writer: bool = False) -> None:
+    """Remove what killed processes of this host left beside ``target``."""
+    own = _own_prefix(target)
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
+        process = left.name.removeprefix(own).split(".")[0]
+        dead = left.name.startswith(own) and process.isdecimal() and not _is_alive(int(process))
+        if sole_writer or dead:
+            _remove(left)
+
+
+def _own_prefix(target: Path) -> str:
+    return f".{target.name}.{platform.node()}."
+
+
+def _partial_path(target: Path) -> Path:
+    """Return an unused temporary name beside ``target``; it tells host and process."""
+    # random at the end: threads of one process may write the same file
+    return target.with_name(f"{_own_prefix(target)}{os.getpid()}.{secrets.token_hex(4)}.partial")
+
+
+def _remove(left: Path) -> None:
+    if left.is_dir():
+        shutil.rmtree(left, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            left.unlink()
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)  # 0 is no signal: it only asks
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's
+        return True
+    return True
+
+
+def _fsync(path: Path) -> None:
+    """Make a file's content, or a rename in a folder, survive a power cut, where that is known."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def explain_failed_write(failure: str, consequence: str = "") -> Iterator[None]:
+    """Re-raise an OSError inside the block as OutputError."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise OutputError(f"{failure}: {reason}{consequence}") from None
+
+
+@contextlib.contextmanager
+def explain_vanished_folder(folder: Path, hint: Callable[[], str] = str) -> Iterator[None]:
+    """Re-raise a FileNotFoundError inside the block as OutputError if ``folder`` has vanished."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        if folder.is_dir():
+            raise
+        raise OutputError(f"{folder}: is gone (its disk?){hint()}") from error

@@ -305,7 +305,7 @@ class BertModule(LightningModule):
         """Return the message about a step, counted from 0, whose gradient is not finite."""
         parts = ", ".join(f"{name} {float(loss):.4g}" for name, loss in losses.items())
         data = getattr(self.trainer, "datamodule", None)
-        where = f" on {data.describe_step(step)}" if isinstance(data, TaskData) else ""
+        where = f" on {data.training_steps.describe(step)}" if isinstance(data, TaskData) else ""
         return f"step {step + 1}: the gradient's norm is {norm} (loss: {parts}){where}"
 
     def _rewrite_input(self, batch: PackedBatch) -> PackedBatch:

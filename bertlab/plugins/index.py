@@ -32,7 +32,8 @@ METAPACKAGE = "bertlab-lightning"  # all of them; on PyPI, bertlab is somebody e
 # package: what it brings, as "kind name" of the index
 _BRINGS = {
     "bertlab-cluster": (
-        "executor ray, executor slurm, name data.ShardedStore, name data.ShardedWriter"
+        "executor ray, executor slurm, name data.ShardedStore, name data.ShardedWriter, "
+        "name data.UrlFile"
     ),
     "bertlab-conformance": (
         "command check-plugins, command new-plugin, command plugins, "

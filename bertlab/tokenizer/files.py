@@ -61,7 +61,7 @@ def checked_state(state: dict[str, Any], source: str) -> dict[str, Any]:
 
     Truncation and padding presets are left out; post-processor and decoder are BERT's.
     """
-    model = _checked_model(state.get("model"), source)
+    model = _checked_model(state["model"], source)
     vocabulary: dict[str, int] = model["vocab"]
     added = added_tokens(state.get("added_tokens") or [], vocabulary, SPECIAL_TOKENS, source)
     ids = vocabulary | {token["content"]: token["id"] for token in added}
@@ -106,19 +106,18 @@ def read_files(path: Path) -> TokenizerFiles:
     return TokenizerFiles(path, _read_json(path) if path.suffix == ".json" else None, config)
 
 
-def wordpiece_state(files: TokenizerFiles, lowercase: bool | None = None) -> dict[str, Any]:
+def wordpiece_state(files: TokenizerFiles) -> dict[str, Any]:
     """Return the checked state of BERT's tokenizer."""
     if files.content is not None:
         state = checked_state(files.content, str(files.path))
     else:
         tokens = _read_vocabulary(files.path)
         state = vocabulary_state(tokens, not _has_capitals(tokens), str(files.path))
-    asked = {ours: files.set_in_config(theirs) for theirs, ours in _CONFIG_KEYS.items()}
     settings = {
-        ours: asked[ours] for theirs, ours in _CONFIG_KEYS.items() if theirs in files.config
+        ours: files.set_in_config(theirs)
+        for theirs, ours in _CONFIG_KEYS.items()
+        if theirs in files.config
     }
-    if lowercase is not None:
-        settings["lowercase"] = lowercase
     normalizer = state["normalizer"]
     if settings and isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer":
         # The canonical strip_accents was derived from the old lowercase: derive it again.
@@ -181,11 +180,7 @@ def _has_capitals(tokens: Sequence[str]) -> bool:
     return any(re.search("[A-Z]", token) for token in tokens if not bracketed.fullmatch(token))
 
 
-def _checked_model(model: Any, source: str) -> dict[str, Any]:  # noqa: ANN401 (JSON)
-    # Files of tokenizers < 0.9 name no type.
-    if not isinstance(model, dict) or model.get("type", "WordPiece") != "WordPiece":
-        kind = model.get("type") if isinstance(model, dict) else None
-        raise TokenizerError(f"{source}: expected a WordPiece model as BERT's, found {kind!r}")
+def _checked_model(model: dict[str, Any], source: str) -> dict[str, Any]:
     vocabulary = checked_vocabulary(model, source)
     unknown = model.get("unk_token", "[UNK]")
     if unknown != "[UNK]":

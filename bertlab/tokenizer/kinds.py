@@ -72,7 +72,6 @@ def train_wordpiece(
     vocab_size: int,
     lowercase: bool = True,
     min_frequency: int = 2,
-    show_progress: bool = False,
     strip_accents: bool | None = None,
 ) -> WordPieceTokenizer:
     """Train a vocabulary as BERT's: ``[PAD]`` is 0, then ``[UNK] [CLS] [SEP] [MASK]``.
@@ -101,7 +100,7 @@ def train_wordpiece(
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,
         min_frequency=min_frequency,
-        show_progress=show_progress,
+        show_progress=False,
         special_tokens=given,
         continuing_subword_prefix="##",
     )
@@ -166,17 +165,11 @@ def _note_lost_marks(marked: Counter[str], words: int) -> None:
 
 @dataclass(frozen=True)
 class _Characters:
-    """The characters of a text, the commonest first.
+    """The characters of a text, the commonest first."""
 
-    Attributes:
-        counts: how often each occurs.
-        forms: the tokens of each: of "the", "t" -> ["t"], "h" -> ["##h"].
-        joined: those that stand within words of several; "中" is a word of its own.
-    """
-
-    counts: dict[str, int]
-    forms: dict[str, list[str]]
-    joined: set[str]
+    counts: dict[str, int]  # how often each occurs
+    forms: dict[str, list[str]]  # the tokens of each: of "the", "t" -> ["t"], "h" -> ["##h"]
+    joined: set[str]  # those that stand within words of several; "中" is a word of its own
 
     @classmethod
     def of(cls, pieces: Counter[str]) -> "_Characters":

@@ -21,7 +21,7 @@ from bertlab.api.tokenizer import (
     TokenizerFiles,
 )
 from bertlab.files import write_json, write_text
-from bertlab.tokenizer.files import read_files, vocabulary_state, wordpiece_state
+from bertlab.tokenizer.files import vocabulary_state, wordpiece_state
 
 # str.split() takes these for spaces, BERT deletes them as control characters.
 _DELETED_SPACES = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
@@ -114,7 +114,7 @@ class WordPieceTokenizer(Tokenizer):
     """Splits text into word pieces with the same ids as the original BERT.
 
     Args:
-        state: checked content of a ``tokenizer.json``; use :meth:`load` or
+        state: checked content of a ``tokenizer.json``; use :meth:`from_files` or
             :meth:`from_vocabulary` to get one.
         source: what to name in errors.
     """
@@ -152,32 +152,16 @@ class WordPieceTokenizer(Tokenizer):
         return cls(vocabulary_state(tokens, lowercase, strip_accents=strip_accents))
 
     @classmethod
-    def load(cls, path: str | Path, lowercase: bool | None = None) -> "WordPieceTokenizer":
-        """Load a ``vocab.txt``, a ``tokenizer.json`` or a folder with either.
+    def from_files(cls, files: TokenizerFiles) -> "WordPieceTokenizer":
+        """Return the tokenizer of files that were read.
 
-        Nothing in the files is executed; truncation and padding presets are ignored.
-
-        Args:
-            path: the file or folder.
-            lowercase: overrides ``do_lower_case`` of the folder's ``tokenizer_config.json``. If
-                None and no file says it, a vocabulary with capital letters is taken for cased.
+        If none of them says whether it is lower-cased, a vocabulary with capitals is taken for
+        cased.
 
         Raises:
-            TokenizerError: missing or damaged file, not a WordPiece model, or a vocabulary
-                without BERT's special tokens, with duplicates, or empty.
+            TokenizerError: a vocabulary is damaged, empty, has duplicates or lacks special tokens.
         """
-        return cls.from_files(read_files(Path(path)), lowercase)
-
-    @classmethod
-    def from_files(
-        cls, files: TokenizerFiles, lowercase: bool | None = None
-    ) -> "WordPieceTokenizer":
-        """Return the tokenizer of files that were read; ``lowercase`` as in :meth:`load`.
-
-        Raises:
-            TokenizerError: as :meth:`load`.
-        """
-        return cls(wordpiece_state(files, lowercase), str(files.path))
+        return cls(wordpiece_state(files), str(files.path))
 
     def to_json(self) -> str:
         """Return the whole tokenizer in the format of ``tokenizer.json``."""

@@ -149,12 +149,14 @@ class PredictionWriter(Callback):
         """Write up to the first row that is still to be predicted; some rows gave no sequence."""
         assert self.sink is not None
         assert self.data is not None
+        rows = self.data.input_rows
+        assert rows is not None
         # rows 0 and 2 are done, 1 is not: write 0, keep 2 until 1 is there
-        while self.next_row < self.data.rows_taken_in():
-            if self.next_row not in self.done and self.data.has_sequences(self.next_row):
+        while self.next_row < rows.taken_in:
+            if self.next_row not in self.done and rows.has_sequences(self.next_row):
                 return
             parts = self.done.pop(self.next_row, [])
-            row = self.data.take_row(self.next_row)
+            row = rows.take(self.next_row)
             prediction = parts[0] if self.head is None else self.head.merge(row, parts)
             self.sink.write(row, prediction)
             self.next_row += 1
@@ -192,9 +194,10 @@ def open_sink(
 
 def warn_of_cut_rows(data: TaskData) -> None:
     """Tell how many predicted rows were not read to their end."""
-    if cut := data.rows_cut():
+    rows = data.input_rows
+    if rows is not None and rows.cut:
         warn(
-            f"{cut:,} of {data.rows_taken_in():,} rows are longer than {data.max_seq_length} "
+            f"{rows.cut:,} of {rows.taken_in:,} rows are longer than {data.max_seq_length} "
             "tokens (data.max_seq_length); what is beyond was not read"
         )
 

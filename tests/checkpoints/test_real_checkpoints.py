@@ -14,7 +14,7 @@ from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.loading import load_matching
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.model.build import build_encoder
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.files import load_tokenizer
 from tests.checkpoints.peers import (
     assert_bit_equal,
     batch_of,
@@ -132,7 +132,7 @@ def test_a_reaction_model_gives_transformers_logits(rxnfp: Path, reactions: Pret
 
 def test_masked_tokens_of_real_reactions_come_back(rxnfp: Path, reactions: Pretrained) -> None:
     encoder, tasks = built(reactions)
-    tokenizer = WordPieceTokenizer.load(rxnfp / "vocab.txt", lowercase=False)
+    tokenizer = load_tokenizer(rxnfp / "vocab.txt")
     right = count = 0
     for reaction in REACTIONS:
         pieces = SMILES_TOKEN.findall(reaction)
@@ -157,7 +157,7 @@ def test_a_real_checkpoint_survives_the_round_trip(
 ) -> None:
     encoder = build_encoder(reactions.encoder_config, reactions.vocab_size)
     load_matching(encoder, reactions.encoder_state, reactions.source)
-    tokenizer = WordPieceTokenizer.load(rxnfp / "vocab.txt", lowercase=False)
+    tokenizer = load_tokenizer(rxnfp / "vocab.txt")
     export_huggingface(encoder, reactions.task_states, tokenizer, tmp_path / "out")
     back = read_huggingface(tmp_path / "out")
     assert back.encoder_config == reactions.encoder_config

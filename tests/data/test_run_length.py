@@ -45,13 +45,6 @@ def test_steps_follow_each_other_with_the_sizes_of_the_schedule(
     assert owners == np.repeat(np.arange(8), expected).tolist()
 
 
-def test_the_step_nearest_to_a_number_of_sequences() -> None:
-    steps = StepSizes(GROWS, 8)  # ends 4, 9, 15, 22, 30, 39, 49, 60
-    assert [steps.nearest_step(n) for n in (0, 4, 11, 13, 58.9, 62)] == [0, 1, 2, 3, 8, 8]
-    assert steps.nearest_step(1000) == 9  # never reached
-    assert StepSizes(4).nearest_step(11) == 3
-
-
 @pytest.mark.parametrize("schedule", ["linear", "cosine", "wsd", "inverse_sqrt"])
 @pytest.mark.parametrize("ends", [(4, 60), (60, 4), (1, 3)])
 def test_fewest_steps_that_read_so_many_sequences(schedule: str, ends: tuple[int, int]) -> None:

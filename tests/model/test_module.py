@@ -27,7 +27,7 @@ from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.objectives.classification import NextSentencePrediction
 from bertlab.objectives.language_model import CausalLM
 from bertlab.objectives.masked_lm import MaskedLM
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.files import load_tokenizer
 from tests.checkpoints.peers import export_huggingface
 from tests.conftest import Command
 
@@ -36,9 +36,9 @@ from tests.conftest import Command
 def store(
     tiny_run: Path, corpus_file: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> TokenStore:
-    tokenizer = WordPieceTokenizer.load(tiny_run / "tokenizer")
+    tokenizer = load_tokenizer(tiny_run / "tokenizer")
     output = tmp_path_factory.mktemp("store") / "topics"
-    return prepare(Corpus([str(corpus_file)], "sentences"), tokenizer, output, progress=False)
+    return prepare(Corpus([str(corpus_file)], "sentences"), tokenizer, output)
 
 
 def make_stream(store: TokenStore, objectives: dict[str, Objective]) -> SequenceStream:

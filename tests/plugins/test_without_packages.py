@@ -7,6 +7,7 @@ import pytest
 from bertlab.api.examples import Column
 from bertlab.config.merge import read_request
 from bertlab.config.parser import data_class
+from bertlab.data.corpus.corpus import Corpus, read_documents
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.fine_tuning import LabelledData
 from bertlab.data.pretraining import PretrainingData
@@ -85,3 +86,10 @@ def test_it_says_which_package_brings_stores_of_several_shards(tmp_path):
     manifest.write_text(manifest.read_text().replace('"format_version": 1', '"format_version": 2'))
     with pytest.raises(TokenStoreError, match=f"a token store of several shards: .*{message}"):
         TokenStore.open(store.path)
+
+
+@pytest.mark.parametrize("url", ["https://host/a.txt", "s3://bucket/texts"])
+def test_it_says_which_package_reads_urls(url):
+    message = f"{url}: cannot read a URL: .*comes with bertlab-cluster: pip install bertlab-cluster"
+    with pytest.raises(ConfigError, match=message):
+        list(read_documents(Corpus([url])))

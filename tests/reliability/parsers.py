@@ -22,6 +22,7 @@ from bertlab.data.corpus.corpus import Corpus, read_documents
 from bertlab.data.examples.source import read_rows
 from bertlab.errors import BertlabError
 from bertlab.heads.sentences import SentencePair, SingleSentence
+from bertlab.tokenizer.files import load_tokenizer
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from bertlab_interop.sstable import DamagedTableError, unpack_snappy
 from bertlab_interop.tensor_bundle import read_tensorflow
@@ -174,7 +175,7 @@ PARSERS = {
     "sentences": Parser("text.txt", b"One line.\nTwo.\n\nThree.\n", _documents("sentences")),
     "document": Parser("text.txt", b"One. It goes\non here.\n\nThree.\n", _documents("document")),
     "detected": Parser("text.txt", b"One line.\nTwo.\n\nThree.\n", _documents("auto")),
-    "vocabulary": Parser("vocab.txt", VOCABULARY, WordPieceTokenizer.load),
+    "vocabulary": Parser("vocab.txt", VOCABULARY, load_tokenizer),
     "config": Parser("config.yaml", b"model: {objectives: [mlm]}\ndata: {corpus: a}\n", _config),
     "study": Parser("study.yaml", STUDY, _study),
     "huggingface": Parser("config.json", json.dumps(HUGGINGFACE).encode(), _huggingface),
@@ -186,6 +187,6 @@ PARSERS = {
     "tokenizer": Parser(
         "tokenizer.json",
         WordPieceTokenizer.from_vocabulary(VOCABULARY.decode().split()).to_json().encode(),
-        WordPieceTokenizer.load,
+        load_tokenizer,
     ),
 }  # fmt: skip

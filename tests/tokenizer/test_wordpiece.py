@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from bertlab.errors import ConfigError, TokenizerError
-from bertlab.tokenizer.files import SPECIAL_TOKENS
+from bertlab.tokenizer.files import SPECIAL_TOKENS, load_tokenizer
 from bertlab.tokenizer.kinds import train_wordpiece
 from bertlab.tokenizer.wordpiece import WordIds, WordPieceTokenizer
 
@@ -151,7 +151,7 @@ def test_other_pretokenizers_take_the_slow_path_and_are_exact(tmp_path):
     state = json.loads(backend_of(WordPieceTokenizer.from_vocabulary(VOCABULARY)).to_str())
     state["pre_tokenizer"] = {"type": "WhitespaceSplit"}
     (tmp_path / "tokenizer.json").write_text(json.dumps(state))
-    tokenizer = WordPieceTokenizer.load(tmp_path)
+    tokenizer = load_tokenizer(tmp_path)
     assert rows_of(tokenizer, ["cat. cat", "the\x85cat"]) == [
         tokenizer.encode("cat. cat"),
         tokenizer.encode("the\x85cat"),
@@ -223,15 +223,11 @@ def test_all_forms_of_one_tokenizer_have_one_fingerprint(tokenizer, tmp_path):
     for name in ("vocab.txt", "tokenizer_config.json"):
         (vocab_only / name).write_bytes((tmp_path / name).read_bytes())
     loaded = [
-        WordPieceTokenizer.load(tmp_path),
-        WordPieceTokenizer.load(tmp_path / "tokenizer.json"),
-        WordPieceTokenizer.load(vocab_only),
-        WordPieceTokenizer.load(tmp_path / "vocab.txt", lowercase=tokenizer.lowercase),
+        load_tokenizer(tmp_path),
+        load_tokenizer(tmp_path / "tokenizer.json"),
+        load_tokenizer(vocab_only),
     ]
     assert {other.fingerprint for other in loaded} == {tokenizer.fingerprint}
-    different = WordPieceTokenizer.load(tmp_path, lowercase=not tokenizer.lowercase)
-    assert different.fingerprint != tokenizer.fingerprint
-    assert different.lowercase != tokenizer.lowercase
 
 
 def test_truncation_and_padding_presets_are_ignored(tokenizer, tmp_path):
@@ -239,9 +235,7 @@ def test_truncation_and_padding_presets_are_ignored(tokenizer, tmp_path):
     backend.enable_truncation(4)
     backend.enable_padding(length=16, pad_token="[PAD]")
     backend.save(str(tmp_path / "tokenizer.json"))
-    assert WordPieceTokenizer.load(tmp_path).encode("the cat " * 10) == tokenizer.encode(
-        "the cat " * 10
-    )
+    assert load_tokenizer(tmp_path).encode("the cat " * 10) == tokenizer.encode("the cat " * 10)
 
 
 def saved_state(tokenizer, folder):
@@ -253,7 +247,7 @@ def test_settings_of_tokenizer_config_are_read(tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY), encoding="utf-8")
     config = {"do_lower_case": True, "strip_accents": False, "tokenize_chinese_chars": False}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
-    tokenizer = WordPieceTokenizer.load(tmp_path)
+    tokenizer = load_tokenizer(tmp_path)
     assert tokenizer.encode("ÉTÉ") == [tokenizer.token_id("été")]
     assert tokenizer.encode("東京") == [tokenizer.token_id("東"), tokenizer.token_id("##京")]
 
@@ -262,13 +256,13 @@ def test_case_is_guessed_from_the_vocabulary(tmp_path):
     file = tmp_path / "vocab.txt"
     for extra, lowercase in (("The", False), ("the", True), ("[unused1]", True)):
         file.write_text("\n".join([*SPECIAL_TOKENS, extra, "[X]", ""]))
-        assert WordPieceTokenizer.load(file).lowercase is lowercase
+        assert load_tokenizer(file).lowercase is lowercase
 
 
 def test_windows_line_ends(tmp_path):
     file = tmp_path / "vocab.txt"
     file.write_bytes("\r\n".join([*SPECIAL_TOKENS, "the", ""]).encode())
-    tokenizer = WordPieceTokenizer.load(file)
+    tokenizer = load_tokenizer(file)
     assert (tokenizer.vocab_size, tokenizer.encode("the")) == (6, [5])
 
 
@@ -286,8 +280,7 @@ GOOD = "\n".join([*SPECIAL_TOKENS, "the"])
         ("tokenizer.json", "{", "damaged JSON"),
         ("tokenizer.json", "[" * 100_000, "damaged JSON"),
         ("tokenizer.json", "[]", "expected a JSON object, found a list"),
-        ("tokenizer.json", "{}", "expected a WordPiece model"),
-        ("tokenizer.json", '{"model": {"type": "BPE"}}', "WordPiece model as BERT's, found 'BPE'"),
+        ("tokenizer.json", "{}", "model.type: found None, expected"),
         ("tokenizer.json", '{"model": {"type": "WordPiece", "vocab": {}}}', "empty"),
         ("tokenizer.json", '{"model": {"vocab": {"a": "x"}}}', "'a' has the id 'x'"),
         ("tokenizer.json", '{"model": {"vocab": {"a": 0}}}', r"no \[PAD\], \[UNK\]"),
@@ -298,7 +291,7 @@ def test_damaged_files(tmp_path, name, content, message):
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     for path in (file, tmp_path):
         with pytest.raises(TokenizerError, match=message) as caught:
-            WordPieceTokenizer.load(path)
+            load_tokenizer(path)
         assert str(file) in str(caught.value)
 
 
@@ -319,20 +312,20 @@ def test_damaged_parts_of_tokenizer_json(tmp_path, changes, message):
     state = saved_state(WordPieceTokenizer.from_vocabulary(GOOD.split("\n")), tmp_path)
     (tmp_path / "tokenizer.json").write_text(json.dumps(state | changes))
     with pytest.raises(TokenizerError, match=message) as caught:
-        WordPieceTokenizer.load(tmp_path)
+        load_tokenizer(tmp_path)
     assert str(tmp_path / "tokenizer.json") in str(caught.value)
 
 
 def test_missing_files(tmp_path):
     with pytest.raises(TokenizerError, match=r"nothing.txt: no such file .* expected a vocab"):
-        WordPieceTokenizer.load(tmp_path / "nothing.txt")
+        load_tokenizer(tmp_path / "nothing.txt")
     (tmp_path / "readme").touch()
     with pytest.raises(TokenizerError, match=r"no tokenizer.json and no vocab.txt .*\(readme\)"):
-        WordPieceTokenizer.load(tmp_path)
+        load_tokenizer(tmp_path)
     (tmp_path / "vocab.txt").write_text(GOOD)
     (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": "no"}')
     with pytest.raises(TokenizerError, match=r"do_lower_case is 'no', expected true or false"):
-        WordPieceTokenizer.load(tmp_path)
+        load_tokenizer(tmp_path)
 
 
 TEXT = [
@@ -426,7 +419,7 @@ def test_accents_are_stripped_as_in_transformers(tmp_path, lowercase, strip_acce
         vocab=str(tmp_path / "vocab.txt"), do_lower_case=lowercase, strip_accents=strip_accents
     )
     trained.save(tmp_path / "saved")
-    again = WordPieceTokenizer.load(tmp_path / "saved")
+    again = load_tokenizer(tmp_path / "saved")
     for text in NASTY:
         ids = peer(text, add_special_tokens=False, verbose=False)["input_ids"]
         assert trained.encode_texts([text])[0].tolist() == ids

@@ -59,7 +59,7 @@ def test_no_line_is_drawn_among_predictions_on_standard_output(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     bar = StepBar()
-    running = Mock(progress_bar_callback=bar, datamodule=Mock(spec=TaskData, rows_taken_in=int))
+    running = Mock(progress_bar_callback=bar, datamodule=Mock(spec=TaskData))
     writer = PredictionWriter()
     with writer.into(RowFile(None, "jsonl"), running.datamodule, None):
         for each in (writer, bar):  # in Lightning's order: the bar comes last

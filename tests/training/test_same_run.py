@@ -99,7 +99,7 @@ class TokenStoreOf:
     def __init__(self, corpus: Path, run: Path, path: Path) -> None:
         self.path = path
         source = Corpus([str(corpus)], format="sentences")
-        prepare(source, load_tokenizer(run / "tokenizer"), path, progress=False)
+        prepare(source, load_tokenizer(run / "tokenizer"), path)
 
     def swap_two_tokens(self) -> None:
         store = TokenStore.open(self.path)

@@ -17,6 +17,8 @@ import importlib.metadata
 import json
 import logging
 import os
+import sys
+import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,12 +26,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from bertlab.api.examples import DataSource, RawDocument
+from bertlab.api.examples import DataSource, RawDocument, RawExamples
 from bertlab.data.corpus.documents import READERS, Document, Format, detect_format, split_sentences
 from bertlab.data.rows.data_sets import texts_of_rows
 from bertlab.data.rows.files import ROW_ENDINGS, open_rows
 from bertlab.data.rows.lines import (
     MAX_LINE,
+    PACKED,
     Errors,
     content_ending,
     ending,
@@ -38,10 +41,20 @@ from bertlab.data.rows.lines import (
     unreadable_kind,
 )
 from bertlab.data.rows.tables import RowReading
-from bertlab.data.sources import is_source, open_source
+from bertlab.data.sources import (
+    File,
+    RemoteFile,
+    default_cache_dir,
+    is_source,
+    is_url,
+    located,
+    open_file,
+    open_source,
+)
 from bertlab.errors import CorpusError, DataError
-from bertlab.files.reading import RemoteFile, describe_missing, is_url, located, open_to_read
-from bertlab.plugins.index import installed
+from bertlab.files import write_text
+from bertlab.files.reading import describe_missing
+from bertlab.plugins.index import installed, load_class
 
 __all__ = [
     "Corpus",
@@ -60,19 +73,8 @@ _NAMED_SOURCES = 3
 READER_VERSION = 1
 """Part of the fingerprint: raise it when the same bytes give other documents or sentences."""
 
-# endings that were read as plain text before there was one reader of rows
-_READ_SINCE_2 = (
-    ".tsv",
-    ".tab",
-    ".ndjson",
-    ".pq",
-    ".arrow",
-    ".feather",
-    ".bz2",
-    ".xz",
-    ".zst",
-    ".zip",
-)
+# the others were read as plain text before there was one reader of rows
+_READ_SINCE_2 = {*ROW_ENDINGS, *PACKED} - {".csv", ".json", ".jsonl", ".parquet", ".gz", ".lzma"}
 
 
 @dataclass(frozen=True)
@@ -134,20 +136,29 @@ class Corpus:
         add(str(READER_VERSION), importlib.metadata.version("sentencex"))
         add(self.format, self.text_column, self.errors, self.language)
         for entry in list(_entries(self)):
-            if isinstance(entry, _File):
-                # A packed file gives other documents than a plain one with the same bytes.
-                add("file", "".join(entry.path.suffixes[-2:]), _file_digest(entry.path))
-                if entry.path.suffix in _READ_SINCE_2 or ending(entry.path.name) in _READ_SINCE_2:
-                    add("2")
-            else:
+            if isinstance(entry, DataSource):
                 add("source", entry.fingerprint())
+                continue
+            # a packed file gives other documents than a plain one with the same bytes
+            add("file", "".join(entry.path.suffixes[-2:]), entry.fingerprint())
+            if not _READ_SINCE_2.isdisjoint([entry.path.suffix, ending(entry.path.name)]):
+                add("2")
         return digest.hexdigest()
 
 
 @dataclass(frozen=True)
 class _File:
-    path: Path | RemoteFile
+    path: File
     named: bool  # by the user, not found in a folder: it must hold text
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    def fingerprint(self) -> str:
+        """Return the SHA-256 (hex) of its content."""
+        with explain_failed_read(self.name, CorpusError), open_file(self.path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_documents(corpus: Corpus) -> Iterator[Document]:
@@ -181,20 +192,14 @@ def read_raw_documents(corpus: Corpus, with_empty: bool = False) -> Iterator[Raw
         if isinstance(entry, _File) and not entry.named:
             logger.warning("%s: holds no text, left out", entry.path)
             continue
-        name = entry.path if isinstance(entry, _File) else entry.name
-        raise CorpusError(f"{name}: holds no text; leave it out of the corpus or fill it")
+        raise CorpusError(f"{entry.name}: holds no text; leave it out of the corpus or fill it")
     if not found:
         raise CorpusError(f"corpus {corpus.name}: no file in it holds any text")
 
 
 def input_digests(corpus: Corpus) -> dict[str, str]:
     """Return the SHA-256 (hex) of each file by path; of other sources their own fingerprint."""
-    return {
-        str(entry.path) if isinstance(entry, _File) else entry.name: (
-            _file_digest(entry.path) if isinstance(entry, _File) else entry.fingerprint()
-        )
-        for entry in _entries(corpus)
-    }
+    return {entry.name: entry.fingerprint() for entry in _entries(corpus)}
 
 
 @contextlib.contextmanager
@@ -207,11 +212,6 @@ def naming(corpus: Corpus) -> Iterator[None]:
         yield
     except CorpusError as error:
         raise CorpusError(f"{corpus.name}: {error}") from error
-
-
-def _file_digest(path: Path | RemoteFile) -> str:
-    with explain_failed_read(str(path), CorpusError), open_to_read(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _read_entry(entry: _File | DataSource, corpus: Corpus) -> Iterator[RawDocument]:
@@ -233,7 +233,7 @@ def _read_entry(entry: _File | DataSource, corpus: Corpus) -> Iterator[RawDocume
     yield from READERS[chosen](entry.path, read_lines(entry.path, corpus.errors, MAX_LINE))
 
 
-def text_format(path: Path | RemoteFile, corpus: Corpus) -> Format:
+def text_format(path: File, corpus: Corpus) -> Format:
     """Return the format in which a text file of a corpus is read."""
     if corpus.format != "auto":
         return corpus.format
@@ -252,7 +252,7 @@ def describe_formats(corpus: Corpus) -> str:
     )
 
 
-def _rows(path: Path | RemoteFile, form: str, corpus: Corpus) -> Iterator[RawDocument]:
+def _rows(path: File, form: str, corpus: Corpus) -> Iterator[RawDocument]:
     """Yield a document for each row of a file, also of those without a text."""
     column = corpus.text_column
     raw = open_rows(
@@ -342,3 +342,41 @@ def _matches(pattern: str) -> Iterator[_File]:
     if not files:
         raise CorpusError(f"{pattern}: no file matches this pattern")
     yield from (_File(path, named=False) for path in files)
+
+
+class PythonEnglish(DataSource):
+    """The English that ships with Python, offline: ``help()`` topics and docstrings.
+
+    ``python-english`` are documents; ``python-english:packages`` and ``python-english:same_page``
+    are labelled rows, which bertlab-tasks brings.
+    """
+
+    def documents(self) -> Iterator[RawDocument]:
+        """Yield topics and modules, one sentence a line."""
+        from bertlab.data.corpus.python_english import python_english_documents  # noqa: PLC0415
+
+        if self.argument:
+            raise CorpusError(f"{self.name}: these are labelled rows; the text is python-english")
+        for document in python_english_documents():
+            yield RawDocument("\n".join(document.sentences), True, document.source)
+
+    def fingerprint(self) -> str:
+        """Return the hash of the documents; the cache has it for this Python and this code."""
+        of = (sys.version, sysconfig.get_path("stdlib"), importlib.metadata.version("sentencex"))
+        files = (Path(__file__).with_name(f"{name}.py") for name in ("python_english", "documents"))
+        code = (file.read_text("utf-8") for file in files)
+        key = hashlib.sha256(json.dumps([self.name, *of, *code]).encode()).hexdigest()[:32]
+        kept = default_cache_dir() / "python-english" / key
+        with contextlib.suppress(OSError):
+            return kept.read_text("ascii")
+        found = super().fingerprint()
+        with contextlib.suppress(OSError):  # a shared cache may be read-only
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_text(kept, found)
+        return found
+
+    def raw_examples(self, split: str | None) -> RawExamples:
+        """Return the rows of the task that the argument names."""
+        rows = load_class("source", "python-english-rows", DataSource)
+        found: RawExamples = rows(self.name, self.argument).raw_examples(split)
+        return found

@@ -8,18 +8,17 @@ sec. 3), so a heading or a line of verse is a sentence of its own.
 
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
+from itertools import chain, pairwise
 from typing import Literal
 
 import sentencex
 
 from bertlab.api.examples import RawDocument
 from bertlab.data.rows.lines import MAX_LINE, Errors, read_lines
+from bertlab.data.sources import File
 from bertlab.errors import CorpusError
-from bertlab.files.reading import RemoteFile
 
 WRAP_WIDTH = 120
 """Columns; text whose lines (19 in 20 of them) are no wider was wrapped by an editor."""
@@ -134,7 +133,7 @@ DETECTION_CHARS = 2**16
 """Characters at the start of a file that :func:`detect_format` looks at."""
 
 
-def detect_format(path: Path | RemoteFile, errors: Errors, language: str) -> Format:
+def detect_format(path: File, errors: Errors, language: str) -> Format:
     """Return the format of a text file, by its first 65,536 characters.
 
     ``wikiextractor`` if the first line that is not blank starts with ``<doc ``. ``sentences`` if
@@ -165,98 +164,88 @@ def detect_format(path: Path | RemoteFile, errors: Errors, language: str) -> For
     return "sentences" if single >= 0.8 * len(text) else "document"
 
 
-class _Builder:
-    """Collects the lines of a document; :meth:`take` yields the document and starts a new one."""
+Numbered = Iterable[tuple[int, str] | None]  # lines with their numbers; None ends a document
 
-    def __init__(self, path: Path | RemoteFile, presplit: bool) -> None:
-        self.path, self.presplit = path, presplit
-        self.lines: list[str] = []
-        self.start = self.size = 0
 
-    def add(self, number: int, line: str) -> None:
-        if not self.lines:
-            self.start = number
-        self.lines.append(line)
-        self.size += len(line) + 1
-
-    def take(self) -> Iterator[RawDocument]:
-        text = "\n".join(self.lines)
+def _documents(
+    path: File, lines: Numbered, presplit: bool, may_part: Callable[[str, int], bool]
+) -> Iterator[RawDocument]:
+    """Yield what stands between the ends; over ``MAX_DOCUMENT`` in parts, where they may part."""
+    found: list[str] = []
+    start = size = 0
+    for each in chain(lines, [None]):
+        if each is not None:
+            number, line = each
+            start = start if found else number
+            found.append(line)
+            size += len(line) + 1
+            if size <= MAX_DOCUMENT or not may_part(line, size):
+                continue
+            logger.warning(
+                "%s:%d: the document is longer than %d characters; what follows is read as another",
+                path,
+                start,
+                MAX_DOCUMENT,
+            )
+        text = "\n".join(found)
         if text and not text.isspace():
-            yield RawDocument(text, self.presplit, f"{self.path}:{self.start}")
-        self.lines, self.size = [], 0
-
-    def take_part(self) -> Iterator[RawDocument]:
-        logger.warning(
-            "%s:%d: the document is longer than %d characters; what follows is read as another",
-            self.path,
-            self.start,
-            MAX_DOCUMENT,
-        )
-        yield from self.take()
+            yield RawDocument(text, presplit, f"{path}:{start}")
+        found, size = [], 0
 
 
-def read_sentences(path: Path | RemoteFile, lines: Iterator[str]) -> Iterator[RawDocument]:
+def read_sentences(path: File, lines: Iterator[str]) -> Iterator[RawDocument]:
     """Yield the documents of a file with a sentence a line and blank lines between documents.
 
     A document over ``MAX_DOCUMENT`` characters is split at a line end, with a warning.
     """
-    builder = _Builder(path, presplit=True)
-    for number, line in enumerate(lines, 1):
-        if line and not line.isspace():
-            builder.add(number, line)
-            if builder.size > MAX_DOCUMENT:
-                yield from builder.take_part()
-        elif builder.lines:
-            yield from builder.take()
-    yield from builder.take()
+    numbered = (
+        (number, line) if line and not line.isspace() else None
+        for number, line in enumerate(lines, 1)
+    )
+    return _documents(path, numbered, True, lambda line, size: True)
 
 
-def read_document(path: Path | RemoteFile, lines: Iterator[str]) -> Iterator[RawDocument]:
+def read_document(path: File, lines: Iterator[str]) -> Iterator[RawDocument]:
     """Yield a whole file as one document.
 
     A document over ``MAX_DOCUMENT`` characters is split with a warning at the next blank line or
     end of a sentence that is a line end, and after twice as many characters at any line end.
     """
-    builder = _Builder(path, presplit=False)
-    for number, line in enumerate(lines, 1):
-        builder.add(number, line)
-        if builder.size > MAX_DOCUMENT and _may_part(line, builder.size):
-            yield from builder.take_part()
-    yield from builder.take()
+    return _documents(path, enumerate(lines, 1), False, _may_part)
 
 
 def _may_part(line: str, size: int) -> bool:
     return not line.strip() or SENTENCE_END.search(line) is not None or size > 2 * MAX_DOCUMENT
 
 
-def read_wikiextractor(path: Path | RemoteFile, lines: Iterator[str]) -> Iterator[RawDocument]:
+def read_wikiextractor(path: File, lines: Iterator[str]) -> Iterator[RawDocument]:
     """Yield the articles of a WikiExtractor file: ``<doc id= url= title=>``, text, ``</doc>``.
 
     The first line of an article, its title, stays. ``&lt; &gt; &amp;`` are unescaped. Articles over
     ``MAX_DOCUMENT`` characters are split as in :func:`read_document`.
     """
-    builder = _Builder(path, presplit=False)
+    return _documents(path, _articles(path, lines), False, _may_part)
+
+
+def _articles(path: File, lines: Iterator[str]) -> Numbered:
     opened = 0
     for number, line in enumerate(lines, 1):
         if line.startswith("<doc "):
             if opened:
                 raise _never_closed(path, opened, f"before the next one in line {number}")
             opened = number
-        elif not opened:
-            if line.strip():
-                raise CorpusError(
-                    f"{path}:{number}: found {line.strip()[:40]!r}, expected '<doc id=… url=… "
-                    "title=…>'; set corpus_format to document or sentences if this is not from "
-                    "WikiExtractor"
-                )
-        elif line.rstrip().endswith("</doc>"):
-            builder.add(number, _unescape(line.rstrip().removesuffix("</doc>")))
-            yield from builder.take()
-            opened = 0
-        else:
-            builder.add(number, _unescape(line))
-            if builder.size > MAX_DOCUMENT and _may_part(line, builder.size):
-                yield from builder.take_part()
+        elif opened:
+            ended = line.rstrip().endswith("</doc>")
+            yield number, _unescape(line.rstrip().removesuffix("</doc>") if ended else line)
+            if ended:
+                yield None
+                opened = 0
+        elif line.strip():
+            raise CorpusError(
+                f"{path}:{number}: found {line.strip()[:40]!r}, expected '<doc id=… url=… "
+                "title=…>'; set corpus_format to document or sentences if this is not from "
+                "WikiExtractor"
+            )
     if opened:
         raise _never_closed(path, opened, "at the end of the file, which may be cut short")
 
@@ -268,11 +257,11 @@ def _unescape(line: str) -> str:
     return line.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
-def _never_closed(path: Path | RemoteFile, opened: int, where: str) -> CorpusError:
+def _never_closed(path: File, opened: int, where: str) -> CorpusError:
     return CorpusError(f"{path}:{opened}: <doc> without its </doc> {where}; extract it again")
 
 
-READERS: dict[Format, Callable[[Path | RemoteFile, Iterator[str]], Iterator[RawDocument]]] = {
+READERS: dict[Format, Callable[[File, Iterator[str]], Iterator[RawDocument]]] = {
     "sentences": read_sentences,
     "document": read_document,
     "wikiextractor": read_wikiextractor,

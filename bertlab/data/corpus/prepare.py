@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -25,17 +26,22 @@ import numpy as np
 import numpy.typing as npt
 from filelock import FileLock, Timeout
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from bertlab.api.examples import RawDocument
 from bertlab.api.executor import OrderedMap
 from bertlab.api.tokenizer import TokenArray, Tokenizer, TokenizerKind
 from bertlab.data.corpus.corpus import Corpus, describe_formats, naming, read_raw_documents
 from bertlab.data.corpus.documents import count_words, split_sentences
-from bertlab.data.corpus.report import StoreReport, check_store, length_quantiles
-from bertlab.data.corpus.store import FORMAT_VERSION, TokenStore
+from bertlab.data.corpus.store import (
+    FORMAT_VERSION,
+    StoreReport,
+    TokenStore,
+    check_store,
+    length_quantiles,
+)
 from bertlab.data.corpus.store_writer import TokenStoreWriter, check_free, store_writer
 from bertlab.data.rows.lines import explain_failed_read
+from bertlab.data.sources import RemoteFile, default_cache_dir, located
 from bertlab.errors import (
     ConfigError,
     CorpusError,
@@ -44,7 +50,6 @@ from bertlab.errors import (
     working,
 )
 from bertlab.files import remove_abandoned, write_json
-from bertlab.files.reading import RemoteFile, located
 from bertlab.tokenizer.files import load_tokenizer, save_new
 from bertlab.tokenizer.kinds import TRAINING_VERSION, WordPiece, train_tokenizer
 
@@ -53,11 +58,6 @@ logger = logging.getLogger(__name__)
 _BATCH_CHARACTERS = 2**20  # at a time to a worker
 _BATCH_DOCUMENTS = 4096  # or so many, where they are short
 _UNKNOWN_KEPT = 10_000
-
-
-def default_cache_dir() -> Path:
-    """Return ``$BERTLAB_CACHE``, or ``~/.cache/bertlab``."""
-    return Path(os.environ.get("BERTLAB_CACHE") or "~/.cache/bertlab").expanduser()
 
 
 def unwritable_cache(folder: Path, error: OSError) -> TokenStoreError:
@@ -73,7 +73,6 @@ def prepare(
     tokenizer: Tokenizer,
     output: str | Path,
     workers: int = 1,
-    progress: bool = True,
     shard_tokens: int | None = None,
     away: OrderedMap | None = None,
 ) -> TokenStore:
@@ -81,19 +80,21 @@ def prepare(
     check_free(Path(output))
     check_processes("workers", workers, 1)
     totals = _Totals()
+    started = time.monotonic()
     batches = partial(read_batches, corpus if away is None else corpus.absolute())
     with store_writer(output, tokenizer, corpus.fingerprint, shard_tokens) as writer:
-        if away is None:
-            encoded = encode_all(batches(), tokenizer, corpus.language, workers)
-        else:
-            function = partial(encode_batch, tokenizer=tokenizer, language=corpus.language)
-            encoded = away(batches, function)
+        function = partial(encode_batch, tokenizer=tokenizer, language=corpus.language)
+        encoded = (away or partial(_map_here, workers))(batches, function)
         # Closing the generator ends the workers, whatever happens here.
-        with contextlib.closing(encoded), _progress_line(progress) as show:
+        with contextlib.closing(encoded), Console(stderr=True).status("preparing") as line:
             for batch in encoded:
                 writer.add_documents(batch.tokens, batch.sentence_lengths, batch.document_sentences)
                 totals.add(batch)
-                show(writer.documents, totals.bytes_of_text)
+                megabytes = totals.bytes_of_text / 1e6
+                rate = megabytes / (time.monotonic() - started)
+                line.update(
+                    f"preparing {writer.documents:,} documents {megabytes:,.1f} MB {rate:.1f} MB/s"
+                )
         writer.words = totals.words
         report = _report(writer, totals)
         with naming(corpus):
@@ -114,25 +115,19 @@ def open_prepared_before(corpus: Corpus, tokenizer: Tokenizer, folder: Path) -> 
 
 @dataclass(frozen=True)
 class EncodedBatch:
-    """Some documents, tokenized.
+    """Some documents, tokenized."""
 
-    Attributes:
-        tokens: ids of all sentences end to end.
-        sentence_lengths: int64 number of tokens of each sentence, none zero.
-        document_sentences: int64 number of sentences of each document, none zero.
-        bytes_of_text: UTF-8 bytes of the documents.
-        words: words of the documents, as white space parts them.
-        dropped: documents that were left out because they yield no token.
-        unknown: words that became ``[UNK]``, of at most 100 sentences.
-    """
+    tokens: TokenArray  # of all sentences, end to end
+    sentence_lengths: npt.NDArray[np.int64]  # tokens of each sentence, none zero
+    document_sentences: npt.NDArray[np.int64]  # sentences of each document, none zero
+    bytes_of_text: int  # in UTF-8
+    words: int  # of the text, as white space parts them
+    dropped: int  # documents that yield no token
+    unknown: Counter[str]  # words that became [UNK], of at most 100 sentences
 
-    tokens: TokenArray
-    sentence_lengths: npt.NDArray[np.int64]
-    document_sentences: npt.NDArray[np.int64]
-    bytes_of_text: int
-    words: int
-    dropped: int
-    unknown: Counter[str]
+
+Documents = Sequence[RawDocument]
+Encode = Callable[[Documents], EncodedBatch]
 
 
 @dataclass
@@ -189,31 +184,6 @@ def read_batches(corpus: Corpus) -> Iterator[list[RawDocument]]:
         yield batch
 
 
-@contextlib.contextmanager
-def _progress_line(visible: bool) -> Iterator[Callable[[int, int], None]]:
-    """Yield what shows documents, megabytes, MB/s and time on standard error, or nothing."""
-    progress = Progress(
-        SpinnerColumn(),
-        TextColumn("preparing"),
-        TextColumn("{task.fields[documents]:,} documents"),
-        TextColumn("{task.fields[megabytes]:,.1f} MB"),
-        TextColumn("{task.fields[rate]:.1f} MB/s"),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        disable=not visible,
-    )
-    task = progress.add_task("", total=None, documents=0, megabytes=0.0, rate=0.0)
-
-    def show(documents: int, bytes_of_text: int) -> None:
-        seconds = progress.tasks[0].elapsed or 0.0
-        megabytes = bytes_of_text / 1e6
-        rate = megabytes / seconds if seconds else 0.0
-        progress.update(task, documents=documents, megabytes=megabytes, rate=rate)
-
-    with progress:
-        yield show
-
-
 def open_prepared(corpus: Corpus, cache_dir: Path | None = None) -> TokenStore | None:
     """Open the corpus if it is the output of ``bertlab prepare``; None if it is text.
 
@@ -243,7 +213,7 @@ def _is_store(source: str) -> bool:
     if place.suffix or "*" in source:  # a file or a pattern: not asked for
         return False
     with explain_failed_read(source, CorpusError):
-        return RemoteFile(f"{source.rstrip('/')}/store.json").exists()
+        return located(f"{source.rstrip('/')}/store.json").exists()
 
 
 def prepare_cached(
@@ -251,7 +221,6 @@ def prepare_cached(
     tokenizer: Tokenizer,
     cache_dir: Path | None = None,
     workers: int = 1,
-    progress: bool = True,
 ) -> TokenStore:
     """Open the token store of a corpus and a tokenizer; prepare it first if there is none.
 
@@ -262,7 +231,7 @@ def prepare_cached(
     folder = (cache_dir or default_cache_dir()) / "stores" / key
     with _made_once(folder) as missing:
         if missing:
-            return prepare(corpus, tokenizer, folder, workers, progress)
+            return prepare(corpus, tokenizer, folder, workers)
     return TokenStore.open(folder)
 
 
@@ -274,21 +243,21 @@ def tokenizer_cached(
     kind: TokenizerKind | None = None,
 ) -> Tokenizer:
     """Load the tokenizer that was trained on a corpus; train it first if there is none."""
-    kind = WordPiece() if kind is None else kind
     key = _key(corpus.fingerprint, vocab_size, lowercase, *_identity(kind))
     folder = (cache_dir or default_cache_dir()) / "tokenizers" / key
     with _made_once(folder) as missing:
         if missing:
             texts = (document.text for document in read_raw_documents(corpus))
             with working(f"training a tokenizer of {vocab_size:,} tokens"):
-                tokenizer = train_tokenizer(kind, texts, vocab_size, lowercase)
+                tokenizer = train_tokenizer(kind or WordPiece(), texts, vocab_size, lowercase)
             save_new(tokenizer, folder)
     return load_tokenizer(folder)
 
 
-def _identity(kind: TokenizerKind) -> tuple[str | int, ...]:
+def _identity(kind: TokenizerKind | None) -> tuple[str | int, ...]:
     """Return what names a kind with its settings in the cache."""
-    if type(kind) is WordPiece and kind.settings() == WordPiece().settings():
+    plain = type(kind) is WordPiece and kind.settings() == WordPiece().settings()
+    if kind is None or plain:
         return (TRAINING_VERSION,)  # as before there were kinds
     settings = json.dumps(kind.settings(), sort_keys=True)
     return type(kind).__module__, type(kind).__qualname__, kind.version, settings
@@ -351,25 +320,21 @@ def encode_batch(
     )
 
 
-def encode_all(
-    batches: Iterable[Sequence[RawDocument]],
-    tokenizer: Tokenizer,
-    language: str,
-    workers: int,
+def _map_here(
+    workers: int, read: Callable[[], Iterable[Documents]], function: Encode
 ) -> Generator[EncodedBatch, None, None]:
-    """Tokenize batches in ``workers`` processes, in order; 1 works in this process.
+    """Call a function for each batch in ``workers`` processes, in order; 1 works in this process.
 
     Close the generator to end the workers early.
     """
     if workers == 1:
-        for batch in batches:
-            yield encode_batch(batch, tokenizer, language)
+        yield from map(function, read())
         return
     # spawn, not fork: the tokenizer, datasets and torch have threads.
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (tokenizer, language))
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _start_worker, (function,))
     pending: deque[Future[EncodedBatch]] = deque()
     try:
-        for batch in batches:
+        for batch in read():
             pending.append(pool.submit(_encode_in_worker, batch))
             if len(pending) > 2 * workers:  # no more of them in memory
                 yield pending.popleft().result()
@@ -406,12 +371,12 @@ def _utf8_length(text: str) -> int:
 
 
 # of a worker process: sent once, not with every batch
-_job: tuple[Tokenizer, str] | None = None
+_job: Encode | None = None
 
 
-def _start_worker(tokenizer: Tokenizer, language: str) -> None:
+def _start_worker(function: Encode) -> None:
     global _job  # noqa: PLW0603
-    _job = tokenizer, language
+    _job = function
     # Ctrl-C reaches the whole group; the parent reports it and ends the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -424,6 +389,6 @@ def _end_with_parent() -> None:
         os._exit(1)  # sys.exit() would end this thread only
 
 
-def _encode_in_worker(documents: Sequence[RawDocument]) -> EncodedBatch:
+def _encode_in_worker(documents: Documents) -> EncodedBatch:
     assert _job is not None
-    return encode_batch(documents, *_job)
+    return _job(documents)

@@ -173,23 +173,18 @@ def _joined(lines: list[str]) -> str:
 logger = logging.getLogger(__name__)
 
 _SKIPPED_FOLDERS = {"test", "tests", "idle_test", "dist-packages", "site-packages", "__pycache__"}
-_MIN_SENTENCES = 2
 _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def python_english_documents() -> Iterator[Document]:
-    """Yield the documents, always the same for one Python installation.
+@cache
+def python_english_documents() -> tuple[Document, ...]:
+    """Return the documents, always the same for one Python installation.
 
     ``source`` is ``pydoc_data.topics.TOPIC`` or the name of a module, such as ``email.message``.
     Topics come first, then modules, both sorted. Documents have two sentences or more and no
     sentence comes twice. Takes about three seconds the first time and none after that.
     """
-    yield from _documents()
-
-
-@cache
-def _documents() -> tuple[Document, ...]:
-    documents: list[Document] = []
+    found: list[Document] = []
     seen: set[str] = set()
     for source, texts in _texts():
         sentences: list[str] = []
@@ -197,9 +192,9 @@ def _documents() -> tuple[Document, ...]:
             if sentence not in seen:
                 seen.add(sentence)
                 sentences.append(sentence)
-        if len(sentences) >= _MIN_SENTENCES:
-            documents.append(Document(sentences, source))
-    return tuple(documents)
+        if len(sentences) > 1:
+            found.append(Document(sentences, source))
+    return tuple(found)
 
 
 def _sentences(source: str, texts: list[str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The token store: a corpus tokenized once, on disk, memory-mapped.
+"""The token store: a corpus tokenized once, on disk, memory-mapped; and the report of its figures.
 
 A folder of flat arrays (``.npy``), so that one vectorized gather reads any set of positions::
 
@@ -14,8 +14,9 @@ A store of several shards (format version 2) is bertlab-cluster's, as is one beh
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -24,8 +25,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bertlab.api.tokenizer import TokenArray
-from bertlab.errors import TokenizerError, TokenStoreError
-from bertlab.files.reading import is_url, read_json
+from bertlab.data.sources import is_url
+from bertlab.errors import CorpusError, TokenizerError, TokenStoreError
+from bertlab.files.reading import read_json, read_object
 from bertlab.plugins.index import added_name
 from bertlab.tokenizer.files import load_tokenizer
 
@@ -38,39 +40,28 @@ _CHECKED_OFFSETS = 1 << 20  # at a time
 _HASHED_WHOLE = 2**30  # bytes; of a longer array, parts that are spread over it
 _HASHED_PART = 2**24
 
+MAX_UNK_SHARE = 0.05
+MAX_SINGLE_SENTENCE_SHARE = 0.9
+_QUANTILES = {"5 %": 0.05, "25 %": 0.25, "50 %": 0.5, "75 %": 0.75, "95 %": 0.95, "100 %": 1.0}
+
 IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class StoreMetadata:
-    """Content of ``store.json``.
-
-    Attributes:
-        format_version: :data:`FORMAT_VERSION` of the writer.
-        bertlab_version: version that wrote the store.
-        corpus_fingerprint: SHA-256 of the corpus.
-        tokenizer_fingerprint: SHA-256 of the tokenizer.
-        vocab_size: number of ids V.
-        tokens: number of tokens T.
-        sentences: number of sentences S.
-        documents: number of documents D.
-        dtype: of the tokens, ``uint16`` or ``uint32``.
-        bytes: size of each ``.npy`` file by name.
-        words: words of the text, as white space parts them before tokenising; None in a store of an
-            older bertlab, which did not count them.
-    """
+    """Content of ``store.json``."""
 
     format_version: int
-    bertlab_version: str
-    corpus_fingerprint: str
+    bertlab_version: str  # that wrote it
+    corpus_fingerprint: str  # SHA-256, as the next
     tokenizer_fingerprint: str
-    vocab_size: int
-    tokens: int
-    sentences: int
-    documents: int
-    dtype: str
-    bytes: dict[str, int]
-    words: int | None = None
+    vocab_size: int  # V
+    tokens: int  # T
+    sentences: int  # S
+    documents: int  # D
+    dtype: str  # of the tokens, uint16 or uint32
+    bytes: dict[str, int]  # of each .npy file, by name
+    words: int | None = None  # of the text; None in a store of an older bertlab, without a count
 
 
 class TokenStore:
@@ -306,3 +297,108 @@ def bytes_of(array: Any, start: int, stop: int) -> bytes:  # noqa: ANN401
 def damaged(path: Path, why: str) -> TokenStoreError:
     """Return the error for a store that is not as `prepare` wrote it."""
     return TokenStoreError(f"{path}: damaged token store: {why}; delete it and prepare it again")
+
+
+@dataclass
+class StoreReport:
+    """Figures of a token store, as ``report.json`` has them."""
+
+    documents: int
+    documents_dropped: int  # left out, because they yield no token
+    single_sentence_documents: int  # they yield no sentence pair
+    sentences: int  # spans of text, paper sec. 3
+    tokens: int  # without [CLS] and [SEP]
+    mean_sentence_length: float  # in tokens
+    document_length_quantiles: dict[str, int]  # tokens, by share of the documents: "5 %"
+    bytes_of_text: int  # in UTF-8
+    tokens_per_byte: float
+    tokens_per_word: float  # words and punctuation marks; 1: none is split
+    unk_share: float  # of the tokens
+    vocab_size: int
+    vocabulary_used: int  # ids that occur
+    commonest_unknown: list[str] = field(default_factory=list)  # words, from a sample
+    words: int | None = None  # parted by white space; None in a report of an older bertlab
+
+    @classmethod
+    def read(cls, store: Path) -> "StoreReport":
+        """Read ``report.json`` of a store; figures that a newer bertlab added are left out."""
+        file = store / "report.json"
+        try:
+            found = read_object(file)
+            known = [each.name for each in fields(cls) if each.name in found]
+            return cls(**{name: found[name] for name in known})
+        except (ValueError, TypeError) as error:  # no JSON, no mapping, a figure is missing
+            raise CorpusError(
+                f"{file}: found no data report ({error}), expected what bertlab prepare writes; "
+                "prepare the corpus again"
+            ) from error
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return the lines of the printed report: a name and a figure each."""
+        quantiles = self.document_length_quantiles.items()
+        unknown = f" ({', '.join(self.commonest_unknown[:5])})" if self.commonest_unknown else ""
+        return [
+            ("documents", f"{self.documents:,}"),
+            ("documents without tokens, left out", f"{self.documents_dropped:,}"),
+            ("documents of one sentence", f"{self.single_sentence_documents:,}"),
+            ("sentences", f"{self.sentences:,}"),
+            *([] if self.words is None else [("words of the text", f"{self.words:,}")]),
+            ("tokens", f"{self.tokens:,}"),
+            ("tokens per sentence, mean", f"{self.mean_sentence_length:.1f}"),
+            ("tokens per document", ", ".join(f"{name}: {count:,}" for name, count in quantiles)),
+            ("text", f"{self.bytes_of_text / 1e6:,.2f} MB"),
+            ("tokens per byte", f"{self.tokens_per_byte:.3f}"),
+            ("tokens per word", f"{self.tokens_per_word:.2f}"),
+            ("share of [UNK]", f"{self.unk_share:.3%}{unknown}"),
+            ("vocabulary used", f"{self.vocabulary_used:,} of {self.vocab_size:,}"),
+        ]
+
+
+def length_quantiles(lengths: Counter[int]) -> dict[str, int]:
+    """Return exact quantiles of a histogram: the smallest length that reaches each share."""
+    total = lengths.total()
+    quantiles: dict[str, int] = {}
+    # {2: 8, 10: 2} -> 5 % to 75 %: 2, 95 % and 100 %: 10
+    reached = 0
+    for length in sorted(lengths):
+        reached += lengths[length]
+        for name, share in _QUANTILES.items():
+            if name not in quantiles and reached >= share * total:
+                quantiles[name] = length
+    return quantiles
+
+
+def check_store(report: StoreReport, read_as: str = "") -> None:
+    """Refuse a corpus that no task can learn from, or a tokenizer that does not fit it.
+
+    ``read_as`` says in what format its files were read, if that was found out.
+    """
+    if report.documents == 0:
+        dropped = f" ({report.documents_dropped:,} were empty)" if report.documents_dropped else ""
+        raise CorpusError(f"the corpus holds no document with text{dropped}")
+    if report.documents == 1:
+        found = f" ({read_as})" if read_as else ""
+        raise CorpusError(
+            f"the corpus is one single document{found}; documents are held out whole, so there "
+            "must be two. With --corpus_format sentences (data.corpus_format: sentences) each "
+            "block between blank lines is a document; format 'document' takes a file for each"
+        )
+    if report.unk_share > MAX_UNK_SHARE:
+        commonest = ", ".join(map(repr, report.commonest_unknown[:10]))
+        raise CorpusError(
+            f"{report.unk_share:.1%} of the tokens are [UNK]: the tokenizer does not fit the "
+            f"corpus (at most {MAX_UNK_SHARE:.0%} may be). The commonest unknown words are "
+            f"{commonest}. Use a tokenizer made for this text (check its language and case), or "
+            "train one with `bertlab tokenizer`"
+        )
+
+
+def check_pairs(report: StoreReport) -> None:
+    """Refuse a corpus whose documents have no neighboring sentences, where pairs are made."""
+    if report.single_sentence_documents > MAX_SINGLE_SENTENCE_SHARE * report.documents:
+        raise CorpusError(
+            f"{report.single_sentence_documents:,} of {report.documents:,} documents have exactly "
+            "one sentence, so there are no neighboring sentences to learn from. Most likely a "
+            "blank line follows every sentence: blank lines go between documents only. "
+            "data.input_format: doc_sentences makes no pairs"
+        )

@@ -16,9 +16,8 @@ from bertlab.data.examples.encoded import EncodedExamples
 from bertlab.data.examples.source import places_of
 from bertlab.data.module import EVALUATION_SEED, ReportRow
 from bertlab.data.rows.files import looks_like_path, no_such_file
-from bertlab.data.sources import is_source
+from bertlab.data.sources import is_source, is_url
 from bertlab.errors import ConfigError, DataError
-from bertlab.files.reading import is_url
 
 # a folder of that name in the working directory is not what is meant
 _SPLIT_NAMES = ("train", "validation", "test")

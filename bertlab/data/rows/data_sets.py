@@ -13,10 +13,10 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any, Literal
 
-from bertlab.api.examples import RawExamples, holds_no_examples
+from bertlab.api.examples import DataSource, RawDocument, RawExamples, holds_no_examples
 from bertlab.data.rows.lines import PACKED, Errors, open_unpacked
+from bertlab.data.sources import RemoteFile, located
 from bertlab.errors import CorpusError, DataError, nearest
-from bertlab.files.reading import RemoteFile, located
 
 _LOOKED_AT = 20  # rows, by which a column of numbers is known
 _NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
@@ -257,3 +257,26 @@ def _class_names(features: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         if declared:
             names[column] = tuple(declared)
     return names
+
+
+class HuggingFaceHub(DataSource):
+    """Data sets of the Hugging Face hub, by ``datasets``; no code of a data set is run.
+
+    ``hf:NAME[:CONFIG][:SPLIT]`` are documents, a row each; ``hf:NAME`` or ``hf:OWNER/NAME/CONFIG``
+    are labelled rows.
+    """
+
+    def documents(self) -> Iterator[RawDocument]:
+        """Yield the texts of ``text_column``, empty ones as well."""
+        raw = raw_rows(load_hub_corpus(self.name), self.name)
+        for source, text in texts_of_rows(raw, self.text_column):
+            yield RawDocument(text, False, source)
+
+    def fingerprint(self) -> str:
+        """Return what ``datasets`` calls the fingerprint."""
+        fingerprint: str = load_hub_corpus(self.name)._fingerprint
+        return fingerprint
+
+    def raw_examples(self, split: str | None) -> RawExamples:
+        """Return the rows, with the class names that the data set declares."""
+        return read_hub(self.name, split)

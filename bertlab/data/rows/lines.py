@@ -17,11 +17,10 @@ from pathlib import Path, PurePath
 from shutil import copyfileobj
 from typing import IO, Literal, cast
 
+from bertlab.data.sources import File, located, open_file
 from bertlab.errors import BertlabError, CorpusError, DataError
-from bertlab.files.reading import RemoteFile, located, open_to_read
 
 Errors = Literal["strict", "replace"]
-File = Path | RemoteFile
 
 BLOCK = 2**20
 """Bytes decoded at a time."""
@@ -96,7 +95,7 @@ def open_unpacked(path: File) -> Iterator[IO[bytes]]:
     kind = PACKED.get(path.suffix.lower())
     if kind is not None and isinstance(path, Path) and path.is_fifo():
         raise OSError(errno.EINVAL, f"is a pipe, expected a {kind} file", str(path))
-    with open_to_read(path) as file:
+    with open_file(path) as file:
         if kind is None:
             yield file
             return

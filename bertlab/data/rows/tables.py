@@ -20,12 +20,12 @@ from bertlab.data.rows.lines import (
     LONGEST,
     STANDARD_INPUT,
     Errors,
-    File,
     input_name,
     numbered,
     read_lines,
     up_to_the_last,
 )
+from bertlab.data.sources import File
 from bertlab.errors import ConfigError, DataError
 from bertlab.files import reading
 

@@ -28,44 +28,36 @@ class TokenArrays(Protocol):
     """The flat arrays of a token store, or what stands for those of many shards.
 
     No sentence is empty.
-
-    Attributes:
-        tokens: ``(N,)`` unsigned token ids of all documents, without special tokens.
-        sentence_offsets: ``(S + 1,)`` int64 offsets into ``tokens``.
-        document_offsets: ``(D + 1,)`` int64 offsets into sentences.
-        document_token_offsets: ``(D + 1,)`` int64 offsets into ``tokens``.
     """
 
     @property
-    def tokens(self) -> npt.NDArray[np.unsignedinteger[Any]]: ...  # noqa: D102
+    def tokens(self) -> npt.NDArray[np.unsignedinteger[Any]]:
+        """``(N,)`` token ids of all documents, without special tokens."""
+
     @property
-    def sentence_offsets(self) -> IntArray: ...  # noqa: D102
+    def sentence_offsets(self) -> IntArray:
+        """``(S + 1,)`` int64 offsets into ``tokens``."""
+
     @property
-    def document_offsets(self) -> IntArray: ...  # noqa: D102
+    def document_offsets(self) -> IntArray:
+        """``(D + 1,)`` int64 offsets into sentences."""
+
     @property
-    def document_token_offsets(self) -> IntArray: ...  # noqa: D102
+    def document_token_offsets(self) -> IntArray:
+        """``(D + 1,)`` int64 offsets into ``tokens``."""
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Runs of contiguous text that sequences consist of, P of them in B sequences.
+    """Runs of contiguous text that sequences consist of, P of them in B sequences."""
 
-    Attributes:
-        counts: ``(B,)`` number of pieces of each sequence, at least 1.
-        starts: ``(P,)`` place of the piece's first token in the store.
-        lengths: ``(P,)`` number of tokens.
-        token_types: ``(P,)`` 0 for segment A, 1 for segment B.
-        units: ``(B,)`` place, among the units asked for, of the one that each sequence is of; None:
-            each unit is one sequence.
-        parts: ``(B,)`` which part of its unit each sequence is, from 0.
-    """
-
-    counts: IntArray
-    starts: IntArray
-    lengths: IntArray
-    token_types: IntArray
+    counts: IntArray  # (B,) pieces of each sequence, at least 1
+    starts: IntArray  # (P,) place of the piece's first token in the store
+    lengths: IntArray  # (P,) tokens
+    token_types: IntArray  # (P,) 0 for segment A, 1 for segment B
+    # (B,) which of the units asked for each sequence is of; None: each unit is one sequence
     units: IntArray | None = None
-    parts: IntArray | None = None
+    parts: IntArray | None = None  # (B,) which part of its unit each sequence is, from 0
 
 
 def check_max_seq_length(max_seq_length: int) -> None:
@@ -213,14 +205,7 @@ def split_documents(
 
     Held-out documents are a prefix of a random order whose share of tokens is nearest to the
     fraction; documents that alone exceed the fraction stay in training as long as others suffice.
-
-    Args:
-        document_lengths: ``(D,)`` tokens of each document.
-        validation_fraction: share of tokens to hold out, between 0 and 1.
-        rng: chooses the order.
-
-    Returns:
-        Ids of training and of held-out documents, each sorted, at least 2 of each.
+    Of ``(D,)`` lengths in tokens these are ids of documents, each sorted, at least 2 of each.
     """
     check_share("data.validation_fraction", validation_fraction, ends=False)
     with_text = np.flatnonzero(document_lengths > 0)
@@ -288,19 +273,12 @@ class ChunkGrid:
 
 @dataclass(frozen=True)
 class TextPlaces:
-    """Finds sentence and word starts in the store.
-
-    Attributes:
-        store: the corpus.
-        continuation_mask: ``(V,)`` bool, ids that continue a word.
-        reach: farthest that a place is moved, in tokens.
-        closing_mask: ``(V,)`` bool, ids behind which a word begins; None if there are none.
-    """
+    """Finds sentence and word starts in the store."""
 
     store: TokenArrays
-    continuation_mask: npt.NDArray[np.bool_]
-    reach: int
-    closing_mask: npt.NDArray[np.bool_] | None = None
+    continuation_mask: npt.NDArray[np.bool_]  # (V,) ids that continue a word
+    reach: int  # farthest that a place is moved, in tokens
+    closing_mask: npt.NDArray[np.bool_] | None = None  # (V,) ids behind which a word begins
 
     def word_start(self, places: IntArray, ends: IntArray) -> IntArray:
         """Return the first word start at or after ``places``, before ``ends``, within reach.
@@ -362,19 +340,12 @@ class TextPlaces:
 
 @dataclass(frozen=True)
 class Parts:
-    """Spans of text, each as one part or more, in their order.
+    """Spans of text, each as one part or more, in their order."""
 
-    Attributes:
-        spans: ``(S,)`` place of the span that each part is of.
-        numbers: ``(S,)`` which part of its span it is, from 0.
-        starts: ``(S,)`` place of its first token.
-        ends: ``(S,)`` place behind its last token.
-    """
-
-    spans: IntArray
-    numbers: IntArray
-    starts: IntArray
-    ends: IntArray
+    spans: IntArray  # (S,) which span each part is of
+    numbers: IntArray  # (S,) which part of its span it is, from 0
+    starts: IntArray  # (S,) place of its first token
+    ends: IntArray  # (S,) place behind its last token
 
     @classmethod
     def cut(
@@ -384,14 +355,10 @@ class Parts:
         room: int | None,
         near: Callable[[IntArray, IntArray, int], IntArray],
     ) -> "Parts":
-        """Return parts of at most ``room`` tokens that together are the spans.
+        """Return parts of at most ``room`` tokens that together are spans ``[start, end)``.
 
-        Args:
-            starts: ``(B,)`` place of each span's first token.
-            ends: ``(B,)`` place behind its last one.
-            room: at least 5; None: each span is one part.
-            near: ``near(places, spans, reach)`` moves places, at most so far, to where a part
-                should begin; ``spans`` are the places of their spans.
+        ``near(places, spans, reach)`` moves places, at most so far, to where a part should begin;
+        ``spans`` says which of the spans ``(B,)`` each is in. ``room`` is 5 or more, or None.
         """
         if room is None:
             return cls(np.arange(len(starts)), np.zeros_like(starts), starts, ends)

@@ -1,14 +1,11 @@
 """BERT's sequences, and the input formats by name: classes of the kind ``input_format``."""
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bertlab.api.batch import IntArray
-from bertlab.api.rng import CounterRNG
-from bertlab.api.tokenizer import Tokenizer
-from bertlab.data.corpus.store import TokenStore
 from bertlab.data.sampling.sampler import (
     MIN_DOCUMENT_LENGTH,
     ChunkGrid,
@@ -17,7 +14,6 @@ from bertlab.data.sampling.sampler import (
     Pieces,
     SequenceSampler,
     TextPlaces,
-    TokenArrays,
 )
 from bertlab.errors import CorpusError
 from bertlab.plugins.index import load_class
@@ -183,44 +179,10 @@ class SegmentPairsSampler(PairSampler):
 
 
 def load_sampler(input_format: str) -> type[SequenceSampler]:
-    """Return the class of an input format.
-
-    Raises:
-        UnknownPluginError: none of that name is installed.
-    """
+    """Return the class of an input format; UnknownPluginError if there is none of that name."""
     return load_class("input_format", input_format, SequenceSampler)
 
 
-def build_sampler(
-    input_format: str,
-    store: TokenArrays,
-    tokenizer: Tokenizer,
-    documents: IntArray,
-    max_seq_length: int,
-    short_sequence_probability: float,
-    rng: CounterRNG,
-    random_pair_share: float = 0.5,
-) -> SequenceSampler:
+def build_sampler(input_format: str, *given: Any, **named: Any) -> SequenceSampler:  # noqa: ANN401
     """Return the sampler of an input format; arguments as in :class:`SequenceSampler`."""
-    return load_sampler(input_format)(
-        store,
-        tokenizer,
-        documents,
-        max_seq_length,
-        short_sequence_probability,
-        rng,
-        random_pair_share,
-    )
-
-
-def paper_sampler(store: TokenStore, max_seq_length: int, seed: int) -> SequenceSampler:
-    """Return the paper's sampling (app. A.2) over all documents of a store."""
-    return build_sampler(
-        "segment_pairs",
-        store=store,
-        tokenizer=store.tokenizer,
-        documents=np.arange(len(store)),
-        max_seq_length=max_seq_length,
-        short_sequence_probability=0.1,  # create_pretraining_data.py of google-research/bert
-        rng=CounterRNG(seed, "sampler"),
-    )
+    return load_sampler(input_format)(*given, **named)

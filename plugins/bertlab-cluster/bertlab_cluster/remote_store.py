@@ -21,12 +21,12 @@ import numpy.typing as npt
 from bertlab.api import ConfigError
 from bertlab.extend import (
     LARGEST_FILE,
-    RemoteFile,
     TokenStoreError,
     default_cache_dir,
     replacing,
     unwritable_cache,
 )
+from bertlab_cluster.url_files import UrlFile
 
 SHARD_FOLDER = "shards"
 DEFAULT_ROOM = 50.0
@@ -75,7 +75,7 @@ class RemoteStore:
         self._room = room()
         self._held: dict[str, ShardArray] = {}
         with self._explained():
-            with RemoteFile(f"{self.url}/store.json").open() as file:
+            with UrlFile(f"{self.url}/store.json").open() as file:
                 manifest = file.read(LARGEST_FILE + 1)
             key = hashlib.sha256(self.url.encode() + b"\0" + manifest).hexdigest()[:32]
             self.folder = self._cache / key
@@ -87,14 +87,14 @@ class RemoteStore:
         (self.folder / SHARD_FOLDER).mkdir(parents=True, exist_ok=True)
         (self.folder / "tokenizer").mkdir(exist_ok=True)
         for inside in ("", "/tokenizer"):
-            for file in RemoteFile(self.url + inside).inside():
+            for file in UrlFile(self.url + inside).inside():
                 if file.name == "store.json":
                     continue
                 self._fetch_file(file, f"{inside}/{file.name}".lstrip("/"))
         with replacing(self.folder / "store.json") as target:
             target.write(manifest)
 
-    def _fetch_file(self, file: RemoteFile, name: str) -> None:
+    def _fetch_file(self, file: UrlFile, name: str) -> None:
         with file.open() as source, replacing(self.folder / name) as target:
             while block := source.read(_BLOCK):
                 target.write(block)
@@ -137,7 +137,7 @@ class RemoteStore:
         digest = hashlib.sha256()
         found = 0
         url = f"{self.url}/{name}"
-        with self._explained(), RemoteFile(url).open() as source, replacing(file) as target:
+        with self._explained(), UrlFile(url).open() as source, replacing(file) as target:
             # never more than it should have, from whoever answers there
             while found <= size and (block := source.read(_BLOCK)):
                 digest.update(block)

@@ -49,7 +49,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 def here(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """Return the files of the store that is prepared in this process."""
     path = tmp_path_factory.mktemp("here") / "store"
-    prepare(corpus, TOKENIZER, path, progress=False, shard_tokens=SHARD_TOKENS)
+    prepare(corpus, TOKENIZER, path, shard_tokens=SHARD_TOKENS)
     return files_of(path)
 
 

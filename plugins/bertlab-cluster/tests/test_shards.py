@@ -110,9 +110,7 @@ def test_the_store_is_the_same_for_any_number_of_workers(
     (tmp_path / "text.txt").write_text(text, "utf-8")
     corpus = Corpus([str(tmp_path / "text.txt")], format="sentences")
     for workers in (1, 2):
-        prepare(
-            corpus, TOKENIZER, tmp_path / f"{workers}", workers, progress=False, shard_tokens=60
-        )
+        prepare(corpus, TOKENIZER, tmp_path / f"{workers}", workers, shard_tokens=60)
     files = [
         {
             str(path.relative_to(folder)): path.read_bytes()

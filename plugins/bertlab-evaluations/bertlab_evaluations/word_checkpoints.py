@@ -100,7 +100,7 @@ def steps_at_words(words: Sequence[float], data: TaskData, steps: float) -> dict
         if not 0 < each < math.inf:
             raise ConfigError(f"{KEY}: found {each:g}, expected numbers above 0")
         # rounded as the end of a run is, so that its last words are those of the last step
-        found.setdefault(max(1, sizes.nearest_step(each / a_sequence)), []).append(each)
+        found.setdefault(max(1, nearest_step(sizes, each / a_sequence)), []).append(each)
     return found
 
 
@@ -113,3 +113,13 @@ def words_checkpoint_name(words: float) -> str:
     # 2,500,000 is 2500K: a name holds no point
     unit = next(name for name in ("M", "K", "") if whole % _UNITS[name] == 0)
     return f"words-{whole // _UNITS[unit]}{unit}.ckpt"
+
+
+def nearest_step(sizes: StepSizes, sequences: float) -> int:
+    """Return how many steps read about so many sequences; one more than all if it is beyond."""
+    if isinstance(sizes.size, int):
+        return round(sequences / sizes.size)
+    # sizes 2, 3 and 4 end at 2, 5 and 9: 3 -> 1, 4 -> 2, 9.5 -> 3, 12 -> 4
+    ends = [0, *(sizes.span(step)[1] for step in range(int(sizes.steps)))]
+    ends.append(2 * ends[-1] - ends[-2])
+    return min(range(len(ends)), key=lambda step: abs(ends[step] - sequences))

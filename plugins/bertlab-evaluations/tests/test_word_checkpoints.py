@@ -11,9 +11,15 @@ from lightning.pytorch import Callback
 
 from bertlab.checkpoints.run_checkpoint import words_checkpoints
 from bertlab.data.corpus.store import TokenStore
+from bertlab.data.run_length import StepSizes
 from bertlab.errors import CheckpointError
-from bertlab_evaluations.word_checkpoints import steps_at_words, words_checkpoint_name
+from bertlab_evaluations.word_checkpoints import (
+    nearest_step,
+    steps_at_words,
+    words_checkpoint_name,
+)
 from tests.conftest import Command
+from tests.data.test_run_length import GROWS
 from tests.training.test_words import data
 
 SETTINGS = ("--trainer.max_steps", 6, "--trainer.accumulate_grad_batches", 2,
@@ -167,6 +173,13 @@ def test_words_of_steps_that_grow(corpus_file: Path, cache_dir: Path) -> None:
     ((half, _), (end, _)) = steps_at_words([words / 2, words], own, 100).items()
     assert half == pytest.approx(62, abs=1)
     assert end == 100
+
+
+def test_the_step_nearest_to_a_number_of_sequences() -> None:
+    sizes = StepSizes(GROWS, 8)  # ends 4, 9, 15, 22, 30, 39, 49, 60
+    assert [nearest_step(sizes, n) for n in (0, 4, 11, 13, 58.9, 62)] == [0, 1, 2, 3, 8, 8]
+    assert nearest_step(sizes, 1000) == 9  # never reached
+    assert nearest_step(StepSizes(4), 11) == 3
 
 
 @pytest.mark.parametrize(

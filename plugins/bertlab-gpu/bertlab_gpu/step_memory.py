@@ -76,7 +76,9 @@ def _fewest_parts(memory: StepMemory, sequences: int, length: int, room: float) 
 def measure(model: BertModule, data: TaskData, trainer: Trainer) -> StepMemory:
     """Run a few sequences forward, and see what they leave; nothing of the model changes."""
     device = trainer.strategy.root_device
-    batch = data.first_sequences(trainer, _SAMPLE)
+    data.trainer = trainer
+    data.train_dataloader()
+    batch = data.training_steps.first(_SAMPLE)
     if device.type != "cpu":
         model.to(device)
         batch = batch.to(device)

@@ -64,7 +64,7 @@ class StepAuditing(Callback):
         data, optimizer = trainer.datamodule, trainer.optimizers[0]  # type: ignore[attr-defined]
 
         def losses(step: int) -> Iterator[Tensor]:
-            for part, batch in enumerate(data.batches_of(step)):
+            for part, batch in enumerate(data.training_steps[step]):
                 pl_module.seed_draws(step, part)
                 with trainer.precision_plugin.train_step_context():
                     total = pl_module.scaled_loss(pl_module.shares(batch))

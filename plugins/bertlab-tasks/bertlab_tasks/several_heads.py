@@ -31,6 +31,7 @@ from bertlab.extend import (
     PretrainingData,
     ReportRow,
     StepLoader,
+    check_processes,
     naming,
     naming_head,
     warn,
@@ -87,7 +88,7 @@ class SeveralHeadsData(TaskData):
         self.batch_size = batch_size
         self.num_workers = num_workers
         self.seed = seed
-        self._check_workers()
+        check_processes("data.num_workers", self.num_workers, 0)
         self.mixing = Mixing(**(mixing or {}))
         self.mixing.check(list(heads or {}), objectives is not None)
         self.parts: dict[str, LabelledData] = {}
@@ -291,11 +292,7 @@ class SeveralHeadsData(TaskData):
         """Return the micro-batches of an epoch, each step of one head."""
         for part in self._attached():
             part.train_dataloader()
-        steps = {
-            name: part.training_steps
-            for name, part in self._read().items()
-            if part.training_steps is not None
-        }
+        steps = {name: part.training_steps for name, part in self._read().items()}
         return self.steps_loader(MixedSteps(steps, self._order))
 
     def val_dataloader(self) -> list[StepLoader]:
@@ -317,19 +314,8 @@ class SeveralHeadsData(TaskData):
         parts = [part for part in self._attached() if part is not self.text]
         return [sample for part in parts for sample in part.samples(count)]
 
-    def predict_dataloader(self) -> StepLoader:
+    def predict_dataloader(self) -> NoReturn:
         """Refuse: one head predicts, and its data is that of a single head."""
-        self._refuse_prediction()
-
-    def take_row(self, number: int) -> Example:
-        """Refuse."""
-        self._refuse_prediction()
-
-    def rows_taken_in(self) -> int:
-        """Refuse."""
-        self._refuse_prediction()
-
-    def _refuse_prediction(self) -> NoReturn:
         raise ConfigError(f"--head: found none, expected one of {', '.join(self.parts)}")
 
     @property

@@ -82,16 +82,18 @@ def test_text_is_read_as_by_the_objectives_alone(content: dict[str, Any], tmp_pa
     (tmp_path / "alone").mkdir()
     session = opened(tmp_path, content)
     mixed = session.datamodule
-    mixed.first_sequences(session.trainer, 1)
+    mixed.trainer = session.trainer
+    mixed.train_dataloader()
     alone = opened(tmp_path / "alone", pretraining(content, 4))  # a quarter of 16 steps
-    alone.datamodule.first_sequences(alone.trainer, 1)
-    batches = [mixed.batches_of(step)[0] for step in range(16)]
+    alone.datamodule.trainer = alone.trainer
+    alone.datamodule.train_dataloader()
+    batches = [mixed.training_steps[step][0] for step in range(16)]
     of_text = [batch for batch in batches if "mlm" in batch.counts]
     assert len(of_text) == 4
     assert [set(batch.counts) for batch in batches].count({"color"}) == 12
     assert mixed.steps_per_epoch() == 8
     for step, batch in enumerate(of_text):
-        (expected,) = alone.datamodule.batches_of(step)
+        (expected,) = alone.datamodule.training_steps[step]
         assert torch.equal(batch.input_ids, expected.input_ids)  # masks too, at the changing rate
         assert batch.counts == expected.counts
     masked = [batch.counts["mlm"] / len(batch.input_ids) for batch in of_text]
@@ -103,8 +105,11 @@ def test_losses_are_those_of_each_task_alone(
 ) -> None:
     still = {"model__optimizer__learning_rate": 1e-30}  # all steps see the initial weights
     session = opened(tmp_path, changed(content, **still))
-    session.datamodule.first_sequences(session.trainer, 1)
-    of_text = [step for step in range(16) if "mlm" in session.datamodule.batches_of(step)[0].counts]
+    session.datamodule.trainer = session.trainer
+    session.datamodule.train_dataloader()
+    of_text = [
+        step for step in range(16) if "mlm" in session.datamodule.training_steps[step][0].counts
+    ]
     assert session.run() == 0
     path = written(tmp_path / "text.yaml", pretraining(content, 4))
     assert bertlab("fit", "-c", path, "--run_dir", tmp_path / "text")[0] == 0

@@ -129,8 +129,9 @@ def test_losses_are_those_of_a_plain_loop(
         model__optimizer__schedule="constant", model__optimizer__weight_decay=0.0,
     )  # fmt: skip
     session = opened(written(tmp_path / "c.yaml", content), tmp_path / "run")
-    session.datamodule.first_sequences(session.trainer, 1)
-    batches = [session.datamodule.batches_of(step) for step in range(steps)]
+    session.datamodule.trainer = session.trainer
+    session.datamodule.train_dataloader()
+    batches = [session.datamodule.training_steps[step] for step in range(steps)]
     layers = {name: nn.Linear(32, rows) for name, rows in (("color", len(COLORS)), ("nearness", 1))}
     for name, layer in layers.items():
         start = session.model.heads[name].state_dict()
@@ -189,11 +190,12 @@ def test_an_epoch_reads_every_row_of_every_head_once(
 ) -> None:
     session = opened(written(tmp_path / "c.yaml", config(files, tiny_run)), tmp_path / "run")
     data = session.datamodule
-    data.first_sequences(session.trainer, 1)
+    data.trainer = session.trainer
+    data.train_dataloader()
     for epoch in range(2):
         seen: dict[str, list[int]] = {"color": [], "nearness": []}
         for step in range(data.steps_per_epoch()):
-            (batch,) = data.batches_of(epoch * data.steps_per_epoch() + step)
+            (batch,) = data.training_steps[epoch * data.steps_per_epoch() + step]
             ((name, count),) = batch.counts.items()
             seen[name] += batch.fields["row"].tolist()
             assert count == len(batch)

@@ -23,8 +23,7 @@ from bertlab.data.corpus.prepare import (
     prepare_cached,
     tokenizer_cached,
 )
-from bertlab.data.corpus.report import StoreReport, check_pairs, length_quantiles
-from bertlab.data.corpus.store import TokenStore
+from bertlab.data.corpus.store import StoreReport, TokenStore, check_pairs, length_quantiles
 from bertlab.errors import BertlabError, ConfigError, CorpusError, OutputError, TokenStoreError
 from bertlab.tokenizer.files import SPECIAL_TOKENS
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
@@ -60,7 +59,7 @@ def small_batches(monkeypatch):
 
 
 def test_store_holds_the_sentences_of_the_corpus(corpus, tmp_path):
-    store = prepare(corpus, TOKENIZER, tmp_path / "store", progress=False)
+    store = prepare(corpus, TOKENIZER, tmp_path / "store")
     expected = [
         [ids for sentence in document.sentences if (ids := TOKENIZER.encode(sentence))]
         for document in read_documents(corpus)
@@ -80,8 +79,7 @@ def test_store_holds_the_sentences_of_the_corpus(corpus, tmp_path):
 def test_store_does_not_depend_on_workers(corpus, tmp_path, small_batches):
     others = multiprocessing.active_children()  # of another test
     stores = [
-        prepare(corpus, TOKENIZER, tmp_path / f"store{workers}", workers, progress=False).path
-        for workers in (1, 2)
+        prepare(corpus, TOKENIZER, tmp_path / f"store{workers}", workers).path for workers in (1, 2)
     ]
     for name in (*(f"{array}.npy" for array in ARRAYS), "report.json", "store.json"):
         assert (stores[0] / name).read_bytes() == (stores[1] / name).read_bytes()
@@ -89,7 +87,7 @@ def test_store_does_not_depend_on_workers(corpus, tmp_path, small_batches):
 
 
 def test_report(corpus, tmp_path):
-    store = prepare(corpus, TOKENIZER, tmp_path / "store", progress=False)
+    store = prepare(corpus, TOKENIZER, tmp_path / "store")
     report = StoreReport.read(store.path)
     lengths = np.diff(store.document_token_offsets)
     assert (report.documents, report.documents_dropped) == (59, 1)
@@ -114,7 +112,7 @@ def test_report(corpus, tmp_path):
 
 
 def test_report_is_printed(corpus, tmp_path, capsys):
-    store = prepare(corpus, TOKENIZER, tmp_path / "store", progress=False)
+    store = prepare(corpus, TOKENIZER, tmp_path / "store")
     report = StoreReport.read(store.path)
     print_table("Data report", report.rows())
     text = capsys.readouterr().out
@@ -148,7 +146,7 @@ def test_quantiles_equal_numpy():
 def test_unfit_corpora_are_refused_and_nothing_is_left(tmp_path, text, message, workers):
     corpus = corpus_of(tmp_path, text)
     with pytest.raises(CorpusError, match=f"corpus.txt: .*{message}"):
-        prepare(corpus, TOKENIZER, tmp_path / "store", workers, progress=False)
+        prepare(corpus, TOKENIZER, tmp_path / "store", workers)
     assert [path.name for path in tmp_path.iterdir()] == ["corpus.txt"]
 
 
@@ -169,11 +167,11 @@ def test_rows_without_a_text_are_counted(tmp_path):
 
 def test_wrong_arguments(corpus, tmp_path):
     with pytest.raises(ConfigError, match="workers: found 0, expected 1 or more"):
-        prepare(corpus, TOKENIZER, tmp_path / "store", workers=0, progress=False)
+        prepare(corpus, TOKENIZER, tmp_path / "store", workers=0)
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "file").touch()
     with pytest.raises(OutputError, match="holds something else already"):
-        prepare(corpus, TOKENIZER, tmp_path / "store", progress=False)
+        prepare(corpus, TOKENIZER, tmp_path / "store")
 
 
 def test_an_error_of_the_corpus_ends_the_workers(corpus, tmp_path, small_batches, monkeypatch):
@@ -187,7 +185,7 @@ def test_an_error_of_the_corpus_ends_the_workers(corpus, tmp_path, small_batches
     monkeypatch.setattr("bertlab.data.corpus.prepare.read_raw_documents", broken)
     others = multiprocessing.active_children()  # of another test
     with pytest.raises(CorpusError, match="not UTF-8 at byte 7"):
-        prepare(corpus, TOKENIZER, tmp_path / "store", 2, progress=False)
+        prepare(corpus, TOKENIZER, tmp_path / "store", 2)
     assert not set(multiprocessing.active_children()) - set(others)
     assert [path.name for path in tmp_path.iterdir()] == ["corpus.txt"]
 
@@ -211,40 +209,42 @@ def test_a_killed_worker_is_an_error_and_no_hang(corpus, tmp_path, small_batches
     killer = threading.Thread(target=kill_one)
     killer.start()
     with pytest.raises(TokenStoreError, match=r"one of 2 processes .* died"):
-        prepare(corpus, TOKENIZER, tmp_path / "store", 2, progress=False)
+        prepare(corpus, TOKENIZER, tmp_path / "store", 2)
     killer.join()
     assert [path.name for path in tmp_path.iterdir()] == ["corpus.txt"]
 
 
 def test_cache_is_keyed_by_content(corpus, tmp_path, monkeypatch):
     cache = tmp_path / "cache"
-    first = prepare_cached(corpus, TOKENIZER, cache, progress=False)
+    first = prepare_cached(corpus, TOKENIZER, cache)
     monkeypatch.setattr("bertlab.data.corpus.prepare.read_raw_documents", None)  # not read again
-    assert prepare_cached(corpus, TOKENIZER, cache, progress=False).path == first.path
+    assert prepare_cached(corpus, TOKENIZER, cache).path == first.path
     monkeypatch.undo()
     other = WordPieceTokenizer.from_vocabulary(
         [TOKENIZER.token(number) for number in range(TOKENIZER.vocab_size)], lowercase=False
     )
-    assert prepare_cached(corpus, other, cache, progress=False).path != first.path
+    assert prepare_cached(corpus, other, cache).path != first.path
     with Path(corpus.sources[0]).open("a") as file:
         file.write("the cat again\n")
     changed = replace(corpus)
-    assert prepare_cached(changed, TOKENIZER, cache, progress=False).path != first.path
+    assert prepare_cached(changed, TOKENIZER, cache).path != first.path
 
 
 @pytest.mark.filterwarnings("ignore:the text gives only")
 def test_the_corpus_is_hashed_once_for_tokenizer_and_store(corpus, tmp_path, monkeypatch):
     hashed = []
-    digest = corpus_module._file_digest
-    monkeypatch.setattr(corpus_module, "_file_digest", lambda p: hashed.append(p) or digest(p))
+    digest = corpus_module._File.fingerprint
+    monkeypatch.setattr(
+        corpus_module._File, "fingerprint", lambda file: hashed.append(file) or digest(file)
+    )
     tokenizer = tokenizer_cached(corpus, 120, True, tmp_path / "cache")
-    prepare_cached(corpus, tokenizer, tmp_path / "cache", progress=False)
+    prepare_cached(corpus, tokenizer, tmp_path / "cache")
     assert len(hashed) == 1
 
 
 def cached_path(arguments):
     corpus, cache = arguments
-    store = prepare_cached(corpus, TOKENIZER, cache, progress=False)
+    store = prepare_cached(corpus, TOKENIZER, cache)
     return str(store.path), (store.path / "store.json").stat().st_ino, len(store)
 
 
@@ -257,7 +257,7 @@ def test_of_several_processes_one_prepares_and_the_others_wait(corpus, tmp_path)
 
 def test_threads_wait_too_and_leftovers_are_removed(corpus, tmp_path):
     cache = tmp_path / "cache"
-    key = prepare_cached(corpus, TOKENIZER, cache, progress=False).path
+    key = prepare_cached(corpus, TOKENIZER, cache).path
     fresh = tmp_path / "fresh" / "stores"
     leftover = fresh / f".{key.name}.1.abc.partial"
     leftover.mkdir(parents=True)
@@ -271,14 +271,14 @@ def test_a_failed_preparation_leaves_the_cache_clean(tmp_path):
     corpus = corpus_of(tmp_path, "the cat\nthe end\n")
     for _ in range(2):
         with pytest.raises(CorpusError, match="single document"):
-            prepare_cached(corpus, TOKENIZER, tmp_path / "cache", progress=False)
+            prepare_cached(corpus, TOKENIZER, tmp_path / "cache")
     assert not [path for path in (tmp_path / "cache" / "stores").iterdir() if path.is_dir()]
 
 
 def test_a_cache_that_cannot_be_written(corpus, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(BertlabError, match=r"cannot write the cache.*BERTLAB_CACHE"):
-        prepare_cached(corpus, TOKENIZER, tmp_path / "file", progress=False)
+        prepare_cached(corpus, TOKENIZER, tmp_path / "file")
 
 
 @pytest.mark.filterwarnings("ignore:the text gives only")
@@ -290,7 +290,7 @@ def test_tokenizer_is_trained_once(corpus, tmp_path, monkeypatch):
     assert tokenizer_cached(corpus, 120, True, cache).fingerprint == first.fingerprint
     monkeypatch.undo()
     assert not tokenizer_cached(corpus, 120, False, cache).lowercase
-    store = prepare_cached(corpus, first, cache, progress=False)
+    store = prepare_cached(corpus, first, cache)
     assert TokenStore.open(store.path).tokenizer.fingerprint == first.fingerprint
 
 

@@ -30,7 +30,7 @@ def library(tmp_path, monkeypatch):
         python_english, "_topics", lambda: {"b": "It is so. It was so.", "a": "One thing is it.\n"}
     )
     monkeypatch.setattr(
-        python_english, "_documents", python_english._documents.__wrapped__, raising=True
+        python_english, "python_english_documents", python_english_documents.__wrapped__
     )
     return tmp_path
 
@@ -140,7 +140,10 @@ except ImportError:
         text + '"""x"""\ndef new(): """This one is new. So is this."""'
     )
     (library / "broken.py").write_text(f'"""{filler * 3}"""\nprint "old"')
-    found = [(document.source, document.sentences) for document in python_english_documents()]
+    found = [
+        (document.source, document.sentences)
+        for document in python_english.python_english_documents()
+    ]
     assert found == [
         ("pydoc_data.topics.b", ["It is so.", "It was so."]),
         (
@@ -160,7 +163,7 @@ except ImportError:
 
 def test_no_sources(library):
     with pytest.raises(CorpusError, match="without the sources of its standard library"):
-        list(python_english_documents())
+        python_english.python_english_documents()
 
 
 def test_no_topics(monkeypatch):

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from bertlab.data.run_length import StepSettings
+from bertlab.data.run_length import Amounts, StepSettings
 from bertlab.data.sampling.sampler import Parts
-from bertlab.data.sampling_report import Amounts
 from tests.data.sampling.test_sampler import (
     check_pieces,
     make_store,

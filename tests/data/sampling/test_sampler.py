@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bertlab.api.rng import CounterRNG
+from bertlab.data.run_length import mean_sequence_length
 from bertlab.data.sampling.sampler import split_documents
 from bertlab.data.sampling.segment_pairs import build_sampler
-from bertlab.data.sampling_report import mean_sequence_length
 from bertlab.errors import ConfigError, CorpusError, UnknownPluginError
 
 CLS, SEP, VOCAB = 2, 3, 1000

@@ -16,7 +16,7 @@ from bertlab.data.corpus.corpus import Corpus, read_raw_documents
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.examples.source import read_rows
 from bertlab.errors import CorpusError
-from bertlab.files import reading
+from bertlab_cluster import url_files
 from tests.conftest import Command
 from tests.data.web_server import serving
 
@@ -128,7 +128,7 @@ def test_what_a_server_says_is_passed_on(folder: Path) -> None:
 
 
 def test_a_server_that_says_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "PATIENCE", 0.3)
+    monkeypatch.setattr(url_files, "PATIENCE", 0.3)
     with serving(folder) as address:
         assert refused(f"{address}/silent").endswith("cannot be read: no answer for 0 s")
 
