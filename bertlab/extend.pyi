@@ -280,8 +280,7 @@ from bertlab.tokenizer.files import special_token as special_token
 from bertlab.tokenizer.kinds import MAX_WORD_CHARACTERS as MAX_WORD_CHARACTERS
 from bertlab.tokenizer.kinds import train_tokenizer as train_tokenizer
 from bertlab.tokenizer.wordpiece import prefixed as prefixed
-from bertlab.training.allocator import free_memory as free_memory
-from bertlab.training.allocator import keep_freed_memory as keep_freed_memory
+from bertlab.training.callbacks import can_draw as can_draw
 from bertlab.training.record import RunRecord as RunRecord
 from bertlab.training.results import Results as Results
 from bertlab.training.results import is_share as is_share
@@ -292,4 +291,6 @@ from bertlab.training.results import result_rows as result_rows
 from bertlab.training.results import shown_figure as shown_figure
 from bertlab.training.same_run import facts_of as facts_of
 from bertlab.training.same_run import sessions_of as sessions_of
+from bertlab.training.trainer import free_memory as free_memory
+from bertlab.training.trainer import keep_freed_memory as keep_freed_memory
 from bertlab.training.trainer import quiet_lightning as quiet_lightning

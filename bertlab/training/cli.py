@@ -48,9 +48,8 @@ from bertlab.model.module import BertModule
 from bertlab.model.schedule import check_end
 from bertlab.objectives.changing import in_words
 from bertlab.objectives.language_model import TokenPrediction
-from bertlab.plugins.hooks import accelerate, run_callbacks, run_ended, step_parts
+from bertlab.plugins.hooks import accelerate, run_ended, step_parts
 from bertlab.plugins.index import where_to_get
-from bertlab.training.allocator import keep_freed_memory
 from bertlab.training.best_checkpoint import (
     BestCheckpoint,
     check_checkpoints,
@@ -58,6 +57,7 @@ from bertlab.training.best_checkpoint import (
     direct_callbacks,
     record_best,
 )
+from bertlab.training.callbacks import added_callbacks
 from bertlab.training.exit import StopOnSignal, explain_lost_process, how_to_resume, train
 from bertlab.training.predictions import PredictionWriter, open_sink, warn_of_cut_rows
 from bertlab.training.record import RunRecord
@@ -67,6 +67,7 @@ from bertlab.training.trainer import (
     ConfigLog,
     build_module,
     close_trackers,
+    keep_freed_memory,
     make_loggers,
     make_trainer,
     quiet_lightning,
@@ -167,7 +168,7 @@ class BertlabCLI(LightningCLI):
         arguments = {**config.plain["data"], "seed": config.seeds.order, **masks}
         self.datamodule = data_class(self.request)(**arguments)
         tasks = build_tasks(config.plain["model"])
-        self.added = run_callbacks(self.directory, config.values) if self.fits else []
+        self.added = added_callbacks(self.directory, config.values) if self.fits else []
         self.trainer = self.instantiate_trainer()  # checks its settings before the data is read
         self.goes_on.check_tokenizer()
         self.tokenizer = tokenizer = choose_tokenizer(checkpoint, warm, self.datamodule)

@@ -32,12 +32,14 @@ def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
 
 @hookimpl
 def bertlab_callbacks(run_dir: "Path", config: "Namespace") -> "list[Callback]":
-    """Return what has checkpoints written in the background."""
-    if not config.background_checkpoints:
-        return []
-    from bertlab_gpu.background import BackgroundCheckpoints  # noqa: PLC0415  torch, not for --help
+    """Return what gives memory back, and has checkpoints written in the background."""
+    from bertlab_gpu.returned_memory import ReturnMemory  # noqa: PLC0415  torch, not for --help
 
-    return [BackgroundCheckpoints(run_dir)]
+    if not config.background_checkpoints:
+        return [ReturnMemory()]
+    from bertlab_gpu.background import BackgroundCheckpoints  # noqa: PLC0415
+
+    return [ReturnMemory(), BackgroundCheckpoints(run_dir)]
 
 
 @hookimpl
