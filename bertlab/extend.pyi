@@ -280,6 +280,7 @@ from bertlab.tokenizer.files import special_token as special_token
 from bertlab.tokenizer.kinds import MAX_WORD_CHARACTERS as MAX_WORD_CHARACTERS
 from bertlab.tokenizer.kinds import train_tokenizer as train_tokenizer
 from bertlab.tokenizer.wordpiece import prefixed as prefixed
+from bertlab.training.callbacks import StopOnSignal as StopOnSignal
 from bertlab.training.callbacks import can_draw as can_draw
 from bertlab.training.record import RunRecord as RunRecord
 from bertlab.training.results import Results as Results

@@ -57,16 +57,19 @@ from bertlab.training.best_checkpoint import (
     direct_callbacks,
     record_best,
 )
-from bertlab.training.callbacks import added_callbacks
-from bertlab.training.exit import StopOnSignal, explain_lost_process, how_to_resume, train
+from bertlab.training.callbacks import (
+    StopOnSignal,
+    added_callbacks,
+    explain_lost_process,
+    how_to_resume,
+    train,
+)
 from bertlab.training.predictions import PredictionWriter, open_sink, warn_of_cut_rows
 from bertlab.training.record import RunRecord
 from bertlab.training.results import held_out_results, print_results, print_table
 from bertlab.training.same_run import Resumption, plugin_facts
 from bertlab.training.trainer import (
-    ConfigLog,
     build_module,
-    close_trackers,
     keep_freed_memory,
     make_loggers,
     make_trainer,
@@ -227,8 +230,7 @@ class BertlabCLI(LightningCLI):
             own.append(BestCheckpoint(**chosen))
         given = settings["callbacks"] or []
         settings["callbacks"] = [self.record, *given]  # it claims the directory: before all others
-        settings["logger"] = make_loggers(settings["logger"], self.directory, self.resolved.seed)
-        own.append(ConfigLog(self.resolved.plain))
+        settings["logger"] = make_loggers(settings["logger"], self.directory, self.added)
         idles = len(self.request.heads) + bool(self.request.objectives) > 1
         return make_trainer(settings, self.directory, [*own, *self.writers], idles)
 
@@ -312,7 +314,6 @@ class BertlabCLI(LightningCLI):
             code = train(fit, self.trainer, self.whole, self._is_saved)
         if code == 0:
             self._finish()
-        close_trackers(self.trainer)
         return code
 
     def _introduce(self) -> None:

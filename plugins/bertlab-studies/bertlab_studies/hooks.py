@@ -1,10 +1,13 @@
-"""What this package adds to ``bertlab fit``: ``--seeds`` and ``--against_scratch``."""
+"""What this package adds to ``bertlab fit``: ``--seeds``, ``--against_scratch``, trackers."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertlab import FitKeys, hookimpl
 
 if TYPE_CHECKING:
+    from jsonargparse import Namespace
+    from lightning.pytorch import Callback
     from lightning.pytorch.cli import LightningArgumentParser
 
 
@@ -36,3 +39,25 @@ def bertlab_runs_fit(arguments: list[str], keys: frozenset[str]) -> int | None:
 
     repetition = find_repetition(arguments, read_request(arguments))
     return None if repetition is None else fit_repeatedly(repetition)
+
+
+@hookimpl
+def bertlab_callbacks(run_dir: Path, config: "Namespace") -> "list[Callback]":
+    """Return what adds the trackers of ``trainer.logger``."""
+    given = config.trainer.logger
+    if given in (None, False):
+        return []
+    from bertlab_studies.trackers import TRACKERS, Trackers  # noqa: PLC0415  torch, not for --help
+
+    listed = given if isinstance(given, list) else [given]
+    # a name twice is one logger
+    named = [name for name in TRACKERS if name in listed]
+    return [Trackers(named, run_dir, int(config.seed_everything))]
+
+
+@hookimpl
+def bertlab_run_ended() -> None:
+    """Close what the run has open."""
+    from bertlab_studies.trackers import close_trackers  # noqa: PLC0415
+
+    close_trackers()
