@@ -32,10 +32,9 @@ from bertlab.model.optimizer import parameter_names
 from bertlab.training.same_run import (
     KEY,
     Hashes,
-    Identity,
     changed_facts,
     changes_of_code,
-    check_same,
+    check_same_labels,
     code_of,
     hashes_of,
     sessions_of,
@@ -173,7 +172,7 @@ class RunRecord(Callback):
         stored = checkpoint[RUN_KEY]
         here = {"": self.labels, **self.head_labels}
         there = {"": stored.get("labels"), **stored.get("head_labels", {})}
-        check_same(Identity(labels=here), Identity(labels=there))
+        check_same_labels(here, there)
         if trainer.is_global_zero:
             self._tell_of_other_code(stored.get(KEY))
         if "random_states" in stored and trainer.is_global_zero:  # of bertlab 0.1.0's early days
