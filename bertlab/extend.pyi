@@ -45,7 +45,6 @@ from bertlab.checkpoints.run_directory import VARIANT_ENVIRONMENT as VARIANT_ENV
 from bertlab.checkpoints.run_directory import choose_run_directory as choose_run_directory
 from bertlab.checkpoints.run_directory import machine_facts as machine_facts
 from bertlab.checkpoints.run_directory import manifest as manifest
-from bertlab.checkpoints.tensor_files import WholeCheckpointIO as WholeCheckpointIO
 from bertlab.cli.data import LOCAL_EXECUTOR as LOCAL_EXECUTOR
 from bertlab.cli.data import add_executor_options as add_executor_options
 from bertlab.cli.data import load_executor as load_executor
@@ -180,6 +179,7 @@ from bertlab.errors import TokenStoreError as TokenStoreError
 from bertlab.errors import TrainerError as TrainerError
 from bertlab.errors import as_mistakes as as_mistakes
 from bertlab.errors import check_processes as check_processes
+from bertlab.errors import print_table as print_table
 from bertlab.errors import printable as printable
 from bertlab.errors import say as say
 from bertlab.errors import told as told
@@ -283,9 +283,9 @@ from bertlab.tokenizer.wordpiece import prefixed as prefixed
 from bertlab.training.callbacks import StopOnSignal as StopOnSignal
 from bertlab.training.callbacks import can_draw as can_draw
 from bertlab.training.record import RunRecord as RunRecord
+from bertlab.training.record import WholeCheckpointIO as WholeCheckpointIO
 from bertlab.training.results import Results as Results
 from bertlab.training.results import is_share as is_share
-from bertlab.training.results import print_table as print_table
 from bertlab.training.results import read_curves as read_curves
 from bertlab.training.results import read_results as read_results
 from bertlab.training.results import result_rows as result_rows

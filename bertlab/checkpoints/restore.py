@@ -180,14 +180,8 @@ def last_run(request: Request) -> Path | None:
     return max(found, default=(0.0, None))[1]
 
 
-def choose_tokenizer(
-    checkpoint: Pretrained | None, warm: Pretrained | None, data: TaskData
-) -> Tokenizer:
-    """Return the tokenizer that the weights were trained with, or the one that data gives."""
-    if checkpoint is not None and checkpoint.tokenizer is not None:
-        return checkpoint.tokenizer
-    if warm is None:
-        return data.load_tokenizer()
+def warm_tokenizer(warm: Pretrained, data: TaskData) -> Tokenizer:
+    """Return the tokenizer that weights were trained with, or the one that data gives for them."""
     given = data.tokenizer_path
     tokenizer = data.load_tokenizer() if warm.tokenizer is None else warm.tokenizer
     if given is not None and (load_tokenizer(Path(given)).fingerprint != tokenizer.fingerprint):

@@ -1,22 +1,18 @@
-"""Files of tensors: written whole or not at all, and read without running anything in them."""
+"""Files of tensors, read without running anything in them."""
 
-import errno
 import pickle
 import re
 import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
-from lightning.fabric.plugins import TorchCheckpointIO
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from bertlab.errors import CheckpointError, DamagedCheckpointError, OutputError, causes
-from bertlab.files import replacing
+from bertlab.errors import CheckpointError, DamagedCheckpointError
 from bertlab.files.reading import read_object
 
 TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
@@ -221,45 +217,3 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
 def _is_index(shard: str) -> bool:
     """Tell whether a shard is itself an index, which could name itself without end."""
     return shard.endswith(INDEX_SUFFIX)
-
-
-class WholeCheckpointIO(TorchCheckpointIO):
-    """Writes beside the target, so that neither a kill nor a power cut leaves half a file there.
-
-    Lightning writes to ``/tmp`` and moves, which is a copy where that is another file system. The
-    file is a zip archive whose records carry CRC-32 checksums; they are checked on load. Without
-    the folder ``home`` nothing is written: where its disk has vanished, a checkpoint would go to
-    the one below, and be missed.
-    """
-
-    def __init__(self, home: Path | None = None) -> None:
-        super().__init__()
-        self.home = home
-
-    def save_checkpoint(
-        self, checkpoint: dict[str, Any], path: str | Path, storage_options: object | None = None
-    ) -> None:
-        """Write a checkpoint, or leave what stood there before."""
-        del storage_options
-        path = Path(path)
-        try:
-            if self.home is not None and not self.home.is_dir():
-                raise FileNotFoundError(errno.ENOENT, f"{self.home} is gone")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # a run is written by one process, on whatever host it goes on after a kill
-            with replacing(path, durable=True, sole_writer=True) as file:
-                torch.save(checkpoint, file)
-        except (OSError, RuntimeError) as error:
-            raise OutputError(
-                f"{path}: the checkpoint cannot be written: {_reason(error)}; those before it are "
-                "whole"
-            ) from error
-
-
-def _reason(error: BaseException) -> str:
-    """Return what the system says; torch hides it behind its own error."""
-    # torch's RuntimeError "PytorchStreamWriter failed" <- OSError "No space left on device"
-    for each in causes(error):
-        if isinstance(each, OSError):
-            return each.strerror or str(each)
-    return str(error).splitlines()[0]

@@ -11,12 +11,12 @@ from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCL
 
 from bertlab.checkpoints.pretrained import Pretrained, one_head
 from bertlab.checkpoints.restore import (
-    choose_tokenizer,
     is_model,
     read_checkpoint,
     read_warm_start,
     use_folder,
     warm_start,
+    warm_tokenizer,
 )
 from bertlab.checkpoints.run_directory import (
     DEGENERATE_FILE,
@@ -41,7 +41,7 @@ from bertlab.config.run_config import AUTO, parse_request
 from bertlab.config.stages import with_last_stage
 from bertlab.data.module import TaskData
 from bertlab.data.run_length import asked_steps, training_size
-from bertlab.errors import CommandError, TrainerError, check_at_least, say, warn
+from bertlab.errors import CommandError, TrainerError, check_at_least, print_table, say, warn
 from bertlab.files import write_json
 from bertlab.model.build import build_tasks, compile_layers, compile_losses
 from bertlab.model.module import BertModule
@@ -66,7 +66,7 @@ from bertlab.training.callbacks import (
 )
 from bertlab.training.predictions import PredictionWriter, open_sink, warn_of_cut_rows
 from bertlab.training.record import RunRecord
-from bertlab.training.results import held_out_results, print_results, print_table
+from bertlab.training.results import held_out_results, print_results
 from bertlab.training.same_run import Resumption, plugin_facts
 from bertlab.training.trainer import (
     build_module,
@@ -174,7 +174,13 @@ class BertlabCLI(LightningCLI):
         self.added = added_callbacks(self.directory, config.values) if self.fits else []
         self.trainer = self.instantiate_trainer()  # checks its settings before the data is read
         self.goes_on.check_tokenizer()
-        self.tokenizer = tokenizer = choose_tokenizer(checkpoint, warm, self.datamodule)
+        if checkpoint is not None and checkpoint.tokenizer is not None:
+            tokenizer = checkpoint.tokenizer
+        else:
+            tokenizer = (
+                warm_tokenizer(warm, self.datamodule) if warm else self.datamodule.load_tokenizer()
+            )
+        self.tokenizer = tokenizer
         self.datamodule.connect(tokenizer, tasks)
         prints = self.trainer.is_global_zero and not self.rehearses
         if warm is not None and prints and self.fits and not config.plain["model"]["from_scratch"]:
@@ -415,9 +421,11 @@ def open_command(command: str, request: Request, whole: Path | None = None) -> B
         request = with_last_stage(request)
     if command != "fit" and request.ckpt_path is not None and is_model(request.ckpt_path):
         request = read_request(use_folder(request))
-    checkpoint = read_checkpoint(request, command)
+    checkpoint = read_checkpoint(request, command) if request.ckpt_path else None
     checkpoint = _choose_head(command, request, checkpoint)
-    warm = read_warm_start(request) if checkpoint is None else None  # else all is in there
+    warm = None
+    if checkpoint is None and (request.init_from or request.init_optimizer):  # else all is in there
+        warm = read_warm_start(request)
     if checkpoint is not None and not request.files:
         assert checkpoint.path is not None
         left_out = [key for key in checkpoint.left_out if not request.is_argument(key)]

@@ -1,11 +1,14 @@
 """The run's record: what is needed to repeat it, in its directory and in every checkpoint."""
 
 import contextlib
+import errno
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
+from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
@@ -24,8 +27,8 @@ from bertlab.checkpoints.run_directory import (
     session,
 )
 from bertlab.config.recorded import CONFIG_VERSION
-from bertlab.errors import ResumeError, warn, without_secrets
-from bertlab.files import write_text
+from bertlab.errors import OutputError, ResumeError, causes, warn, without_secrets
+from bertlab.files import replacing, write_text
 from bertlab.files.reading import read_object
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer import parameter_names
@@ -210,3 +213,45 @@ class RunRecord(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Keep the directory from here on, whatever happens."""
         self._is_claimed = False
+
+
+class WholeCheckpointIO(TorchCheckpointIO):
+    """Writes beside the target, so that neither a kill nor a power cut leaves half a file there.
+
+    Lightning writes to ``/tmp`` and moves, which is a copy where that is another file system. The
+    file is a zip archive whose records carry CRC-32 checksums; they are checked on load. Without
+    the folder ``home`` nothing is written: where its disk has vanished, a checkpoint would go to
+    the one below, and be missed.
+    """
+
+    def __init__(self, home: Path | None = None) -> None:
+        super().__init__()
+        self.home = home
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: object | None = None
+    ) -> None:
+        """Write a checkpoint, or leave what stood there before."""
+        del storage_options
+        path = Path(path)
+        try:
+            if self.home is not None and not self.home.is_dir():
+                raise FileNotFoundError(errno.ENOENT, f"{self.home} is gone")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # a run is written by one process, on whatever host it goes on after a kill
+            with replacing(path, durable=True, sole_writer=True) as file:
+                torch.save(checkpoint, file)
+        except (OSError, RuntimeError) as error:
+            raise OutputError(
+                f"{path}: the checkpoint cannot be written: {_reason(error)}; those before it are "
+                "whole"
+            ) from error
+
+
+def _reason(error: BaseException) -> str:
+    """Return what the system says; torch hides it behind its own error."""
+    # torch's RuntimeError "PytorchStreamWriter failed" <- OSError "No space left on device"
+    for each in causes(error):
+        if isinstance(each, OSError):
+            return each.strerror or str(each)
+    return str(error).splitlines()[0]

@@ -26,7 +26,6 @@ from bertlab.api.task import Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.restore import restore_module
-from bertlab.checkpoints.tensor_files import WholeCheckpointIO
 from bertlab.config.parser import LoggerChoice
 from bertlab.config.run_config import RunConfig
 from bertlab.data.module import TaskData
@@ -43,6 +42,7 @@ from bertlab.model.optimizer_config import read_optimizer
 from bertlab.plugins.hooks import named_strategy
 from bertlab.plugins.index import where_to_get
 from bertlab.training.callbacks import can_draw
+from bertlab.training.record import WholeCheckpointIO
 
 _TRACKERS = ("wandb", "mlflow")
 
