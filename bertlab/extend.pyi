@@ -26,7 +26,6 @@ from bertlab.checkpoints.export import TransformersExporter as TransformersExpor
 from bertlab.checkpoints.export import save_tokenizer as save_tokenizer
 from bertlab.checkpoints.huggingface import config_file as config_file
 from bertlab.checkpoints.huggingface import read_huggingface_config as read_huggingface_config
-from bertlab.checkpoints.loading import load_matching as load_matching
 from bertlab.checkpoints.pretrained import known_tokenizer as known_tokenizer
 from bertlab.checkpoints.pretrained_model import model_of as model_of
 from bertlab.checkpoints.restore import inference_device as inference_device
@@ -45,6 +44,7 @@ from bertlab.checkpoints.run_directory import VARIANT_ENVIRONMENT as VARIANT_ENV
 from bertlab.checkpoints.run_directory import choose_run_directory as choose_run_directory
 from bertlab.checkpoints.run_directory import machine_facts as machine_facts
 from bertlab.checkpoints.run_directory import manifest as manifest
+from bertlab.checkpoints.tensor_files import load_matching as load_matching
 from bertlab.cli.data import LOCAL_EXECUTOR as LOCAL_EXECUTOR
 from bertlab.cli.data import add_executor_options as add_executor_options
 from bertlab.cli.data import load_executor as load_executor

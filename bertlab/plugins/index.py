@@ -59,7 +59,8 @@ _BRINGS = {
     "bertlab-pages": "command demo, key push",
     "bertlab-studies": (
         "command study, command ablate, executor local, key seeds, key against_scratch, "
-        "logger wandb, logger mlflow, name Study, name StudyScores, name study"
+        "logger wandb, logger mlflow, callback LearningRateFinder, "
+        "name Study, name StudyScores, name study"
     ),
     "bertlab-tasks": (
         "head feature_tagging, head multi_label, head multiple_choice, data_module several_heads, "

@@ -5,7 +5,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 
@@ -305,8 +304,7 @@ class BertlabCLI(LightningCLI):
             **training_size(self.trainer, data, "max_words" if self.config.max_words else None),
             **self.facts,
         }
-        counts = None if data.token_counts is None else torch.from_numpy(data.token_counts)
-        self.record.describe(manifest(facts), tokenizer, counts, data.labels, data.head_labels)
+        self.record.describe(manifest(facts), tokenizer, data)
 
     def fit(self) -> int:
         """Train, evaluate once more at the end, and print where everything is."""

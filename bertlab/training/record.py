@@ -2,7 +2,7 @@
 
 import contextlib
 import errno
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from bertlab import __version__
-from bertlab.api.examples import Labels
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_checkpoint import RUN_KEY
@@ -27,6 +26,7 @@ from bertlab.checkpoints.run_directory import (
     session,
 )
 from bertlab.config.recorded import CONFIG_VERSION
+from bertlab.data.module import TaskData
 from bertlab.errors import OutputError, ResumeError, causes, warn, without_secrets
 from bertlab.files import replacing, write_text
 from bertlab.files.reading import read_object
@@ -76,28 +76,16 @@ class RunRecord(Callback):
         self._there = entries(directory)  # before the run
         self._is_claimed = False  # and training has not begun
 
-    def describe(
-        self,
-        facts: dict[str, Any],
-        tokenizer: Tokenizer,
-        token_counts: Tensor | None,
-        labels: Labels | None,
-        head_labels: Mapping[str, Labels],
-    ) -> None:
-        """Set what is known only once the data has been read; called before training starts.
+    def describe(self, facts: dict[str, Any], tokenizer: Tokenizer, data: TaskData) -> None:
+        """Set what is known only once the data has been read: the manifest's content, and labels.
 
-        Args:
-            facts: content of the manifest.
-            tokenizer: of the run.
-            token_counts: ``(vocab_size,)`` of the training text; None of labelled rows.
-            labels: the classes of a head; None if it has none.
-            head_labels: those of each of several heads, by name.
+        Called before training starts.
         """
-        self.facts = facts
-        self.tokenizer = tokenizer
-        self.token_counts = token_counts
-        self.labels = None if labels is None else labels.to_dict()
-        self.head_labels = {name: each.to_dict() for name, each in head_labels.items()}
+        self.facts, self.tokenizer = facts, tokenizer
+        if data.token_counts is not None:
+            self.token_counts = torch.from_numpy(data.token_counts)
+        self.labels = None if data.labels is None else data.labels.to_dict()
+        self.head_labels = {name: each.to_dict() for name, each in data.head_labels.items()}
         self.data = hashes_of({**facts, "tokenizer": tokenizer.fingerprint})
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:

@@ -17,7 +17,7 @@ from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.accelerators import AcceleratorRegistry
-from lightning.pytorch.callbacks import ProgressBar
+from lightning.pytorch.callbacks import LearningRateFinder, ProgressBar
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.profilers import AdvancedProfiler, Profiler, PyTorchProfiler, SimpleProfiler
 from lightning.pytorch.strategies import DDPStrategy, Strategy, StrategyRegistry
@@ -121,8 +121,9 @@ def make_trainer(
     _check_names(arguments)
     _check_steps(arguments)
     _follow_torchrun(arguments)
-    added = _without_second_bar(arguments, callbacks)
-    arguments["callbacks"] = [*(arguments["callbacks"] or []), *added]
+    shown = _without_second_bar(arguments, callbacks)
+    arguments["callbacks"] = [*(arguments["callbacks"] or []), *shown]
+    _check_finder(arguments["callbacks"])
     if directory is None:
         arguments["logger"] = False
     elif isinstance(arguments["profiler"], str):
@@ -150,6 +151,14 @@ def make_trainer(
     _check_torchrun(trainer, settings["devices"])
     _warn_of_slow_bf16(trainer)
     return trainer
+
+
+def _check_finder(callbacks: Sequence[Callback]) -> None:
+    """Refuse Lightning's finder of a learning rate where no package gives it to the schedule."""
+    finds = any(isinstance(each, LearningRateFinder) for each in callbacks)
+    if finds and not any(hasattr(each, "takes_found_rate") for each in callbacks):
+        name = "LearningRateFinder"
+        raise TrainerError(f"trainer.callbacks: found {name}{where_to_get('callback', name)}")
 
 
 def _without_second_bar(arguments: dict[str, Any], added: Sequence[Callback]) -> list[Callback]:
@@ -324,10 +333,9 @@ def keep_freed_memory() -> None:
     where there is no glibc, and where the user has set one of its variables (``MALLOC_…``).
     """
     library = ctypes.CDLL(None) if sys.platform == "linux" else None  # this process itself
+    is_set = any(name.startswith("MALLOC_") for name in os.environ)
     # musl's C library has no malloc_trim
-    if not hasattr(library, "malloc_trim") or any(
-        name.startswith("MALLOC_") for name in os.environ
-    ):
+    if library is None or not hasattr(library, "malloc_trim") or is_set:
         return
     library.mallopt(_ARENA_MAX, 1)  # one for all threads
     library.mallopt(_MMAP_MAX, 0)  # a large tensor's pages are no longer returned one by one

@@ -18,7 +18,7 @@ GROWTH = 1.1  # what is returned has to be cleared when it is taken again: up to
 def return_free_memory() -> None:
     """Return all free pages to the system; without glibc, do nothing."""
     library = ctypes.CDLL(None) if sys.platform == "linux" else None  # this process itself
-    if hasattr(library, "malloc_trim"):  # musl's C library has none
+    if library is not None and hasattr(library, "malloc_trim"):  # musl's C library has none
         library.malloc_trim(0)
 
 

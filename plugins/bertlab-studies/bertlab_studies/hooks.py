@@ -43,16 +43,19 @@ def bertlab_runs_fit(arguments: list[str], keys: frozenset[str]) -> int | None:
 
 @hookimpl
 def bertlab_callbacks(run_dir: Path, config: "Namespace") -> "list[Callback]":
-    """Return what adds the trackers of ``trainer.logger``."""
-    given = config.trainer.logger
-    if given in (None, False):
-        return []
-    from bertlab_studies.trackers import TRACKERS, Trackers  # noqa: PLC0415  torch, not for --help
+    """Return what the config's ``LearningRateFinder`` and trackers need."""
+    from bertlab_studies.found_rate import FoundLearningRate  # noqa: PLC0415  torch, not for --help
 
-    listed = given if isinstance(given, list) else [given]
-    # a name twice is one logger
-    named = [name for name in TRACKERS if name in listed]
-    return [Trackers(named, run_dir, int(config.seed_everything))]
+    found: list[Callback] = [FoundLearningRate()]
+    given = config.trainer.logger
+    if given not in (None, False):
+        from bertlab_studies.trackers import TRACKERS, Trackers  # noqa: PLC0415
+
+        listed = given if isinstance(given, list) else [given]
+        # a name twice is one logger
+        named = [name for name in TRACKERS if name in listed]
+        found.append(Trackers(named, run_dir, int(config.seed_everything)))
+    return found
 
 
 @hookimpl
