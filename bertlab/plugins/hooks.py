@@ -116,7 +116,8 @@ def bertlab_callbacks(  # type: ignore[empty-body]
     ``run_dir`` is the run's directory, which may not be there yet. ``config`` has the value of each
     key: ``config.evaluate_every``, ``config.trainer.max_steps``; do not change it.
 
-    A callback may have ``checkpoint_io``, the plugin of Lightning's that writes the checkpoints.
+    A callback may have ``checkpoint_io``, the plugin of Lightning's that writes the checkpoints,
+    and ``trackers``, loggers to add to the run's. A progress bar gives way to one of the config's.
     It may have a method ``prepare(trainer, data)``. It is called when Trainer, DataModule
     and module are ready, before the run's directory is made; of a run in stages, for every stage
     before the first one is trained. What would stop the run later is raised here, as a

@@ -18,7 +18,6 @@ from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_checkpoint import RUN_KEY
 from bertlab.checkpoints.run_directory import (
     CONFIG_FILE,
-    MANIFEST_FILE,
     add_session,
     claim,
     entries,
@@ -29,7 +28,6 @@ from bertlab.config.recorded import CONFIG_VERSION
 from bertlab.data.module import TaskData
 from bertlab.errors import OutputError, ResumeError, causes, warn, without_secrets
 from bertlab.files import replacing, write_text
-from bertlab.files.reading import read_object
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer import parameter_names
 from bertlab.training.same_run import (
@@ -40,6 +38,7 @@ from bertlab.training.same_run import (
     check_same_labels,
     code_of,
     hashes_of,
+    read_manifest,
     sessions_of,
 )
 
@@ -106,8 +105,10 @@ class RunRecord(Callback):
             claim(self.directory, {**self.facts, "sessions": [here]})
             self._is_claimed = True
         else:
-            self.before = sessions_of(self._read_manifest())[-1]
-            add_session(self.directory, {**here, **changed_facts(self.facts, self.before)})
+            record = read_manifest(self.directory)
+            self.before = sessions_of(record)[-1]
+            changed = changed_facts(self.facts, self.before)
+            add_session(self.directory, record, {**here, **changed})
         if self.goes_on and (self.directory / CONFIG_FILE).is_file():
             return  # it keeps the record of its start
         text = yaml.safe_dump(without_secrets(self.config), sort_keys=False, allow_unicode=True)
@@ -181,12 +182,6 @@ class RunRecord(Callback):
                 "the run goes on with other code than its checkpoint was written with: "
                 f"{', '.join(changes)}; it is the same run only as far as these compute the same"
             )
-
-    def _read_manifest(self) -> dict[str, Any]:
-        try:
-            return read_object(self.directory / MANIFEST_FILE)
-        except (OSError, ValueError):  # of a run that goes on elsewhere
-            return {}
 
     @contextlib.contextmanager
     def kept_if_it_begins(self) -> Iterator[None]:

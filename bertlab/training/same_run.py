@@ -135,10 +135,10 @@ def hashes_of(facts: Mapping[str, Any]) -> Hashes:
     return {name: value for name, value in found.items() if isinstance(value, str)}
 
 
-def manifest_hashes(run: Path) -> Hashes:
-    """Return the hashes in a run's manifest; none if it has none that can be read."""
+def read_manifest(run: Path) -> dict[str, Any]:
+    """Return a run's manifest; an empty one if there is none that can be read."""
     try:
-        return hashes_of(read_object(run / MANIFEST_FILE))
+        return read_object(run / MANIFEST_FILE)
     except (BertlabError, OSError, ValueError):
         return {}
 
@@ -151,7 +151,7 @@ class Resumption:
         self.hashes: Hashes = {}
         if checkpoint is not None and checkpoint.path is not None:
             # of a checkpoint from before it kept them, its run's
-            self.hashes = checkpoint.data or manifest_hashes(checkpoint.path.parent.parent)
+            self.hashes = checkpoint.data or hashes_of(read_manifest(checkpoint.path.parent.parent))
 
     def check_config(self) -> None:
         """Compare the configs, before any data is read."""

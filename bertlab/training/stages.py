@@ -40,7 +40,7 @@ from bertlab.training.same_run import (
     check_same_config,
     check_same_data,
     hashes_of,
-    manifest_hashes,
+    read_manifest,
 )
 from bertlab.training.trainer import quiet_lightning
 
@@ -171,7 +171,7 @@ class StagedRun:
             if number > 0 and _reads(stage) == _reads(self.stages[number - 1]):
                 before = stage_directory(self.directory, self.stages, number - 1)
                 here, places = session.datamodule.facts(), session.resolved.plain["data"]
-                check_same_data(hashes_of(here), manifest_hashes(before), places)
+                check_same_data(hashes_of(here), hashes_of(read_manifest(before)), places)
             return session
 
     def _begin(self) -> None:

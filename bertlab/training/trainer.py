@@ -34,7 +34,6 @@ from bertlab.errors import (
     missing_package,
     nearest,
     show_logs_visibly,
-    warn,
 )
 from bertlab.model.build import build_encoder, build_metrics, check_lengths, check_tasks
 from bertlab.model.module import BertModule
@@ -50,20 +49,21 @@ _TRACKERS = ("wandb", "mlflow")
 def make_loggers(
     given: LoggerChoice, directory: Path, added: Sequence[Callback] = ()
 ) -> list[Logger]:
-    """Return the loggers of a run; all write into its directory.
+    """Return the loggers of a run, which write into its directory, and those of packages.
 
-    Trackers that are named (``wandb``) are added by a package's callback that has ``trackers``.
+    A package's callback has the trackers that are named (``wandb``) as ``trackers``.
     """
     if given is False:
         return []
     listed = given if isinstance(given, list) else [given]
-    tracked = next((each for each in listed if each in _TRACKERS), None)
-    if tracked is not None and not any(hasattr(each, "trackers") for each in added):
-        get = where_to_get("logger", str(tracked))
-        raise TrainerError(f"trainer.logger: found {tracked}{get}")
+    trackers = [each.trackers for each in added if hasattr(each, "trackers")]
+    named = next((each for each in listed if each in _TRACKERS), None)
+    if named is not None and not trackers:
+        raise TrainerError(f"trainer.logger: found {named}{where_to_get('logger', str(named))}")
     own: list[Logger] = [CSVLogger(directory, name="csv")]
     if not any(isinstance(each, TensorBoardLogger) for each in listed):
         own.append(TensorBoardLogger(directory, name="tensorboard"))
+    own += [each for all_ in trackers for each in all_]
     return own + [each for each in listed if isinstance(each, Logger)]
 
 
@@ -149,7 +149,6 @@ def make_trainer(
     except (MisconfigurationException, ValueError, TypeError, ImportError) as error:
         raise TrainerError(_named(error, arguments)) from error
     _check_torchrun(trainer, settings["devices"])
-    _warn_of_slow_bf16(trainer)
     return trainer
 
 
@@ -287,17 +286,6 @@ def _check_interval(val_check_interval: int | float | None, accumulate: int) -> 
             f"trainer.val_check_interval: found {val_check_interval} batches, expected a multiple "
             f"of trainer.accumulate_grad_batches, {accumulate}: evaluations and checkpoints fall "
             "between optimiser steps"
-        )
-
-
-def _warn_of_slow_bf16(trainer: Trainer) -> None:
-    capability = torch.backends.cpu.get_cpu_capability()
-    on_cpu = str(trainer.strategy.root_device) == "cpu"
-    bf16 = str(trainer.precision).startswith("bf16")
-    if on_cpu and bf16 and capability in ("DEFAULT", "AVX2"):
-        warn(
-            f"trainer.precision: {trainer.precision} on a CPU without bf16 instructions "
-            f"({capability}) can be hundreds of times slower than 32-true"
         )
 
 

@@ -66,8 +66,9 @@ def bertlab_step_parts(
     module: "BertModule", data: "TaskData", trainer: "Trainer", choose: bool
 ) -> int | None:
     """See that a step fits into memory, and choose its parts where the config says ``auto``."""
-    from bertlab_gpu.step_memory import choose_parts  # noqa: PLC0415  torch, not for --help
+    from bertlab_gpu.step_memory import choose_parts, warn_of_slow_bf16  # noqa: PLC0415
 
+    warn_of_slow_bf16(trainer)
     return choose_parts(module, data, trainer, choose)
 
 

@@ -28,25 +28,19 @@ TRACKERS = ("wandb", "mlflow")  # each is also the name of its package
 
 
 class Trackers(Callback):
-    """Adds trackers to the loggers of a ``fit``, and gives the config to all but the files.
+    """Has trackers for the loggers of a ``fit``, and gives the config to all but the files.
 
     Args:
-        trackers: names.
+        names: of the trackers.
         directory: of the run.
         seed: of the run.
+
+    Attributes:
+        trackers: the loggers, which the core hands to the Trainer.
     """
 
-    def __init__(self, trackers: Sequence[str], directory: Path, seed: int) -> None:
-        self.trackers, self.directory, self.seed = trackers, directory, seed
-        for name in trackers:
-            if find_spec(name) is None:
-                raise TrainerError(f"trainer.logger: {name} is not installed; pip install {name}")
-
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Make the trackers, once the run has its directory."""
-        if stage == "fit":
-            made = [_tracker(each, self.directory, self.seed) for each in self.trackers]
-            trainer.loggers = [*trainer.loggers, *made]
+    def __init__(self, names: Sequence[str], directory: Path, seed: int) -> None:
+        self.trackers = [_tracker(each, directory, seed) for each in names]
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Log the resolved config; Lightning does it on the first device only."""
