@@ -15,7 +15,6 @@ from bertlab.checkpoints.restore import (
     read_warm_start,
     use_folder,
     warm_start,
-    warm_tokenizer,
 )
 from bertlab.checkpoints.run_directory import (
     DEGENERATE_FILE,
@@ -69,6 +68,7 @@ from bertlab.training.results import held_out_results, print_results
 from bertlab.training.same_run import Resumption, plugin_facts
 from bertlab.training.trainer import (
     build_module,
+    choose_tokenizer,
     keep_freed_memory,
     make_loggers,
     make_trainer,
@@ -173,13 +173,7 @@ class BertlabCLI(LightningCLI):
         self.added = added_callbacks(self.directory, config.values) if self.fits else []
         self.trainer = self.instantiate_trainer()  # checks its settings before the data is read
         self.goes_on.check_tokenizer()
-        if checkpoint is not None and checkpoint.tokenizer is not None:
-            tokenizer = checkpoint.tokenizer
-        else:
-            tokenizer = (
-                warm_tokenizer(warm, self.datamodule) if warm else self.datamodule.load_tokenizer()
-            )
-        self.tokenizer = tokenizer
+        self.tokenizer = tokenizer = choose_tokenizer(checkpoint, warm, self.datamodule)
         self.datamodule.connect(tokenizer, tasks)
         prints = self.trainer.is_global_zero and not self.rehearses
         if warm is not None and prints and self.fits and not config.plain["model"]["from_scratch"]:
@@ -421,9 +415,8 @@ def open_command(command: str, request: Request, whole: Path | None = None) -> B
         request = read_request(use_folder(request))
     checkpoint = read_checkpoint(request, command) if request.ckpt_path else None
     checkpoint = _choose_head(command, request, checkpoint)
-    warm = None
-    if checkpoint is None and (request.init_from or request.init_optimizer):  # else all is in there
-        warm = read_warm_start(request)
+    starts_warm = checkpoint is None and (request.init_from or request.init_optimizer)
+    warm = read_warm_start(request) if starts_warm else None  # a checkpoint has all in it
     if checkpoint is not None and not request.files:
         assert checkpoint.path is not None
         left_out = [key for key in checkpoint.left_out if not request.is_argument(key)]

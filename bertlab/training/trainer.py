@@ -25,7 +25,7 @@ from lightning.pytorch.strategies import DDPStrategy, Strategy, StrategyRegistry
 from bertlab.api.task import Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.restore import restore_module
+from bertlab.checkpoints.restore import restore_module, warm_tokenizer
 from bertlab.config.parser import LoggerChoice
 from bertlab.config.run_config import RunConfig
 from bertlab.data.module import TaskData
@@ -347,6 +347,15 @@ def free_memory(device: torch.device) -> int | None:
         used = Path("/sys/fs/cgroup/memory.current").read_text("ascii")
         found.append(int(limit) - int(used))  # ValueError: "max", no limit
     return max(0, min(found)) if found else None
+
+
+def choose_tokenizer(
+    checkpoint: Pretrained | None, warm: Pretrained | None, data: TaskData
+) -> Tokenizer:
+    """Return the tokenizer that the weights were trained with, or the one that data gives."""
+    if checkpoint is not None and checkpoint.tokenizer is not None:
+        return checkpoint.tokenizer
+    return data.load_tokenizer() if warm is None else warm_tokenizer(warm, data)
 
 
 def build_module(
