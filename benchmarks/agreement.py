@@ -23,7 +23,7 @@ import torch
 from compared_outputs import log_lines
 from fault_jobs import FINETUNE, PRETRAIN
 
-from bertlab.training.results import print_table
+from bertlab.errors import print_table
 
 CONFIGS = {"pretrain": PRETRAIN, "finetune": FINETUNE}
 DROPOUT = ("hidden_dropout_prob", "attention_probs_dropout_prob")

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 from step_clock import VARIABLE
 
-from bertlab.training.results import print_table
+from bertlab.errors import print_table
 
 HERE = Path(__file__).parent
 # glibc keeps what is freed instead of giving it back to the system and asking again

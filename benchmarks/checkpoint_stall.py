@@ -15,8 +15,8 @@ from pathlib import Path
 
 import torch
 
-from bertlab.checkpoints.tensor_files import WholeCheckpointIO
 from bertlab.encoders.bert import BertEncoder
+from bertlab.training.record import WholeCheckpointIO
 from bertlab_gpu.background import BackgroundCheckpointIO
 
 ROUNDS = 5

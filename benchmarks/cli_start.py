@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from bertlab.training.results import print_table
+from bertlab.errors import print_table
 
 PYTHON = [sys.executable, "-c"]
 COMMANDS = {

@@ -25,9 +25,9 @@ from transformers import AutoTokenizer, DataCollatorForLanguageModeling
 from bertlab.api.task import TaskContext
 from bertlab.data.loader import SequenceStream
 from bertlab.encoders.bert import BertEncoder
+from bertlab.errors import print_table
 from bertlab.objectives.classification import NextSentencePrediction
 from bertlab.objectives.masked_lm import MaskedLM
-from bertlab.training.results import print_table
 
 
 def main() -> None:

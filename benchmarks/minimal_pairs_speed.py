@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from bertlab import load
-from bertlab.training.allocator import keep_freed_memory
+from bertlab.training.trainer import keep_freed_memory
 from bertlab_evaluations.entries import EvaluationEntry
 from bertlab_evaluations.evaluate import read_entry_rows
 from bertlab_evaluations.minimal_pairs import Method, MinimalPairs, sentence_scores

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bertlab.config.run_config import resolve_arguments
-from bertlab.training.results import print_table
+from bertlab.errors import print_table
 from bertlab_studies.plan.budget import cost_of, meta_encoder
 from bertlab_studies.plan.stage_configs import stage_configs
 

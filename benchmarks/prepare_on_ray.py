@@ -29,7 +29,7 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
-from bertlab.training.results import print_table
+from bertlab.errors import print_table
 
 OBJECT_STORE = 500 * 2**20  # bytes of a node, as where the command starts Ray
 KILLS_A_JOB = 4

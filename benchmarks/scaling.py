@@ -24,7 +24,7 @@ from speed_sizes import SIZES, needed_flops
 
 from bertlab.cli.main import main as bertlab
 from bertlab.data.corpus.corpus import Corpus, read_raw_documents
-from bertlab.training.results import print_table
+from bertlab.errors import print_table
 
 STEP_TOKENS = 4096
 WARM_UP = 5

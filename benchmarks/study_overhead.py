@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.training_clock import TRAINING
-from bertlab.training.results import print_table
+from bertlab.errors import print_table
 from bertlab_studies.execute.local import run_local
 from bertlab_studies.execute.warm_parent import FRESH
 from bertlab_studies.plan.plan import PlannedRun

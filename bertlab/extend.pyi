@@ -26,7 +26,6 @@ from bertlab.checkpoints.export import TransformersExporter as TransformersExpor
 from bertlab.checkpoints.export import save_tokenizer as save_tokenizer
 from bertlab.checkpoints.huggingface import config_file as config_file
 from bertlab.checkpoints.huggingface import read_huggingface_config as read_huggingface_config
-from bertlab.checkpoints.loading import load_matching as load_matching
 from bertlab.checkpoints.pretrained import known_tokenizer as known_tokenizer
 from bertlab.checkpoints.pretrained_model import model_of as model_of
 from bertlab.checkpoints.restore import inference_device as inference_device
@@ -45,7 +44,7 @@ from bertlab.checkpoints.run_directory import VARIANT_ENVIRONMENT as VARIANT_ENV
 from bertlab.checkpoints.run_directory import choose_run_directory as choose_run_directory
 from bertlab.checkpoints.run_directory import machine_facts as machine_facts
 from bertlab.checkpoints.run_directory import manifest as manifest
-from bertlab.checkpoints.tensor_files import WholeCheckpointIO as WholeCheckpointIO
+from bertlab.checkpoints.tensor_files import load_matching as load_matching
 from bertlab.cli.data import LOCAL_EXECUTOR as LOCAL_EXECUTOR
 from bertlab.cli.data import add_executor_options as add_executor_options
 from bertlab.cli.data import load_executor as load_executor
@@ -177,6 +176,7 @@ from bertlab.errors import TokenStoreError as TokenStoreError
 from bertlab.errors import TrainerError as TrainerError
 from bertlab.errors import as_mistakes as as_mistakes
 from bertlab.errors import check_processes as check_processes
+from bertlab.errors import print_table as print_table
 from bertlab.errors import printable as printable
 from bertlab.errors import say as say
 from bertlab.errors import told as told
@@ -268,16 +268,18 @@ from bertlab.tokenizer.files import special_token as special_token
 from bertlab.tokenizer.kinds import MAX_WORD_CHARACTERS as MAX_WORD_CHARACTERS
 from bertlab.tokenizer.kinds import train_tokenizer as train_tokenizer
 from bertlab.tokenizer.wordpiece import prefixed as prefixed
-from bertlab.training.allocator import free_memory as free_memory
-from bertlab.training.allocator import keep_freed_memory as keep_freed_memory
+from bertlab.training.callbacks import StopOnSignal as StopOnSignal
+from bertlab.training.callbacks import can_draw as can_draw
 from bertlab.training.record import RunRecord as RunRecord
+from bertlab.training.record import WholeCheckpointIO as WholeCheckpointIO
 from bertlab.training.results import Results as Results
 from bertlab.training.results import is_share as is_share
-from bertlab.training.results import print_table as print_table
 from bertlab.training.results import read_curves as read_curves
 from bertlab.training.results import read_results as read_results
 from bertlab.training.results import result_rows as result_rows
 from bertlab.training.results import shown_figure as shown_figure
 from bertlab.training.same_run import facts_of as facts_of
 from bertlab.training.same_run import sessions_of as sessions_of
+from bertlab.training.trainer import free_memory as free_memory
+from bertlab.training.trainer import keep_freed_memory as keep_freed_memory
 from bertlab.training.trainer import quiet_lightning as quiet_lightning

@@ -23,7 +23,7 @@ sys.path.insert(0, str(HERE.parent))  # the benchmarks are no package
 
 from alternating_runs import Arm, alternate  # noqa: E402
 
-from bertlab.training.results import print_table  # noqa: E402
+from bertlab.errors import print_table  # noqa: E402
 
 LOSS, BLIMP = "held out loss", "blimp accuracy"
 MOST_PARAMETERS = 1_600_000

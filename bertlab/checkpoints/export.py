@@ -17,11 +17,10 @@ from bertlab.api.huggingface import HuggingFaceForm
 from bertlab.api.task import Head, TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.huggingface import TRAINED_MAX_LENGTH, forms_of
-from bertlab.checkpoints.huggingface_head import HuggingFaceHead, head_config
-from bertlab.checkpoints.loading import load_matching
-from bertlab.checkpoints.pretrained import Pretrained, one_head
+from bertlab.checkpoints.pretrained import HuggingFaceHead, Pretrained, head_config, one_head
 from bertlab.checkpoints.restore import read_pretrained
 from bertlab.checkpoints.run_checkpoint import words_checkpoints
+from bertlab.checkpoints.tensor_files import load_matching
 from bertlab.errors import CheckpointError, OutputError
 from bertlab.files import new_folder, write_json, write_text
 from bertlab.files.reading import read_object

@@ -12,10 +12,8 @@ from torch import Tensor
 from bertlab.api.encoder import Encoder
 from bertlab.api.exchange import CheckpointReader, ForeignCheckpoint
 from bertlab.api.huggingface import HuggingFaceForm
-from bertlab.checkpoints.huggingface_head import read_head
-from bertlab.checkpoints.loading import list_limited
-from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.tensor_files import read_tensors
+from bertlab.checkpoints.pretrained import Pretrained, read_head
+from bertlab.checkpoints.tensor_files import list_limited, read_tensors
 from bertlab.errors import CheckpointError, ConfigError, PluginError, nearest
 from bertlab.files.reading import names_in, read_object
 from bertlab.model.build import build_encoder

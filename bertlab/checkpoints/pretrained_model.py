@@ -14,15 +14,14 @@ from bertlab.api.encoder import Encoder
 from bertlab.api.evaluation import EvaluatedModel
 from bertlab.api.task import Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
-from bertlab.checkpoints.huggingface_head import head_settings
-from bertlab.checkpoints.loading import load_matching
-from bertlab.checkpoints.pretrained import Pretrained, known_tokenizer, one_head
+from bertlab.checkpoints.pretrained import Pretrained, head_settings, known_tokenizer, one_head
 from bertlab.checkpoints.restore import (
     inference_device,
     load_weights,
     read_pretrained,
     restore_module,
 )
+from bertlab.checkpoints.tensor_files import load_matching
 from bertlab.errors import CheckpointError, CommandError, DataError
 from bertlab.model.build import build_encoder, build_tasks
 from bertlab.model.module import BertModule

@@ -14,9 +14,7 @@ from bertlab.api.examples import Labels
 from bertlab.api.task import Head, Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.huggingface import CONFIG_FILES, HUB_NAME, find_foreign, read_foreign
-from bertlab.checkpoints.huggingface_head import HuggingFaceHead, head_settings
-from bertlab.checkpoints.loading import LoadReport, load_matching
-from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.checkpoints.pretrained import HuggingFaceHead, Pretrained, head_settings
 from bertlab.checkpoints.run_checkpoint import (
     LAST_FILE,
     explain_no_checkpoint,
@@ -25,6 +23,7 @@ from bertlab.checkpoints.run_checkpoint import (
     read_run_checkpoint,
 )
 from bertlab.checkpoints.run_directory import MANIFEST_FILE, give_up, is_first_process
+from bertlab.checkpoints.tensor_files import LoadReport, load_matching
 from bertlab.config.request import Request
 from bertlab.config.yaml_files import Config, differences, split_arguments, yaml_inline
 from bertlab.data.module import EvaluationRows, TaskData
@@ -180,14 +179,8 @@ def last_run(request: Request) -> Path | None:
     return max(found, default=(0.0, None))[1]
 
 
-def choose_tokenizer(
-    checkpoint: Pretrained | None, warm: Pretrained | None, data: TaskData
-) -> Tokenizer:
-    """Return the tokenizer that the weights were trained with, or the one that data gives."""
-    if checkpoint is not None and checkpoint.tokenizer is not None:
-        return checkpoint.tokenizer
-    if warm is None:
-        return data.load_tokenizer()
+def warm_tokenizer(warm: Pretrained, data: TaskData) -> Tokenizer:
+    """Return the tokenizer that weights were trained with, or the one that data gives for them."""
     given = data.tokenizer_path
     tokenizer = data.load_tokenizer() if warm.tokenizer is None else warm.tokenizer
     if given is not None and (load_tokenizer(Path(given)).fingerprint != tokenizer.fingerprint):
@@ -335,12 +328,11 @@ def _mismatch(start: Pretrained, source: Mapping[str, Tensor], name: str, head: 
     is_causal = start.encoder_config.get("causal", False)  # ModernBERT's has no such key
     if start.head is not None and start.head.layout.has_pooler and is_causal:
         return "the source's reads the first token of a left-to-right encoder, bertlab's the last"
-    theirs, ours = start.head_labels.get(name, start.labels), head.labels or None
-    if not _same_classes(start, theirs, ours):
-        unnamed = "unnamed" if start.head is not None and start.head.has_classes else "none"
-        there = unnamed if theirs is None else _list_names(theirs)
-        here = "none" if ours is None else _list_names(ours)
-        return f"labels differ: {there} in the source, {here} here"
+    theirs, ours = start.head_labels.get(name, start.class_labels), head.labels or None
+    if (theirs and theirs.names) != (ours and ours.names):
+        is_unnamed = start.head is not None and start.labels is None
+        there = "unnamed" if theirs is not None and is_unnamed else _list_names(theirs)
+        return f"labels differ: {there} in the source, {_list_names(ours)} here"
     differing = [
         name
         for name, tensor in head.named_parameters()
@@ -349,15 +341,8 @@ def _mismatch(start: Pretrained, source: Mapping[str, Tensor], name: str, head: 
     return f"the source's has other layers ({', '.join(differing)})" if differing else None
 
 
-def _same_classes(start: Pretrained, theirs: Labels | None, ours: Labels | None) -> bool:
-    if theirs is not None:
-        return ours is not None and ours.names == theirs.names
-    if start.head is not None and start.head.has_classes:  # unnamed: data may number them as well
-        numbers = tuple(str(number) for number in range(start.head.num_rows))
-        return ours is not None and ours.names == numbers
-    return ours is None
-
-
-def _list_names(labels: Labels) -> str:
+def _list_names(labels: Labels | None) -> str:
+    if labels is None:
+        return "none"
     shown = ", ".join(labels.names[:_MAX_NAMED])
     return shown if len(labels) <= _MAX_NAMED else f"{shown}, … ({len(labels)})"

@@ -12,10 +12,15 @@ from torch import Tensor
 
 from bertlab.api.encoder import Encoder
 from bertlab.api.examples import Labels
-from bertlab.checkpoints.loading import count_layers, list_limited, shape_of
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_directory import BEST_CHECKPOINT
-from bertlab.checkpoints.tensor_files import check_tensors, load_torch_file
+from bertlab.checkpoints.tensor_files import (
+    check_tensors,
+    count_layers,
+    list_limited,
+    load_torch_file,
+    shape_of,
+)
 from bertlab.config.checkpoint_config import read_stored_config
 from bertlab.config.recorded import check_version, drop_empty_arguments
 from bertlab.config.yaml_files import Config

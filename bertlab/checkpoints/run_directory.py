@@ -16,7 +16,6 @@ import yaml
 
 from bertlab.errors import OutputError, without_secrets
 from bertlab.files import check_nothing_leads_out, create_json, create_text, write_json
-from bertlab.files.reading import read_object
 from bertlab.plugins.index import version_of
 
 if TYPE_CHECKING:
@@ -120,14 +119,10 @@ def session(step: int, processes: int, facts: Mapping[str, Any]) -> dict[str, An
     return {"started": started, "step": step, "processes": processes, "device": facts["device"]}
 
 
-def add_session(directory: Path, content: Mapping[str, Any]) -> None:
-    """Add to a run's manifest that it goes on; one that cannot be read stays as it is."""
-    try:
-        record = read_object(directory / MANIFEST_FILE)
-    except (OSError, ValueError):
-        return
+def add_session(directory: Path, record: Mapping[str, Any], content: Mapping[str, Any]) -> None:
+    """Add to a run's manifest, ``record``, that it goes on; one that cannot be read stays."""
     before = record.get("sessions", [])  # a manifest of an older bertlab has none
-    if isinstance(before, list):
+    if record and isinstance(before, list):
         sessions = [*before, without_secrets(content)]
         write_json(directory / MANIFEST_FILE, {**record, "sessions": sessions})
 

@@ -21,12 +21,12 @@ from bertlab.errors import (
     OutputError,
     PluginError,
     check_at_least,
+    print_table,
     say,
     warn,
     working,
 )
 from bertlab.plugins.index import installed, load_class
-from bertlab.training.results import print_table
 
 if TYPE_CHECKING:
     from bertlab.data.corpus.corpus import Corpus

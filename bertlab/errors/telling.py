@@ -11,7 +11,7 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -72,6 +72,45 @@ def warn(words: str) -> None:
 def say(words: str, *, to_errors: bool = False) -> None:
     """Print lines as they may go to a terminal and a log; see :func:`visible`."""
     (sys.stderr if to_errors else sys.stdout).write(visible(words).rstrip("\n") + "\n")
+
+
+def print_table(
+    title: str,
+    rows: Iterable[Sequence[str]],
+    headings: Sequence[str] = (),
+    figures: int = 0,
+) -> None:
+    """Print a title, which is never wrapped: a path in it can be copied; and rows of text below.
+
+    Args:
+        title: a line of its own.
+        rows: the cells of each; square brackets are ordinary characters.
+        headings: of the columns, if they have any.
+        figures: how many columns, counted from the last, are aligned on the right.
+    """
+    from rich.console import Console  # noqa: PLC0415  not for --help
+    from rich.markup import escape  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    cells = [[escape(visible(cell)) for cell in row] for row in rows]
+    columns = max([len(headings), *map(len, cells)])
+    table = Table(show_header=bool(headings))
+    for number in range(columns):
+        heading = visible(headings[number]) if headings else ""
+        right = number >= columns - figures
+        # what names a row stays whole; its figures or text may take several lines
+        table.add_column(
+            escape(heading),
+            justify="right" if right else "left",
+            overflow="fold",
+            no_wrap=number == 0,
+            min_width=max(map(len, heading.split("\n"))),
+        )
+    for row in cells:
+        table.add_row(*row)
+    console = Console()
+    console.print(visible(title), soft_wrap=True, markup=False, highlight=False)
+    console.print(table)
 
 
 def working(words: str) -> contextlib.AbstractContextManager[object]:

@@ -1,7 +1,7 @@
 """Behaviour that packages add to bertlab, through pluggy.
 
 A package names a module under the entry-point group ``bertlab.hooks``; its functions that are
-marked with :data:`hookimpl` are called. Our own callbacks come in the same way.
+marked with :data:`hookimpl` are called.
 
 A hook is called although nobody named its package, so that one which fails is left out, with a
 warning that names it. Only a :class:`bertlab.errors.BertlabError` that it raises ends the command.
@@ -27,7 +27,6 @@ from bertlab.errors import (
     warn,
 )
 from bertlab.plugins.index import (
-    OWN_PACKAGE,
     brought_by,
     check_contract,
     entry_package,
@@ -117,7 +116,8 @@ def bertlab_callbacks(  # type: ignore[empty-body]
     ``run_dir`` is the run's directory, which may not be there yet. ``config`` has the value of each
     key: ``config.evaluate_every``, ``config.trainer.max_steps``; do not change it.
 
-    A callback may have ``checkpoint_io``, the plugin of Lightning's that writes the checkpoints.
+    A callback may have ``checkpoint_io``, the plugin of Lightning's that writes the checkpoints,
+    and ``trackers``, loggers to add to the run's. A progress bar gives way to one of the config's.
     It may have a method ``prepare(trainer, data)``. It is called when Trainer, DataModule
     and module are ready, before the run's directory is made; of a run in stages, for every stage
     before the first one is trained. What would stop the run later is raised here, as a
@@ -247,8 +247,8 @@ def hook_modules() -> HookModules:
     """Load every installed hook module, one by one; one that fails is left out with a warning."""
     loaded = HookModules(pluggy.PluginManager("bertlab"))
     loaded.manager.add_hookspecs(sys.modules[__name__])
-    # the core's first, then by name: callbacks are called in an order that no disk decides
-    for entry in sorted(entry_points_of(GROUP), key=_place):
+    # by name: callbacks are called in an order that no disk decides
+    for entry in sorted(entry_points_of(GROUP), key=lambda each: (*entry_package(each), each.name)):
         try:
             loaded.manager.register(load_module(entry), name=name_of_hooks(entry))
         except KeyboardInterrupt:
@@ -257,11 +257,6 @@ def hook_modules() -> HookModules:
             loaded.left_out[entry] = told_with_place(error)
             _leave_out(name_of_hooks(entry), error)
     return loaded
-
-
-def _place(entry: EntryPoint) -> tuple[bool, str, str]:
-    package, _ = entry_package(entry)
-    return package != OWN_PACKAGE, package, entry.name
 
 
 def load_module(entry: EntryPoint) -> object:

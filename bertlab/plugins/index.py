@@ -61,6 +61,7 @@ _BRINGS = {
     "bertlab-pages": "command demo, key push",
     "bertlab-studies": (
         "command study, command ablate, executor local, key seeds, key against_scratch, "
+        "logger wandb, logger mlflow, callback LearningRateFinder, "
         "name Study, name StudyScores, name study"
     ),
     "bertlab-tasks": (

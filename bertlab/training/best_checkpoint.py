@@ -84,13 +84,6 @@ class BestCheckpoint(ModelCheckpoint):
         if chooses:
             self._save(trainer)
 
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Save where evaluations are those of whole epochs."""
-        epochs = self._every_n_epochs
-        at_end = epochs and self._should_save_on_train_epoch_end(trainer)
-        if at_end and (trainer.current_epoch + 1) % epochs == 0:
-            self._save(trainer)
-
     def _is_due(self, trainer: Trainer) -> bool:
         steps, interval = self._every_n_train_steps, self._train_time_interval
         if interval is None:

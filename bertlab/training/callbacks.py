@@ -1,20 +1,30 @@
-"""Callbacks that show how a run is going: bar, lines, curve, and warnings of what looks wrong."""
+"""Callbacks that show how a run is going, and how it ends: a signal, a number, a lost process."""
 
-import math
+import contextlib
+import os
+import shlex
+import signal
 import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
+from jsonargparse import Namespace
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import RichProgressBar
-from torch.optim.lr_scheduler import LambdaLR
+from lightning.pytorch.utilities.exceptions import SIGTERMException
+from torch.distributed import DistError
 
 from bertlab.api.batch import PackedBatch
-from bertlab.data.module import TaskData
-from bertlab.errors import say
+from bertlab.checkpoints.run_directory import CONFIG_FILE, STAGES_FILE
+from bertlab.config.checkpoint_config import asks_for_more
+from bertlab.errors import LostProcessError, NumericalError, causes, say
+from bertlab.files import explain_vanished_folder
 from bertlab.model.module import BertModule
-from bertlab.plugins.hooks import hook_results
+from bertlab.plugins.hooks import hook_results, is_hooked, run_callbacks
 from bertlab.training.results import shown_figure
 
 
@@ -103,99 +113,6 @@ class EvaluationLines(Callback):
         sys.stdout.flush()
 
 
-class FoundLearningRate(Callback):
-    """Has the schedule go on from a rate that Lightning's ``LearningRateFinder`` found; prints it.
-
-    The finder trains while the rate rises, puts the weights back, and sets ``learning_rate`` of the
-    module and the rates of the optimiser. By then the schedule exists, and would overwrite these at
-    its next step.
-    """
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Multiply the peak rate of each group by what the found rate is of the config's."""
-        if not isinstance(pl_module, BertModule):
-            return
-        found, given = pl_module.learning_rate, pl_module.optimizer_config.learning_rate
-        if found == given:
-            return
-        for each in trainer.lr_scheduler_configs:
-            raise_rates(each.scheduler, found / given)
-        if trainer.is_global_zero:
-            say(
-                f"learning rate found: {found:.3g} (the config has {given:.3g}); to repeat the run "
-                f"without looking for it: --model.optimizer.learning_rate {found!r}"
-            )
-
-
-def raise_rates(schedule: object, factor: float) -> None:
-    """Multiply the rates of a schedule, those of the present step too."""
-    if not isinstance(schedule, LambdaLR):
-        return
-    schedule.base_lrs = [rate * factor for rate in schedule.base_lrs]
-    # a factor for each group; the finder has set all groups to one rate
-    factors = [factor_at(schedule.last_epoch) for factor_at in schedule.lr_lambdas]
-    groups = schedule.optimizer.param_groups
-    for group, rate, part in zip(groups, schedule.base_lrs, factors, strict=True):
-        group["initial_lr"] = rate
-        group["lr"] = rate * part
-
-
-_REDRAWING_INTERVAL = 0.5  # seconds; reading a loss off a GPU waits for it
-
-
-class StepBar(RichProgressBar):
-    """Lightning's bar; in ``fit`` of the steps of the whole run, with loss and tokens a second."""
-
-    def __init__(self) -> None:
-        super().__init__(refresh_rate=4)
-        self._drawn = 0.0
-
-    @property
-    def total_train_batches(self) -> float:
-        """Optimiser steps of the run; infinite if no number of them ends it."""
-        data = self.trainer.datamodule  # type: ignore[attr-defined]
-        steps = data.total_steps(self.trainer) if isinstance(data, TaskData) else math.inf
-        return steps if math.isinf(steps) else int(steps)
-
-    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Begin the bar once: the end of an epoch is not its end."""
-        if self.train_progress_bar_id is None:
-            super().on_train_epoch_start(trainer, pl_module)
-            self._update(self.train_progress_bar_id, trainer.global_step)
-
-    def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,  # noqa: ANN401  Lightning's signature
-        batch: PackedBatch,
-        batch_idx: int,
-    ) -> None:
-        """Show the step that is done, if it is time."""
-        if time.monotonic() > self._drawn + _REDRAWING_INTERVAL:
-            self._drawn = time.monotonic()
-            done = trainer.global_step - 1  # the parent adds 1
-            super().on_train_batch_end(trainer, pl_module, outputs, batch, done)
-
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Show the last step."""
-        self._update(self.train_progress_bar_id, trainer.global_step, hard=True)
-
-    def get_metrics(
-        self, trainer: Trainer, pl_module: LightningModule
-    ) -> dict[str, int | str | float | dict[str, float]]:
-        """Return the training loss and the speed, as far as they are known."""
-        logged, found = trainer.callback_metrics, dict[str, Any]()
-        if "train/loss" in logged:
-            found["loss"] = float(logged["train/loss"])
-        if "tokens_per_second" in logged:
-            found["tok/s"] = f"{float(logged['tokens_per_second']):,.0f}"
-        return found
-
-    def _get_train_description(self, current_epoch: int) -> str:
-        return "step"
-
-
 def can_draw() -> bool:
     """Whether output goes to a terminal or a notebook, where a bar is redrawn in place."""
     return sys.stdout.isatty() or ("ipykernel" in sys.modules and "IPython" in sys.modules)
@@ -224,3 +141,185 @@ class BatchInspection(Callback):
 
 def _inspect(batch: PackedBatch, stage: str, trainer: Trainer) -> None:
     hook_results("bertlab_inspect_batch", batch=batch, stage=stage, step=trainer.global_step)
+
+
+def added_callbacks(directory: Path, config: Namespace) -> list[Callback]:
+    """Return what every ``fit`` has beside record and checkpoints: ours, and those of packages."""
+    inspection = [BatchInspection()] if is_hooked("bertlab_inspect_batch") else []
+    own = [TokenThroughput(), EvaluationLines(), *inspection]
+    return [*own, *run_callbacks(directory, config)]
+
+
+# PyTorch reports killed processes as RuntimeErrors; only their words tell them apart
+# "DataLoader worker (pid 4711) is killed by signal: Killed."
+_LOST_WORKER = "DataLoader worker"
+# "[…] Timed out waiting 1800000ms for recv operation to complete": a machine without power
+_LOST_RANK = (
+    *("Connection closed by peer", "Connection reset by peer", "Broken pipe"),
+    *("Timed out waiting", "NCCL"),
+)
+
+
+def train(fit: Callable[[], None], trainer: Trainer, run: Path, saved: Callable[[], bool]) -> int:
+    """Train; if training stops early, print why and how to resume."""
+    try:
+        fit()
+    except NumericalError as error:
+        skip = _command(run, "--on_nonfinite", "skip")
+        hint = f". To leave such steps out from the last checkpoint on: {skip}"
+        raise NumericalError(f"{error}{hint if saved() else ''}") from error
+    except SIGTERMException:
+        return _stopped(trainer, how_to_resume(run))
+    except SystemExit:  # what Lightning makes of Ctrl-C
+        if not trainer.interrupted:
+            raise
+        # Lightning ignores SIGINT from the first Ctrl-C on, also after fit() in a notebook
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        none = "interrupted before the first checkpoint"
+        say(f"interrupted; {how_to_resume(run)}" if saved() else none)
+        return 130
+    return 0
+
+
+def how_to_resume(run: Path) -> str:
+    """Return the line that tells the user how to resume a saved run."""
+    return f"go on with: {_command(run)}"
+
+
+def _command(run: Path, *more: str) -> str:
+    """Return the command, quoted to be pasted; with the run's config if a checkpoint may not do."""
+    places = (run / STAGES_FILE, run / CONFIG_FILE)
+    # Path.is_file() raises an error where a name is too long
+    files = [each for each in places if os.path.isfile(each)]  # noqa: PTH113
+    config = ["--config", str(files[0])] if files and asks_for_more(files[0]) else []
+    return shlex.join(["bertlab", "fit", "--ckpt_path", str(run), *config, *more])
+
+
+def _stopped(trainer: Trainer, go_on: str) -> int:
+    """Print where a signal stopped the run; return the exit code."""
+    stop, step = stopped_by(trainer), trainer.global_step
+    number = signal.SIGTERM if stop is None or stop.number is None else stop.number
+    name = signal.Signals(number).name
+    if stop is None or stop.file is None:
+        say(f"{name}: stopped at step {step}; nothing was saved")
+        return 128 + number
+    say(f"{name}: saved at step {step}; {go_on}")
+    if number in stop.afterwards and trainer.is_global_zero:
+        say(stop.afterwards[number]())
+    return 128 + number
+
+
+@contextlib.contextmanager
+def explain_lost_process(
+    world_size: int, directory: Path, hint: Callable[[], str]
+) -> Iterator[None]:
+    """Re-raise an error inside the block as its cause: a killed process, or a vanished disk."""
+    try:
+        with explain_vanished_folder(directory, hint):
+            yield
+    except LostProcessError as error:
+        raise LostProcessError(f"{error}{hint()}") from error
+    except Exception as error:
+        # PyTorch tells of a worker's end by a signal, so in whatever code runs at that moment: what
+        # writes a checkpoint, say, makes "cannot be written" of it.
+        lost = next(
+            (lost for each in causes(error) if (lost := lost_process(each, world_size))), None
+        )
+        if lost is None:
+            raise
+        raise LostProcessError(f"{lost}{hint()}") from error
+
+
+def lost_process(error: BaseException, world_size: int) -> str | None:
+    """Return which process died, if that is what an error means; else None."""
+    if not isinstance(error, RuntimeError):
+        return None
+    words = " ".join(str(error).split())  # gloo's messages have several lines
+    if words.startswith(_LOST_WORKER):
+        return f"a data worker is gone ({words.rstrip('.')})"
+    if world_size > 1 and (
+        isinstance(error, DistError) or any(part in words for part in _LOST_RANK)
+    ):
+        return f"another process of the {world_size} is gone ({words.partition('. ')[0]})"
+    return None
+
+
+class StopOnSignal(Callback):
+    """On a signal, saves between two optimiser steps, then stops; the run resumes exactly.
+
+    Lightning's own handlers stop, or save, inside an accumulation window or an evaluation, which
+    cannot be repeated exactly.
+
+    Attributes:
+        number: of the signal that came to this process; once stopping, the same on all devices.
+        is_stopping: whether no further step is taken.
+        afterwards: what a package does once the run is saved, by the number of the signal. It is
+            called in the first process and returns a line for the user.
+    """
+
+    def __init__(self, file: Path | None) -> None:
+        self.file = file
+        self.number: int | None = None
+        self.is_stopping = False
+        self.afterwards: dict[int, Callable[[], str]] = {}
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Take the signals over from Lightning, which gives them back when the run ends."""
+        # Python sets signal handlers in the main thread only
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, *self.afterwards):
+                signal.signal(number, self._note)
+
+    def on_train_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,  # noqa: ANN401  Lightning's signature
+        batch: PackedBatch,
+        batch_idx: int,
+    ) -> None:
+        """Save where a step ends, if any process was asked to."""
+        # accumulating 4: only behind batches 3, 7, 11, …, where an optimiser step has ended
+        if (batch_idx + 1) % trainer.accumulate_grad_batches:
+            return
+        if not _any_device(trainer, self.number is not None):  # all stop at the same step
+            return
+        # equal on all: so is the exit code
+        again = (each for each in self.afterwards if _any_device(trainer, self.number == each))
+        self.number = next(again, signal.SIGTERM)
+        self.is_stopping = True
+        self._save(trainer)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Save again after an evaluation at that step: the resumed run must not repeat it."""
+        if self.is_stopping:
+            self._save(trainer)
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: PackedBatch, batch_idx: int
+    ) -> None:
+        """Stop before the next step; Lightning counts its batch already: nothing is saved here."""
+        if self.is_stopping:
+            # Lightning's own way out: it tears down as after a SIGTERM that it caught itself
+            raise SIGTERMException
+
+    def _save(self, trainer: Trainer) -> None:
+        if self.file is not None:
+            trainer.save_checkpoint(self.file)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.number = number
+
+
+def stopped_by(trainer: Trainer) -> StopOnSignal | None:
+    """Return the callback that stopped the run between two steps; None if none did."""
+    callbacks: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    stops = [each for each in callbacks if isinstance(each, StopOnSignal) and each.is_stopping]
+    return stops[0] if stops else None
+
+
+def _any_device(trainer: Trainer, here: bool) -> bool:
+    """Return whether ``here`` is true on any device."""
+    if trainer.world_size == 1:
+        return here
+    return bool(trainer.strategy.reduce_boolean_decision(here, all=False))

@@ -5,13 +5,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 
 from bertlab.checkpoints.pretrained import Pretrained, one_head
 from bertlab.checkpoints.restore import (
-    choose_tokenizer,
     is_model,
     read_checkpoint,
     read_warm_start,
@@ -41,16 +39,15 @@ from bertlab.config.run_config import AUTO, parse_request
 from bertlab.config.stages import with_last_stage
 from bertlab.data.module import TaskData
 from bertlab.data.run_length import asked_steps, training_size
-from bertlab.errors import CommandError, TrainerError, check_at_least, say, warn
+from bertlab.errors import CommandError, TrainerError, check_at_least, print_table, say, warn
 from bertlab.files import write_json
 from bertlab.model.build import build_tasks, compile_layers, compile_losses
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer import check_end
 from bertlab.objectives.changing import in_words
 from bertlab.objectives.language_model import TokenPrediction
-from bertlab.plugins.hooks import first_result, hook_results, run_callbacks, run_ended
+from bertlab.plugins.hooks import first_result, hook_results, run_ended
 from bertlab.plugins.index import where_to_get
-from bertlab.training.allocator import keep_freed_memory
 from bertlab.training.best_checkpoint import (
     BestCheckpoint,
     check_checkpoints,
@@ -58,15 +55,21 @@ from bertlab.training.best_checkpoint import (
     direct_callbacks,
     record_best,
 )
-from bertlab.training.exit import StopOnSignal, explain_lost_process, how_to_resume, train
+from bertlab.training.callbacks import (
+    StopOnSignal,
+    added_callbacks,
+    explain_lost_process,
+    how_to_resume,
+    train,
+)
 from bertlab.training.predictions import PredictionWriter, open_sink, warn_of_cut_rows
 from bertlab.training.record import RunRecord
-from bertlab.training.results import held_out_results, print_results, print_table
+from bertlab.training.results import held_out_results, print_results
 from bertlab.training.same_run import Resumption, plugin_facts
 from bertlab.training.trainer import (
-    ConfigLog,
     build_module,
-    close_trackers,
+    choose_tokenizer,
+    keep_freed_memory,
     make_loggers,
     make_trainer,
     quiet_lightning,
@@ -167,7 +170,7 @@ class BertlabCLI(LightningCLI):
         arguments = {**config.plain["data"], "seed": config.seeds.order, **masks}
         self.datamodule = data_class(self.request)(**arguments)
         tasks = build_tasks(config.plain["model"])
-        self.added = run_callbacks(self.directory, config.values) if self.fits else []
+        self.added = added_callbacks(self.directory, config.values) if self.fits else []
         self.trainer = self.instantiate_trainer()  # checks its settings before the data is read
         self.goes_on.check_tokenizer()
         self.tokenizer = tokenizer = choose_tokenizer(checkpoint, warm, self.datamodule)
@@ -226,8 +229,7 @@ class BertlabCLI(LightningCLI):
             own.append(BestCheckpoint(**chosen))
         given = settings["callbacks"] or []
         settings["callbacks"] = [self.record, *given]  # it claims the directory: before all others
-        settings["logger"] = make_loggers(settings["logger"], self.directory, self.resolved.seed)
-        own.append(ConfigLog(self.resolved.plain))
+        settings["logger"] = make_loggers(settings["logger"], self.directory, self.added)
         idles = len(self.request.heads) + bool(self.request.objectives) > 1
         return make_trainer(settings, self.directory, [*own, *self.writers], idles)
 
@@ -296,8 +298,7 @@ class BertlabCLI(LightningCLI):
             **training_size(self.trainer, data, "max_words" if self.config.max_words else None),
             **self.facts,
         }
-        counts = None if data.token_counts is None else torch.from_numpy(data.token_counts)
-        self.record.describe(manifest(facts), tokenizer, counts, data.labels, data.head_labels)
+        self.record.describe(manifest(facts), tokenizer, data)
 
     def fit(self) -> int:
         """Train, evaluate once more at the end, and print where everything is."""
@@ -311,7 +312,6 @@ class BertlabCLI(LightningCLI):
             code = train(fit, self.trainer, self.whole, self._is_saved)
         if code == 0:
             self._finish()
-        close_trackers(self.trainer)
         return code
 
     def _introduce(self) -> None:
@@ -413,9 +413,10 @@ def open_command(command: str, request: Request, whole: Path | None = None) -> B
         request = with_last_stage(request)
     if command != "fit" and request.ckpt_path is not None and is_model(request.ckpt_path):
         request = read_request(use_folder(request))
-    checkpoint = read_checkpoint(request, command)
+    checkpoint = read_checkpoint(request, command) if request.ckpt_path else None
     checkpoint = _choose_head(command, request, checkpoint)
-    warm = read_warm_start(request) if checkpoint is None else None  # else all is in there
+    starts_warm = checkpoint is None and (request.init_from or request.init_optimizer)
+    warm = read_warm_start(request) if starts_warm else None  # a checkpoint has all in it
     if checkpoint is not None and not request.files:
         assert checkpoint.path is not None
         left_out = [key for key in checkpoint.left_out if not request.is_argument(key)]

@@ -1,22 +1,23 @@
 """The run's record: what is needed to repeat it, in its directory and in every checkpoint."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import errno
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
+from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from bertlab import __version__
-from bertlab.api.examples import Labels
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_checkpoint import RUN_KEY
 from bertlab.checkpoints.run_directory import (
     CONFIG_FILE,
-    MANIFEST_FILE,
     add_session,
     claim,
     entries,
@@ -24,20 +25,20 @@ from bertlab.checkpoints.run_directory import (
     session,
 )
 from bertlab.config.recorded import CONFIG_VERSION
-from bertlab.errors import ResumeError, warn, without_secrets
-from bertlab.files import write_text
-from bertlab.files.reading import read_object
+from bertlab.data.module import TaskData
+from bertlab.errors import OutputError, ResumeError, causes, warn, without_secrets
+from bertlab.files import replacing, write_text
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer import parameter_names
 from bertlab.training.same_run import (
     KEY,
     Hashes,
-    Identity,
     changed_facts,
     changes_of_code,
-    check_same,
+    check_same_labels,
     code_of,
     hashes_of,
+    read_manifest,
     sessions_of,
 )
 
@@ -74,28 +75,16 @@ class RunRecord(Callback):
         self._there = entries(directory)  # before the run
         self._is_claimed = False  # and training has not begun
 
-    def describe(
-        self,
-        facts: dict[str, Any],
-        tokenizer: Tokenizer,
-        token_counts: Tensor | None,
-        labels: Labels | None,
-        head_labels: Mapping[str, Labels],
-    ) -> None:
-        """Set what is known only once the data has been read; called before training starts.
+    def describe(self, facts: dict[str, Any], tokenizer: Tokenizer, data: TaskData) -> None:
+        """Set what is known only once the data has been read: the manifest's content, and labels.
 
-        Args:
-            facts: content of the manifest.
-            tokenizer: of the run.
-            token_counts: ``(vocab_size,)`` of the training text; None of labelled rows.
-            labels: the classes of a head; None if it has none.
-            head_labels: those of each of several heads, by name.
+        Called before training starts.
         """
-        self.facts = facts
-        self.tokenizer = tokenizer
-        self.token_counts = token_counts
-        self.labels = None if labels is None else labels.to_dict()
-        self.head_labels = {name: each.to_dict() for name, each in head_labels.items()}
+        self.facts, self.tokenizer = facts, tokenizer
+        if data.token_counts is not None:
+            self.token_counts = torch.from_numpy(data.token_counts)
+        self.labels = None if data.labels is None else data.labels.to_dict()
+        self.head_labels = {name: each.to_dict() for name, each in data.head_labels.items()}
         self.data = hashes_of({**facts, "tokenizer": tokenizer.fingerprint})
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -116,8 +105,10 @@ class RunRecord(Callback):
             claim(self.directory, {**self.facts, "sessions": [here]})
             self._is_claimed = True
         else:
-            self.before = sessions_of(self._read_manifest())[-1]
-            add_session(self.directory, {**here, **changed_facts(self.facts, self.before)})
+            record = read_manifest(self.directory)
+            self.before = sessions_of(record)[-1]
+            changed = changed_facts(self.facts, self.before)
+            add_session(self.directory, record, {**here, **changed})
         if self.goes_on and (self.directory / CONFIG_FILE).is_file():
             return  # it keeps the record of its start
         text = yaml.safe_dump(without_secrets(self.config), sort_keys=False, allow_unicode=True)
@@ -173,7 +164,7 @@ class RunRecord(Callback):
         stored = checkpoint[RUN_KEY]
         here = {"": self.labels, **self.head_labels}
         there = {"": stored.get("labels"), **stored.get("head_labels", {})}
-        check_same(Identity(labels=here), Identity(labels=there))
+        check_same_labels(here, there)
         if trainer.is_global_zero:
             self._tell_of_other_code(stored.get(KEY))
         if "random_states" in stored and trainer.is_global_zero:  # of bertlab 0.1.0's early days
@@ -192,12 +183,6 @@ class RunRecord(Callback):
                 f"{', '.join(changes)}; it is the same run only as far as these compute the same"
             )
 
-    def _read_manifest(self) -> dict[str, Any]:
-        try:
-            return read_object(self.directory / MANIFEST_FILE)
-        except (OSError, ValueError):  # of a run that goes on elsewhere
-            return {}
-
     @contextlib.contextmanager
     def kept_if_it_begins(self) -> Iterator[None]:
         """Leave the directory as it was, if the block ends in an error before the first step."""
@@ -211,3 +196,45 @@ class RunRecord(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Keep the directory from here on, whatever happens."""
         self._is_claimed = False
+
+
+class WholeCheckpointIO(TorchCheckpointIO):
+    """Writes beside the target, so that neither a kill nor a power cut leaves half a file there.
+
+    Lightning writes to ``/tmp`` and moves, which is a copy where that is another file system. The
+    file is a zip archive whose records carry CRC-32 checksums; they are checked on load. Without
+    the folder ``home`` nothing is written: where its disk has vanished, a checkpoint would go to
+    the one below, and be missed.
+    """
+
+    def __init__(self, home: Path | None = None) -> None:
+        super().__init__()
+        self.home = home
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: object | None = None
+    ) -> None:
+        """Write a checkpoint, or leave what stood there before."""
+        del storage_options
+        path = Path(path)
+        try:
+            if self.home is not None and not self.home.is_dir():
+                raise FileNotFoundError(errno.ENOENT, f"{self.home} is gone")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # a run is written by one process, on whatever host it goes on after a kill
+            with replacing(path, durable=True, sole_writer=True) as file:
+                torch.save(checkpoint, file)
+        except (OSError, RuntimeError) as error:
+            raise OutputError(
+                f"{path}: the checkpoint cannot be written: {_reason(error)}; those before it are "
+                "whole"
+            ) from error
+
+
+def _reason(error: BaseException) -> str:
+    """Return what the system says; torch hides it behind its own error."""
+    # torch's RuntimeError "PytorchStreamWriter failed" <- OSError "No space left on device"
+    for each in causes(error):
+        if isinstance(each, OSError):
+            return each.strerror or str(each)
+    return str(error).splitlines()[0]

@@ -2,16 +2,11 @@
 
 import csv
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
 from bertlab.checkpoints.run_directory import BEST_CHECKPOINT, RESULTS_FILE
-from bertlab.errors import visible
+from bertlab.errors import print_table
 from bertlab.files.reading import explain_damage, read_object
 
 if TYPE_CHECKING:  # tables are printed by commands that import no torch
@@ -115,38 +110,3 @@ def history_rows(curves: dict[str, Curve]) -> list[dict[str, Any]]:
 def _version(log: Path) -> int:
     # as numbers: version_10 comes after version_9
     return int(log.parent.name.removeprefix("version_"))
-
-
-def print_table(
-    title: str,
-    rows: Iterable[Sequence[str]],
-    headings: Sequence[str] = (),
-    figures: int = 0,
-) -> None:
-    """Print a title, which is never wrapped: a path in it can be copied; and rows of text below.
-
-    Args:
-        title: a line of its own.
-        rows: the cells of each; square brackets are ordinary characters.
-        headings: of the columns, if they have any.
-        figures: how many columns, counted from the last, are aligned on the right.
-    """
-    cells = [[escape(visible(cell)) for cell in row] for row in rows]
-    columns = max([len(headings), *map(len, cells)])
-    table = Table(show_header=bool(headings))
-    for number in range(columns):
-        heading = visible(headings[number]) if headings else ""
-        right = number >= columns - figures
-        # what names a row stays whole; its figures or text may take several lines
-        table.add_column(
-            escape(heading),
-            justify="right" if right else "left",
-            overflow="fold",
-            no_wrap=number == 0,
-            min_width=max(map(len, heading.split("\n"))),
-        )
-    for row in cells:
-        table.add_row(*row)
-    console = Console()
-    console.print(visible(title), soft_wrap=True, markup=False, highlight=False)
-    console.print(table)

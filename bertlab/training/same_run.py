@@ -1,7 +1,7 @@
 """Whether two runs are the same run: they compute the same, on the same data, by the same code.
 
 A config is compared key by key, but for what says where a run is computed and where its data lies
-(:mod:`bertlab.config.computation`). Data is compared by its content: by the hashes that a manifest
+(:mod:`bertlab.config.recorded`). Data is compared by its content: by the hashes that a manifest
 has too, by which studies tell whether their runs have the same. Code may change between two
 sessions of a run, which says so: the manifest has that of the first session and, below
 ``sessions``, of each one after that, as far as it is another; a checkpoint has that of the session
@@ -9,7 +9,6 @@ that wrote it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -40,6 +39,10 @@ from bertlab.tokenizer.files import load_tokenizer
 _DIGITS = 12  # of a hash
 _KEYS = {"corpus": "data.corpus", "store": "data.corpus", "tokenizer": "data.tokenizer"}
 _NEW_RUN = "start a new run from its weights by --model.init_from"
+_DATA = (  # what differs, and what to do
+    "its data has changed since (hashes of the content here and in the checkpoint)",
+    "Put the data back, give the place where it lies now",
+)
 KEY = "made_with"  # of a checkpoint
 _CODE = ("packages", "plugins", "plugin_contents", "plugin_names")
 # of a session in the manifest, if they are not as before
@@ -49,65 +52,27 @@ Facts = Mapping[str, Any]
 Hashes = dict[str, str]  # by what they are of: corpus, store, tokenizer, "rows of train"
 
 
-@dataclass(frozen=True)
-class Identity:
-    """What makes a run this run; None for what is not known, or not yet.
+def check_same_config(config: RunConfig, stored: Config, hashes: Hashes | None = None) -> None:
+    """Raise ResumeError if a config computes something else than a stored one, of any version.
 
-    Attributes:
-        config: resolved.
-        hashes: of the content of its data.
-        places: section ``data`` of its config, which says where the data lies, for messages.
-        labels: classes with their counts, by head; those of a single head by ``""``.
+    ``hashes`` are of the stored run's data; of data whose content is not recorded the place counts.
+    A run in stages has none here: each stage compares its own.
     """
-
-    config: Config | None = None
-    hashes: Hashes | None = None
-    places: Config | None = None
-    labels: Mapping[str, Any] | None = None
-
-
-def same_run(here: Identity, there: Identity) -> list[str]:
-    """Return a line for each difference in what is known of both: ``a.b: 8 here, 9 there``."""
-    lines: list[str] = []
-    if here.config is not None and there.config is not None:
-        by_place = not there.hashes  # of data whose content is not recorded the place has to do
-        lines += differences(computed(here.config, by_place), computed(there.config, by_place))
-    if here.hashes is not None and there.hashes is not None:
-        lines += _other_data(here.hashes, there.hashes, here.places or {})
-    if here.labels is not None and there.labels is not None:
-        for head in {**here.labels, **there.labels}:
-            ours, theirs = here.labels.get(head), there.labels.get(head)
-            if ours != theirs:
-                of = f" of data.heads.{head}" if head else ""
-                lines.append(f"labels of the training data{of}: {ours} here, {theirs} there")
-    return lines
+    trains, trained = _learns(config.plain), _learns(stored)
+    if trains != trained and {trains, trained} != {"a head", "heads"}:
+        raise ResumeError(
+            f"--ckpt_path resumes a run exactly, but the config trains {trains} and the checkpoint "
+            f"{trained}; a new run begins with its weights by --model.init_from"
+        )
+    by_place = hashes is not None and not hashes
+    known = complete(stored, config.plain, config.defaults())
+    lines = differences(computed(config.plain, by_place), computed(known, by_place))
+    what = "the config differs from the checkpoint's (here, there)"
+    _refuse(lines, what, "Go on with the checkpoint's config")
 
 
-def check_same(here: Identity, there: Identity) -> None:
-    """Raise ResumeError if two runs differ."""
-    lines = same_run(here, there)
-    if not lines:
-        return
-    if here.hashes is None and here.labels is None:
-        what = "the config differs from the checkpoint's (here, there)"
-        remedy = "Go on with the checkpoint's config"
-    else:
-        what = "its data has changed since (hashes of the content here and in the checkpoint)"
-        remedy = "Put the data back, give the place where it lies now"
-    raise ResumeError(
-        f"--ckpt_path resumes a run exactly, but {what}:\n  "
-        + "\n  ".join(lines)
-        + f"\n{remedy}, or {_NEW_RUN}"
-    )
-
-
-def _learns(config: Config) -> str:
-    """Return what kind of task a config trains."""
-    model = config["model"]
-    return "heads" if model.get("heads") else "a head" if model.get("head") else "objectives"
-
-
-def _other_data(here: Hashes, there: Hashes, places: Config) -> list[str]:
+def check_same_data(here: Hashes, there: Hashes, places: Config) -> None:
+    """Raise ResumeError if data differs; ``places`` is section ``data`` of the config."""
     lines = []
     for name, found in here.items():
         # the tokens decide, where they are known: another splitter may have split alike
@@ -117,7 +82,32 @@ def _other_data(here: Hashes, there: Hashes, places: Config) -> list[str]:
             hashes = f"{found[:_DIGITS]}… here, {there[name][:_DIGITS]}… there"
             lines.append(f"{_KEYS.get(name, f'data, {name}')}: {named[:200]}: {hashes}")
     gone = [name for name in there if name.startswith("rows of ") and name not in here]
-    return lines + [f"{name}: none here, some there" for name in gone]
+    _refuse(lines + [f"{name}: none here, some there" for name in gone], *_DATA)
+
+
+def check_same_labels(here: Mapping[str, Any], there: Mapping[str, Any]) -> None:
+    """Raise ResumeError if classes or their counts differ; by head, of a single one by ``""``."""
+    lines = []
+    for head in {**here, **there}:
+        ours, theirs = here.get(head), there.get(head)
+        if ours != theirs:
+            of = f" of data.heads.{head}" if head else ""
+            lines.append(f"labels of the training data{of}: {ours} here, {theirs} there")
+    _refuse(lines, *_DATA)
+
+
+def _refuse(lines: list[str], what: str, remedy: str) -> None:
+    if lines:
+        listed = "\n  ".join(lines)
+        raise ResumeError(
+            f"--ckpt_path resumes a run exactly, but {what}:\n  {listed}\n{remedy}, or {_NEW_RUN}"
+        )
+
+
+def _learns(config: Config) -> str:
+    """Return what kind of task a config trains."""
+    model = config["model"]
+    return "heads" if model.get("heads") else "a head" if model.get("head") else "objectives"
 
 
 def _place(name: str, data: Config) -> object:
@@ -145,10 +135,10 @@ def hashes_of(facts: Mapping[str, Any]) -> Hashes:
     return {name: value for name, value in found.items() if isinstance(value, str)}
 
 
-def manifest_hashes(run: Path) -> Hashes:
-    """Return the hashes in a run's manifest; none if it has none that can be read."""
+def read_manifest(run: Path) -> dict[str, Any]:
+    """Return a run's manifest; an empty one if there is none that can be read."""
     try:
-        return hashes_of(read_object(run / MANIFEST_FILE))
+        return read_object(run / MANIFEST_FILE)
     except (BertlabError, OSError, ValueError):
         return {}
 
@@ -161,7 +151,7 @@ class Resumption:
         self.hashes: Hashes = {}
         if checkpoint is not None and checkpoint.path is not None:
             # of a checkpoint from before it kept them, its run's
-            self.hashes = checkpoint.data or manifest_hashes(checkpoint.path.parent.parent)
+            self.hashes = checkpoint.data or hashes_of(read_manifest(checkpoint.path.parent.parent))
 
     def check_config(self) -> None:
         """Compare the configs, before any data is read."""
@@ -182,27 +172,12 @@ class Resumption:
         if given is None or mine is None or (given == stored and not Path(given).exists()):
             return  # moved or gone: it is in the checkpoint
         here = {"tokenizer": load_tokenizer(Path(given)).fingerprint}
-        there = Identity(hashes={"tokenizer": mine.fingerprint})
-        check_same(Identity(hashes=here, places=self.config.plain["data"]), there)
+        check_same_data(here, {"tokenizer": mine.fingerprint}, self.config.plain["data"])
 
     def check_data(self, data: TaskData) -> None:
         """Compare what was read."""
         if self.checkpoint is not None:
-            here = Identity(hashes=hashes_of(data.facts()), places=self.config.plain["data"])
-            check_same(here, Identity(hashes=self.hashes))
-
-
-def check_same_config(config: RunConfig, stored: Config, hashes: Hashes | None = None) -> None:
-    """Raise ResumeError if a config computes something else than a stored one, of any version."""
-    trains, trained = _learns(config.plain), _learns(stored)
-    if trains != trained and {trains, trained} != {"a head", "heads"}:
-        raise ResumeError(
-            f"--ckpt_path resumes a run exactly, but the config trains {trains} and the checkpoint "
-            f"{trained}; a new run begins with its weights by --model.init_from"
-        )
-    known = hashes if hashes is not None else {"": ""}  # a run in stages: each compares its own
-    there = Identity(complete(stored, config.plain, config.defaults()), known)
-    check_same(Identity(config.plain), there)
+            check_same_data(hashes_of(data.facts()), self.hashes, self.config.plain["data"])
 
 
 def plugin_facts(request: Request, config: Config) -> dict[str, dict[str, str]]:

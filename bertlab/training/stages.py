@@ -37,11 +37,10 @@ from bertlab.files import check_nothing_leads_out
 from bertlab.model.optimizer import OptimizerState, build_optimizer, parameter_names
 from bertlab.training.cli import BertlabCLI, open_command
 from bertlab.training.same_run import (
-    Identity,
-    check_same,
     check_same_config,
+    check_same_data,
     hashes_of,
-    manifest_hashes,
+    read_manifest,
 )
 from bertlab.training.trainer import quiet_lightning
 
@@ -171,9 +170,8 @@ class StagedRun:
             number = self.stages.index(stage)
             if number > 0 and _reads(stage) == _reads(self.stages[number - 1]):
                 before = stage_directory(self.directory, self.stages, number - 1)
-                facts, places = session.datamodule.facts(), session.resolved.plain["data"]
-                here = Identity(hashes=hashes_of(facts), places=places)
-                check_same(here, Identity(hashes=manifest_hashes(before)))
+                here, places = session.datamodule.facts(), session.resolved.plain["data"]
+                check_same_data(hashes_of(here), hashes_of(read_manifest(before)), places)
             return session
 
     def _begin(self) -> None:

@@ -1,11 +1,13 @@
 """Lightning's Trainer as bertlab sets it up, its loggers, and the module that it trains."""
 
+import contextlib
+import ctypes
 import logging
 import os
 import re
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +15,17 @@ import torch
 from lightning.fabric.plugins import CheckpointIO
 from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.accelerators import AcceleratorRegistry
-from lightning.pytorch.callbacks import ProgressBar
-from lightning.pytorch.loggers import (
-    CSVLogger,
-    Logger,
-    MLFlowLogger,
-    TensorBoardLogger,
-    WandbLogger,
-)
+from lightning.pytorch.callbacks import LearningRateFinder, ProgressBar
+from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from lightning.pytorch.profilers import AdvancedProfiler, Profiler, PyTorchProfiler, SimpleProfiler
 from lightning.pytorch.strategies import DDPStrategy, Strategy, StrategyRegistry
 
 from bertlab.api.task import Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.restore import restore_module
-from bertlab.checkpoints.run_directory import STUDY_ENVIRONMENT, VARIANT_ENVIRONMENT
-from bertlab.checkpoints.tensor_files import WholeCheckpointIO
+from bertlab.checkpoints.restore import restore_module, warm_tokenizer
 from bertlab.config.parser import LoggerChoice
 from bertlab.config.run_config import RunConfig
 from bertlab.data.module import TaskData
@@ -40,31 +34,36 @@ from bertlab.errors import (
     missing_package,
     nearest,
     show_logs_visibly,
-    warn,
-    without_secrets,
 )
 from bertlab.model.build import build_encoder, build_metrics, check_lengths, check_tasks
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import read_optimizer
 from bertlab.plugins.hooks import first_result
 from bertlab.plugins.index import where_to_get
-from bertlab.training.callbacks import StepBar, can_draw
+from bertlab.training.callbacks import can_draw
+from bertlab.training.record import WholeCheckpointIO
 
-_PROJECT = "bertlab"
-_TRACKERS = ("wandb", "mlflow")  # each is also the name of its package
+_TRACKERS = ("wandb", "mlflow")
 
 
-def make_loggers(given: LoggerChoice, directory: Path, seed: int) -> list[Logger]:
-    """Return the loggers of a run; all write into its directory."""
+def make_loggers(
+    given: LoggerChoice, directory: Path, added: Sequence[Callback] = ()
+) -> list[Logger]:
+    """Return the loggers of a run, which write into its directory, and those of packages.
+
+    A package's callback has the trackers that are named (``wandb``) as ``trackers``.
+    """
     if given is False:
         return []
     listed = given if isinstance(given, list) else [given]
+    trackers = [each.trackers for each in added if hasattr(each, "trackers")]
+    named = next((each for each in listed if each in _TRACKERS), None)
+    if named is not None and not trackers:
+        raise TrainerError(f"trainer.logger: found {named}{where_to_get('logger', str(named))}")
     own: list[Logger] = [CSVLogger(directory, name="csv")]
     if not any(isinstance(each, TensorBoardLogger) for each in listed):
         own.append(TensorBoardLogger(directory, name="tensorboard"))
-    # a name twice is one logger; csv, tensorboard and true are there already
-    named = dict.fromkeys(each for each in listed if each in _TRACKERS)
-    own += [_tracker(str(name), directory, seed) for name in named]
+    own += [each for all_ in trackers for each in all_]
     return own + [each for each in listed if isinstance(each, Logger)]
 
 
@@ -79,55 +78,6 @@ def profiler_in(directory: Path, name: str) -> Profiler | str:
         "pytorch": PyTorchProfiler,
     }
     return known[name](dirpath=directory, filename="profile") if name in known else name
-
-
-def _tracker(name: str, directory: Path, seed: int) -> Logger:
-    """Return the logger of a tracking service; group and tags say which study a run belongs to."""
-    if find_spec(name) is None:
-        raise TrainerError(f"trainer.logger: {name} is not installed; pip install {name}")
-    study, variant = os.environ.get(STUDY_ENVIRONMENT), os.environ.get(VARIANT_ENVIRONMENT)
-    if name == "wandb":
-        tags = [each for each in (variant, f"seed-{seed}") if each]
-        project = os.environ.get("WANDB_PROJECT", _PROJECT)
-        run_name = directory.name
-        return WandbLogger(
-            name=run_name, save_dir=directory, project=project, group=study, tags=tags
-        )
-    found = {"study": study, "variant": variant, "seed": str(seed)}
-    place = os.environ.get("MLFLOW_TRACKING_URI")
-    if not place:  # MLflow makes its database at once, in a folder that is there
-        directory.mkdir(parents=True, exist_ok=True)
-        place = f"sqlite:///{directory.resolve() / 'mlflow.db'}"
-    try:
-        return MLFlowLogger(
-            experiment_name=study or _PROJECT,
-            run_name=directory.name,
-            tracking_uri=place,
-            tags={key: value for key, value in found.items() if value},
-        )
-    except Exception as error:  # of its own kinds, by database and server
-        reason = " ".join(str(error).split())
-        raise TrainerError(f"trainer.logger: mlflow at {place}: {reason}") from error
-
-
-class ConfigLog(Callback):
-    """Gives the resolved config to trackers, once training starts."""
-
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        self.config = config
-
-    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Log the config; Lightning does it on the first device only."""
-        for logger in trainer.loggers:
-            if not isinstance(logger, CSVLogger | TensorBoardLogger):
-                logger.log_hyperparams(without_secrets(dict(self.config)))
-
-
-def close_trackers(trainer: Trainer) -> None:
-    """End the run of W&B, which would go on with the next run of the same Python process."""
-    for logger in trainer.loggers:
-        if isinstance(logger, WandbLogger) and trainer.is_global_zero:
-            logger.experiment.finish()
 
 
 _LEAST = {
@@ -171,12 +121,13 @@ def make_trainer(
     _check_names(arguments)
     _check_steps(arguments)
     _follow_torchrun(arguments)
-    arguments["callbacks"] = [*(arguments["callbacks"] or []), *callbacks]
+    shown = _without_second_bar(arguments, callbacks)
+    arguments["callbacks"] = [*(arguments["callbacks"] or []), *shown]
+    _check_finder(arguments["callbacks"])
     if directory is None:
         arguments["logger"] = False
     elif isinstance(arguments["profiler"], str):
         arguments["profiler"] = profiler_in(directory, arguments["profiler"])
-    _add_progress_bar(arguments)
     # Lightning: 500 is batches, 0.5 a share of an epoch, 1.0 a whole one
     if isinstance(arguments["val_check_interval"], int):
         arguments["check_val_every_n_epoch"] = None  # count batches across epochs
@@ -198,18 +149,25 @@ def make_trainer(
     except (MisconfigurationException, ValueError, TypeError, ImportError) as error:
         raise TrainerError(_named(error, arguments)) from error
     _check_torchrun(trainer, settings["devices"])
-    _warn_of_slow_bf16(trainer)
     return trainer
 
 
-def _add_progress_bar(arguments: dict[str, Any]) -> None:
-    """Put a bar among the callbacks where one can be drawn, unless the config has its own."""
-    given = any(isinstance(each, ProgressBar) for each in arguments["callbacks"])
-    if arguments["enable_progress_bar"] is False or given:
-        return
-    arguments["enable_progress_bar"] = can_draw()
-    if can_draw():
-        arguments["callbacks"].append(StepBar())
+def _check_finder(callbacks: Sequence[Callback]) -> None:
+    """Refuse Lightning's finder of a learning rate where no package gives it to the schedule."""
+    finds = any(isinstance(each, LearningRateFinder) for each in callbacks)
+    if finds and not any(hasattr(each, "takes_found_rate") for each in callbacks):
+        name = "LearningRateFinder"
+        raise TrainerError(f"trainer.callbacks: found {name}{where_to_get('callback', name)}")
+
+
+def _without_second_bar(arguments: dict[str, Any], added: Sequence[Callback]) -> list[Callback]:
+    """Return callbacks of packages without their bar, where the config has its own or none."""
+    given = any(isinstance(each, ProgressBar) for each in arguments["callbacks"] or ())
+    if arguments["enable_progress_bar"] is not False and not given:
+        arguments["enable_progress_bar"] = can_draw()
+        if can_draw():
+            return [*added]
+    return [each for each in added if not isinstance(each, ProgressBar)]
 
 
 def _follow_torchrun(arguments: dict[str, Any]) -> None:
@@ -331,17 +289,6 @@ def _check_interval(val_check_interval: int | float | None, accumulate: int) -> 
         )
 
 
-def _warn_of_slow_bf16(trainer: Trainer) -> None:
-    capability = torch.backends.cpu.get_cpu_capability()
-    on_cpu = str(trainer.strategy.root_device) == "cpu"
-    bf16 = str(trainer.precision).startswith("bf16")
-    if on_cpu and bf16 and capability in ("DEFAULT", "AVX2"):
-        warn(
-            f"trainer.precision: {trainer.precision} on a CPU without bf16 instructions "
-            f"({capability}) can be hundreds of times slower than 32-true"
-        )
-
-
 def quiet_lightning() -> None:
     """Silence Lightning's tips and device lines; warnings stay."""
     show_logs_visibly()  # again: Lightning has set a form of warnings
@@ -359,6 +306,56 @@ def quiet_lightning() -> None:
     warnings.filterwarnings("ignore", message="Swapping scheduler")
     # lightning 2.6.6 with torch 2.13
     warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*")
+
+
+# parameters of mallopt(3)
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
+
+
+def keep_freed_memory() -> None:
+    """Tell glibc to keep freed memory for the next allocation.
+
+    glibc asks the system for every large tensor anew, which clears its pages: a tenth of a training
+    step on a CPU. All threads share one arena, so that the backward pass takes what the forward
+    pass freed; with an arena for each, as is glibc's way, memory was twice as large. Does nothing
+    where there is no glibc, and where the user has set one of its variables (``MALLOC_…``).
+    """
+    library = ctypes.CDLL(None) if sys.platform == "linux" else None  # this process itself
+    is_set = any(name.startswith("MALLOC_") for name in os.environ)
+    # musl's C library has no malloc_trim
+    if library is None or not hasattr(library, "malloc_trim") or is_set:
+        return
+    library.mallopt(_ARENA_MAX, 1)  # one for all threads
+    library.mallopt(_MMAP_MAX, 0)  # a large tensor's pages are no longer returned one by one
+    library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)  # never returns the end of the heap by itself
+    library.mallopt(_TOP_PAD, 2**26)  # grows by 64 MiB at a time
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Return the bytes that this process can still take of a device; None if nobody says."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    if device.type != "cpu":
+        return None
+    found = []
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
+        # "MemAvailable:   22334455 kB"
+        found += [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvail")]
+    with contextlib.suppress(OSError, ValueError):
+        limit = Path("/sys/fs/cgroup/memory.max").read_text("ascii")
+        used = Path("/sys/fs/cgroup/memory.current").read_text("ascii")
+        found.append(int(limit) - int(used))  # ValueError: "max", no limit
+    return max(0, min(found)) if found else None
+
+
+def choose_tokenizer(
+    checkpoint: Pretrained | None, warm: Pretrained | None, data: TaskData
+) -> Tokenizer:
+    """Return the tokenizer that the weights were trained with, or the one that data gives."""
+    if checkpoint is not None and checkpoint.tokenizer is not None:
+        return checkpoint.tokenizer
+    return data.load_tokenizer() if warm is None else warm_tokenizer(warm, data)
 
 
 def build_module(

@@ -14,8 +14,8 @@ from bertlab.api.exchange import ExportReport
 from bertlab.api.task import Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.export import export_folder, write_huggingface
-from bertlab.checkpoints.loading import load_matching
 from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.checkpoints.tensor_files import load_matching
 from bertlab.encoders.bert import BertEncoder
 from bertlab.model.build import build_encoder
 from bertlab.objectives.classification import NextSentencePrediction

@@ -21,7 +21,7 @@ from bertlab.api.exchange import ExportReport
 from bertlab.api.task import Task
 from bertlab.checkpoints.export import export_model
 from bertlab.checkpoints.huggingface import read_huggingface
-from bertlab.checkpoints.loading import load_matching
+from bertlab.checkpoints.tensor_files import load_matching
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import CheckpointError, OutputError
 from bertlab.model.build import build_encoder

@@ -24,7 +24,7 @@ from bertlab.api.examples import Labels
 from bertlab.api.task import Head, TaskContext
 from bertlab.checkpoints.export import export_model
 from bertlab.checkpoints.huggingface import read_huggingface
-from bertlab.checkpoints.huggingface_head import head_settings
+from bertlab.checkpoints.pretrained import head_settings
 from bertlab.checkpoints.restore import read_pretrained
 from bertlab.checkpoints.run_checkpoint import RUN_KEY, read_run_checkpoint
 from bertlab.encoders.bert import BertEncoder

@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from bertlab.checkpoints.huggingface import read_huggingface
-from bertlab.checkpoints.loading import load_matching
+from bertlab.checkpoints.tensor_files import load_matching
 from bertlab.errors import CheckpointError
 from bertlab.model.build import build_encoder
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bertlab.checkpoints.loading import load_matching
+from bertlab.checkpoints.tensor_files import load_matching
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import CheckpointError
 from tests.checkpoints.peers import SIZES, assert_bit_equal, randomized, tasks_for

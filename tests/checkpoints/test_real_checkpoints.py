@@ -11,8 +11,8 @@ from transformers import BertForPreTraining, BertModel
 
 from bertlab.api.batch import pack
 from bertlab.checkpoints.huggingface import read_huggingface
-from bertlab.checkpoints.loading import load_matching
 from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.checkpoints.tensor_files import load_matching
 from bertlab.model.build import build_encoder
 from bertlab.tokenizer.files import load_tokenizer
 from tests.checkpoints.peers import (

@@ -14,8 +14,8 @@ from transformers import (
 
 from bertlab.api.examples import Labels
 from bertlab.api.task import TaskContext
-from bertlab.checkpoints.loading import LoadReport
 from bertlab.checkpoints.restore import load_weights, read_pretrained
+from bertlab.checkpoints.tensor_files import LoadReport
 from bertlab.encoders.bert import BertEncoder
 from bertlab.model.build import build_tasks
 from bertlab.model.module import BertModule

@@ -13,7 +13,7 @@ from bertlab.api.examples import Example, Labels
 from bertlab.api.task import Head, TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.huggingface import read_huggingface
-from bertlab.checkpoints.loading import load_matching
+from bertlab.checkpoints.tensor_files import load_matching
 from bertlab.data.examples.encoded import encode_examples
 from bertlab.encoders.bert import BertEncoder
 from bertlab.model.build import build_encoder

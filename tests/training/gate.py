@@ -7,7 +7,7 @@ from pathlib import Path
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from bertlab.api.batch import PackedBatch
-from bertlab.training.exit import StopOnSignal
+from bertlab.training.callbacks import StopOnSignal
 
 FOLDER = "BERTLAB_TEST_GATE"  # of the file that opens it
 KILLED, JOINED = 20, 40  # steps

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bertlab.training.results import print_table
+from bertlab.errors import print_table
 
 
 def test_a_long_title_stays_on_one_line(

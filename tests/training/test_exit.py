@@ -15,10 +15,10 @@ from torch.utils.data import DataLoader, Dataset
 from torch.utils.data._utils import signal_handling
 
 from bertlab.api.batch import PackedBatch, pack
-from bertlab.checkpoints.tensor_files import WholeCheckpointIO
 from bertlab.data.loader import StepLoader, outlive_sigterm
 from bertlab.errors import LostProcessError, OutputError
-from bertlab.training.exit import explain_lost_process, lost_process
+from bertlab.training.callbacks import explain_lost_process, lost_process
+from bertlab.training.record import WholeCheckpointIO
 from tests.conftest import Command
 
 GLOO = (

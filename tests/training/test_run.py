@@ -122,7 +122,7 @@ class Interrupt(Callback):
 def test_ctrl_c_leaves_a_run_to_go_on_with(
     tiny_config: Path, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "run_callbacks", lambda directory, config: [Interrupt()])
+    monkeypatch.setattr(cli, "added_callbacks", lambda directory, config: [Interrupt()])
     run = fit(tiny_config, {"run_dir": str(tmp_path / "run")})
     assert not run.is_finished
     assert run.metrics["loss"] > 0  # of the evaluation at step 3

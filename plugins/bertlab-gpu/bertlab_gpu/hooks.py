@@ -32,12 +32,14 @@ def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
 
 @hookimpl
 def bertlab_callbacks(run_dir: "Path", config: "Namespace") -> "list[Callback]":
-    """Return what has checkpoints written in the background."""
-    if not config.background_checkpoints:
-        return []
-    from bertlab_gpu.background import BackgroundCheckpoints  # noqa: PLC0415  torch, not for --help
+    """Return what gives memory back, and has checkpoints written in the background."""
+    from bertlab_gpu.returned_memory import ReturnMemory  # noqa: PLC0415  torch, not for --help
 
-    return [BackgroundCheckpoints(run_dir)]
+    if not config.background_checkpoints:
+        return [ReturnMemory()]
+    from bertlab_gpu.background import BackgroundCheckpoints  # noqa: PLC0415
+
+    return [ReturnMemory(), BackgroundCheckpoints(run_dir)]
 
 
 @hookimpl
@@ -64,8 +66,9 @@ def bertlab_step_parts(
     module: "BertModule", data: "TaskData", trainer: "Trainer", choose: bool
 ) -> int | None:
     """See that a step fits into memory, and choose its parts where the config says ``auto``."""
-    from bertlab_gpu.step_memory import choose_parts  # noqa: PLC0415  torch, not for --help
+    from bertlab_gpu.step_memory import choose_parts, warn_of_slow_bf16  # noqa: PLC0415
 
+    warn_of_slow_bf16(trainer)
     return choose_parts(module, data, trainer, choose)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from bertlab.api import TaskData
-from bertlab.extend import BertModule, TrainerError, free_memory, whole_ends
+from bertlab.extend import BertModule, TrainerError, free_memory, warn, whole_ends
 
 AUTO = "auto"  # of trainer.accumulate_grad_batches
 _SAMPLE = 16  # sequences that are measured
@@ -137,3 +137,15 @@ def _too_large(memory: StepMemory, size: int, length: float, free: int) -> str:
 
 def _gigabytes(size: float) -> str:
     return f"{size / 1e9:.1f} GB" if size < 1e13 else f"{size / 1e12:,.0f} TB"
+
+
+def warn_of_slow_bf16(trainer: Trainer) -> None:
+    """Warn of a precision that this machine's CPU has no instructions for."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    on_cpu = str(trainer.strategy.root_device) == "cpu"
+    bf16 = str(trainer.precision).startswith("bf16")
+    if on_cpu and bf16 and capability in ("DEFAULT", "AVX2"):
+        warn(
+            f"trainer.precision: {trainer.precision} on a CPU without bf16 instructions "
+            f"({capability}) can be hundreds of times slower than 32-true"
+        )

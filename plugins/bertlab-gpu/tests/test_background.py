@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
-from bertlab.checkpoints.tensor_files import WholeCheckpointIO
 from bertlab.errors import OutputError
+from bertlab.training.record import WholeCheckpointIO
 from bertlab_gpu.background import BackgroundCheckpointIO
 from tests.conftest import Command
 

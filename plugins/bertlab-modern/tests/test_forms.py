@@ -31,8 +31,8 @@ from bertlab.api.encoder import Encoder
 from bertlab.api.task import TaskContext
 from bertlab.checkpoints.export import export_model
 from bertlab.checkpoints.huggingface import read_huggingface
-from bertlab.checkpoints.loading import load_matching
 from bertlab.checkpoints.pretrained import Pretrained
+from bertlab.checkpoints.tensor_files import load_matching
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import CheckpointError
 from bertlab.model.build import build_encoder

@@ -18,11 +18,17 @@ if TYPE_CHECKING:
 
 @hookimpl
 def bertlab_callbacks(run_dir: Path) -> "list[Callback]":
-    """Return the callbacks that write what the run predicts for samples, and draw its curves."""
+    """Return what draws the bar and the curves, and writes what the run predicts for samples."""
+    from bertlab.extend import can_draw  # noqa: PLC0415
     from bertlab_pages.loss_curve import LossCurve  # noqa: PLC0415
     from bertlab_pages.samples import SampleRows  # noqa: PLC0415
 
-    return [SampleRows(run_dir), LossCurve(run_dir)]
+    found: list[Callback] = [SampleRows(run_dir), LossCurve(run_dir)]
+    if can_draw():
+        from bertlab_pages.step_bar import StepBar  # noqa: PLC0415
+
+        found.append(StepBar())
+    return found
 
 
 @hookimpl

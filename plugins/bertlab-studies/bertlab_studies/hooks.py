@@ -1,10 +1,13 @@
-"""What this package adds to ``bertlab fit``: ``--seeds`` and ``--against_scratch``."""
+"""What this package adds to ``bertlab fit``: ``--seeds``, ``--against_scratch``, trackers."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bertlab import FitKeys, hookimpl
 
 if TYPE_CHECKING:
+    from jsonargparse import Namespace
+    from lightning.pytorch import Callback
     from lightning.pytorch.cli import LightningArgumentParser
 
 
@@ -36,3 +39,28 @@ def bertlab_runs_fit(arguments: list[str], keys: frozenset[str]) -> int | None:
 
     repetition = find_repetition(arguments, read_request(arguments))
     return None if repetition is None else fit_repeatedly(repetition)
+
+
+@hookimpl
+def bertlab_callbacks(run_dir: Path, config: "Namespace") -> "list[Callback]":
+    """Return what the config's ``LearningRateFinder`` and trackers need."""
+    from bertlab_studies.found_rate import FoundLearningRate  # noqa: PLC0415  torch, not for --help
+
+    found: list[Callback] = [FoundLearningRate()]
+    given = config.trainer.logger
+    if given not in (None, False):
+        from bertlab_studies.trackers import TRACKERS, Trackers  # noqa: PLC0415
+
+        listed = given if isinstance(given, list) else [given]
+        # a name twice is one logger
+        named = [name for name in TRACKERS if name in listed]
+        found.append(Trackers(named, run_dir, int(config.seed_everything)))
+    return found
+
+
+@hookimpl
+def bertlab_run_ended() -> None:
+    """Close what the run has open."""
+    from bertlab_studies.trackers import close_trackers  # noqa: PLC0415
+
+    close_trackers()

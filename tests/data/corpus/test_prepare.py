@@ -24,10 +24,16 @@ from bertlab.data.corpus.prepare import (
     tokenizer_cached,
 )
 from bertlab.data.corpus.store import StoreReport, TokenStore, check_pairs, length_quantiles
-from bertlab.errors import BertlabError, ConfigError, CorpusError, OutputError, TokenStoreError
+from bertlab.errors import (
+    BertlabError,
+    ConfigError,
+    CorpusError,
+    OutputError,
+    TokenStoreError,
+    print_table,
+)
 from bertlab.tokenizer.files import SPECIAL_TOKENS
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
-from bertlab.training.results import print_table
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,"
 TOKENIZER = WordPieceTokenizer.from_vocabulary(

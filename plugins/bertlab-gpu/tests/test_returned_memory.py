@@ -11,14 +11,13 @@ import pytest
 from bertlab.config.merge import read_request
 from bertlab.config.parser import build_parser
 from bertlab.plugins.hooks import run_callbacks
-from bertlab.training import allocator
-from bertlab.training import allocator as heap
-from bertlab.training.allocator import ReturnMemory
+from bertlab_gpu import returned_memory
+from bertlab_gpu.returned_memory import ReturnMemory
 from tests.conftest import Command
 
 SCATTER = """
 import ctypes
-from bertlab.training import allocator as heap
+from bertlab_gpu import returned_memory
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4096
@@ -31,7 +30,7 @@ for block in blocks:
 for block in blocks[:-1]:  # the last pins the heap
     libc.free(ctypes.c_void_p(block))
 before = resident()
-heap.return_free_memory()
+returned_memory.return_free_memory()
 print(before - resident())
 """
 
@@ -46,9 +45,9 @@ def test_pages_that_nothing_uses_are_returned() -> None:
 
 REUSE = """
 import ctypes, resource
-from bertlab.training import allocator as heap
+from bertlab.training.trainer import keep_freed_memory
 
-heap.keep_freed_memory()
+keep_freed_memory()
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
 for turn in range(50):
@@ -75,12 +74,12 @@ def test_a_large_block_is_not_asked_for_anew(variables: dict[str, str], kept: bo
 
 def test_memory_is_returned_once_it_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
     returned: list[int] = []
-    monkeypatch.setattr(allocator, "return_free_memory", lambda: returned.append(1))
+    monkeypatch.setattr(returned_memory, "return_free_memory", lambda: returned.append(1))
     callback = ReturnMemory()
 
     def returns_at(memory: int) -> bool:
         before = len(returned)
-        monkeypatch.setattr(allocator, "resident_memory", lambda: memory)
+        monkeypatch.setattr(returned_memory, "resident_memory", lambda: memory)
         callback.look()
         return len(returned) > before
 
@@ -98,7 +97,7 @@ def test_memory_is_returned_before_data_workers_are_forked(
     workers: int,
 ) -> None:
     returned: list[int] = []
-    monkeypatch.setattr(allocator, "return_free_memory", lambda: returned.append(1))
+    monkeypatch.setattr(returned_memory, "return_free_memory", lambda: returned.append(1))
     code, _, error = bertlab(
         "fit", "--config", tiny_config, "--run_dir", tmp_path / "run", "--data.num_workers", workers
     )
@@ -111,10 +110,10 @@ def test_resident_memory_counts_what_is_touched() -> None:
     size = 50_000_000
     # a map of its own: pages that the heap gives may be resident already
     with mmap.mmap(-1, size) as block:
-        before = heap.resident_memory()
+        before = returned_memory.resident_memory()
         for place in range(0, size, mmap.PAGESIZE):
             block[place] = 1
-        assert 0.9 * size < heap.resident_memory() - before < 1.5 * size
+        assert 0.9 * size < returned_memory.resident_memory() - before < 1.5 * size
 
 
 def test_every_run_does_it(tmp_path: Path) -> None:

@@ -1,44 +1,24 @@
-"""Memory: what is free, and glibc's allocator, which keeps freed memory for the next step."""
+"""Memory that the core keeps for the next step goes back to the system once it has grown."""
 
-import contextlib
 import ctypes
 import os
 import sys
 import time
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from bertlab.data.module import TaskData
+from bertlab.api import TaskData
 
-# parameters of mallopt(3)
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
-
-
-def keep_freed_memory() -> None:
-    """Tell glibc to keep freed memory for the next allocation.
-
-    glibc asks the system for every large tensor anew, which clears its pages: a tenth of a training
-    step on a CPU. All threads share one arena, so that the backward pass takes what the forward
-    pass freed; with an arena for each, as is glibc's way, memory was twice as large. Does nothing
-    where there is no glibc, and where the user has set one of its variables (``MALLOC_…``).
-    """
-    library = _glibc()
-    if library is None or any(name.startswith("MALLOC_") for name in os.environ):
-        return
-    library.mallopt(_ARENA_MAX, 1)  # one for all threads
-    library.mallopt(_MMAP_MAX, 0)  # a large tensor's pages are no longer returned one by one
-    library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)  # never returns the end of the heap by itself
-    library.mallopt(_TOP_PAD, 2**26)  # grows by 64 MiB at a time
+INTERVAL = 30.0  # seconds between two looks
+GROWTH = 1.1  # what is returned has to be cleared when it is taken again: up to a second each time
 
 
 def return_free_memory() -> None:
     """Return all free pages to the system; without glibc, do nothing."""
-    library = _glibc()
-    if library is not None:
+    library = ctypes.CDLL(None) if sys.platform == "linux" else None  # this process itself
+    if library is not None and hasattr(library, "malloc_trim"):  # musl's C library has none
         library.malloc_trim(0)
 
 
@@ -49,36 +29,6 @@ def resident_memory() -> int:
     # "5210 1432 877 1 0 612 0": all pages, resident ones, shared, …
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def free_memory(device: torch.device) -> int | None:
-    """Return the bytes that this process can still take of a device; None if nobody says."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    if device.type != "cpu":
-        return None
-    found = []
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        # "MemAvailable:   22334455 kB"
-        found += [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvail")]
-    with contextlib.suppress(OSError, ValueError):
-        limit = Path("/sys/fs/cgroup/memory.max").read_text("ascii")
-        used = Path("/sys/fs/cgroup/memory.current").read_text("ascii")
-        found.append(int(limit) - int(used))  # ValueError: "max", no limit
-    return max(0, min(found)) if found else None
-
-
-@cache
-def _glibc() -> ctypes.CDLL | None:
-    if sys.platform != "linux":
-        return None
-    library = ctypes.CDLL(None)  # this process itself; musl's C library has no malloc_trim
-    return library if hasattr(library, "malloc_trim") else None
-
-
-INTERVAL = 30.0  # seconds between two looks
-GROWTH = 1.1  # what is returned has to be cleared when it is taken again: up to a second each time
 
 
 class ReturnMemory(Callback):

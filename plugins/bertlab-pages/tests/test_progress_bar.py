@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from bertlab.data.module import TaskData
-from bertlab.training.callbacks import StepBar
 from bertlab.training.predictions import PredictionWriter, RowFile
+from bertlab_pages.step_bar import StepBar
 from tests.conftest import Command
 
 
@@ -44,6 +44,7 @@ def test_a_run_in_a_terminal(
     tiny_config: Path, tmp_path: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bertlab.training.trainer.can_draw", lambda: True)
+    monkeypatch.setattr("bertlab.extend.can_draw", lambda: True, raising=False)
     code, out, error = bertlab("fit", "--config", tiny_config, "--run_dir", tmp_path / "run")
     assert code == 0, error
     assert "step" in out
@@ -53,6 +54,10 @@ def test_a_run_in_a_terminal(
         *("--trainer.callbacks+", "TQDMProgressBar"),
     )
     assert code == 0, error  # the user's own bar is the only one
+    no = ("--trainer.enable_progress_bar", "false", "--run_dir", tmp_path / "none")
+    code, out, error = bertlab("fit", "--config", tiny_config, *no)
+    assert code == 0, error
+    assert "6/6" not in out
 
 
 def test_no_line_is_drawn_among_predictions_on_standard_output(
