@@ -30,65 +30,130 @@ def names_by_raw(names: LabelNames) -> dict[str, str]:
     return {str(number): name for number, name in enumerate(names)} | same
 
 
-def read_value(
-    mapped: Mapped,
-    row: Mapping[str, Any],
-    where: str,
-    by_raw: Mapping[str, str] | None,
-    no_label: str | None,
-    labelled: bool = True,
-    cells: CellForm | None = None,
-) -> Any:  # noqa: ANN401  of the kind that the column has
-    """Return the value of a head's column in a raw row; None if the row lacks it.
+_KEPT = 1000  # different labels of a column whose names are remembered
 
-    ``cells`` says how several labels are written in the file; None to go by the row alone.
 
-    Returns:
-        ``text``: the text as it is. ``texts``, ``tags``: a list of texts. ``label``: a name, or a
-        float if the source has floats. ``labels``: a list of names. ``answers``: lists under
-        ``text`` and ``answer_start``.
+class ColumnReader:
+    """Reads the values of one of a head's columns.
+
+    Attributes:
+        mapped: the column, and where it comes from.
+        by_raw: names of classes by raw label; None if labels are names.
+        no_label: raw label of rows without one.
+        labelled: whether rows have their truth: an empty cell is no answer, or no labels, then.
+        cells: how several labels are written in the file; None to go by the row alone.
     """
-    column = mapped.column
-    place = f"{where}: {mapped.place}"
-    optional = column.is_truth or not column.required
-    if isinstance(mapped.source, tuple):
-        value: Any = [row.get(key) for key in mapped.source]
-    else:
-        if mapped.source not in row and not optional:
+
+    def __init__(
+        self,
+        mapped: Mapped,
+        by_raw: Mapping[str, str] | None,
+        no_label: str | None,
+        labelled: bool = True,
+        cells: CellForm | None = None,
+    ) -> None:
+        self.mapped, self.cells, self.labelled = mapped, cells, labelled
+        self.by_raw, self.no_label = by_raw, no_label
+        self._source, self._kind = mapped.source, mapped.column.kind
+        self._class_names = mapped.class_names
+        self._is_optional = mapped.column.is_truth or not mapped.column.required
+        self._labels: dict[str, str | float | None] = {}  # by the text of a cell
+
+    def read(self, row: Mapping[str, Any], where: str) -> Any:  # noqa: ANN401  of the column's kind
+        """Return the value in a raw row; None if the row lacks it.
+
+        Returns:
+            ``text``: the text as it is. ``texts``, ``tags``: a list of texts. ``label``: a name, or
+            a float if the source has floats. ``labels``: a list of names. ``answers``: lists under
+            ``text`` and ``answer_start``.
+        """
+        source = self._source
+        value = row.get(source) if type(source) is str else [row.get(key) for key in source]
+        if type(value) is str:  # most are, and nothing is wrong with them
+            if self._kind == "label":
+                if value in self._labels:
+                    return self._labels[value]
+            elif self._kind == "text" and value.isprintable() and value and not value.isspace():
+                return value
+        return self._read(value, row, f"{where}: {self.mapped.place}")
+
+    def _read(self, value: Any, row: Mapping[str, Any], place: str) -> Any:  # noqa: ANN401
+        if value is None and not self._is_optional and self._source not in row:
             raise DataError(f"{place}: is missing; there are {', '.join(map(repr, row))}")
-        value = row.get(mapped.source)
-    if optional and (value is None or (isinstance(value, str) and not value.strip())):
-        is_labelled = labelled and value is not None
-        nothing: dict[str, Any] = {"answers": {"text": [], "answer_start": []}, "labels": []}
-        return nothing.get(column.kind) if is_labelled else None
-    if column.kind in ("label", "labels", "tags"):
-        return _read_classes(value, place, mapped, by_raw, no_label, cells)
-    if column.kind == "answers":
-        return _answers(value, place)
-    if column.kind == "texts":
-        return _texts(value, place)
-    # an optional text is a name such as an id, which may be a number
-    return _text(str(value) if optional and type(value) is int else value, place)
+        if self._is_optional and (value is None or (isinstance(value, str) and not value.strip())):
+            is_labelled = self.labelled and value is not None
+            nothing: dict[str, Any] = {"answers": {"text": [], "answer_start": []}, "labels": []}
+            return nothing.get(self._kind) if is_labelled else None
+        match self._kind:
+            case "label":
+                label = self._label(value, place)
+                if type(value) is str and len(self._labels) < _KEPT:
+                    self._labels[value] = label
+                return label
+            case "labels":
+                return self._several_labels(value, place)
+            case "tags":
+                return self._tags(_list(value), place)
+            case "answers":
+                return _answers(value, place)
+            case "texts":
+                return _texts(value, place)
+        # an optional text is a name such as an id, which may be a number
+        return _text(str(value) if self._is_optional and type(value) is int else value, place)
 
+    def _label(self, value: object, place: str) -> str | float | None:
+        if isinstance(value, str):
+            value = value.strip()
+        by_raw = self.by_raw
+        is_numbered = self._class_names is not None or (by_raw is not None and "-1" not in by_raw)
+        if value == self.no_label or (is_numbered and str(value) == "-1"):  # the hub's test splits
+            return None
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                raise DataError(f"{place}: found {value}, expected a label or a number")
+            if by_raw is None or not value.is_integer():
+                return value if by_raw is None else _named(str(value), place, by_raw)
+            value = int(value)  # pandas writes 2.0 where other rows have no number
+        return self._class_name(value, place)
 
-def _read_classes(
-    value: object,
-    place: str,
-    mapped: Mapped,
-    by_raw: Mapping[str, str] | None,
-    no_label: str | None,
-    cells: CellForm | None,
-) -> Any:  # noqa: ANN401
-    declared = mapped.class_names
-    if mapped.column.kind == "label":
-        return _label(value, place, declared, by_raw, no_label)
-    if mapped.column.kind == "tags":
-        return _tags(_list(value), place, declared, by_raw)
-    if cells is None and (find := mapped.column.find_form) is not None:
-        known = declared or tuple(dict.fromkeys((by_raw or {}).values()))
-        cells = find([value], place, mapped.source, known, None)
-    labels = _list(value) if cells is None else cells.split(value, place)
-    return _labels(labels, place, declared, by_raw)
+    def _several_labels(self, value: object, place: str) -> list[str] | None:
+        cells = self.cells
+        if cells is None and (find := self.mapped.column.find_form) is not None:
+            known = self._class_names or tuple(dict.fromkeys((self.by_raw or {}).values()))
+            cells = find([value], place, self._source, known, None)
+        value = _list(value) if cells is None else cells.split(value, place)
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise DataError(f"{place}: found {_show(value)}, expected a list of labels")
+        return list(dict.fromkeys(self._class_names_of(value, place)))
+
+    def _tags(self, value: object, place: str) -> list[str]:
+        if not isinstance(value, list):
+            raise DataError(
+                f"{place}: found {_show(value)}, expected a list with a tag for each word"
+            )
+        is_plain = self._class_names is None and self.by_raw is None
+        if is_plain and _are_strings(value) and "" not in value:
+            return value
+        return self._class_names_of(value, place)
+
+    def _class_names_of(self, values: list[Any], place: str) -> list[str]:
+        return [self._class_name(each, f"{place}[{n}]") for n, each in enumerate(values)]
+
+    def _class_name(self, value: object, place: str) -> str:
+        names = self._class_names
+        if names is not None and type(value) is int:
+            if not 0 <= value < len(names):
+                raise DataError(
+                    f"{place}: found {value}, expected 0 to {len(names) - 1}: the data set has "
+                    f"{len(names)} classes ({', '.join(names)})"
+                )
+            value = names[value]
+        if not isinstance(value, str | int) or value == "":
+            raise DataError(f"{place}: found {_show(value)}, expected a name or a number")
+        name = _string(str(value), place)
+        return name if self.by_raw is None else _named(name, place, self.by_raw)
 
 
 def _text(value: object, place: str) -> str:
@@ -139,77 +204,6 @@ def _are_strings(values: list[Any]) -> bool:
     """Return whether all are plain texts; if not, :func:`_string` says what is wrong with which."""
     # half a surrogate pair is not printable; one joined text is checked faster than each
     return all(type(value) is str for value in values) and "".join(values).isprintable()
-
-
-def _label(
-    value: object,
-    place: str,
-    class_names: tuple[str, ...] | None,
-    by_raw: Mapping[str, str] | None,
-    no_label: str | None,
-) -> str | float | None:
-    if isinstance(value, str):
-        value = value.strip()
-    is_numbered = class_names is not None or (by_raw is not None and "-1" not in by_raw)
-    if value == no_label or (is_numbered and str(value) == "-1"):  # as the hub's test splits
-        return None
-    if isinstance(value, float):
-        if by_raw is None or not value.is_integer():
-            return value if by_raw is None else _named(str(value), place, by_raw)
-        value = int(value)  # pandas writes 2.0 where other rows have no number
-    return _class_name(value, place, class_names, by_raw)
-
-
-def _labels(
-    value: object,
-    place: str,
-    class_names: tuple[str, ...] | None,
-    by_raw: Mapping[str, str] | None,
-) -> list[str] | None:
-    if value is None:
-        return None
-    if not isinstance(value, list):
-        raise DataError(f"{place}: found {_show(value)}, expected a list of labels")
-    named = (
-        _class_name(label, f"{place}[{number}]", class_names, by_raw)
-        for number, label in enumerate(value)
-    )
-    return list(dict.fromkeys(named))
-
-
-def _tags(
-    value: object,
-    place: str,
-    class_names: tuple[str, ...] | None,
-    by_raw: Mapping[str, str] | None,
-) -> list[str]:
-    if not isinstance(value, list):
-        raise DataError(f"{place}: found {_show(value)}, expected a list with a tag for each word")
-    if class_names is None and by_raw is None and _are_strings(value) and "" not in value:
-        return value
-    return [
-        _class_name(tag, f"{place}[{number}]", class_names, by_raw)
-        for number, tag in enumerate(value)
-    ]
-
-
-def _class_name(
-    value: object,
-    place: str,
-    class_names: tuple[str, ...] | None,
-    by_raw: Mapping[str, str] | None,
-) -> str:
-    if class_names is not None and type(value) is int:
-        if not 0 <= value < len(class_names):
-            raise DataError(
-                f"{place}: found {value}, expected 0 to {len(class_names) - 1}: the data set has "
-                f"{len(class_names)} classes ({', '.join(class_names)})"
-            )
-        value = class_names[value]
-    if not isinstance(value, str | int) or value == "":
-        raise DataError(f"{place}: found {_show(value)}, expected a name or a number")
-    name = _string(str(value), place)
-    return name if by_raw is None else _named(name, place, by_raw)
 
 
 def _named(raw: str, place: str, by_raw: Mapping[str, str]) -> str:

@@ -12,7 +12,6 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from itertools import repeat
 from pathlib import Path, PurePath
 from shutil import copyfileobj
 from typing import IO, Literal, cast
@@ -298,18 +297,12 @@ def _not_utf8(
     )
 
 
-def up_to_the_last(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines without the empty ones at the end: ["a", "", "b", ""] -> "a", "", "b"."""
-    empty = 0
-    for line in lines:
-        if line:
-            yield from repeat("", empty)
-            empty = 0
-            yield line
-        else:
-            empty += 1
-
-
 def numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Yield lines with their numbers from 1, without the empty lines at the end of the file."""
-    return enumerate(up_to_the_last(lines), 1)
+    # "a", "", "b", "" -> (1, "a"), (2, ""), (3, "b")
+    filled = 0
+    for number, line in enumerate(lines, 1):
+        if line:
+            yield from ((empty, "") for empty in range(filled + 1, number))
+            filled = number
+            yield number, line

@@ -24,7 +24,6 @@ from bertlab.data.rows.lines import (
     input_name,
     numbered,
     read_lines,
-    up_to_the_last,
 )
 from bertlab.errors import ConfigError, DataError
 from bertlab.files import reading
@@ -120,12 +119,12 @@ def _rows(
     raw: RawExamples, cells: Cells, separated: str, expected: str, skip_ragged: bool
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the rows of a table, and count in it those that are left out."""
-    columns, width = raw.columns, len(raw.columns)
+    name, columns, width = raw.name, raw.columns, len(raw.columns)
     for number, row in cells:
         if len(row) == width:
-            yield f"{raw.name}:{number}", dict(zip(columns, row, strict=True))
+            yield f"{name}:{number}", dict(zip(columns, row, strict=False))  # as many
         elif not row and width == 1:
-            yield f"{raw.name}:{number}", {columns[0]: ""}
+            yield f"{name}:{number}", {columns[0]: ""}
         elif not row or (len(row) == 1 and not row[0].strip()):
             raw.skipped["a blank line"] += 1
         elif skip_ragged:
@@ -133,7 +132,7 @@ def _rows(
         else:
             raise DataError(
                 # 's'[:False] is ''
-                f"{raw.name}:{number}: found {len(row)} {separated} column{'s'[: len(row) != 1]}, "
+                f"{name}:{number}: found {len(row)} {separated} column{'s'[: len(row) != 1]}, "
                 f"{expected}"
             )
 
@@ -143,17 +142,18 @@ def _open_cells(
 ) -> tuple[Cells, str]:
     """Open a table as numbered rows of cells; also return what separates the cells, in words."""
     lines, quote, start = read_lines(path, reading.errors), reading.quote, 1
-    if form == "tsv":
-        split = ((n, line.split("\t") if line else []) for n, line in numbered(lines))
-        return split, "tab-separated"
-    # whoever types wants to see
-    ahead = list(islice(_few(lines), 1 if path == STANDARD_INPUT else _LOOKED_AT))
     delimiter = reading.delimiter or ""
-    if ahead and (said := re.fullmatch(r"sep=(.)", ahead[0])):  # as Excel writes
-        start, ahead, delimiter = 2, ahead[1:], delimiter or said[1]
-    delimiter = delimiter or _delimiter_of(ahead, quote, names)
-    lines = chain(ahead, lines)
-    cells = _cells(input_name(path), lines, start, delimiter, quote, reading.errors is None)
+    if form == "tsv":
+        delimiter, quote = delimiter or "\t", quote or ""  # quotes are ordinary characters
+    else:
+        # whoever types wants to see
+        ahead = list(islice(_few(lines), 1 if path == STANDARD_INPUT else _LOOKED_AT))
+        if ahead and (said := re.fullmatch(r"sep=(.)", ahead[0])):  # as Excel writes
+            start, ahead, delimiter = 2, ahead[1:], delimiter or said[1]
+        delimiter = delimiter or _delimiter_of(ahead, quote, names)
+        lines = chain(ahead, lines)
+    dialect = _dialect(delimiter, quote)
+    cells = _cells(input_name(path), lines, start, dialect, reading.errors is None)
     return cells, f"{_DELIMITERS.get(delimiter, repr(delimiter))}-separated"
 
 
@@ -212,15 +212,23 @@ def _ended(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _cells(
-    name: str, lines: Iterable[str], start: int, delimiter: str, quote: str | None, settings: bool
+    name: str, lines: Iterable[str], start: int, dialect: Mapping[str, Any], settings: bool
 ) -> Cells:
-    """Yield the cells of each row behind the number of its first line; none of a blank line."""
-    reader = csv.reader(_ended(up_to_the_last(lines)), **_dialect(delimiter, quote))
-    first = start
+    """Yield the cells of each row behind the number of its first line; none of a blank line.
+
+    Blank lines at the end of the file are no rows.
+    """
+    reader = csv.reader(_ended(lines), **dialect)
+    first = filled = start
     try:
         for row in reader:
-            yield start, row
-            start = first + reader.line_num
+            if row:
+                if filled < start:  # blank lines, and this row
+                    yield from ((number, []) for number in range(filled, start))
+                yield start, row
+                start = filled = first + reader.line_num
+            else:
+                start = first + reader.line_num
     except csv.Error as error:
         too_long = "field larger" in str(error)
         advice = (
