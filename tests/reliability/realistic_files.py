@@ -139,7 +139,7 @@ def verdict(case: Case) -> Verdict:
         found = case.read()
     except BertlabError as error:
         message = str(error)
-        if case.path.name not in message and "data." not in message:
+        if case.path.name not in message and not re.search(r"(data|model)\.\w", message):
             return Verdict("wrong", f"names neither file nor setting: {message}")
         if "\n" in message:
             return Verdict("wrong", f"several lines: {message}")
@@ -307,6 +307,7 @@ def _table(rng: Random, folder: Path) -> Case:
     table = {
         "text": text, "end": end, "header": has_header, "names": header, "cells": cells,
         "delimiter": delimiter, "place": place, "form": form, "keys": keys, "rng": rng,
+        "quote": quote,
     }  # fmt: skip
     kind = f"{form}: {fault or 'whole'}"
     encoding = rng.choice(["utf-8", "utf-8", "utf-8-sig"])
@@ -523,7 +524,7 @@ def _fault_nothing(table: dict[str, Any], encoding: str) -> Any:
 
 
 def _fault_never_closed(table: dict[str, Any], encoding: str) -> Any:
-    if table["form"] == "tsv" or '"' in table["text"] or not _simple(table):
+    if table["form"] == "tsv" or table["quote"] != '"' or '"' in table["text"] or not _simple(table):
         return table["text"], encoding, None, True
     lines = _lines_of(table)
     at = table["rng"].randrange(int(table["header"]), len(lines))

@@ -28,8 +28,8 @@ from bertlab.data.examples.columns import (
 )
 from bertlab.data.examples.values import (
     ColumnReader,
+    check_header,
     check_meaning,
-    check_no_header,
     names_by_raw,
     ordered_names,
 )
@@ -170,7 +170,7 @@ def read_rows(
         mapped = [each.mapped for each in opened.readers]
         check_meaning(raw, rows, mapped)
         if reading.header is None:
-            check_no_header(raw, rows, mapped)
+            check_header(raw, rows, mapped)
     understood = opened.describe(rows)
     return LabelledExamples(rows, opened.label_names, dict(skipped), understood)
 

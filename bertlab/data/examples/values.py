@@ -251,6 +251,8 @@ def _show(value: object) -> str:
 _ACCEPT = "data.doubtful: accept takes the rows as they are"
 _LEAST_ROWS = 4
 _LEAST_DIFFERENT = 20  # rows of which no two have one label
+_MOST_SHOWN = 40  # characters
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _NAME = re.compile(r"[^\W\d][\w .#/-]{0,30}")
 # 17, 17.5, 0f8fad5b-d9cb-469f-a165-70867728950e, d41d8cd98f00b204
 _ID = re.compile(r"[-+#]?\d+([.,]\d+)*|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{16,}")
@@ -266,10 +268,17 @@ def check_meaning(raw: RawExamples, rows: Sequence[Example], mapped: Sequence[Ma
             _check_label(rows, each, raw)
 
 
-def check_no_header(raw: RawExamples, rows: Sequence[Example], mapped: Sequence[Mapped]) -> None:
-    """Raise DataError if the first row of a table without header looks like one."""
+def check_header(raw: RawExamples, rows: Sequence[Example], mapped: Sequence[Mapped]) -> None:
+    """Raise DataError if a row looks like a header: the first of a table without, or a second."""
     label = next((each.column.name for each in mapped if each.column.kind == "label"), None)
-    if raw.has_header or label is None or len(rows) < _LEAST_ROWS:
+    if label is None:
+        return
+    if raw.has_header:
+        names = {each.column.name: each.source for each in mapped}
+        again = next((r for r in rows if r.values.get(label) == names[label]), None)
+        if again is not None and all(again.values.get(n) == name for n, name in names.items()):
+            raise DataError(f"{again.where}: is the header again; remove the row, or {_ACCEPT}")
+    if raw.has_header or len(rows) < _LEAST_ROWS:
         return
     counts = Counter(str(row.values.get(label)) for row in rows)
     first = rows[0].values
@@ -284,6 +293,14 @@ def check_no_header(raw: RawExamples, rows: Sequence[Example], mapped: Sequence[
 
 
 def _check_text(texts: Sequence[str], mapped: Mapped, raw: RawExamples) -> None:
+    quoted = [text for text in texts if '"' in text] if raw.form.startswith("tsv") else []
+    # "a ""b""" and "c", but neither a "b" nor "a" or "b": a program wrote CSV with tabs
+    if all(map(_QUOTED.fullmatch, quoted)) and any('""' in text[1:-1] for text in quoted):
+        raise DataError(
+            f"{raw.name}: {mapped.place}: all {len(quoted):,} texts with quotes, such as "
+            f"{quoted[0][:_MOST_SHOWN]!r}, have them around and twice inside, as CSV has; "
+            f"data.quote: '\"' takes these off, or {_ACCEPT}"
+        )
     if len(texts) >= _LEAST_ROWS and all(_ID.fullmatch(text.strip()) for text in texts):
         others = [column for column in raw.columns if column != mapped.source]
         there = f" ({', '.join(others)})" if others else ""
@@ -301,8 +318,14 @@ def _check_label(rows: Sequence[Example], mapped: Mapped, raw: RawExamples) -> N
     printed = next(filter(looks_printed, counts), None)
     if printed is not None:
         raise DataError(
-            f"{raw.name}: {mapped.place}: found {printed[:40]!r}, which looks like a printed list, "
+            f"{raw.name}: {mapped.place}: found {printed[:_MOST_SHOWN]!r}, which looks like a printed list, "
             f"expected one label; model.head: multi_label reads several, or {_ACCEPT}"
+        )
+    if nan := counts.keys() & {"nan", "NaN"}:
+        row = next(row for row in rows if row.values.get(name) in nan)
+        raise DataError(
+            f"{row.where}: {mapped.place}: found {row.values[name]!r}, which looks like an empty "
+            f"cell that pandas has printed; give the label, remove the row, or {_ACCEPT}"
         )
     if (
         len(labels) >= _LEAST_DIFFERENT

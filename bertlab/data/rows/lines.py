@@ -258,18 +258,20 @@ def _decoded_blocks(path: str | File, errors: Errors | None, is_rows: bool) -> I
                 # what stands before the bad byte is read first
                 text, wrong = decoder.decode(block[: max(0, error.start - held)]), error
             text = text.removeprefix("\ufeff") if offset == 0 else text
-            yield text
-            lines += text.count("\n")
-            if wrong is not None:
-                where = f"{name}:{lines + 1}"
-                raise error_class(_not_utf8(name, where, wrong, offset - held, errors))
-            if is_rows and b"\0" in block:
-                lines -= text.count("\n", text.index("\0"))
+            if is_rows and b"\0" in block and "\0" in text:
+                text = text[: text.index("\0")]
+                yield text
+                lines += text.count("\n")
                 raise error_class(
                     f"{name}:{lines + 1}: holds a NUL byte at byte offset "
                     f"{offset + block.index(0)}, which no text does; the file is damaged, binary "
                     "or not UTF-8"
                 )
+            yield text
+            lines += text.count("\n")
+            if wrong is not None:
+                where = f"{name}:{lines + 1}"
+                raise error_class(_not_utf8(name, where, wrong, offset - held, errors))
             if not block:
                 return
             offset += len(block)

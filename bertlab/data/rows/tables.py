@@ -178,12 +178,12 @@ def _delimiter_of(lines: list[str], quote: str | None, names: set[str]) -> str:
     """Return the delimiter that parts the lines as a table: all of them into as many cells."""
 
     def score(delimiter: str) -> tuple[bool, bool, int]:
+        table = []
         try:
-            table = [row for row in csv.reader(_ended(lines), **_dialect(delimiter, quote)) if row]
-        except csv.Error:  # the last cell goes on in lines that were not looked at
-            table = [
-                row for row in csv.reader(lines[:1], **_dialect(delimiter, quote, False)) if row
-            ]
+            table += filter(None, csv.reader(_ended(lines), **_dialect(delimiter, quote)))
+        except csv.Error as error:
+            if "unexpected end" not in str(error):  # of a cell that goes on behind these lines
+                return False, False, 0
         first, *rest = table or [[]]
         # of lines that were not all looked at, the last row may be half a row
         is_even = all(len(row) == len(first) for row in rest[:-1] or rest)
@@ -197,10 +197,10 @@ def _delimiter_of(lines: list[str], quote: str | None, names: set[str]) -> str:
     return max(scores, key=lambda delimiter: scores[delimiter])  # the first of equals: a comma
 
 
-def _dialect(delimiter: str, quote: str | None, strict: bool = True) -> dict[str, Any]:
+def _dialect(delimiter: str, quote: str | None) -> dict[str, Any]:
     csv.field_size_limit(LONGEST)
     return {
-        "strict": strict,
+        "strict": True,
         "delimiter": delimiter,
         "quotechar": '"' if quote is None else quote or None,
         "quoting": csv.QUOTE_NONE if quote == "" else csv.QUOTE_MINIMAL,
