@@ -374,8 +374,9 @@ def _lines_of(table: dict[str, Any]) -> list[str]:
 def _simple(table: dict[str, Any]) -> bool:
     """Whether every row is one line."""
     has = int(table["header"])
+    within = str(table["text"]).replace(table["end"], "")
     return len(_lines_of(table)) == len(table["cells"]) + has and not re.search(
-        r"[\x0b\x0c\x85\u2028]", table["text"]
+        r"[\n\r\x0b\x0c\x85\u2028]", within
     )
 
 
@@ -562,6 +563,63 @@ def _fault_quoted_tsv(table: dict[str, Any], encoding: str) -> Any:
     return body.getvalue(), encoding, ["quote"], False
 
 
+def _fault_printed_null(table: dict[str, Any], encoding: str) -> Any:
+    cells = [list(row) for row in table["cells"]]
+    if len(cells) < 3 or table["form"] != "tsv":
+        return table["text"], encoding, None, True
+    cells[1][table["place"]["label"]] = table["rng"].choice(["\\N", "<NA>", "null", "NULL"])
+    return _written(table, cells), encoding, ["empty"], False
+
+
+def _fault_look_alike(table: dict[str, Any], encoding: str) -> Any:
+    cells = [list(row) for row in table["cells"]]
+    if len(cells) < 3 or table["form"] != "tsv":
+        return table["text"], encoding, None, True
+    at, rng = table["place"]["label"], table["rng"]
+    one, other = rng.choice([("caf\u00e9", "cafe\u0301"), ("good", "good\u200b"), ("a b", "a\u00a0b")])
+    cells[0][at], cells[1][at] = one, other
+    return _written(table, cells), encoding, ["looks like .* has other characters"], False
+
+
+def _fault_spaces(table: dict[str, Any], encoding: str) -> Any:
+    if table["form"] == "tsv" or table["header"] or table["quote"] != '"' or not _simple(table):
+        return table["text"], encoding, None, True
+    if table["delimiter"] not in ",;" or len(table["cells"]) < 2:
+        return table["text"], encoding, None, True
+    cells = [[f'"{cell}"' for cell in row] for row in table["cells"]]
+    if any('"' in cell or "," in cell or ";" in cell for row in table["cells"] for cell in row):
+        return table["text"], encoding, None, True
+    text = table["end"].join(f"{table['delimiter']} ".join(row) for row in cells)
+    return text, encoding, ["quote"], False
+
+
+def _fault_backslashes(table: dict[str, Any], encoding: str) -> Any:
+    if table["form"] == "tsv" or table["quote"] != '"' or '"' in table["text"]:
+        return table["text"], encoding, None, True
+    cells = [list(row) for row in table["cells"]]
+    cells[-1][table["place"][table["keys"][0]]] = 'it says "no, never" to me'
+    body = io.StringIO()
+    csv.writer(
+        body, delimiter=table["delimiter"], lineterminator=table["end"], quoting=csv.QUOTE_ALL,
+        doublequote=False, escapechar="\\",
+    ).writerows([table["names"], *cells] if table["header"] else cells)  # fmt: skip
+    words = ["malformed CSV", r"found \d+ \S+ column", "no column"]
+    return body.getvalue(), encoding, words, False
+
+
+def _fault_two_delimiters(table: dict[str, Any], encoding: str) -> Any:
+    if table["form"] == "tsv" or table["quote"] != '"' or table["header"]:
+        return table["text"], encoding, None, True
+    if table["delimiter"] not in ",;|" or len(table["names"]) > 2:
+        return table["text"], encoding, None, True
+    other = table["rng"].choice([mark for mark in ",;|" if mark != table["delimiter"]])
+    cells = [list(row) for row in table["cells"]]
+    for row in cells:
+        row[table["place"]["text"]] = f"this is so{other} or not"
+    text = "".join(table["delimiter"].join(row) + table["end"] for row in cells)
+    return text, encoding, ["data.delimiter"], True
+
+
 TABLE_FAULTS: dict[str, Callable[[dict[str, Any], str], Any]] = {
     "a longer row": _fault_longer,
     "a shorter row": _fault_shorter,
@@ -581,6 +639,11 @@ TABLE_FAULTS: dict[str, Callable[[dict[str, Any], str], Any]] = {
     "nan as label": _fault_nan_labels,
     "ids as texts": _fault_ids,
     "TSV with quotes of CSV": _fault_quoted_tsv,
+    "a printed null as label": _fault_printed_null,
+    "labels that look the same": _fault_look_alike,
+    "spaces before quotes": _fault_spaces,
+    "backslashes before quotes": _fault_backslashes,
+    "two delimiters": _fault_two_delimiters,
 }
 
 
@@ -632,6 +695,10 @@ def _lines(rng: Random, folder: Path) -> Case:
         text = rng.choice(["[{}]", "\n[\n{}\n]\n", "  [ {} ]"]).format(inner.replace("%", "%"))
         if fault == "blank lines":
             text = f"{end}{end}{text}{end}{end}"
+    if not words and rng.random() < 0.06:  # as pandas writes a table by columns
+        orient = rng.choice(["columns", "split", "index", "values", "table"])
+        fault, words = f"pandas, {orient}", (r"expected|no column|malformed|missing",)
+        text = pd.DataFrame(rows)[["text", "label"]].to_json(orient=orient)
     path = _save(folder, rng, form, text.encode(rng.choice(["utf-8", "utf-8-sig"])))
     expected = None
     if not words:
@@ -766,6 +833,8 @@ def _tags(rng: Random, folder: Path) -> Case:
     form = rng.choice(["jsonl", "csv", "parquet", "conll"])
     fault = rng.choice(["", "", "", "a tag less"])
     at = rng.randrange(len(rows))
+    if form == "conll" and at == 0 and len(rows[0]["words"]) == 1:
+        fault = ""  # its one line says how many columns there are
     if fault and form != "conll":
         rows[at] = {**rows[at], "tags": rows[at]["tags"][:-1]}
     if form == "jsonl":
@@ -784,7 +853,7 @@ def _tags(rng: Random, folder: Path) -> Case:
         for number, row in enumerate(rows):
             for place, (word, tag) in enumerate(zip(row["words"], row["tags"], strict=True)):
                 cells = [word, *["x"] * (columns - 2), str(tag)]
-                if fault and number == at and place == 0 and (number or len(row["words"]) > 1):
+                if fault and number == at and place == 0:
                     cells = cells[:-1]
                 lines.append(gap.join(cells))
             lines += [""] * rng.choice([1, 1, 2])

@@ -2,6 +2,7 @@
 
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -253,9 +254,18 @@ _LEAST_ROWS = 4
 _LEAST_DIFFERENT = 20  # rows of which no two have one label
 _MOST_SHOWN = 40  # characters
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
+_NULLS = {"nan", "NaN", "null", "NULL", "<NA>", "\\N"}  # "None" and "N/A" may be classes
 _NAME = re.compile(r"[^\W\d][\w .#/-]{0,30}")
 # 17, 17.5, 0f8fad5b-d9cb-469f-a165-70867728950e, d41d8cd98f00b204
 _ID = re.compile(r"[-+#]?\d+([.,]\d+)*|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{16,}")
+
+
+def _as_seen(label: str) -> str:
+    """Return a label in NFC, without characters that are not seen, with plain spaces."""
+    if not label.isascii():
+        label = unicodedata.normalize("NFC", label)
+        label = "".join(each for each in label if unicodedata.category(each) != "Cf")
+    return " ".join(label.split())
 
 
 def check_meaning(raw: RawExamples, rows: Sequence[Example], mapped: Sequence[Mapped]) -> None:
@@ -315,18 +325,22 @@ def _check_label(rows: Sequence[Example], mapped: Mapped, raw: RawExamples) -> N
     name = mapped.column.name
     labels = [label for row in rows if isinstance(label := row.values.get(name), str)]
     counts = Counter(labels)
-    printed = next(filter(looks_printed, counts), None)
-    if printed is not None:
-        raise DataError(
-            f"{raw.name}: {mapped.place}: found {printed[:_MOST_SHOWN]!r}, which looks like a printed list, "
-            f"expected one label; model.head: multi_label reads several, or {_ACCEPT}"
-        )
-    if nan := counts.keys() & {"nan", "NaN"}:
-        row = next(row for row in rows if row.values.get(name) in nan)
-        raise DataError(
-            f"{row.where}: {mapped.place}: found {row.values[name]!r}, which looks like an empty "
-            f"cell that pandas has printed; give the label, remove the row, or {_ACCEPT}"
-        )
+    alike: dict[str, str] = {}
+    for label in counts:
+        twin = alike.setdefault(_as_seen(label), label)
+        if looks_printed(label):
+            odd = "a printed list, expected one label; model.head: multi_label reads several"
+        elif label in _NULLS:
+            odd = "an empty cell that a program has printed; give the label, or remove the row"
+        elif label[0] == label[-1] and label[0] in "\"'" and len(label) > 1:
+            odd = "a quoted cell; data.quote tells those of the file"
+        elif twin != label:
+            odd = f"{twin!r} and has other characters; write both alike"
+        else:
+            continue
+        where = next(row.where for row in rows if row.values.get(name) == label)
+        found = repr(label[:_MOST_SHOWN])
+        raise DataError(f"{where}: {mapped.place}: found {found}, which looks like {odd}, or {_ACCEPT}")
     if (
         len(labels) >= _LEAST_DIFFERENT
         and len(counts) == len(labels)

@@ -150,7 +150,7 @@ def _open_cells(
         ahead = list(islice(_few(lines), 1 if path == STANDARD_INPUT else _LOOKED_AT))
         if ahead and (said := re.fullmatch(r"sep=(.)", ahead[0])):  # as Excel writes
             start, ahead, delimiter = 2, ahead[1:], delimiter or said[1]
-        delimiter = delimiter or _delimiter_of(ahead, quote, names)
+        delimiter = delimiter or _delimiter_of(input_name(path), ahead, quote, names)
         lines = chain(ahead, lines)
     dialect = _dialect(delimiter, quote)
     cells = _cells(input_name(path), lines, start, dialect, reading.errors is None)
@@ -174,7 +174,7 @@ def _few(lines: Iterator[str]) -> Iterator[str]:
             return
 
 
-def _delimiter_of(lines: list[str], quote: str | None, names: set[str]) -> str:
+def _delimiter_of(name: str, lines: list[str], quote: str | None, names: set[str]) -> str:
     """Return the delimiter that parts the lines as a table: all of them into as many cells."""
 
     def score(delimiter: str) -> tuple[bool, bool, int]:
@@ -194,7 +194,15 @@ def _delimiter_of(lines: list[str], quote: str | None, names: set[str]) -> str:
     if not any(is_even for is_even, _, _ in scores.values()):  # as the first line has it
         first = lines[0] if lines else ""
         return "," if "," in first else max(_DELIMITERS, key=first.count)
-    return max(scores, key=lambda delimiter: scores[delimiter])  # the first of equals: a comma
+    best = max(scores.values())
+    found = [delimiter for delimiter, each in scores.items() if each == best]
+    if len(found) > 1:  # "so, or not;good" in every line
+        marks = " and ".join(_DELIMITERS[delimiter] for delimiter in found)
+        raise DataError(
+            f"{name}: {marks} part the first lines into {best[2]} cells each; data.delimiter says "
+            "which of them it is"
+        )
+    return found[0]
 
 
 def _dialect(delimiter: str, quote: str | None) -> dict[str, Any]:
