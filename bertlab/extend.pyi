@@ -109,8 +109,8 @@ from bertlab.data.examples.printed import looks_printed as looks_printed
 from bertlab.data.examples.printed import parse_printed as parse_printed
 from bertlab.data.examples.source import read_rows as read_rows
 from bertlab.data.examples.splits import fingerprint as fingerprint
-from bertlab.data.examples.values import ordered_names as ordered_names
 from bertlab.data.examples.values import ColumnReader as ColumnReader
+from bertlab.data.examples.values import ordered_names as ordered_names
 from bertlab.data.fine_tuning import LabelledData as LabelledData
 from bertlab.data.inputs import TextRows as TextRows
 from bertlab.data.inputs import given_texts as given_texts

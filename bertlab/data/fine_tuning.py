@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -63,6 +64,8 @@ class LabelledData(TaskData):
         num_workers: processes that make batches ahead of the device; 0 makes them in line.
         input: for ``bertlab predict``: a file of rows, labelled or not; ``-`` is standard input.
         input_format: of that file; ``auto`` goes by the ending, standard input is JSON lines.
+        bad_rows: rows of ``input`` that cannot be read or predicted on get the reason as ``error``
+            in place of a prediction and are counted, if not given, or are refused.
         text: for ``bertlab predict`` in place of ``input``: a text or several.
         text_pair: a second text for each, where the head reads two.
         seed: of the order of rows; ``seed.order`` of a config.
@@ -91,6 +94,7 @@ class LabelledData(TaskData):
         num_workers: int = 0,
         input: str | None = None,
         input_format: str = "auto",
+        bad_rows: Literal["report", "refuse"] | None = None,
         text: str | list[str] | None = None,
         text_pair: str | list[str] | None = None,
         seed: int = 0,
@@ -122,6 +126,7 @@ class LabelledData(TaskData):
         self.num_workers = num_workers
         self.input = input
         self.input_format = input_format
+        self.keeps_unreadable = bad_rows != "refuse"
         self.text = [text] if isinstance(text, str) else text
         self.text_pair = [text_pair] if isinstance(text_pair, str) else text_pair
         self.seed = seed
@@ -312,7 +317,7 @@ class LabelledData(TaskData):
                 self.columns,
                 self.input_format,
                 self.head.columns,
-                reading=self.reading,
+                reading=replace(self.reading, keeps_unreadable=self.keeps_unreadable),
             )
         self.input_rows = InputRows(
             rows,
@@ -321,6 +326,7 @@ class LabelledData(TaskData):
             self.tokenizer,
             self.max_seq_length,
             read_ahead=1 if self.input == "-" else READ_AHEAD,  # who types wants to see
+            keeps_unreadable=self.keeps_unreadable and self.input is not None,
         )
         return StepLoader(self.input_rows, 1)
 

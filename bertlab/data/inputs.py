@@ -12,7 +12,7 @@ from bertlab.api.examples import Column, Example
 from bertlab.api.task import Head
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.examples.encoded import EncodedExamples, encode_examples
-from bertlab.data.examples.source import stream_rows
+from bertlab.data.examples.source import UnreadableRow, stream_rows
 from bertlab.data.rows.tables import words_of
 from bertlab.errors import ConfigError
 
@@ -152,6 +152,7 @@ class InputRows:
         tokenizer: encodes their texts.
         max_seq_length: most tokens of a sequence, special tokens included.
         read_ahead: batches whose rows are read before the first is predicted.
+        keeps_unreadable: rows that the head cannot encode wait to be taken as ``UnreadableRow``.
         taken_in: rows that were read so far.
         cut: rows of these of which something did not fit and is not read.
     """
@@ -162,6 +163,7 @@ class InputRows:
     tokenizer: Tokenizer
     max_seq_length: int
     read_ahead: int = READ_AHEAD
+    keeps_unreadable: bool = False
     taken_in: int = field(default=0, init=False)
     cut: int = field(default=0, init=False)
     _waiting: dict[int, Example] = field(default_factory=dict, init=False, repr=False)
@@ -180,7 +182,17 @@ class InputRows:
             self.taken_in += len(chunk)
             # without the truth, which may be any word that the model does not know
             texts = [_without(truth, row) for row in chunk]
-            encoded = encode_examples(self.head, texts, self.tokenizer, self.max_seq_length)
+            failed = {n: r.reason for n, r in enumerate(chunk) if isinstance(r, UnreadableRow)}
+            encoded = encode_examples(
+                self.head,
+                texts,
+                self.tokenizer,
+                self.max_seq_length,
+                failed if self.keeps_unreadable else None,
+            )
+            for number, reason in failed.items():
+                row = chunk[number]
+                self._waiting[start + number] = UnreadableRow({}, row.where, row.row, reason)
             self.cut += len(np.unique(encoded.row_numbers[encoded.truncated > 0]))
             # from the chunk's numbers to the input's
             self._encoded |= set((start + encoded.row_numbers).tolist())

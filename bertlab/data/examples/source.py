@@ -17,7 +17,6 @@ from typing import Any
 from bertlab.api.examples import Column, Example, LabelledExamples, RawExamples
 from bertlab.api.format import ColumnSources, LabelNames, NamedFormat
 from bertlab.data.examples.columns import (
-    Mapped,
     has_place,
     is_heading,
     is_place,
@@ -43,7 +42,7 @@ from bertlab.data.rows.files import (
     open_rows,
     unknown_format,
 )
-from bertlab.data.rows.tables import PLAIN, RowReading, read_text, words_of
+from bertlab.data.rows.tables import PLAIN, RowReading, Unreadable, read_text, words_of
 from bertlab.data.sources import is_source, open_source
 from bertlab.errors import ConfigError, DataError, EmptyTextError, warn
 from bertlab.plugins.index import load_class
@@ -53,6 +52,13 @@ logger = logging.getLogger(__name__)
 _PLAIN_FORMATS = ("auto", "tsv", "csv", "jsonl", "json", "parquet")
 _SHOWN_PLACES = 3
 _SHOWN_CHARACTERS = 40
+
+
+@dataclass(frozen=True)
+class UnreadableRow(Example):
+    """A row of new text that is left as it is, and why it cannot be predicted on."""
+
+    reason: str = ""
 
 
 @dataclass
@@ -74,7 +80,7 @@ class _Opened:
             value = reader.read(values, where)
             if value is not None:
                 known[reader.mapped.column.name] = value
-        return Example(known, where, {} if self.is_labelled else self._row(raw))
+        return Example(known, where, {} if self.is_labelled else self.row_of(raw))
 
     @cached_property
     def _named(self) -> tuple[set[str], dict[str, str]]:
@@ -85,7 +91,7 @@ class _Opened:
         # places 0 and 1, of which 0 is the text -> text, 1
         return truth, {each: column.name for each, column in sources.items() if is_place(each)}
 
-    def _row(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def row_of(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return a raw row without its truth; a column without a name of its own has the head's."""
         truth, names = self._named
         return {names.get(key, key): each for key, each in values.items() if key not in truth}
@@ -115,7 +121,8 @@ class _Opened:
             name = mapped.column.name
             columns.append(name if source == name else f"{name}: {source}")
         found = {"read as": self.raw.form, "columns": "; ".join(columns)}
-        found |= {"labels of a row": each.cells.form for each in self.readers if each.cells}
+        if forms := [each.cells.form for each in self.readers if each.cells is not None]:
+            found["labels of a row"] = forms[0]
         shown = (f"{name}: {_shown(value)}" for name, value in rows[0].values.items())
         found["first row"] = "; ".join(shown)
         return {name: value for name, value in found.items() if value}
@@ -206,21 +213,29 @@ def stream_rows(
 ) -> Iterator[Example]:
     """Open new text at once, and yield its rows in order while it is read.
 
-    Truth may lack; it is kept where it is there.
+    Truth may lack; it is kept where it is there. A row that cannot be read is an error, or, where
+    ``reading`` keeps such rows, an :class:`UnreadableRow`.
     """
     opened = _open(path, split, columns, format, wanted, label_names, False, reading)
-    return _stream(opened, reading.skip_empty)
+    return _stream(opened, reading)
 
 
-def _stream(opened: _Opened, skip_empty: bool) -> Iterator[Example]:
+def _stream(opened: _Opened, reading: RowReading) -> Iterator[Example]:
     skipped = 0
     for where, values in opened.raw.rows:
         try:
+            if isinstance(values, Unreadable):
+                raise values.error
             yield opened.read(where, values)
-        except EmptyTextError as error:
-            if not skip_empty:
+        except DataError as error:
+            if isinstance(error, EmptyTextError) and reading.skip_empty:
+                skipped += 1
+            elif reading.keeps_unreadable:
+                yield UnreadableRow({}, where, opened.row_of(values), str(error))
+            elif isinstance(error, EmptyTextError):
                 raise _empty_rows([error], []) from None
-            skipped += 1
+            else:
+                raise
     if skipped:
         warn(f"{opened.raw.name}: left out {skipped:,} row{'s'[: skipped != 1]} with an empty text")
 

@@ -59,6 +59,12 @@ class ColumnReader:
         self._class_names = mapped.class_names
         self._is_optional = mapped.column.is_truth or not mapped.column.required
         self._labels: dict[str, str | float | None] = {}  # by the text of a cell
+        self._lists = {
+            "labels": self._several_labels,
+            "tags": self._tags,
+            "answers": _answers,
+            "texts": _texts,
+        }
 
     def read(self, row: Mapping[str, Any], where: str) -> Any:  # noqa: ANN401  of the column's kind
         """Return the value in a raw row; None if the row lacks it.
@@ -85,20 +91,13 @@ class ColumnReader:
             is_labelled = self.labelled and value is not None
             nothing: dict[str, Any] = {"answers": {"text": [], "answer_start": []}, "labels": []}
             return nothing.get(self._kind) if is_labelled else None
-        match self._kind:
-            case "label":
-                label = self._label(value, place)
-                if type(value) is str and len(self._labels) < _KEPT:
-                    self._labels[value] = label
-                return label
-            case "labels":
-                return self._several_labels(value, place)
-            case "tags":
-                return self._tags(_list(value), place)
-            case "answers":
-                return _answers(value, place)
-            case "texts":
-                return _texts(value, place)
+        if self._kind == "label":
+            label = self._label(value, place)
+            if type(value) is str and len(self._labels) < _KEPT:
+                self._labels[value] = label
+            return label
+        if self._kind in self._lists:
+            return self._lists[self._kind](value, place)
         # an optional text is a name such as an id, which may be a number
         return _text(str(value) if self._is_optional and type(value) is int else value, place)
 
@@ -130,6 +129,7 @@ class ColumnReader:
         return list(dict.fromkeys(self._class_names_of(value, place)))
 
     def _tags(self, value: object, place: str) -> list[str]:
+        value = _list(value)
         if not isinstance(value, list):
             raise DataError(
                 f"{place}: found {_show(value)}, expected a list with a tag for each word"
@@ -340,7 +340,9 @@ def _check_label(rows: Sequence[Example], mapped: Mapped, raw: RawExamples) -> N
             continue
         where = next(row.where for row in rows if row.values.get(name) == label)
         found = repr(label[:_MOST_SHOWN])
-        raise DataError(f"{where}: {mapped.place}: found {found}, which looks like {odd}, or {_ACCEPT}")
+        raise DataError(
+            f"{where}: {mapped.place}: found {found}, which looks like {odd}, or {_ACCEPT}"
+        )
     if (
         len(labels) >= _LEAST_DIFFERENT
         and len(counts) == len(labels)

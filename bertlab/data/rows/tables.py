@@ -51,6 +51,7 @@ class RowReading:
         label_separator: between the labels in a cell; None to find it out, once for a file.
         accepts_doubtful: rows are taken as they are, also where that can hardly be meant.
         errors: what a corpus does about bytes that are not UTF-8; None for labelled rows.
+        keeps_unreadable: rows that cannot be read are there as :class:`Unreadable`.
 
     Raises:
         ConfigError: delimiter or quote are not a single character.
@@ -63,6 +64,7 @@ class RowReading:
     label_separator: str | None = None
     accepts_doubtful: bool = False
     errors: Errors | None = None
+    keeps_unreadable: bool = False
 
     def __post_init__(self) -> None:
         for name in ("delimiter", "quote"):
@@ -72,6 +74,14 @@ class RowReading:
 
 
 PLAIN = RowReading()
+
+
+class Unreadable(dict[str, Any]):
+    """A row that cannot be read, without values; ``error`` says why."""
+
+    def __init__(self, error: DataError) -> None:
+        super().__init__()
+        self.error = error
 
 
 def read_table(
@@ -111,14 +121,18 @@ def read_table(
     expected = f"expected {len(columns)} as in line {number}; mend the row"
     if reading.errors is None:
         expected += "; data.delimiter and data.quote tell another form"
-    raw.rows = _rows(raw, chain([first], cells), separated, expected, skip_ragged)
+    refuses = None if reading.keeps_unreadable else not skip_ragged
+    raw.rows = _rows(raw, chain([first], cells), separated, expected, refuses)
     return raw
 
 
 def _rows(
-    raw: RawExamples, cells: Cells, separated: str, expected: str, skip_ragged: bool
+    raw: RawExamples, cells: Cells, separated: str, expected: str, refuses: bool | None
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the rows of a table, and count in it those that are left out."""
+    """Yield the rows of a table, and count in it those that are left out.
+
+    Rows of another width are refused, or left out, or, for None, unreadable.
+    """
     name, columns, width = raw.name, raw.columns, len(raw.columns)
     for number, row in cells:
         if len(row) == width:
@@ -127,14 +141,14 @@ def _rows(
             yield f"{name}:{number}", {columns[0]: ""}
         elif not row or (len(row) == 1 and not row[0].strip()):
             raw.skipped["a blank line"] += 1
-        elif skip_ragged:
+        elif refuses is False:
             raw.skipped["another number of columns than the header"] += 1
         else:
-            raise DataError(
-                # 's'[:False] is ''
-                f"{name}:{number}: found {len(row)} {separated} column{'s'[: len(row) != 1]}, "
-                f"{expected}"
-            )
+            columns_found = f"{len(row)} {separated} column{'s'[: len(row) != 1]}"  # [:False]: none
+            error = DataError(f"{name}:{number}: found {columns_found}, {expected}")
+            if refuses:
+                raise error
+            yield f"{name}:{number}", Unreadable(error)
 
 
 def _open_cells(
@@ -178,7 +192,7 @@ def _delimiter_of(name: str, lines: list[str], quote: str | None, names: set[str
     """Return the delimiter that parts the lines as a table: all of them into as many cells."""
 
     def score(delimiter: str) -> tuple[bool, bool, int]:
-        table = []
+        table: list[list[str]] = []
         try:
             table += filter(None, csv.reader(_ended(lines), **_dialect(delimiter, quote)))
         except csv.Error as error:
@@ -273,26 +287,39 @@ def read_json(path: str | File, reading: RowReading = PLAIN) -> RawExamples:
     def checked() -> Iterator[tuple[str, Mapping[str, Any]]]:
         for where, row in _json_values(read_lines(path, reading.errors), name):
             if not isinstance(row, dict):
-                raise DataError(
-                    f"{where}: found {type(row).__name__} {str(row)[:40]!r}, expected a JSON "
-                    "object with the columns as keys"
+                error = (
+                    row
+                    if isinstance(row, DataError)
+                    else DataError(
+                        f"{where}: found {type(row).__name__} {str(row)[:40]!r}, expected a JSON "
+                        "object with the columns as keys"
+                    )
                 )
-            yield where, row
+                if not reading.keeps_unreadable:
+                    raise error
+                yield where, Unreadable(error)
+            else:
+                yield where, row
 
-    rows = checked()
-    first = next(rows, None)
-    if first is None:
+    rows, ahead = checked(), list[tuple[str, Mapping[str, Any]]]()
+    for each in rows:
+        ahead.append(each)
+        if not isinstance(each[1], Unreadable):
+            break
+    if not ahead:
         return _no_rows(holds_no_examples(name), reading)
-    is_array = first[0].endswith(": row 1")
-    form = "a JSON array of objects" if is_array else "a JSON object a line"
-    return RawExamples(name, tuple(first[1]), chain([first], rows), rows_vary=True, form=form)
+    where, first = ahead[-1]
+    if isinstance(first, Unreadable):  # all are
+        raise first.error
+    form = "a JSON array of objects" if ": row " in where else "a JSON object a line"
+    return RawExamples(name, tuple(first), chain(ahead, rows), rows_vary=True, form=form)
 
 
 _EXPECTED = "one object a line, or one array of objects"
 
 
 def _json_values(lines: Iterator[str], name: str) -> Iterator[tuple[str, Any]]:
-    """Yield JSON values, each behind its place for messages."""
+    """Yield JSON values, or the DataError of a line, each behind its place for messages."""
     texts = ((number, line) for number, line in enumerate(lines, 1) if line and not line.isspace())
     first = next(texts, None)
     if first is None:
@@ -302,7 +329,11 @@ def _json_values(lines: Iterator[str], name: str) -> Iterator[tuple[str, Any]]:
         yield from ((f"{name}: row {row}", value) for row, value in enumerate(items, 1))
         return
     for number, line in chain([first], texts):
-        yield f"{name}:{number}", parse_row_json(line, name, number, _EXPECTED)
+        try:
+            value = parse_row_json(line, name, number, _EXPECTED)
+        except DataError as error:
+            value = error
+        yield f"{name}:{number}", value
 
 
 class _Array:
