@@ -42,7 +42,8 @@ class LabelledData(TaskData):
             is none, ``validation_fraction`` of the training rows is held out.
         test: split or file for ``bertlab test``; or several, by name.
         columns: the source's column for each of the head's, for example
-            ``{text_a: question, label: ok}``; numbers (from 0) for files without a header.
+            ``{text_a: question, label: ok}``; numbers (from 0) for files without a header. Several
+            columns become one text, ``{text: [title, body]}``, or a list where the head reads one.
         format: of files; ``auto`` goes by the ending.
         delimiter: between the cells of CSV; found by itself: a comma, semicolon, tab or bar.
         quote: around cells of CSV, ``"`` if not given; ``''`` if quotes are ordinary characters.

@@ -70,7 +70,7 @@ class ColumnReader:
         """Return the value in a raw row; None if the row lacks it.
 
         Returns:
-            ``text``: the text as it is. ``texts``, ``tags``: a list of texts. ``label``: a name, or
+            ``text``: the text as it is, or those of several columns with spaces between. ``texts``, ``tags``: a list of texts. ``label``: a name, or
             a float if the source has floats. ``labels``: a list of names. ``answers``: lists under
             ``text`` and ``answer_start``.
         """
@@ -98,6 +98,9 @@ class ColumnReader:
             return label
         if self._kind in self._lists:
             return self._lists[self._kind](value, place)
+        if isinstance(self._source, tuple):  # ["Title", None, "Body"] -> "Title Body"
+            parts = (_string(each, place) for each in value if each is not None)
+            value = " ".join(part for part in parts if part.strip())
         # an optional text is a name such as an id, which may be a number
         return _text(str(value) if self._is_optional and type(value) is int else value, place)
 
