@@ -17,7 +17,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for the tests' grammar
 
-from tests.reliability.realistic_files import draw, verdict
+from tests.reliability.realistic_files import draw
+from tests.reliability.realistic_rows import verdict
 
 
 def main() -> int:
@@ -48,7 +49,9 @@ def main() -> int:
         print(f"{kind:48} " + ", ".join(f"{n} {name}" for name, n in counts[kind].items()))
         total += counts[kind]
     last = given.seed + given.files - 1
-    print(f"seeds {given.seed} to {last}: " + ", ".join(f"{n:,} {name}" for name, n in total.items()))
+    print(
+        f"seeds {given.seed} to {last}: " + ", ".join(f"{n:,} {name}" for name, n in total.items())
+    )
     return int(total["wrong"] > 0)
 
 

@@ -305,9 +305,7 @@ def test_words_of_plain_text(bertlab: Command, tiny_run: Path, tmp_path: Path) -
 BAD_ROWS = 'id,text\n1,A fine day.\n2,\n3\n4,"\u200b"\n5,Rain again.\n'
 
 
-def test_a_bad_row_does_not_stop_a_file(
-    bertlab: Command, classifier: Path, tmp_path: Path
-) -> None:
+def test_a_bad_row_does_not_stop_a_file(bertlab: Command, classifier: Path, tmp_path: Path) -> None:
     rows = tmp_path / "new.csv"
     rows.write_text(BAD_ROWS, "utf-8")
     code, output, error = bertlab("predict", "--ckpt_path", classifier, "--input", rows)
@@ -321,7 +319,13 @@ def test_a_bad_row_does_not_stop_a_file(
     table = tmp_path / "out.csv"
     assert bertlab("predict", "--ckpt_path", classifier, "--input", rows, "--output", table)[0] == 3
     with table.open(newline="") as file:
-        assert [bool(row["error"]) for row in csv.DictReader(file)] == [False, True, True, True, False]
+        assert [bool(row["error"]) for row in csv.DictReader(file)] == [
+            False,
+            True,
+            True,
+            True,
+            False,
+        ]
 
 
 def test_bad_rows_are_refused_where_asked(

@@ -70,9 +70,9 @@ class ColumnReader:
         """Return the value in a raw row; None if the row lacks it.
 
         Returns:
-            ``text``: the text as it is, or those of several columns with spaces between. ``texts``, ``tags``: a list of texts. ``label``: a name, or
-            a float if the source has floats. ``labels``: a list of names. ``answers``: lists under
-            ``text`` and ``answer_start``.
+            ``text``: the text as it is, or those of several columns with spaces between. ``texts``,
+            ``tags``: a list of texts. ``label``: a name, or a float if the source has floats.
+            ``labels``: a list of names. ``answers``: lists under ``text`` and ``answer_start``.
         """
         source = self._source
         value = row.get(source) if type(source) is str else [row.get(key) for key in source]
