@@ -191,29 +191,31 @@ def _few(lines: Iterator[str]) -> Iterator[str]:
 def _delimiter_of(name: str, lines: list[str], quote: str | None, names: set[str]) -> str:
     """Return the delimiter that parts the lines as a table: all of them into as many cells."""
 
-    def score(delimiter: str) -> tuple[bool, bool, int]:
+    def score(delimiter: str) -> tuple[bool, int, bool, int]:
+        in_header = lines[0].count(delimiter) if lines else 0
         table: list[list[str]] = []
-        try:
+        try:  # += keeps the rows before an error
             table += filter(None, csv.reader(_ended(lines), **_dialect(delimiter, quote)))
         except csv.Error as error:
             if "unexpected end" not in str(error):  # of a cell that goes on behind these lines
-                return False, False, 0
+                return False, 0, False, in_header
         first, *rest = table or [[]]
         # of lines that were not all looked at, the last row may be half a row
-        is_even = all(len(row) == len(first) for row in rest[:-1] or rest)
-        return len(first) > 1 and is_even, not names.isdisjoint(first), len(first)
+        fitting = [len(row) == len(first) for row in rest[:-1] or rest]
+        if len(first) > 1 and all(fitting):
+            return True, 0, not names.isdisjoint(first), len(first)
+        return False, sum(fitting) if len(first) > 1 else 0, False, in_header
 
     # "id;text, as typed" over "1;a": the comma parts one line, the semicolon both
     scores = {delimiter: score(delimiter) for delimiter in _DELIMITERS}
-    if not any(is_even for is_even, _, _ in scores.values()):  # as the first line has it
-        first = lines[0] if lines else ""
-        return "," if "," in first else max(_DELIMITERS, key=first.count)
     best = max(scores.values())
     found = [delimiter for delimiter, each in scores.items() if each == best]
+    if not best[0]:  # rows of several widths, which are refused by line
+        return found[0]
     if len(found) > 1:  # "so, or not;good" in every line
         marks = " and ".join(_DELIMITERS[delimiter] for delimiter in found)
         raise DataError(
-            f"{name}: {marks} part the first lines into {best[2]} cells each; data.delimiter says "
+            f"{name}: {marks} part the first lines into {best[3]} cells each; data.delimiter says "
             "which of them it is"
         )
     return found[0]
