@@ -178,18 +178,10 @@ def encode_examples(
     max_seq_length: int,
     failed: dict[int, str] | None = None,
 ) -> EncodedExamples:
-    """Encode every row, in order.
+    """Encode every row, in order; one that is not usable is a DataError.
 
-    Args:
-        head: encodes each.
-        rows: to encode.
-        tokenizer: of the texts.
-        max_seq_length: in tokens.
-        failed: rows by number that are left out, with the reason; those that are not usable are
-            added. If None, they are errors.
-
-    Raises:
-        DataError: if a row is not usable; names it.
+    If ``failed`` is given, its rows, by number, are left out, and those that are not usable are
+    added with the reason.
     """
     head.notes = Counter()
     features: list[Features] = []

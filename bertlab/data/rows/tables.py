@@ -92,15 +92,9 @@ def read_table(
     skip_ragged: bool = False,
     names: Iterable[str] = (),
 ) -> RawExamples:
-    """Read the rows of a table.
+    """Read the rows of a table; ``skip_ragged`` leaves out, and counts, rows of another width.
 
-    Args:
-        path: of the file; ``-`` is standard input.
-        form: ``tsv`` has tabs and no quotes.
-        has_header: whether a first line names the columns, where ``reading`` does not say it.
-        reading: dialect.
-        skip_ragged: leave out, and count, rows with another number of cells than the first.
-        names: that columns may have, by which a delimiter is preferred.
+    ``names`` of columns prefer a delimiter. ``reading`` overrules ``form`` and ``has_header``.
     """
     name = input_name(path)
     cells, separated = _open_cells(path, form, reading, set(names))
