@@ -219,7 +219,7 @@ def _named(raw: str, place: str, by_raw: Mapping[str, str]) -> str:
 
 def _answers(value: object, place: str) -> dict[str, list[Any]]:
     value = _list(value)
-    if isinstance(value, str):  # a cell of a table: the answer's text alone
+    if isinstance(value, str) and not value.startswith("{"):  # the answer's text alone
         value = [value]
     if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
         # SQuAD's [{"text": "a", …}, …] -> the hub's {"text": ["a", …], …}
@@ -313,6 +313,11 @@ def _check_text(texts: Sequence[str], mapped: Mapped, raw: RawExamples) -> None:
             f"{raw.name}: {mapped.place}: all {len(quoted):,} texts with quotes, such as "
             f"{quoted[0][:_MOST_SHOWN]!r}, have them around and twice inside, as CSV has; "
             f"data.quote: '\"' takes these off, or {_ACCEPT}"
+        )
+    if raw.form.startswith("csv") and texts and all(text.startswith(' "') for text in texts):
+        raise DataError(
+            f"{raw.name}: {mapped.place}: all texts begin with a space and a quote, which are then "
+            f"part of the text; remove the spaces behind the delimiter, or {_ACCEPT}"
         )
     if len(texts) >= _LEAST_ROWS and all(_ID.fullmatch(text.strip()) for text in texts):
         others = [column for column in raw.columns if column != mapped.source]
