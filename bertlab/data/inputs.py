@@ -13,7 +13,7 @@ from bertlab.api.task import Head
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.examples.encoded import EncodedExamples, encode_examples
 from bertlab.data.examples.source import UnreadableRow, stream_rows
-from bertlab.data.rows.tables import words_of
+from bertlab.data.rows.lines import words_of
 from bertlab.errors import ConfigError
 
 PREDICT_BATCH = 64  # sequences

@@ -59,12 +59,7 @@ from bertlab.training.best_checkpoint import (
     record_best,
 )
 from bertlab.training.exit import StopOnSignal, explain_lost_process, how_to_resume, train
-from bertlab.training.predictions import (
-    SOME_UNREADABLE,
-    PredictionWriter,
-    open_sink,
-    warn_of_cut_rows,
-)
+from bertlab.training.predictions import PredictionWriter, open_sink, warn_of_cut_rows
 from bertlab.training.record import RunRecord
 from bertlab.training.results import held_out_results, print_results, print_table
 from bertlab.training.same_run import Resumption, plugin_facts
@@ -372,7 +367,7 @@ class BertlabCLI(LightningCLI):
     def predict(self) -> int:
         """Predict for new text or rows."""
         self._predict(self.config.output, self.config.output_format, self.config.top_k)
-        return SOME_UNREADABLE if self.writers[0].unreadable else 0
+        return self.writers[0].exit_code
 
     def _print_scores(self, split: str) -> int:
         if self.trainer.is_global_zero:

@@ -29,10 +29,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-SOME_UNREADABLE = 3
-"""Exit code of ``bertlab predict`` where rows have an error in place of a prediction."""
-
-
 class RowFile:
     """A row for each row of input: its columns, what was predicted, and ``gold``, the truth."""
 
@@ -108,6 +104,11 @@ class PredictionWriter(Callback):
         self.next_row = 0
         self.done: dict[int, list[dict[str, Any]]] = {}  # by row, of those that wait for others
         self.unreadable: list[str] = []  # reasons
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of ``predict``: 3 if rows have an error in place of a prediction."""
+        return 3 if self.unreadable else 0
 
     @contextmanager
     def into(self, sink: PredictionSink, data: TaskData, head: Head | None) -> Iterator[None]:

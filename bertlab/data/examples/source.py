@@ -42,7 +42,8 @@ from bertlab.data.rows.files import (
     open_rows,
     unknown_format,
 )
-from bertlab.data.rows.tables import PLAIN, RowReading, Unreadable, read_text, words_of
+from bertlab.data.rows.lines import read_text, words_of
+from bertlab.data.rows.tables import PLAIN, RowReading, Unreadable
 from bertlab.data.sources import is_source, open_source
 from bertlab.errors import ConfigError, DataError, EmptyTextError, warn
 from bertlab.plugins.index import load_class

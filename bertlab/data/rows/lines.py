@@ -1,4 +1,4 @@
-"""Lines of UTF-8 files, packed or not: the one way in which text enters bertlab."""
+"""Lines of UTF-8 files, packed or not: the one way in which text enters bertlab; plain text."""
 
 import bz2
 import codecs
@@ -10,12 +10,14 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import chain
 from pathlib import Path, PurePath
 from shutil import copyfileobj
-from typing import IO, Literal, cast
+from typing import IO, Any, Literal, cast
 
+from bertlab.api.examples import Column, RawExamples, holds_no_examples
 from bertlab.errors import BertlabError, CorpusError, DataError
 from bertlab.files.reading import RemoteFile, located, open_to_read
 
@@ -308,3 +310,49 @@ def numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
             yield from ((empty, "") for empty in range(filled + 1, number))
             filled = number
             yield number, line
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text as BERT's tokenizer parts them: at spaces and punctuation."""
+    from tokenizers.pre_tokenizers import BertPreTokenizer  # noqa: PLC0415  not for corpora
+
+    return [word for word, _ in BertPreTokenizer().pre_tokenize_str(text)]
+
+
+def read_text(path: str, wanted: Sequence[Column], is_parted: bool = False) -> RawExamples:
+    """Read new text without truth: a row a line.
+
+    The line is the text. Several texts are separated by tabs, in the head's order. Where the head
+    reads words, they are those of :func:`words_of`, and the line stays as ``text``.
+    """
+    name = input_name(path)
+    needed = [column for column in wanted if column.required and not column.is_truth]
+    columns = tuple(column.name for column in needed)
+    if any(column.kind not in ("text", "texts") for column in needed) or (
+        len(needed) != 1 and any(column.kind != "text" for column in needed)
+    ):
+        raise DataError(
+            f"{name}: plain text cannot hold what is read here ({', '.join(columns)}); "
+            "give JSON lines (.jsonl) with these keys"
+        )
+    lines = numbered(read_lines(path))
+    first = next(lines, None)
+    if first is None:
+        raise holds_no_examples(name)
+
+    def rows() -> Iterator[tuple[str, Mapping[str, Any]]]:
+        for number, line in chain([first], lines):
+            where = f"{name}:{number}"
+            if needed[0].kind == "texts":
+                words = line.split() if is_parted else words_of(line)
+                yield where, {columns[0]: words, "text": line}
+                continue
+            cells = [line] if len(needed) == 1 else line.split("\t")
+            if len(cells) != len(needed):
+                raise DataError(
+                    f"{where}: found {len(cells)} tab-separated text{'s'[: len(cells) != 1]}, "
+                    f"expected {len(needed)}: {', '.join(columns)}"
+                )
+            yield where, dict(zip(columns, cells, strict=True))
+
+    return RawExamples(name, columns, rows())

@@ -8,21 +8,18 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Literal
 
-from tokenizers.pre_tokenizers import BertPreTokenizer
-
-from bertlab.api.examples import Column, RawExamples, holds_no_examples
+from bertlab.api.examples import RawExamples, holds_no_examples
 from bertlab.data.rows.lines import (
     LONGEST,
     STANDARD_INPUT,
     Errors,
     File,
     input_name,
-    numbered,
     read_lines,
 )
 from bertlab.errors import ConfigError, DataError
@@ -115,17 +112,17 @@ def read_table(
     expected = f"expected {len(columns)} as in line {number}; mend the row"
     if reading.errors is None:
         expected += "; data.delimiter and data.quote tell another form"
-    refuses = None if reading.keeps_unreadable else not skip_ragged
-    raw.rows = _rows(raw, chain([first], cells), separated, expected, refuses)
+    ragged = "keep" if reading.keeps_unreadable else "skip" if skip_ragged else "refuse"
+    raw.rows = _rows(raw, chain([first], cells), separated, expected, ragged)
     return raw
 
 
 def _rows(
-    raw: RawExamples, cells: Cells, separated: str, expected: str, refuses: bool | None
+    raw: RawExamples, cells: Cells, separated: str, expected: str, ragged: str
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the rows of a table, and count in it those that are left out.
 
-    Rows of another width are refused, or left out, or, for None, unreadable.
+    Rows of another width are left out (``ragged``: skip), unreadable (keep), or refused.
     """
     name, columns, width = raw.name, raw.columns, len(raw.columns)
     for number, row in cells:
@@ -135,12 +132,12 @@ def _rows(
             yield f"{name}:{number}", {columns[0]: ""}
         elif not row or (len(row) == 1 and not row[0].strip()):
             raw.skipped["a blank line"] += 1
-        elif refuses is False:
+        elif ragged == "skip":
             raw.skipped["another number of columns than the header"] += 1
         else:
             columns_found = f"{len(row)} {separated} column{'s'[: len(row) != 1]}"  # [:False]: none
             error = DataError(f"{name}:{number}: found {columns_found}, {expected}")
-            if refuses:
+            if ragged == "refuse":
                 raise error
             yield f"{name}:{number}", Unreadable(error)
 
@@ -307,7 +304,9 @@ def read_json(path: str | File, reading: RowReading = PLAIN) -> RawExamples:
     where, first = ahead[-1]
     if isinstance(first, Unreadable):  # all are
         raise first.error
-    form = "a JSON array of objects" if ": row " in where else "a JSON object a line"
+    form = (
+        "a JSON array of objects" if where.startswith(f"{name}: row ") else "a JSON object a line"
+    )
     return RawExamples(name, tuple(first), chain(ahead, rows), rows_vary=True, form=form)
 
 
@@ -407,54 +406,8 @@ def parse_row_json(text: str, name: str, first_line: int, expected: str) -> Any:
     """Parse JSON that begins in a line of a file; ``expected`` says what should be there."""
     try:
         return reading.parse_json(text)
-    except json.JSONDecodeError as error:
-        line, reason = first_line + error.lineno - 1, f"{error.msg}, column {error.colno}"
-    except RecursionError:
-        line, reason = first_line, "nested too deep"
-    except ValueError as error:  # a number of thousands of digits
-        line, reason = first_line, str(error).partition(";")[0]
+    except ValueError as error:
+        line, reason = first_line, str(error).partition(";")[0]  # a number of thousands of digits
+        if isinstance(error, json.JSONDecodeError):
+            line, reason = line + error.lineno - 1, f"{error.msg}, column {error.colno}"
     raise DataError(f"{name}:{line}: malformed JSON ({reason}); expected {expected}")
-
-
-def words_of(text: str) -> list[str]:
-    """Return the words of a text as BERT's tokenizer parts them: at spaces and punctuation."""
-    return [word for word, _ in BertPreTokenizer().pre_tokenize_str(text)]
-
-
-def read_text(path: str, wanted: Sequence[Column], is_parted: bool = False) -> RawExamples:
-    """Read new text without truth: a row a line.
-
-    The line is the text. Several texts are separated by tabs, in the head's order. Where the head
-    reads words, they are those of :func:`words_of`, and the line stays as ``text``.
-    """
-    name = input_name(path)
-    needed = [column for column in wanted if column.required and not column.is_truth]
-    columns = tuple(column.name for column in needed)
-    if any(column.kind not in ("text", "texts") for column in needed) or (
-        len(needed) != 1 and any(column.kind != "text" for column in needed)
-    ):
-        raise DataError(
-            f"{name}: plain text cannot hold what is read here ({', '.join(columns)}); "
-            "give JSON lines (.jsonl) with these keys"
-        )
-    lines = numbered(read_lines(path))
-    first = next(lines, None)
-    if first is None:
-        raise holds_no_examples(name)
-
-    def rows() -> Iterator[tuple[str, Mapping[str, Any]]]:
-        for number, line in chain([first], lines):
-            where = f"{name}:{number}"
-            if needed[0].kind == "texts":
-                words = line.split() if is_parted else words_of(line)
-                yield where, {columns[0]: words, "text": line}
-                continue
-            cells = [line] if len(needed) == 1 else line.split("\t")
-            if len(cells) != len(needed):
-                raise DataError(
-                    f"{where}: found {len(cells)} tab-separated text{'s'[: len(cells) != 1]}, "
-                    f"expected {len(needed)}: {', '.join(columns)}"
-                )
-            yield where, dict(zip(columns, cells, strict=True))
-
-    return RawExamples(name, columns, rows())
