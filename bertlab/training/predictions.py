@@ -383,5 +383,6 @@ def _line(cells: list[str], form: str) -> str:
     if form == "tsv":  # quotes are ordinary characters, as bertlab reads it
         return "\t".join(cell.translate(_BREAKS) for cell in cells) + "\n"
     written = io.StringIO()
-    csv.writer(written, lineterminator="\n").writerow(cells)
-    return written.getvalue()
+    # csv puts cells with a character of the line's end into quotes: here those with CR or LF
+    csv.writer(written, lineterminator="\r\n").writerow(cells)
+    return written.getvalue().removesuffix("\r\n") + "\n"

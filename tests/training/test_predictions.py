@@ -342,3 +342,15 @@ def test_bad_rows_are_refused_where_asked(
     assert "malformed JSON" in out.read_text("utf-8").splitlines()[1]
     rows.write_text('{"text": ""}\n', "utf-8")  # none is left
     assert bertlab(*arguments)[0] == 2
+
+
+def test_a_carriage_return_is_in_its_cell(
+    bertlab: Command, classifier: Path, tmp_path: Path
+) -> None:
+    rows, out = tmp_path / "new.jsonl", tmp_path / "out.csv"
+    rows.write_text('{"id": "a\\rb", "text": "A\\r\\nfine\\rday."}\n', "utf-8")
+    arguments = ["predict", "--ckpt_path", classifier, "--input", rows, "--output", out]
+    assert bertlab(*arguments)[0] == 0
+    with out.open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["id"], row["text"]) == ("a\rb", "A\r\nfine\rday.")
