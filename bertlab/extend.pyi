@@ -107,8 +107,8 @@ from bertlab.data.examples.printed import looks_printed as looks_printed
 from bertlab.data.examples.printed import parse_printed as parse_printed
 from bertlab.data.examples.source import read_rows as read_rows
 from bertlab.data.examples.splits import fingerprint as fingerprint
+from bertlab.data.examples.values import ColumnReader as ColumnReader
 from bertlab.data.examples.values import ordered_names as ordered_names
-from bertlab.data.examples.values import read_value as read_value
 from bertlab.data.fine_tuning import LabelledData as LabelledData
 from bertlab.data.inputs import TextRows as TextRows
 from bertlab.data.inputs import given_texts as given_texts
@@ -125,8 +125,8 @@ from bertlab.data.rows.files import ending_format as ending_format
 from bertlab.data.rows.lines import STANDARD_INPUT as STANDARD_INPUT
 from bertlab.data.rows.lines import input_name as input_name
 from bertlab.data.rows.lines import read_lines as read_lines
+from bertlab.data.rows.lines import words_of as words_of
 from bertlab.data.rows.tables import parse_row_json as parse_row_json
-from bertlab.data.rows.tables import words_of as words_of
 from bertlab.data.run_length import StepSizes as StepSizes
 from bertlab.data.run_length import check_budget as check_budget
 from bertlab.data.run_length import check_changes as check_changes

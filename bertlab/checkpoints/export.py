@@ -177,7 +177,8 @@ def _head_of_run(
         return None
     state = {each: tensor for each, tensor in head.state_dict().items() if each in layout.names}
     dropout = head.dropout_prob if isinstance(head, ClassifierHead) else None
-    return HuggingFaceHead(architecture, layout, state, start.labels, dropout, head.problem_type)
+    kind, threshold = head.problem_type, getattr(head, "threshold", None)
+    return HuggingFaceHead(architecture, layout, state, start.labels, dropout, kind, threshold)
 
 
 def write_huggingface(

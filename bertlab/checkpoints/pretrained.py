@@ -41,6 +41,7 @@ class HuggingFaceHead:
             has no classes, or they have no names.
         dropout: in front of its layer, ``classifier_dropout``; the encoder's if None.
         problem_type: what ``config.json`` says, if the outputs are no single label and no number.
+        threshold: probability from which on one of several labels holds; 0.5 if None.
     """
 
     architecture: str
@@ -49,6 +50,7 @@ class HuggingFaceHead:
     labels: Labels | None = None
     dropout: float | None = None
     problem_type: str | None = None
+    threshold: float | None = None
 
     @property
     def num_rows(self) -> int:
@@ -254,7 +256,8 @@ def read_head(
         labels = Labels(names, (0,) * rows)
     state = dict(zip(layout.names, (weight, bias), strict=True))
     kind = _MULTI_LABEL if config.get("problem_type") == _MULTI_LABEL else None
-    return HuggingFaceHead(named, layout, state, labels, _dropout(config, weights), kind)
+    threshold = config.get("threshold") if kind else None  # as bertlab writes it
+    return HuggingFaceHead(named, layout, state, labels, _dropout(config, weights), kind, threshold)
 
 
 def head_config(head: HuggingFaceHead) -> dict[str, Any]:
@@ -270,14 +273,18 @@ def head_config(head: HuggingFaceHead) -> dict[str, Any]:
     if head.layout.kind == "BertForSequenceClassification":
         kind = "single_label_classification" if head.has_classes else "regression"
         content["problem_type"] = head.problem_type or kind
+    if head.threshold is not None:
+        content["threshold"] = head.threshold
     return content
 
 
 def head_settings(head: HuggingFaceHead, name: str | None = None) -> dict[str, Any]:
     """Return the config section ``model.head`` of a fine-tuned model."""
+    settings: dict[str, Any]
     if head.problem_type is not None:
-        return {"name": "multi_label"}
-    settings: dict[str, Any] = {"name": name or _HEADS[head.layout.kind]}
+        settings = {"name": "multi_label", "threshold": head.threshold}
+        return {key: value for key, value in settings.items() if value is not None}
+    settings = {"name": name or _HEADS[head.layout.kind]}
     if head.layout.kind == "BertForSequenceClassification" and not head.has_classes:
         settings["regression"] = True
     return settings

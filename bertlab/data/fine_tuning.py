@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -49,7 +50,8 @@ class LabelledData(TaskData):
             is none, ``validation_fraction`` of the training rows is held out.
         test: split or file for ``bertlab test``; or several, by name.
         columns: the source's column for each of the head's, for example
-            ``{text_a: question, label: ok}``; numbers (from 0) for files without a header.
+            ``{text_a: question, label: ok}``; numbers (from 0) for files without a header. Several
+            columns become one text, ``{text: [title, body]}``, or a list where the head reads one.
         format: of files; ``auto`` goes by the ending.
         delimiter: between the cells of CSV; found by itself: a comma, semicolon, tab or bar.
         quote: around cells of CSV, ``"`` if not given; ``''`` if quotes are ordinary characters.
@@ -71,6 +73,8 @@ class LabelledData(TaskData):
         num_workers: processes that make batches ahead of the device; 0 makes them in line.
         input: for ``bertlab predict``: a file of rows, labelled or not; ``-`` is standard input.
         input_format: of that file; ``auto`` goes by the ending, standard input is JSON lines.
+        bad_rows: rows of ``input`` that cannot be read or predicted on get the reason as ``error``
+            in place of a prediction and are counted, if not given, or are refused.
         text: for ``bertlab predict`` in place of ``input``: a text or several.
         text_pair: a second text for each, where the head reads two.
         seed: of the order of rows; ``seed.order`` of a config.
@@ -99,6 +103,7 @@ class LabelledData(TaskData):
         num_workers: int = 0,
         input: str | None = None,
         input_format: str = "auto",
+        bad_rows: Literal["report", "refuse"] | None = None,
         text: str | list[str] | None = None,
         text_pair: str | list[str] | None = None,
         seed: int = 0,
@@ -130,6 +135,7 @@ class LabelledData(TaskData):
         self.num_workers = num_workers
         self.input = input
         self.input_format = input_format
+        self.keeps_unreadable = bad_rows != "refuse"
         self.text = [text] if isinstance(text, str) else text
         self.text_pair = [text_pair] if isinstance(text_pair, str) else text_pair
         self.seed = seed
@@ -320,7 +326,7 @@ class LabelledData(TaskData):
                 self.columns,
                 self.input_format,
                 self.head.columns,
-                reading=self.reading,
+                reading=replace(self.reading, keeps_unreadable=self.keeps_unreadable),
             )
         self.input_rows = InputRows(
             rows,
@@ -329,6 +335,7 @@ class LabelledData(TaskData):
             self.tokenizer,
             self.max_seq_length,
             read_ahead=1 if self.input == "-" else READ_AHEAD,  # who types wants to see
+            keeps_unreadable=self.keeps_unreadable and self.input is not None,
         )
         return StepLoader(self.input_rows, 1)
 

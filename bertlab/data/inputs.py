@@ -13,8 +13,8 @@ from bertlab.api.examples import Column, Example
 from bertlab.api.task import Head
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.examples.encoded import EncodedExamples, encode_examples
-from bertlab.data.examples.source import stream_rows
-from bertlab.data.rows.tables import words_of
+from bertlab.data.examples.source import UnreadableRow, stream_rows
+from bertlab.data.rows.lines import words_of
 from bertlab.errors import ConfigError
 
 PREDICT_BATCH = 64  # sequences
@@ -162,7 +162,8 @@ READ_AHEAD = 8  # batches read at a time, then grouped by length
 class InputRows(PredictedRows):
     """Batches of rows for a head, by whose name they count their predictions.
 
-    ``read_ahead`` batches are read before the first of them is predicted.
+    ``read_ahead`` batches are read before the first of them is predicted. With
+    ``keeps_unreadable``, rows that the head cannot encode wait to be taken as ``UnreadableRow``.
     """
 
     def __init__(
@@ -173,11 +174,13 @@ class InputRows(PredictedRows):
         tokenizer: Tokenizer,
         max_seq_length: int,
         read_ahead: int = READ_AHEAD,
+        keeps_unreadable: bool = False,
     ) -> None:
         super().__init__(source, tokenizer, max_seq_length)
         self.head = head
         self.head_name = head_name
         self.read_ahead = read_ahead
+        self.keeps_unreadable = keeps_unreadable
         self._encoded: set[int] = set()
 
     def __iter__(self) -> Iterator[list[PackedBatch]]:
@@ -191,7 +194,17 @@ class InputRows(PredictedRows):
             start = self.taken_in - len(chunk)
             # without the truth, which may be any word that the model does not know
             texts = [_without(truth, row) for row in chunk]
-            encoded = encode_examples(self.head, texts, self.tokenizer, self.max_seq_length)
+            failed = {n: r.reason for n, r in enumerate(chunk) if isinstance(r, UnreadableRow)}
+            encoded = encode_examples(
+                self.head,
+                texts,
+                self.tokenizer,
+                self.max_seq_length,
+                failed if self.keeps_unreadable else None,
+            )
+            for number, reason in failed.items():
+                row = chunk[number]
+                self._waiting[start + number] = UnreadableRow({}, row.where, row.row, reason)
             self.cut += len(np.unique(encoded.row_numbers[encoded.truncated > 0]))
             # from the chunk's numbers to the input's
             self._encoded |= set((start + encoded.row_numbers).tolist())

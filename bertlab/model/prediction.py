@@ -15,7 +15,7 @@ from bertlab.api.examples import Example
 from bertlab.api.task import Head
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.inputs import InputRows, TextRows, given_texts
-from bertlab.data.rows.tables import words_of
+from bertlab.data.rows.lines import words_of
 from bertlab.errors import CheckpointError, ConfigError, DataError
 from bertlab.model.module import BertModule
 

@@ -367,7 +367,7 @@ class BertlabCLI(LightningCLI):
     def predict(self) -> int:
         """Predict for new text or rows."""
         self._predict(self.config.output, self.config.output_format, self.config.top_k)
-        return 0
+        return self.writers[0].exit_code
 
     def _print_scores(self, split: str) -> int:
         if self.trainer.is_global_zero:

@@ -16,6 +16,7 @@ from bertlab.api.batch import PackedBatch
 from bertlab.api.examples import Example
 from bertlab.api.format import NamedFormat, Submission
 from bertlab.api.task import Head
+from bertlab.data.examples.source import UnreadableRow
 from bertlab.data.module import TaskData
 from bertlab.data.rows.lines import SPREADSHEETS
 from bertlab.errors import ConfigError, DataError, OutputError, nearest, warn
@@ -102,18 +103,31 @@ class PredictionWriter(Callback):
         self.head: Head | None = None
         self.next_row = 0
         self.done: dict[int, list[dict[str, Any]]] = {}  # by row, of those that wait for others
+        self.unreadable: list[str] = []  # reasons
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of ``predict``: 3 if rows have an error in place of a prediction."""
+        return 3 if self.unreadable else 0
 
     @contextmanager
     def into(self, sink: PredictionSink, data: TaskData, head: Head | None) -> Iterator[None]:
         """Write the predictions of the block; close the sink, or discard it after an error."""
         self.sink, self.data, self.head = sink, data, head
-        self.next_row, self.done = 0, {}
+        self.next_row, self.done, self.unreadable = 0, {}, []
         try:
             yield
+            if self.unreadable and len(self.unreadable) == self.next_row:
+                raise DataError(self.unreadable[0])  # of all rows
         except BaseException:  # Ctrl-C too
             sink.discard()
             raise
         sink.close()
+        if self.unreadable:
+            warn(
+                f"{len(self.unreadable):,} of {self.next_row:,} rows have an error in place of a "
+                f"prediction: {self.unreadable[0]}; data.bad_rows: refuse stops at the first"
+            )
 
     def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Show no line of progress among predictions on standard output."""
@@ -157,9 +171,15 @@ class PredictionWriter(Callback):
                 return
             parts = self.done.pop(self.next_row, [])
             row = rows.take(self.next_row)
+            self.next_row += 1
+            if isinstance(row, UnreadableRow):
+                if isinstance(self.sink, Submission):  # has no place for a reason
+                    raise DataError(row.reason)
+                self.unreadable.append(row.reason)
+                self.sink.write(row, {"error": row.reason})
+                continue
             prediction = parts[0] if self.head is None else self.head.merge(row, parts)
             self.sink.write(row, prediction)
-            self.next_row += 1
 
 
 def open_sink(
@@ -366,5 +386,6 @@ def _line(cells: list[str], form: str) -> str:
     if form == "tsv":  # quotes are ordinary characters, as bertlab reads it
         return "\t".join(cell.translate(_BREAKS) for cell in cells) + "\n"
     written = io.StringIO()
-    csv.writer(written, lineterminator="\n").writerow(cells)
-    return written.getvalue()
+    # csv puts cells with a character of the line's end into quotes: here those with CR or LF
+    csv.writer(written, lineterminator="\r\n").writerow(cells)
+    return written.getvalue().removesuffix("\r\n") + "\n"

@@ -300,3 +300,57 @@ def test_words_of_plain_text(bertlab: Command, tiny_run: Path, tmp_path: Path) -
     arguments = ("--input", tmp_path / "new.txt", "--input_format", "words")
     (found,) = predicted(bertlab, run, *arguments)
     assert found["words"] == text.split()
+
+
+BAD_ROWS = 'id,text\n1,A fine day.\n2,\n3\n4,"\u200b"\n5,Rain again.\n'
+
+
+def test_a_bad_row_does_not_stop_a_file(bertlab: Command, classifier: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "new.csv"
+    rows.write_text(BAD_ROWS, "utf-8")
+    code, output, error = bertlab("predict", "--ckpt_path", classifier, "--input", rows)
+    assert code == 3, error
+    found = [json.loads(line) for line in output.splitlines()]
+    assert [row.get("id") for row in found] == ["1", "2", None, "4", "5"]
+    assert ["label" in row for row in found] == [True, False, False, False, True]
+    for row, reason in zip(found[1:4], ["is empty", "found 1 comma", "one word"], strict=True):
+        assert reason in row["error"]
+    assert "3 of 5 rows have an error in place of a prediction" in error
+    table = tmp_path / "out.csv"
+    assert bertlab("predict", "--ckpt_path", classifier, "--input", rows, "--output", table)[0] == 3
+    with table.open(newline="") as file:
+        assert [bool(row["error"]) for row in csv.DictReader(file)] == [
+            False,
+            True,
+            True,
+            True,
+            False,
+        ]
+
+
+def test_bad_rows_are_refused_where_asked(
+    bertlab: Command, classifier: Path, tmp_path: Path
+) -> None:
+    rows, out = tmp_path / "new.jsonl", tmp_path / "out.jsonl"
+    rows.write_text('{"text": "A day."}\n{"text": \n', "utf-8")
+    arguments = ["predict", "--ckpt_path", classifier, "--input", rows, "--output", out]
+    code, _, error = bertlab(*arguments, "--data.bad_rows", "refuse")
+    assert code == 2
+    assert "new.jsonl:2: malformed JSON" in error
+    assert not out.exists()
+    assert bertlab(*arguments)[0] == 3
+    assert "malformed JSON" in out.read_text("utf-8").splitlines()[1]
+    rows.write_text('{"text": ""}\n', "utf-8")  # none is left
+    assert bertlab(*arguments)[0] == 2
+
+
+def test_a_carriage_return_is_in_its_cell(
+    bertlab: Command, classifier: Path, tmp_path: Path
+) -> None:
+    rows, out = tmp_path / "new.jsonl", tmp_path / "out.csv"
+    rows.write_text('{"id": "a\\rb", "text": "A\\r\\nfine\\rday."}\n', "utf-8")
+    arguments = ["predict", "--ckpt_path", classifier, "--input", rows, "--output", out]
+    assert bertlab(*arguments)[0] == 0
+    with out.open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["id"], row["text"]) == ("a\rb", "A\r\nfine\rday.")

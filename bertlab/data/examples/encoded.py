@@ -15,6 +15,7 @@ from bertlab.api.examples import Example, Features
 from bertlab.api.rng import CounterRNG
 from bertlab.api.task import Head
 from bertlab.api.tokenizer import Tokenizer
+from bertlab.errors import DataError
 
 Array = npt.NDArray[Any]
 _NAMED_ROWS = 32
@@ -171,18 +172,29 @@ class ExampleStream:
 
 
 def encode_examples(
-    head: Head, rows: Sequence[Example], tokenizer: Tokenizer, max_seq_length: int
+    head: Head,
+    rows: Sequence[Example],
+    tokenizer: Tokenizer,
+    max_seq_length: int,
+    failed: dict[int, str] | None = None,
 ) -> EncodedExamples:
-    """Encode every row, in order.
+    """Encode every row, in order; one that is not usable is a DataError.
 
-    Raises:
-        DataError: if a row is not usable; names it.
+    If ``failed`` is given, its rows, by number, are left out, and those that are not usable are
+    added with the reason.
     """
     head.notes = Counter()
     features: list[Features] = []
     row_numbers: list[int] = []
     for number, row in enumerate(rows):
-        made = head.encode(row, tokenizer, max_seq_length)
+        try:
+            made = (
+                [] if failed and number in failed else head.encode(row, tokenizer, max_seq_length)
+            )
+        except DataError as error:
+            if failed is None:
+                raise
+            failed[number], made = str(error), []
         features += made
         row_numbers += [number] * len(made)
     encoded = collate(features, rows, np.array(row_numbers, np.int64), head.keeps_examples_together)

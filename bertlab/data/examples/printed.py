@@ -2,28 +2,26 @@
 
 import ast
 import re
-from collections.abc import Iterator
 from typing import Any
 
 _TOKEN = re.compile(
     r"""\s*(?:
-    (?P<string>'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*")
-    |(?P<number>[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)
-    |(?P<word>None|True|False|null|true|false|nan)
-    |array(?P<opens>\()|,\s*dtype=\S+?(?P<closes>\))
-    |(?P<mark>[\[\](){},:])
+    (?P<value>'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"
+        |[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|None|True|False|null|true|false|nan)
+    |array(?=\()|,\s*dtype=[^\s)]+(?=\))
+    |(?P<opens>[\[({])|(?P<closes>[\])}])|(?P<mark>[,:])
     )""",
     re.VERBOSE | re.DOTALL,
 )
-_WORDS = {"True": True, "true": True, "False": False, "false": False}
-_CLOSING = {"[": "]", "(": ")", "{": "}"}
+_OF_PYTHON = {"true": "True", "false": "False", "null": "None", "nan": "None"}
+_CLOSING = {"[": "]", "{": "}"}
 _DEEPEST = 8
 
 
 def looks_printed(value: object) -> bool:
     """Return whether a cell looks like a printed list or object."""
     text = value.strip() if isinstance(value, str) else ""
-    return len(text) > 1 and _CLOSING.get(text[0]) == text[-1] and text[0] != "("
+    return len(text) > 1 and _CLOSING.get(text[0]) == text[-1]
 
 
 def parse_printed(text: str) -> Any:  # noqa: ANN401
@@ -32,52 +30,36 @@ def parse_printed(text: str) -> Any:  # noqa: ANN401
     Raises:
         ValueError: it is no printed list or object of texts and numbers.
     """
-    tokens = _tokens(text.strip())
-    value = _value(next(tokens, ""), tokens, _DEEPEST)
-    if next(tokens, None) is not None or not isinstance(value, list | dict):
+    text = text.strip()
+    parts: list[str] = []
+    place = depth = 0
+    follows_value = False
+    while place < len(text):
+        found = _TOKEN.match(text, place)
+        depth += 0 if found is None else bool(found["opens"]) - bool(found["closes"])
+        if found is None or depth > _DEEPEST:
+            raise ValueError(text)
+        place = found.end()
+        if found.lastgroup is None:  # array([1], dtype=int64) -> ([1])
+            continue
+        token = found[0].strip()
+        if follows_value and (found["value"] or found["opens"]):
+            parts.append(",")  # as numpy prints: [1 0], ['a' 'b']
+        parts.append(_OF_PYTHON.get(token, token).replace("\n", "\\n"))
+        follows_value = bool(found["value"] or found["closes"])
+    try:
+        value = _plain(ast.literal_eval("".join(parts)))  # literals alone: nothing is run
+    except (SyntaxError, TypeError):  # brackets that do not close, lists as keys
+        raise ValueError(text) from None
+    if not isinstance(value, list | dict):
         raise ValueError(text)
     return value
 
 
-def _tokens(text: str) -> Iterator[str]:
-    place = 0
-    while place < len(text):
-        found = _TOKEN.match(text, place)
-        if found is None:
-            raise ValueError(text)
-        yield found["opens"] or found["closes"] or found[0].strip()
-        place = found.end()
-
-
-def _value(token: str, tokens: Iterator[str], depth: int) -> Any:  # noqa: ANN401
-    if token in _CLOSING:
-        if not depth:
-            raise ValueError("nested too deep")
-        return _items(_CLOSING[token], tokens, depth - 1)
-    if token[:1] in ("'", '"'):
-        try:
-            return ast.literal_eval(token)  # one quoted text: nothing else can be in it
-        except (SyntaxError, ValueError):  # it spans lines
-            return token[1:-1]
-    if re.match(r"[-+\d]", token):
-        return float(token) if re.search(r"[.eE]", token) else int(token[:19])
-    if token in _WORDS:
-        return _WORDS[token]
-    if token in ("None", "null", "nan"):
-        return None
-    raise ValueError(token)
-
-
-def _items(end: str, tokens: Iterator[str], depth: int) -> Any:  # noqa: ANN401
-    items: list[Any] = []
-    pairs: dict[Any, Any] = {}
-    for sign in tokens:
-        if sign == end:
-            # array([1]) is printed with brackets of its own: [[1]] in () is [1]
-            is_wrapped = end == ")" and len(items) == 1 and isinstance(items[0], list)
-            return pairs or (items[0] if is_wrapped else items)
-        if sign == ":" and items and isinstance(key := items.pop(), str):
-            pairs[key] = _value(next(tokens, ""), tokens, depth)
-        elif sign != ",":
-            items.append(_value(sign, tokens, depth))
-    raise ValueError("never closed")
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    """Return lists in place of tuples and sets."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, set):
+        value = sorted(value, key=str)
+    return [*map(_plain, value)] if isinstance(value, list | tuple) else value

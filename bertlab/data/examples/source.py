@@ -9,14 +9,14 @@ Usage::
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bertlab.api.examples import CellForm, Column, Example, LabelledExamples, RawExamples
+from bertlab.api.examples import Column, Example, LabelledExamples, RawExamples
 from bertlab.api.format import ColumnSources, LabelNames, NamedFormat
 from bertlab.data.examples.columns import (
-    Mapped,
     has_place,
     is_heading,
     is_place,
@@ -26,11 +26,11 @@ from bertlab.data.examples.columns import (
     read_mapping,
 )
 from bertlab.data.examples.values import (
+    ColumnReader,
+    check_header,
     check_meaning,
-    check_no_header,
     names_by_raw,
     ordered_names,
-    read_value,
 )
 from bertlab.data.rows.data_sets import is_saved, read_saved
 from bertlab.data.rows.files import (
@@ -42,7 +42,8 @@ from bertlab.data.rows.files import (
     open_rows,
     unknown_format,
 )
-from bertlab.data.rows.tables import PLAIN, RowReading, read_text, words_of
+from bertlab.data.rows.lines import read_text, words_of
+from bertlab.data.rows.tables import PLAIN, RowReading, Unreadable
 from bertlab.data.sources import is_source, open_source
 from bertlab.errors import ConfigError, DataError, EmptyTextError, warn
 from bertlab.plugins.index import load_class
@@ -55,66 +56,74 @@ _SHOWN_CHARACTERS = 40
 
 
 @dataclass(frozen=True)
+class UnreadableRow(Example):
+    """A row of new text that is left as it is, and why it cannot be predicted on."""
+
+    reason: str = ""
+
+
+@dataclass
 class _Opened:
     raw: RawExamples
-    mapped: list[Mapped]
+    readers: list[ColumnReader]
     label_names: tuple[str, ...] | None
-    by_raw_label: Mapping[str, str] | None
     no_label: str | None
     skips_broken: bool
     is_labelled: bool
     splits: str | None  # column of new text whose texts are parted into words, where they are
-    cells: CellForm | None = None
 
     def read(self, where: str, raw: Mapping[str, Any]) -> Example:
         values = raw
         if self.splits and isinstance(values.get(self.splits), str):
             values = {**values, self.splits: words_of(values[self.splits])}
-        names, no_label = self.by_raw_label, self.no_label
-        found = (
-            (
-                mapped.column.name,
-                read_value(mapped, values, where, names, no_label, self.is_labelled, self.cells),
-            )
-            for mapped in self.mapped
-        )
-        known = {name: value for name, value in found if value is not None}
-        return Example(known, where, {} if self.is_labelled else self._row(raw))
+        known = {}
+        for reader in self.readers:
+            value = reader.read(values, where)
+            if value is not None:
+                known[reader.mapped.column.name] = value
+        return Example(known, where, {} if self.is_labelled else self.row_of(raw))
 
-    def _row(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a raw row without its truth; a column without a name of its own has the head's."""
-        sources = {each.source: each.column for each in self.mapped if isinstance(each.source, str)}
+    @cached_property
+    def _named(self) -> tuple[set[str], dict[str, str]]:
+        """The columns of the truth, and the names of those that have none of their own."""
+        mapped = [each.mapped for each in self.readers]
+        sources = {each.source: each.column for each in mapped if isinstance(each.source, str)}
         truth = {source for source, column in sources.items() if column.is_truth}
         # places 0 and 1, of which 0 is the text -> text, 1
-        names = {source: each.name for source, each in sources.items() if is_place(source)}
+        return truth, {each: column.name for each, column in sources.items() if is_place(each)}
+
+    def row_of(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a raw row without its truth; a column without a name of its own has the head's."""
+        truth, names = self._named
         return {names.get(key, key): each for key, each in values.items() if key not in truth}
 
-    def with_label_cells(self, separator: str | None) -> "_Opened":
-        """Return the same with the form of its lists of labels, for which all rows are read."""
-        mapped = next((each for each in self.mapped if each.column.find_form is not None), None)
-        if mapped is None or mapped.column.find_form is None:
-            return self
-        rows, source = list(self.raw.rows), mapped.source
-        self.raw.rows = iter(rows)
-        values = [
-            row.get(source) if isinstance(source, str) else [row.get(key) for key in source]
-            for _, row in rows
-        ]
-        place = f"{self.raw.name}: {mapped.place}"
-        names = mapped.class_names or self.label_names
-        cells = mapped.column.find_form(values, place, source, names, separator)
-        return replace(self, cells=cells, label_names=cells.names or self.label_names)
+    def find_label_cells(self, separator: str | None) -> None:
+        """Find out the form of lists of labels, for which all rows are read."""
+        for reader in self.readers:
+            mapped = reader.mapped
+            if (find := mapped.column.find_form) is None:
+                continue
+            rows, source = list(self.raw.rows), mapped.source
+            self.raw.rows = iter(rows)
+            values = [
+                row.get(source) if isinstance(source, str) else [row.get(key) for key in source]
+                for _, row in rows
+            ]
+            place = f"{self.raw.name}: {mapped.place}"
+            names = mapped.class_names or self.label_names
+            reader.cells = find(values, place, source, names, separator)
+            self.label_names = reader.cells.names or self.label_names
 
     def describe(self, rows: Sequence[Example]) -> dict[str, str]:
         """Return what was understood of the source, for the data report."""
         columns = []
-        for mapped in self.mapped:
+        for mapped in (reader.mapped for reader in self.readers):
             source = mapped.source if isinstance(mapped.source, str) else ", ".join(mapped.source)
             name = mapped.column.name
             columns.append(name if source == name else f"{name}: {source}")
         found = {"read as": self.raw.form, "columns": "; ".join(columns)}
-        if self.cells is not None:
-            found["labels of a row"] = self.cells.form
+        if forms := [each.cells.form for each in self.readers if each.cells is not None]:
+            found["labels of a row"] = forms[0]
         shown = (f"{name}: {_shown(value)}" for name, value in rows[0].values.items())
         found["first row"] = "; ".join(shown)
         return {name: value for name, value in found.items() if value}
@@ -142,7 +151,7 @@ def read_rows(
     broken, ``-DOCSTART-`` lines, and empty lines of plain text.
     """
     opened = _open(location, split, columns, format, wanted, label_names, True, reading)
-    opened = opened.with_label_cells(reading.label_separator)
+    opened.find_label_cells(reading.label_separator)
     truth = {column.name for column in wanted if column.is_truth and column.required}
     raw, rows, skipped = opened.raw, list[Example](), Counter[str]()
     empty: list[EmptyTextError] = []
@@ -166,9 +175,10 @@ def read_rows(
         reasons = ", ".join(f"{count} × {reason}" for reason, count in skipped.items())
         raise DataError(f"{raw.name}: no row is left; left out: {reasons}")
     if not reading.accepts_doubtful:
-        check_meaning(raw, rows, opened.mapped)
+        mapped = [each.mapped for each in opened.readers]
+        check_meaning(raw, rows, mapped)
         if reading.header is None:
-            check_no_header(raw, rows, opened.mapped)
+            check_header(raw, rows, mapped)
     understood = opened.describe(rows)
     return LabelledExamples(rows, opened.label_names, dict(skipped), understood)
 
@@ -204,21 +214,29 @@ def stream_rows(
 ) -> Iterator[Example]:
     """Open new text at once, and yield its rows in order while it is read.
 
-    Truth may lack; it is kept where it is there.
+    Truth may lack; it is kept where it is there. A row that cannot be read is an error, or, where
+    ``reading`` keeps such rows, an :class:`UnreadableRow`.
     """
     opened = _open(path, split, columns, format, wanted, label_names, False, reading)
-    return _stream(opened, reading.skip_empty)
+    return _stream(opened, reading)
 
 
-def _stream(opened: _Opened, skip_empty: bool) -> Iterator[Example]:
+def _stream(opened: _Opened, reading: RowReading) -> Iterator[Example]:
     skipped = 0
     for where, values in opened.raw.rows:
         try:
+            if isinstance(values, Unreadable):
+                raise values.error
             yield opened.read(where, values)
-        except EmptyTextError as error:
-            if not skip_empty:
+        except DataError as error:
+            if isinstance(error, EmptyTextError) and reading.skip_empty:
+                skipped += 1
+            elif reading.keeps_unreadable:
+                yield UnreadableRow({}, where, opened.row_of(values), str(error))
+            elif isinstance(error, EmptyTextError):
                 raise _empty_rows([error], []) from None
-            skipped += 1
+            else:
+                raise
     if skipped:
         warn(f"{opened.raw.name}: left out {skipped:,} row{'s'[: skipped != 1]} with an empty text")
 
@@ -275,7 +293,8 @@ def _open(
     reads_words = len(needed) == 1 and needed[0].column.kind == "texts"
     source = needed[0].source if reads_words and not needs_truth else None
     splits = source if isinstance(source, str) else None
-    return _Opened(raw, mapped, names, by_raw, no_label, skips_broken, needs_truth, splits)
+    readers = [ColumnReader(each, by_raw, no_label, needs_truth) for each in mapped]
+    return _Opened(raw, readers, names, no_label, skips_broken, needs_truth, splits)
 
 
 def _named_format(form: str) -> NamedFormat | None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from glob import has_magic
@@ -104,14 +105,7 @@ def hold_out(
 def check_classes(
     rows: Sequence[Example], kept: LabelledExamples, head: Head, fraction: float
 ) -> None:
-    """Raise DataError if holding rows out has taken all rows of a class from training.
-
-    Args:
-        rows: of the file.
-        kept: what is left of them to train on.
-        head: tells their labels.
-        fraction: ``data.validation_fraction``.
-    """
+    """Raise DataError if all rows of a class were held out, and none is kept to train on."""
     if kept.label_names is not None:
         return  # declared: training may lack some
     there = {label for row in kept.rows for label in head.labels_of(row)}
@@ -148,13 +142,9 @@ _SHOWN_LABELS = 8
 def report_split(
     split: LabelledExamples, encoded: EncodedExamples, head: Head, of_source: int | None = None
 ) -> list[ReportRow]:
-    """Return what was understood and found, as names and figures.
+    """Return what was understood and found of a split, as names and figures.
 
-    Args:
-        split: its rows.
-        encoded: the same as sequences.
-        head: tells their labels.
-        of_source: rows that another split has of the same source.
+    Another split has ``of_source`` rows of the same source.
     """
     lengths = np.diff(encoded.offsets)
     report: list[ReportRow] = list(split.understood.items())
@@ -170,6 +160,11 @@ def report_split(
         ("sequences", f"{len(lengths):,}"),
         ("tokens", f"{lengths.sum():,} (longest {lengths.max()})"),
     ]
+    if apart := sum(not all(map(_is_composed, row.values.values())) for row in split.rows):
+        share = (
+            f"{apart:,} rows ({apart / len(split.rows):.1%}), accents are characters of their own"
+        )
+        report.append(("not in NFC", share))
     found = [list(head.labels_of(row)) for row in split.rows]
     counts = Counter(label for labels in found for label in labels)
     if counts:
@@ -195,6 +190,13 @@ def report_split(
     report += [(f"left out: {reason}", f"{n:,} rows") for reason, n in split.skipped.items()]
     report += [(note, f"{number:,}") for note, number in encoded.notes.items()]
     return report
+
+
+def _is_composed(value: object) -> bool:
+    """Return whether a text, or all of a list, are in NFC: "é" is one character in it."""
+    if isinstance(value, str):
+        return unicodedata.is_normalized("NFC", value)
+    return not isinstance(value, list) or all(map(_is_composed, value))
 
 
 def fingerprint(rows: Sequence[Example]) -> str:

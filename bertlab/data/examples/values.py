@@ -2,6 +2,7 @@
 
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,65 +31,133 @@ def names_by_raw(names: LabelNames) -> dict[str, str]:
     return {str(number): name for number, name in enumerate(names)} | same
 
 
-def read_value(
-    mapped: Mapped,
-    row: Mapping[str, Any],
-    where: str,
-    by_raw: Mapping[str, str] | None,
-    no_label: str | None,
-    labelled: bool = True,
-    cells: CellForm | None = None,
-) -> Any:  # noqa: ANN401  of the kind that the column has
-    """Return the value of a head's column in a raw row; None if the row lacks it.
+_KEPT = 1000  # different labels of a column whose names are remembered
 
-    ``cells`` says how several labels are written in the file; None to go by the row alone.
 
-    Returns:
-        ``text``: the text as it is. ``texts``, ``tags``: a list of texts. ``label``: a name, or a
-        float if the source has floats. ``labels``: a list of names. ``answers``: lists under
-        ``text`` and ``answer_start``.
+class ColumnReader:
+    """Reads the values of one of a head's columns.
+
+    Attributes:
+        mapped: the column, and where it comes from.
+        by_raw: names of classes by raw label; None if labels are names.
+        no_label: raw label of rows without one.
+        labelled: whether rows have their truth: an empty cell is no answer, or no labels, then.
+        cells: how several labels are written in the file; None to go by the row alone.
     """
-    column = mapped.column
-    place = f"{where}: {mapped.place}"
-    optional = column.is_truth or not column.required
-    if isinstance(mapped.source, tuple):
-        value: Any = [row.get(key) for key in mapped.source]
-    else:
-        if mapped.source not in row and not optional:
+
+    def __init__(
+        self,
+        mapped: Mapped,
+        by_raw: Mapping[str, str] | None,
+        no_label: str | None,
+        labelled: bool = True,
+        cells: CellForm | None = None,
+    ) -> None:
+        self.mapped, self.cells, self.labelled = mapped, cells, labelled
+        self.by_raw, self.no_label = by_raw, no_label
+        self._source, self._kind = mapped.source, mapped.column.kind
+        self._class_names = mapped.class_names
+        self._is_optional = mapped.column.is_truth or not mapped.column.required
+        self._labels: dict[str, str | float | None] = {}  # by the text of a cell
+        self._lists = {
+            "labels": self._several_labels,
+            "tags": self._tags,
+            "answers": _answers,
+            "texts": _texts,
+        }
+
+    def read(self, row: Mapping[str, Any], where: str) -> Any:  # noqa: ANN401  of the column's kind
+        """Return the value in a raw row; None if the row lacks it.
+
+        Returns:
+            ``text``: the text as it is, or those of several columns with spaces between. ``texts``,
+            ``tags``: a list of texts. ``label``: a name, or a float if the source has floats.
+            ``labels``: a list of names. ``answers``: lists under ``text`` and ``answer_start``.
+        """
+        source = self._source
+        value = row.get(source) if type(source) is str else [row.get(key) for key in source]
+        if type(value) is str:  # most are, and nothing is wrong with them
+            if self._kind == "label":
+                if value in self._labels:
+                    return self._labels[value]
+            elif self._kind == "text" and value.isprintable() and value and not value.isspace():
+                return value
+        return self._read(value, row, f"{where}: {self.mapped.place}")
+
+    def _read(self, value: Any, row: Mapping[str, Any], place: str) -> Any:  # noqa: ANN401
+        if value is None and not self._is_optional and self._source not in row:
             raise DataError(f"{place}: is missing; there are {', '.join(map(repr, row))}")
-        value = row.get(mapped.source)
-    if optional and (value is None or (isinstance(value, str) and not value.strip())):
-        is_labelled = labelled and value is not None
-        nothing: dict[str, Any] = {"answers": {"text": [], "answer_start": []}, "labels": []}
-        return nothing.get(column.kind) if is_labelled else None
-    if column.kind in ("label", "labels", "tags"):
-        return _read_classes(value, place, mapped, by_raw, no_label, cells)
-    if column.kind == "answers":
-        return _answers(value, place)
-    if column.kind == "texts":
-        return _texts(value, place)
-    # an optional text is a name such as an id, which may be a number
-    return _text(str(value) if optional and type(value) is int else value, place)
+        if self._is_optional and (value is None or (isinstance(value, str) and not value.strip())):
+            is_labelled = self.labelled and value is not None
+            nothing: dict[str, Any] = {"answers": {"text": [], "answer_start": []}, "labels": []}
+            return nothing.get(self._kind) if is_labelled else None
+        if self._kind == "label":
+            label = self._label(value, place)
+            if type(value) is str and len(self._labels) < _KEPT:
+                self._labels[value] = label
+            return label
+        if self._kind in self._lists:
+            return self._lists[self._kind](value, place)
+        if isinstance(self._source, tuple):  # ["Title", None, "Body"] -> "Title Body"
+            parts = (_string(each, place) for each in value if each is not None)
+            value = " ".join(part for part in parts if part.strip())
+        # an optional text is a name such as an id, which may be a number
+        return _text(str(value) if self._is_optional and type(value) is int else value, place)
 
+    def _label(self, value: object, place: str) -> str | float | None:
+        if isinstance(value, str):
+            value = value.strip()
+        by_raw = self.by_raw
+        is_numbered = self._class_names is not None or (by_raw is not None and "-1" not in by_raw)
+        if value == self.no_label or (is_numbered and str(value) == "-1"):  # the hub's test splits
+            return None
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                raise DataError(f"{place}: found {value}, expected a label or a number")
+            if by_raw is None or not value.is_integer():
+                return value if by_raw is None else _named(str(value), place, by_raw)
+            value = int(value)  # pandas writes 2.0 where other rows have no number
+        return self._class_name(value, place)
 
-def _read_classes(
-    value: object,
-    place: str,
-    mapped: Mapped,
-    by_raw: Mapping[str, str] | None,
-    no_label: str | None,
-    cells: CellForm | None,
-) -> Any:  # noqa: ANN401
-    declared = mapped.class_names
-    if mapped.column.kind == "label":
-        return _label(value, place, declared, by_raw, no_label)
-    if mapped.column.kind == "tags":
-        return _tags(_list(value), place, declared, by_raw)
-    if cells is None and (find := mapped.column.find_form) is not None:
-        known = declared or tuple(dict.fromkeys((by_raw or {}).values()))
-        cells = find([value], place, mapped.source, known, None)
-    labels = _list(value) if cells is None else cells.split(value, place)
-    return _labels(labels, place, declared, by_raw)
+    def _several_labels(self, value: object, place: str) -> list[str] | None:
+        cells = self.cells
+        if cells is None and (find := self.mapped.column.find_form) is not None:
+            known = self._class_names or tuple(dict.fromkeys((self.by_raw or {}).values()))
+            cells = find([value], place, self._source, known, None)
+        value = _list(value) if cells is None else cells.split(value, place)
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise DataError(f"{place}: found {_show(value)}, expected a list of labels")
+        return list(dict.fromkeys(self._class_names_of(value, place)))
+
+    def _tags(self, value: object, place: str) -> list[str]:
+        value = _list(value)
+        if not isinstance(value, list):
+            raise DataError(
+                f"{place}: found {_show(value)}, expected a list with a tag for each word"
+            )
+        is_plain = self._class_names is None and self.by_raw is None
+        if is_plain and _are_strings(value) and "" not in value:
+            return value
+        return self._class_names_of(value, place)
+
+    def _class_names_of(self, values: list[Any], place: str) -> list[str]:
+        return [self._class_name(each, f"{place}[{n}]") for n, each in enumerate(values)]
+
+    def _class_name(self, value: object, place: str) -> str:
+        names = self._class_names
+        if names is not None and type(value) is int:
+            if not 0 <= value < len(names):
+                raise DataError(
+                    f"{place}: found {value}, expected 0 to {len(names) - 1}: the data set has "
+                    f"{len(names)} classes ({', '.join(names)})"
+                )
+            value = names[value]
+        if not isinstance(value, str | int) or value == "":
+            raise DataError(f"{place}: found {_show(value)}, expected a name or a number")
+        name = _string(str(value), place)
+        return name if self.by_raw is None else _named(name, place, self.by_raw)
 
 
 def _text(value: object, place: str) -> str:
@@ -141,77 +210,6 @@ def _are_strings(values: list[Any]) -> bool:
     return all(type(value) is str for value in values) and "".join(values).isprintable()
 
 
-def _label(
-    value: object,
-    place: str,
-    class_names: tuple[str, ...] | None,
-    by_raw: Mapping[str, str] | None,
-    no_label: str | None,
-) -> str | float | None:
-    if isinstance(value, str):
-        value = value.strip()
-    is_numbered = class_names is not None or (by_raw is not None and "-1" not in by_raw)
-    if value == no_label or (is_numbered and str(value) == "-1"):  # as the hub's test splits
-        return None
-    if isinstance(value, float):
-        if by_raw is None or not value.is_integer():
-            return value if by_raw is None else _named(str(value), place, by_raw)
-        value = int(value)  # pandas writes 2.0 where other rows have no number
-    return _class_name(value, place, class_names, by_raw)
-
-
-def _labels(
-    value: object,
-    place: str,
-    class_names: tuple[str, ...] | None,
-    by_raw: Mapping[str, str] | None,
-) -> list[str] | None:
-    if value is None:
-        return None
-    if not isinstance(value, list):
-        raise DataError(f"{place}: found {_show(value)}, expected a list of labels")
-    named = (
-        _class_name(label, f"{place}[{number}]", class_names, by_raw)
-        for number, label in enumerate(value)
-    )
-    return list(dict.fromkeys(named))
-
-
-def _tags(
-    value: object,
-    place: str,
-    class_names: tuple[str, ...] | None,
-    by_raw: Mapping[str, str] | None,
-) -> list[str]:
-    if not isinstance(value, list):
-        raise DataError(f"{place}: found {_show(value)}, expected a list with a tag for each word")
-    if class_names is None and by_raw is None and _are_strings(value) and "" not in value:
-        return value
-    return [
-        _class_name(tag, f"{place}[{number}]", class_names, by_raw)
-        for number, tag in enumerate(value)
-    ]
-
-
-def _class_name(
-    value: object,
-    place: str,
-    class_names: tuple[str, ...] | None,
-    by_raw: Mapping[str, str] | None,
-) -> str:
-    if class_names is not None and type(value) is int:
-        if not 0 <= value < len(class_names):
-            raise DataError(
-                f"{place}: found {value}, expected 0 to {len(class_names) - 1}: the data set has "
-                f"{len(class_names)} classes ({', '.join(class_names)})"
-            )
-        value = class_names[value]
-    if not isinstance(value, str | int) or value == "":
-        raise DataError(f"{place}: found {_show(value)}, expected a name or a number")
-    name = _string(str(value), place)
-    return name if by_raw is None else _named(name, place, by_raw)
-
-
 def _named(raw: str, place: str, by_raw: Mapping[str, str]) -> str:
     if raw in by_raw:
         return by_raw[raw]
@@ -221,7 +219,7 @@ def _named(raw: str, place: str, by_raw: Mapping[str, str]) -> str:
 
 def _answers(value: object, place: str) -> dict[str, list[Any]]:
     value = _list(value)
-    if isinstance(value, str):  # a cell of a table: the answer's text alone
+    if isinstance(value, str) and not value.startswith("{"):  # the answer's text alone
         value = [value]
     if isinstance(value, list) and all(isinstance(each, Mapping) for each in value):
         # SQuAD's [{"text": "a", …}, …] -> the hub's {"text": ["a", …], …}
@@ -257,9 +255,20 @@ def _show(value: object) -> str:
 _ACCEPT = "data.doubtful: accept takes the rows as they are"
 _LEAST_ROWS = 4
 _LEAST_DIFFERENT = 20  # rows of which no two have one label
+_MOST_SHOWN = 40  # characters
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
+_NULLS = {"nan", "NaN", "null", "NULL", "<NA>", "\\N"}  # "None" and "N/A" may be classes
 _NAME = re.compile(r"[^\W\d][\w .#/-]{0,30}")
 # 17, 17.5, 0f8fad5b-d9cb-469f-a165-70867728950e, d41d8cd98f00b204
 _ID = re.compile(r"[-+#]?\d+([.,]\d+)*|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{16,}")
+
+
+def _as_seen(label: str) -> str:
+    """Return a label in NFC, without characters that are not seen, with plain spaces."""
+    if not label.isascii():
+        label = unicodedata.normalize("NFC", label)
+        label = "".join(each for each in label if unicodedata.category(each) != "Cf")
+    return " ".join(label.split())
 
 
 def check_meaning(raw: RawExamples, rows: Sequence[Example], mapped: Sequence[Mapped]) -> None:
@@ -272,10 +281,17 @@ def check_meaning(raw: RawExamples, rows: Sequence[Example], mapped: Sequence[Ma
             _check_label(rows, each, raw)
 
 
-def check_no_header(raw: RawExamples, rows: Sequence[Example], mapped: Sequence[Mapped]) -> None:
-    """Raise DataError if the first row of a table without header looks like one."""
+def check_header(raw: RawExamples, rows: Sequence[Example], mapped: Sequence[Mapped]) -> None:
+    """Raise DataError if a row looks like a header: the first of a table without, or a second."""
     label = next((each.column.name for each in mapped if each.column.kind == "label"), None)
-    if raw.has_header or label is None or len(rows) < _LEAST_ROWS:
+    if label is None:
+        return
+    if raw.has_header:
+        names = {each.column.name: each.source for each in mapped}
+        again = next((r for r in rows if r.values.get(label) == names[label]), None)
+        if again is not None and all(again.values.get(n) == name for n, name in names.items()):
+            raise DataError(f"{again.where}: is the header again; remove the row, or {_ACCEPT}")
+    if raw.has_header or len(rows) < _LEAST_ROWS:
         return
     counts = Counter(str(row.values.get(label)) for row in rows)
     first = rows[0].values
@@ -290,6 +306,19 @@ def check_no_header(raw: RawExamples, rows: Sequence[Example], mapped: Sequence[
 
 
 def _check_text(texts: Sequence[str], mapped: Mapped, raw: RawExamples) -> None:
+    quoted = [text for text in texts if '"' in text] if raw.form.startswith("tsv") else []
+    # "a ""b""" and "c", but neither a "b" nor "a" or "b": a program wrote CSV with tabs
+    if all(map(_QUOTED.fullmatch, quoted)) and any('""' in text[1:-1] for text in quoted):
+        raise DataError(
+            f"{raw.name}: {mapped.place}: all {len(quoted):,} texts with quotes, such as "
+            f"{quoted[0][:_MOST_SHOWN]!r}, have them around and twice inside, as CSV has; "
+            f"data.quote: '\"' takes these off, or {_ACCEPT}"
+        )
+    if raw.form.startswith("csv") and texts and all(text.startswith(' "') for text in texts):
+        raise DataError(
+            f"{raw.name}: {mapped.place}: all texts begin with a space and a quote, which are then "
+            f"part of the text; remove the spaces behind the delimiter, or {_ACCEPT}"
+        )
     if len(texts) >= _LEAST_ROWS and all(_ID.fullmatch(text.strip()) for text in texts):
         others = [column for column in raw.columns if column != mapped.source]
         there = f" ({', '.join(others)})" if others else ""
@@ -304,11 +333,23 @@ def _check_label(rows: Sequence[Example], mapped: Mapped, raw: RawExamples) -> N
     name = mapped.column.name
     labels = [label for row in rows if isinstance(label := row.values.get(name), str)]
     counts = Counter(labels)
-    printed = next(filter(looks_printed, counts), None)
-    if printed is not None:
+    alike: dict[str, str] = {}
+    for label in counts:
+        twin = alike.setdefault(_as_seen(label), label)
+        if looks_printed(label):
+            odd = "a printed list, expected one label; model.head: multi_label reads several"
+        elif label in _NULLS:
+            odd = "an empty cell that a program has printed; give the label, or remove the row"
+        elif label[0] == label[-1] and label[0] in "\"'" and len(label) > 1:
+            odd = "a quoted cell; data.quote tells those of the file"
+        elif twin != label:
+            odd = f"{twin!r} and has other characters; write both alike"
+        else:
+            continue
+        where = next(row.where for row in rows if row.values.get(name) == label)
+        found = repr(label[:_MOST_SHOWN])
         raise DataError(
-            f"{raw.name}: {mapped.place}: found {printed[:40]!r}, which looks like a printed list, "
-            f"expected one label; model.head: multi_label reads several, or {_ACCEPT}"
+            f"{where}: {mapped.place}: found {found}, which looks like {odd}, or {_ACCEPT}"
         )
     if (
         len(labels) >= _LEAST_DIFFERENT

@@ -159,10 +159,8 @@ def read_arrow(
 ) -> RawExamples:
     """Read a Parquet or Arrow file; class names that ``datasets`` wrote into it are kept.
 
-    Args:
-        path: of the file, or its URL.
-        form: ``arrow`` is a file or stream of Arrow's record batches, Feather among them.
-        only: columns to read, as far as they are there; all if None.
+    ``arrow`` is a file or stream of record batches, such as Feather. Of ``only`` these columns, the
+    ones that are there are read; all if None.
     """
     import datasets  # noqa: PLC0415
     import pyarrow as pa  # noqa: PLC0415

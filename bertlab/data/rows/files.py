@@ -247,19 +247,10 @@ def open_rows(
     names: Sequence[str] = (),
     only: Sequence[str] | None = None,
 ) -> RawExamples:
-    """Open a file of rows, of labelled examples or of a corpus.
+    """Open a file of rows, of labelled examples or of a corpus; ``form`` is of ``ROW_ENDINGS``.
 
-    Args:
-        path: of the file, its URL, or ``-``.
-        form: one of ``ROW_ENDINGS``.
-        has_header: whether a first line names columns, where ``reading`` does not say it.
-        reading: dialect.
-        skip_ragged: leave out, and count, rows of a table with too few or too many cells.
-        names: that columns may have.
-        only: columns that are read, where the format can leave others out; all if None.
-
-    Raises:
-        DataError: here, or while rows are read: it is not readable; names file and line.
+    ``only`` these columns are read, where the format can leave others out. The other arguments are
+    those of :func:`read_table`. What is not readable is a DataError, here or while rows are read.
     """
     match form:
         case "csv" | "tsv":

@@ -1,4 +1,4 @@
-"""Lines of UTF-8 files, packed or not: the one way in which text enters bertlab."""
+"""Lines of UTF-8 files, packed or not: the one way in which text enters bertlab; plain text."""
 
 import bz2
 import codecs
@@ -10,13 +10,14 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from itertools import repeat
+from itertools import chain
 from pathlib import Path, PurePath
 from shutil import copyfileobj
-from typing import IO, Literal, cast
+from typing import IO, Any, Literal, cast
 
+from bertlab.api.examples import Column, RawExamples, holds_no_examples
 from bertlab.data.sources import File, located, open_file
 from bertlab.errors import BertlabError, CorpusError, DataError
 
@@ -258,18 +259,20 @@ def _decoded_blocks(path: str | File, errors: Errors | None, is_rows: bool) -> I
                 # what stands before the bad byte is read first
                 text, wrong = decoder.decode(block[: max(0, error.start - held)]), error
             text = text.removeprefix("\ufeff") if offset == 0 else text
-            yield text
-            lines += text.count("\n")
-            if wrong is not None:
-                where = f"{name}:{lines + 1}"
-                raise error_class(_not_utf8(name, where, wrong, offset - held, errors))
-            if is_rows and b"\0" in block:
-                lines -= text.count("\n", text.index("\0"))
+            if is_rows and b"\0" in block and "\0" in text:
+                text = text[: text.index("\0")]
+                yield text
+                lines += text.count("\n")
                 raise error_class(
                     f"{name}:{lines + 1}: holds a NUL byte at byte offset "
                     f"{offset + block.index(0)}, which no text does; the file is damaged, binary "
                     "or not UTF-8"
                 )
+            yield text
+            lines += text.count("\n")
+            if wrong is not None:
+                where = f"{name}:{lines + 1}"
+                raise error_class(_not_utf8(name, where, wrong, offset - held, errors))
             if not block:
                 return
             offset += len(block)
@@ -297,18 +300,58 @@ def _not_utf8(
     )
 
 
-def up_to_the_last(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines without the empty ones at the end: ["a", "", "b", ""] -> "a", "", "b"."""
-    empty = 0
-    for line in lines:
-        if line:
-            yield from repeat("", empty)
-            empty = 0
-            yield line
-        else:
-            empty += 1
-
-
 def numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Yield lines with their numbers from 1, without the empty lines at the end of the file."""
-    return enumerate(up_to_the_last(lines), 1)
+    # "a", "", "b", "" -> (1, "a"), (2, ""), (3, "b")
+    filled = 0
+    for number, line in enumerate(lines, 1):
+        if line:
+            yield from ((empty, "") for empty in range(filled + 1, number))
+            filled = number
+            yield number, line
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text as BERT's tokenizer parts them: at spaces and punctuation."""
+    from tokenizers.pre_tokenizers import BertPreTokenizer  # noqa: PLC0415  not for corpora
+
+    return [word for word, _ in BertPreTokenizer().pre_tokenize_str(text)]
+
+
+def read_text(path: str, wanted: Sequence[Column], is_parted: bool = False) -> RawExamples:
+    """Read new text without truth: a row a line.
+
+    The line is the text. Several texts are separated by tabs, in the head's order. Where the head
+    reads words, they are those of :func:`words_of`, and the line stays as ``text``.
+    """
+    name = input_name(path)
+    needed = [column for column in wanted if column.required and not column.is_truth]
+    columns = tuple(column.name for column in needed)
+    if any(column.kind not in ("text", "texts") for column in needed) or (
+        len(needed) != 1 and any(column.kind != "text" for column in needed)
+    ):
+        raise DataError(
+            f"{name}: plain text cannot hold what is read here ({', '.join(columns)}); "
+            "give JSON lines (.jsonl) with these keys"
+        )
+    lines = numbered(read_lines(path))
+    first = next(lines, None)
+    if first is None:
+        raise holds_no_examples(name)
+
+    def rows() -> Iterator[tuple[str, Mapping[str, Any]]]:
+        for number, line in chain([first], lines):
+            where = f"{name}:{number}"
+            if needed[0].kind == "texts":
+                words = line.split() if is_parted else words_of(line)
+                yield where, {columns[0]: words, "text": line}
+                continue
+            cells = [line] if len(needed) == 1 else line.split("\t")
+            if len(cells) != len(needed):
+                raise DataError(
+                    f"{where}: found {len(cells)} tab-separated text{'s'[: len(cells) != 1]}, "
+                    f"expected {len(needed)}: {', '.join(columns)}"
+                )
+            yield where, dict(zip(columns, cells, strict=True))
+
+    return RawExamples(name, columns, rows())

@@ -8,22 +8,18 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Literal
 
-from tokenizers.pre_tokenizers import BertPreTokenizer
-
-from bertlab.api.examples import Column, RawExamples, holds_no_examples
+from bertlab.api.examples import RawExamples, holds_no_examples
 from bertlab.data.rows.lines import (
     LONGEST,
     STANDARD_INPUT,
     Errors,
     input_name,
-    numbered,
     read_lines,
-    up_to_the_last,
 )
 from bertlab.data.sources import File
 from bertlab.errors import ConfigError, DataError
@@ -52,6 +48,7 @@ class RowReading:
         label_separator: between the labels in a cell; None to find it out, once for a file.
         accepts_doubtful: rows are taken as they are, also where that can hardly be meant.
         errors: what a corpus does about bytes that are not UTF-8; None for labelled rows.
+        keeps_unreadable: rows that cannot be read are there as :class:`Unreadable`.
 
     Raises:
         ConfigError: delimiter or quote are not a single character.
@@ -64,6 +61,7 @@ class RowReading:
     label_separator: str | None = None
     accepts_doubtful: bool = False
     errors: Errors | None = None
+    keeps_unreadable: bool = False
 
     def __post_init__(self) -> None:
         for name in ("delimiter", "quote"):
@@ -75,6 +73,14 @@ class RowReading:
 PLAIN = RowReading()
 
 
+class Unreadable(dict[str, Any]):
+    """A row that cannot be read, without values; ``error`` says why."""
+
+    def __init__(self, error: DataError) -> None:
+        super().__init__()
+        self.error = error
+
+
 def read_table(
     path: str | File,
     form: Literal["csv", "tsv"],
@@ -83,15 +89,9 @@ def read_table(
     skip_ragged: bool = False,
     names: Iterable[str] = (),
 ) -> RawExamples:
-    """Read the rows of a table.
+    """Read the rows of a table; ``skip_ragged`` leaves out, and counts, rows of another width.
 
-    Args:
-        path: of the file; ``-`` is standard input.
-        form: ``tsv`` has tabs and no quotes.
-        has_header: whether a first line names the columns, where ``reading`` does not say it.
-        reading: dialect.
-        skip_ragged: leave out, and count, rows with another number of cells than the first.
-        names: that columns may have, by which a delimiter is preferred.
+    ``names`` of columns prefer a delimiter. ``reading`` overrules ``form`` and ``has_header``.
     """
     name = input_name(path)
     cells, separated = _open_cells(path, form, reading, set(names))
@@ -112,30 +112,34 @@ def read_table(
     expected = f"expected {len(columns)} as in line {number}; mend the row"
     if reading.errors is None:
         expected += "; data.delimiter and data.quote tell another form"
-    raw.rows = _rows(raw, chain([first], cells), separated, expected, skip_ragged)
+    ragged = "keep" if reading.keeps_unreadable else "skip" if skip_ragged else "refuse"
+    raw.rows = _rows(raw, chain([first], cells), separated, expected, ragged)
     return raw
 
 
 def _rows(
-    raw: RawExamples, cells: Cells, separated: str, expected: str, skip_ragged: bool
+    raw: RawExamples, cells: Cells, separated: str, expected: str, ragged: str
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the rows of a table, and count in it those that are left out."""
-    columns, width = raw.columns, len(raw.columns)
+    """Yield the rows of a table, and count in it those that are left out.
+
+    Rows of another width are left out (``ragged``: skip), unreadable (keep), or refused.
+    """
+    name, columns, width = raw.name, raw.columns, len(raw.columns)
     for number, row in cells:
         if len(row) == width:
-            yield f"{raw.name}:{number}", dict(zip(columns, row, strict=True))
+            yield f"{name}:{number}", dict(zip(columns, row, strict=False))  # as many
         elif not row and width == 1:
-            yield f"{raw.name}:{number}", {columns[0]: ""}
+            yield f"{name}:{number}", {columns[0]: ""}
         elif not row or (len(row) == 1 and not row[0].strip()):
             raw.skipped["a blank line"] += 1
-        elif skip_ragged:
+        elif ragged == "skip":
             raw.skipped["another number of columns than the header"] += 1
         else:
-            raise DataError(
-                # 's'[:False] is ''
-                f"{raw.name}:{number}: found {len(row)} {separated} column{'s'[: len(row) != 1]}, "
-                f"{expected}"
-            )
+            columns_found = f"{len(row)} {separated} column{'s'[: len(row) != 1]}"  # [:False]: none
+            error = DataError(f"{name}:{number}: found {columns_found}, {expected}")
+            if ragged == "refuse":
+                raise error
+            yield f"{name}:{number}", Unreadable(error)
 
 
 def _open_cells(
@@ -143,17 +147,18 @@ def _open_cells(
 ) -> tuple[Cells, str]:
     """Open a table as numbered rows of cells; also return what separates the cells, in words."""
     lines, quote, start = read_lines(path, reading.errors), reading.quote, 1
-    if form == "tsv":
-        split = ((n, line.split("\t") if line else []) for n, line in numbered(lines))
-        return split, "tab-separated"
-    # whoever types wants to see
-    ahead = list(islice(_few(lines), 1 if path == STANDARD_INPUT else _LOOKED_AT))
     delimiter = reading.delimiter or ""
-    if ahead and (said := re.fullmatch(r"sep=(.)", ahead[0])):  # as Excel writes
-        start, ahead, delimiter = 2, ahead[1:], delimiter or said[1]
-    delimiter = delimiter or _delimiter_of(ahead, quote, names)
-    lines = chain(ahead, lines)
-    cells = _cells(input_name(path), lines, start, delimiter, quote, reading.errors is None)
+    if form == "tsv":
+        delimiter, quote = delimiter or "\t", quote or ""  # quotes are ordinary characters
+    else:
+        # whoever types wants to see
+        ahead = list(islice(_few(lines), 1 if path == STANDARD_INPUT else _LOOKED_AT))
+        if ahead and (said := re.fullmatch(r"sep=(.)", ahead[0])):  # as Excel writes
+            start, ahead, delimiter = 2, ahead[1:], delimiter or said[1]
+        delimiter = delimiter or _delimiter_of(input_name(path), ahead, quote, names)
+        lines = chain(ahead, lines)
+    dialect = _dialect(delimiter, quote)
+    cells = _cells(input_name(path), lines, start, dialect, reading.errors is None)
     return cells, f"{_DELIMITERS.get(delimiter, repr(delimiter))}-separated"
 
 
@@ -174,33 +179,43 @@ def _few(lines: Iterator[str]) -> Iterator[str]:
             return
 
 
-def _delimiter_of(lines: list[str], quote: str | None, names: set[str]) -> str:
+def _delimiter_of(name: str, lines: list[str], quote: str | None, names: set[str]) -> str:
     """Return the delimiter that parts the lines as a table: all of them into as many cells."""
 
-    def score(delimiter: str) -> tuple[bool, bool, int]:
-        try:
-            table = [row for row in csv.reader(_ended(lines), **_dialect(delimiter, quote)) if row]
-        except csv.Error:  # the last cell goes on in lines that were not looked at
-            table = [
-                row for row in csv.reader(lines[:1], **_dialect(delimiter, quote, False)) if row
-            ]
+    def score(delimiter: str) -> tuple[bool, int, bool, int]:
+        in_header = lines[0].count(delimiter) if lines else 0
+        table: list[list[str]] = []
+        try:  # += keeps the rows before an error
+            table += filter(None, csv.reader(_ended(lines), **_dialect(delimiter, quote)))
+        except csv.Error as error:
+            if "unexpected end" not in str(error):  # of a cell that goes on behind these lines
+                return False, 0, False, in_header
         first, *rest = table or [[]]
         # of lines that were not all looked at, the last row may be half a row
-        is_even = all(len(row) == len(first) for row in rest[:-1] or rest)
-        return len(first) > 1 and is_even, not names.isdisjoint(first), len(first)
+        fitting = [len(row) == len(first) for row in rest[:-1] or rest]
+        if len(first) > 1 and all(fitting):
+            return True, 0, not names.isdisjoint(first), len(first)
+        return False, sum(fitting) if len(first) > 1 else 0, False, in_header
 
     # "id;text, as typed" over "1;a": the comma parts one line, the semicolon both
     scores = {delimiter: score(delimiter) for delimiter in _DELIMITERS}
-    if not any(is_even for is_even, _, _ in scores.values()):  # as the first line has it
-        first = lines[0] if lines else ""
-        return "," if "," in first else max(_DELIMITERS, key=first.count)
-    return max(scores, key=lambda delimiter: scores[delimiter])  # the first of equals: a comma
+    best = max(scores.values())
+    found = [delimiter for delimiter, each in scores.items() if each == best]
+    if not best[0]:  # rows of several widths, which are refused by line
+        return found[0]
+    if len(found) > 1:  # "so, or not;good" in every line
+        marks = " and ".join(_DELIMITERS[delimiter] for delimiter in found)
+        raise DataError(
+            f"{name}: {marks} part the first lines into {best[3]} cells each; data.delimiter says "
+            "which of them it is"
+        )
+    return found[0]
 
 
-def _dialect(delimiter: str, quote: str | None, strict: bool = True) -> dict[str, Any]:
+def _dialect(delimiter: str, quote: str | None) -> dict[str, Any]:
     csv.field_size_limit(LONGEST)
     return {
-        "strict": strict,
+        "strict": True,
         "delimiter": delimiter,
         "quotechar": '"' if quote is None else quote or None,
         "quoting": csv.QUOTE_NONE if quote == "" else csv.QUOTE_MINIMAL,
@@ -212,15 +227,23 @@ def _ended(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _cells(
-    name: str, lines: Iterable[str], start: int, delimiter: str, quote: str | None, settings: bool
+    name: str, lines: Iterable[str], start: int, dialect: Mapping[str, Any], settings: bool
 ) -> Cells:
-    """Yield the cells of each row behind the number of its first line; none of a blank line."""
-    reader = csv.reader(_ended(up_to_the_last(lines)), **_dialect(delimiter, quote))
-    first = start
+    """Yield the cells of each row behind the number of its first line; none of a blank line.
+
+    Blank lines at the end of the file are no rows.
+    """
+    reader = csv.reader(_ended(lines), **dialect)
+    first = filled = start
     try:
         for row in reader:
-            yield start, row
-            start = first + reader.line_num
+            if row:
+                if filled < start:  # blank lines, and this row
+                    yield from ((number, []) for number in range(filled, start))
+                yield start, row
+                start = filled = first + reader.line_num
+            else:
+                start = first + reader.line_num
     except csv.Error as error:
         too_long = "field larger" in str(error)
         advice = (
@@ -257,26 +280,41 @@ def read_json(path: str | File, reading: RowReading = PLAIN) -> RawExamples:
     def checked() -> Iterator[tuple[str, Mapping[str, Any]]]:
         for where, row in _json_values(read_lines(path, reading.errors), name):
             if not isinstance(row, dict):
-                raise DataError(
-                    f"{where}: found {type(row).__name__} {str(row)[:40]!r}, expected a JSON "
-                    "object with the columns as keys"
+                error = (
+                    row
+                    if isinstance(row, DataError)
+                    else DataError(
+                        f"{where}: found {type(row).__name__} {str(row)[:40]!r}, expected a JSON "
+                        "object with the columns as keys"
+                    )
                 )
-            yield where, row
+                if not reading.keeps_unreadable:
+                    raise error
+                yield where, Unreadable(error)
+            else:
+                yield where, row
 
-    rows = checked()
-    first = next(rows, None)
-    if first is None:
+    rows, ahead = checked(), list[tuple[str, Mapping[str, Any]]]()
+    for each in rows:
+        ahead.append(each)
+        if not isinstance(each[1], Unreadable):
+            break
+    if not ahead:
         return _no_rows(holds_no_examples(name), reading)
-    is_array = first[0].endswith(": row 1")
-    form = "a JSON array of objects" if is_array else "a JSON object a line"
-    return RawExamples(name, tuple(first[1]), chain([first], rows), rows_vary=True, form=form)
+    where, first = ahead[-1]
+    if isinstance(first, Unreadable):  # all are
+        raise first.error
+    form = (
+        "a JSON array of objects" if where.startswith(f"{name}: row ") else "a JSON object a line"
+    )
+    return RawExamples(name, tuple(first), chain(ahead, rows), rows_vary=True, form=form)
 
 
 _EXPECTED = "one object a line, or one array of objects"
 
 
 def _json_values(lines: Iterator[str], name: str) -> Iterator[tuple[str, Any]]:
-    """Yield JSON values, each behind its place for messages."""
+    """Yield JSON values, or the DataError of a line, each behind its place for messages."""
     texts = ((number, line) for number, line in enumerate(lines, 1) if line and not line.isspace())
     first = next(texts, None)
     if first is None:
@@ -286,7 +324,11 @@ def _json_values(lines: Iterator[str], name: str) -> Iterator[tuple[str, Any]]:
         yield from ((f"{name}: row {row}", value) for row, value in enumerate(items, 1))
         return
     for number, line in chain([first], texts):
-        yield f"{name}:{number}", parse_row_json(line, name, number, _EXPECTED)
+        try:
+            value = parse_row_json(line, name, number, _EXPECTED)
+        except DataError as error:
+            value = error
+        yield f"{name}:{number}", value
 
 
 class _Array:
@@ -364,54 +406,8 @@ def parse_row_json(text: str, name: str, first_line: int, expected: str) -> Any:
     """Parse JSON that begins in a line of a file; ``expected`` says what should be there."""
     try:
         return reading.parse_json(text)
-    except json.JSONDecodeError as error:
-        line, reason = first_line + error.lineno - 1, f"{error.msg}, column {error.colno}"
-    except RecursionError:
-        line, reason = first_line, "nested too deep"
-    except ValueError as error:  # a number of thousands of digits
-        line, reason = first_line, str(error).partition(";")[0]
+    except ValueError as error:
+        line, reason = first_line, str(error).partition(";")[0]  # a number of thousands of digits
+        if isinstance(error, json.JSONDecodeError):
+            line, reason = line + error.lineno - 1, f"{error.msg}, column {error.colno}"
     raise DataError(f"{name}:{line}: malformed JSON ({reason}); expected {expected}")
-
-
-def words_of(text: str) -> list[str]:
-    """Return the words of a text as BERT's tokenizer parts them: at spaces and punctuation."""
-    return [word for word, _ in BertPreTokenizer().pre_tokenize_str(text)]
-
-
-def read_text(path: str, wanted: Sequence[Column], is_parted: bool = False) -> RawExamples:
-    """Read new text without truth: a row a line.
-
-    The line is the text. Several texts are separated by tabs, in the head's order. Where the head
-    reads words, they are those of :func:`words_of`, and the line stays as ``text``.
-    """
-    name = input_name(path)
-    needed = [column for column in wanted if column.required and not column.is_truth]
-    columns = tuple(column.name for column in needed)
-    if any(column.kind not in ("text", "texts") for column in needed) or (
-        len(needed) != 1 and any(column.kind != "text" for column in needed)
-    ):
-        raise DataError(
-            f"{name}: plain text cannot hold what is read here ({', '.join(columns)}); "
-            "give JSON lines (.jsonl) with these keys"
-        )
-    lines = numbered(read_lines(path))
-    first = next(lines, None)
-    if first is None:
-        raise holds_no_examples(name)
-
-    def rows() -> Iterator[tuple[str, Mapping[str, Any]]]:
-        for number, line in chain([first], lines):
-            where = f"{name}:{number}"
-            if needed[0].kind == "texts":
-                words = line.split() if is_parted else words_of(line)
-                yield where, {columns[0]: words, "text": line}
-                continue
-            cells = [line] if len(needed) == 1 else line.split("\t")
-            if len(cells) != len(needed):
-                raise DataError(
-                    f"{where}: found {len(cells)} tab-separated text{'s'[: len(cells) != 1]}, "
-                    f"expected {len(needed)}: {', '.join(columns)}"
-                )
-            yield where, dict(zip(columns, cells, strict=True))
-
-    return RawExamples(name, columns, rows())

@@ -18,7 +18,7 @@ from bertlab.api import DataError
 Scheme = Literal["auto", "bio", "iob1", "none"]
 OUTSIDE = "O"
 # B_PER, PER-B, B:PER, b-per, U-PER (BILOU), E-PER
-_OTHER_FORM = re.compile(r"[BIESLUM][-_:./|]\w+|\w+[-_:./|][BIESLUM]", re.IGNORECASE)
+_OTHER_FORM = re.compile(r"[BIESLUM][-_:./|]\S+|\S+[-_:./|][BIESLUM]", re.IGNORECASE)
 _UNTYPED = "_"  # the type of a bare "B" or "I", as seqeval has it
 
 

@@ -143,13 +143,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def fit(bertlab: Command, tiny_run: Path, run: Path, source: Path) -> dict[str, float]:
+def fit(bertlab: Command, tiny_run: Path, run: Path, source: Path, *more: str) -> dict[str, float]:
     code, _, error = bertlab(
         "fit", "--model.head", "multi_label", "--model.init_from", tiny_run,
         "--data.source", source, "--data.validation_fraction", "0.3", "--seed_everything", "1",
         "--data.max_seq_length", "32", "--data.batch_size", "8", "--trainer.max_steps", "4",
         "--model.optimizer.learning_rate", "1e-3",
-        "--trainer.accelerator", "cpu", "--run_dir", run,
+        "--trainer.accelerator", "cpu", "--run_dir", run, *more,
     )  # fmt: skip
     assert code == 0, error
     found: dict[str, float] = json.loads((run / "results.json").read_text())
@@ -170,8 +170,9 @@ def test_every_form_of_file_gives_the_same_run(
 def test_a_run_is_handed_over_with_its_problem_type(
     data: Path, tiny_run: Path, tmp_path: Path, bertlab: Command
 ) -> None:
-    fit(bertlab, tiny_run, tmp_path / "run", data / "bar.csv")
+    fit(bertlab, tiny_run, tmp_path / "run", data / "bar.csv", "--model.head.threshold", "0.05")
     assert bertlab("export", tmp_path / "run", tmp_path / "hf")[0] == 0
+    assert json.loads((tmp_path / "hf/config.json").read_text())["threshold"] == 0.05
     text = "red red text 5"
     found = []
     for source in ("run", "hf"):

@@ -8,6 +8,7 @@ import pytest
 
 from bertlab.api.examples import Column
 from bertlab.data.examples.source import read_rows, stream_rows
+from bertlab.data.rows.tables import RowReading
 from bertlab.errors import DataError
 from bertlab.heads.sentences import SentencePair, SingleSentence
 from bertlab_tasks.span import Span
@@ -30,8 +31,9 @@ def write(path: Path, text: str | bytes) -> str:
     return str(path)
 
 
-def read(location, wanted=SINGLE, *, split=None, columns=(), form="auto", names=None):
-    return read_rows(str(location), split, dict(columns), form, wanted, names)
+def read(location, wanted=SINGLE, *, split=None, columns=(), form="auto", names=None, **settings):
+    reading = RowReading(**settings)
+    return read_rows(str(location), split, dict(columns), form, wanted, names, reading)
 
 
 def values(location, wanted=SINGLE, **options):

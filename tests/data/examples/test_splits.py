@@ -1,18 +1,24 @@
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertlab.api.examples import Column, Example, LabelledExamples
+from bertlab.api.examples import Column, Example, LabelledExamples, Labels
+from bertlab.data.examples.encoded import encode_examples
 from bertlab.data.examples.splits import (
     check_truth,
     evaluation_splits,
     hold_out,
     locate_split,
+    report_split,
     train_split,
 )
 from bertlab.errors import ConfigError, DataError
+from bertlab.heads.sentences import SingleSentence
+from tests.checkpoints.peers import TOKENIZER
 
-from .labelled_files import CHOICE, PAIR, fails, write
+from .labelled_files import CHOICE, PAIR, fails, read, write
 
 HUB = "hf:nyu-mll/glue/rte"
 
@@ -137,3 +143,14 @@ def test_one_text_cannot_be_divided():
     train = rows_of([{"text_a": "a", "label": "1"}] * 3)
     matches = "3 rows with 1 different values of text_a cannot be divided; give data.validation"
     fails(hold_out, train, 0.1, PAIR, "text_a", matches=matches)
+
+
+@pytest.mark.parametrize(("form", "said"), [("NFC", None), ("NFD", "2 rows (66.7%)")])
+def test_decomposed_texts_are_reported(tmp_path, form, said):
+    texts = [unicodedata.normalize(form, text) for text in ("café", "Phim này rất hay", "plain")]
+    path = write(tmp_path / "a.jsonl", "".join(f'{{"text": "{t}", "label": "x"}}\n' for t in texts))
+    split, head = read(path), SingleSentence()
+    head.labels = Labels(("x",), (3,))
+    encoded = encode_examples(head, split.rows, TOKENIZER, 32)
+    report = dict(report_split(split, encoded, head))
+    assert report.get("not in NFC", "").partition(",")[0] == (said or "")
