@@ -7,7 +7,7 @@ from bertlab.config.request import Request
 from bertlab.config.shipped import offered_names, with_config_options
 from bertlab.config.yaml_files import yaml_inline
 from bertlab.errors import CommandError, say
-from bertlab.plugins.hooks import run_elsewhere
+from bertlab.plugins.hooks import opened_by_package
 from bertlab.plugins.index import missing_package
 
 # of keys below data, for predict
@@ -68,14 +68,11 @@ def main(command: str, argv: list[str]) -> int:
         return 0
     if request.prints is not None:
         return print_config(command, request)
-    keys = frozenset(key.split(".")[0] for key in request.source)
-    if command == "fit" and (code := run_elsewhere(argv, keys)) is not None:
-        return code
-    # torch, not for --help
-    from bertlab.training.cli import open_command  # noqa: PLC0415
-    from bertlab.training.stages import open_fit  # noqa: PLC0415
+    if (opened := opened_by_package(command, request)) is None:
+        from bertlab.training.cli import open_command  # noqa: PLC0415  torch, not for --help
 
-    return (open_fit(request) if command == "fit" else open_command(command, request)).run()
+        opened = open_command(command, request)
+    return opened.run()
 
 
 def print_config(command: str, request: Request) -> int:

@@ -147,7 +147,7 @@ class _Merge:
         elif key == "model" or (key[-1] == "+" and SECTION.fullmatch(key[:-1])):
             key = key.rstrip("+")
             raise ConfigError(f"{key}: is a section, expected a key in it, as in --{key}.KEY VALUE")
-        elif key == "stages" or SECTION.fullmatch(key):
+        elif SECTION.fullmatch(key):
             # an objective of its own leaves the others as they are, the default ones too
             self.request.objectives_named |= key.startswith("model.objectives.")
             self._add(_Layer(source, nested(key, _open(key, value))))

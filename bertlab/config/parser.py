@@ -4,7 +4,7 @@ The arguments of a plugin's ``__init__`` become config keys here: of type, defau
 class has them.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jsonargparse import ActionConfigFile  # type: ignore[attr-defined]  # Lightning's way
@@ -259,13 +259,6 @@ def _add_fit(parser: LightningArgumentParser) -> None:
         default=None,
         help="train on about so many words of the text, instead of trainer.max_steps; "
         "trainer.max_epochs limits how often the corpus is read for them",
-    )
-    parser.add_argument(
-        "--stages",
-        type=dict[str, dict[str, Any]] | list[dict[str, Any]] | None,
-        default=None,
-        help="pre-train in stages, by name: a share of the budget, and settings: "
-        "{short: {share: 0.9, data.max_seq_length: 128}, long: {share: 0.1}}",
     )
     parser.add_argument(
         "--on_nonfinite",

@@ -1,7 +1,7 @@
 """What a command is asked for: files, arguments and stored configs, merged into one mapping.
 
 ``source`` says where each value comes from. The plugins are named as well, as they decide which
-keys there are. A study or a stage asks for more by dotted key (:func:`as_overrides`).
+keys there are. A study asks for more by dotted key (:func:`as_overrides`).
 
 ``seed_everything`` decides all draws of a run. A seed in the section ``seed`` takes a part of them
 away from it, so that two runs can differ in their initial weights alone (Dodge et al. 2020,
@@ -185,11 +185,6 @@ class Request:
     def run_dir(self) -> str | None:
         """``run_dir``, if given anywhere."""
         return self._text("run_dir")
-
-    @property
-    def stages(self) -> object:
-        """``stages``, if given anywhere; not checked yet."""
-        return self.values.get("stages")
 
     def take_sizes(self, sizes: Config) -> None:
         """Take encoder and sizes of given weights, which a config need not repeat."""

@@ -18,15 +18,13 @@ from lightning.pytorch import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
 from bertlab import __version__
-from bertlab.config.checkpoint_config import check_users_own, is_setting
+from bertlab.config.checkpoint_config import check_stored, check_users_own
 from bertlab.config.merge import read_request
 from bertlab.config.named_classes import check_importable, check_no_classes
 from bertlab.config.parse import parse_config
 from bertlab.config.parser import build_parser
 from bertlab.config.recorded import leave_out_unknown, refuse_unknown, without
 from bertlab.config.request import SEED_SECTION, Request, Seeds, check_seeds, choose_seed
-from bertlab.config.stages import STAGES_KEY as STAGES
-from bertlab.config.stages import read_stages
 from bertlab.config.yaml_files import Config, keys_of, names_below
 from bertlab.errors import (
     CommandError,
@@ -49,7 +47,7 @@ _LATER_TEXT = ("input",)
 _CLASS = re.compile(r"'class_path': '([\w.]+)'")
 _JSONARGPARSE = Path(jsonargparse.__file__).parent
 _FIT_ONLY = (
-    *("checkpoint", "max_tokens", "max_words", "on_nonfinite", "compile", "stages"),
+    *("checkpoint", "max_tokens", "max_words", "on_nonfinite", "compile"),
     *_RUN_KEYS,
 )
 
@@ -216,7 +214,7 @@ def _check_not_brought(request: Request, parser: LightningArgumentParser, comman
         if value is not None and _is_recorded(key.partition(".")[0])
     }
     known, defaults = keys_of(parser), parser.get_defaults()
-    unknown = {key: asked[key] for key in asked if key not in known and not is_setting(key)}
+    unknown = {key: asked[key] for key in asked if key not in known}
     refuse_unknown(unknown, source, command)
     differing = [
         key
@@ -237,24 +235,12 @@ def _is_recorded(key: str) -> bool:
     return key not in _NOT_RECORDED and (said is None or key not in said.not_recorded)
 
 
-def check_stored(content: Config, source: str) -> None:
-    """Let packages check the values of their keys in a config that may come from anywhere."""
-    for check in {said.check_stored: None for said in package_keys().values()}:
-        if check is not None:
-            check(content, source)
-
-
 def _dumped(parser: LightningArgumentParser, values: Namespace) -> Config:
     try:
         text = parser.dump(values, skip_unset=False, skip_validation=True)
     except Exception as error:  # of arguments of a class that are none, such as a Timer's
         raise ConfigError(f"trainer: the arguments of a class are wrong: {told(error)}") from error
     content: Config = yaml.safe_load(text)
-    if "checkpoint_words" in content:  # where configs of before have it, behind max_words
-        words = content.pop("checkpoint_words")
-        pairs = list(content.items())
-        place = list(content).index("max_words") + 1
-        content = dict([*pairs[:place], ("checkpoint_words", words), *pairs[place:]])
     return content
 
 
@@ -277,9 +263,8 @@ def _whole(parser: LightningArgumentParser, values: Namespace, request: Request)
     seeds = check_seeds(content.pop(SEED_SECTION), bool(request.objectives))
     if seeds:
         content[SEED_SECTION] = seeds
-    stages = content.pop(STAGES, None)
-    if stages is not None:
-        content[STAGES] = [stage.to_dict() for stage in read_stages(stages)]  # in their order
+    for as_recorded in {said.as_recorded: None for said in package_keys().values()}:
+        content = content if as_recorded is None else as_recorded(content)
     return content
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pluggy
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from bertlab.api.batch import PackedBatch
     from bertlab.api.exchange import ExportReport, ModelAddress
     from bertlab.checkpoints.pretrained import Pretrained
+    from bertlab.config.request import Request
     from bertlab.data.module import TaskData
     from bertlab.model.module import BertModule
 
@@ -72,12 +73,27 @@ class FitKeys:
             its file, before the values are used. It raises ``CheckpointError`` if a value names a
             class or a function. Needed only for a key whose values the package parses further:
             types of the parser are checked without it.
+        as_recorded: returns the resolved config as it is recorded, printed and compared, all keys
+            in their order. A key that came later than others is best left out where it is not
+            given: runs of before then go on as they are.
     """
 
     not_recorded: tuple[str, ...] = ()
     stored: tuple[str, ...] = ()
     not_in_stages: Mapping[str, str] = field(default_factory=dict)
     check_stored: Callable[[Mapping[str, Any], str], None] | None = None
+    as_recorded: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+
+
+class Opened(Protocol):
+    """A command that is ready to run."""
+
+    @property
+    def directory(self) -> Path:
+        """Directory of the run that ``fit`` makes or goes on with."""
+
+    def run(self) -> int:
+        """Execute the command; return the exit code."""
 
 
 @dataclass(frozen=True)
@@ -126,12 +142,12 @@ def bertlab_callbacks(  # type: ignore[empty-body]
 
 
 @hookspec(firstresult=True)
-def bertlab_runs_fit(arguments: list[str], keys: frozenset[str]) -> int | None:
-    """Run what ``bertlab fit`` was asked for instead of bertlab, and return the exit code.
+def bertlab_opens(command: str, request: "Request") -> "Opened | None":
+    """Return what runs instead of bertlab's own ``fit``, ``validate``, ``test`` or ``predict``.
 
     Called before torch is imported; None leaves it to the next package and to bertlab. What it
-    raises ends the command. ``arguments`` are those of ``fit``, ``keys`` the first parts of all
-    keys that they and the config files give: ``seeds``, and ``model`` for ``model.init_from``.
+    raises ends the command. ``request`` has what files and arguments give, merged and not parsed:
+    ``request.values["stages"]``; ``bertlab.extend.open_command`` is what bertlab itself would run.
     """
 
 
@@ -325,11 +341,11 @@ def run_callbacks(run_dir: Path, config: "Namespace") -> "list[Callback]":
     return _joined("bertlab_callbacks", run_dir=run_dir, config=config)
 
 
-def run_elsewhere(arguments: list[str], keys: frozenset[str]) -> int | None:
-    """Return the exit code of the package that runs a ``fit`` itself; None if none does."""
-    hook = hook_modules().manager.hook.bertlab_runs_fit
-    code: int | None = hook(arguments=arguments, keys=keys)
-    return code
+def opened_by_package(command: str, request: "Request") -> "Opened | None":
+    """Return what a package runs instead of bertlab; None if none does."""
+    opens = hook_modules().manager.hook.bertlab_opens
+    found: Opened | None = None if request.helps else opens(command=command, request=request)
+    return found
 
 
 def report_sections(scores: Any) -> list[ReportSection]:  # noqa: ANN401  of bertlab-studies

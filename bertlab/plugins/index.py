@@ -58,8 +58,8 @@ _BRINGS = {
     ),
     "bertlab-pages": "command demo, key push",
     "bertlab-studies": (
-        "command study, command ablate, executor local, key seeds, key against_scratch, "
-        "name Study, name StudyScores, name study"
+        "command study, command ablate, executor local, "
+        "key seeds, key against_scratch, key stages, name Study, name StudyScores, name study"
     ),
     "bertlab-tasks": (
         "head feature_tagging, head multi_label, head multiple_choice, data_module several_heads, "

@@ -8,7 +8,7 @@ sessions of a run, which says so: the manifest has that of the first session and
 that wrote it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -86,18 +86,24 @@ def same_run(here: Identity, there: Identity) -> list[str]:
 def check_same(here: Identity, there: Identity) -> None:
     """Raise ResumeError if two runs differ."""
     lines = same_run(here, there)
-    if not lines:
-        return
     if here.hashes is None and here.labels is None:
-        what = "the config differs from the checkpoint's (here, there)"
-        remedy = "Go on with the checkpoint's config"
-    else:
+        refuse_other_config(lines)
+    elif lines:
         what = "its data has changed since (hashes of the content here and in the checkpoint)"
-        remedy = "Put the data back, give the place where it lies now"
-    raise ResumeError(
-        f"--ckpt_path resumes a run exactly, but {what}:\n  "
-        + "\n  ".join(lines)
-        + f"\n{remedy}, or {_NEW_RUN}"
+        raise _not_the_same(lines, what, "Put the data back, give the place where it lies now")
+
+
+def refuse_other_config(lines: Sequence[str]) -> None:
+    """Raise ResumeError if there are differences of a config from the checkpoint's."""
+    if lines:
+        what = "the config differs from the checkpoint's (here, there)"
+        raise _not_the_same(lines, what, "Go on with the checkpoint's config")
+
+
+def _not_the_same(lines: Sequence[str], what: str, remedy: str) -> ResumeError:
+    found = "\n  ".join(lines)
+    return ResumeError(
+        f"--ckpt_path resumes a run exactly, but {what}:\n  {found}\n{remedy}, or {_NEW_RUN}"
     )
 
 

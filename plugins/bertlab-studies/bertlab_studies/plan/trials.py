@@ -12,7 +12,7 @@ from bertlab import nearest
 from bertlab.extend import Config, Overrides, StudyError
 from bertlab_studies.plan.measures import head_of, held_out_differences, pretraining_measures
 from bertlab_studies.plan.plan import Plan
-from bertlab_studies.plan.stage_configs import last_config
+from bertlab_studies.plan.stages import last_config
 from bertlab_studies.plan.study_file import BASE, StudyConfig
 from bertlab_studies.plan.tuning import Rows, Tuning
 from bertlab_studies.plan.variants import Variant
