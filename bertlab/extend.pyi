@@ -75,10 +75,8 @@ from bertlab.config.recorded import without_places as without_places
 from bertlab.config.request import OBJECTIVES_SHARE as OBJECTIVES_SHARE
 from bertlab.config.request import SEED_PARTS as SEED_PARTS
 from bertlab.config.request import SEED_SECTION as SEED_SECTION
-from bertlab.config.request import Overrides as Overrides
 from bertlab.config.request import Request as Request
 from bertlab.config.request import Seeds as Seeds
-from bertlab.config.request import as_overrides as as_overrides
 from bertlab.config.request import check_seed as check_seed
 from bertlab.config.request import choose_seed as choose_seed
 from bertlab.config.request import fine_tunes as fine_tunes

@@ -18,7 +18,6 @@ from bertlab.extend import (
     OBJECTIVES_SHARE,
     Change,
     ChangingNumber,
-    Overrides,
     StudyError,
     build_encoder,
     build_tasks,
@@ -27,6 +26,7 @@ from bertlab.extend import (
     moments,
 )
 from bertlab_studies.plan.stages import STAGES_KEY, stage_configs
+from bertlab_studies.settings import Overrides
 
 _KEYS = {
     "steps": "trainer.max_steps",

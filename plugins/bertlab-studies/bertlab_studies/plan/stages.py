@@ -25,10 +25,8 @@ from bertlab.extend import (
     SEED_SECTION,
     TRAINER_KEYS,
     Config,
-    Overrides,
     Request,
     Seeds,
-    as_overrides,
     check_users_own,
     fine_tunes,
     is_listed,
@@ -38,6 +36,7 @@ from bertlab.extend import (
     read_request,
     resolve_request,
 )
+from bertlab_studies.settings import Overrides, as_overrides
 
 STAGES_KEY = "stages"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=-]*")  # of a folder

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from bertlab import nearest
-from bertlab.extend import Config, Overrides, StudyError
+from bertlab.extend import Config, StudyError
 from bertlab_studies.plan.values import mapping, refuse_repeated
-from bertlab_studies.settings import read_settings
+from bertlab_studies.settings import Overrides, read_settings
 
 _VARIANTS = "variants"
 _EVALUATE = "evaluate."
