@@ -56,7 +56,10 @@ from bertlab.cli.data import add_executor_options as add_executor_options
 from bertlab.cli.data import load_executor as load_executor
 from bertlab.cli.data import name_corpus as name_corpus
 from bertlab.cli.data import option_names as option_names
+from bertlab.cli.fit import COMMON as COMMON
 from bertlab.cli.main import COMMANDS as COMMANDS
+from bertlab.cli.main import command_names as command_names
+from bertlab.cli.main import find_command as find_command
 from bertlab.config.checkpoint_config import TRAINER_KEYS as TRAINER_KEYS
 from bertlab.config.checkpoint_config import check_stored as check_stored
 from bertlab.config.checkpoint_config import check_users_own as check_users_own
@@ -87,7 +90,9 @@ from bertlab.config.run_config import parse_request as parse_request
 from bertlab.config.run_config import resolve_arguments as resolve_arguments
 from bertlab.config.run_config import resolve_request as resolve_request
 from bertlab.config.shipped import find_config as find_config
+from bertlab.config.shipped import offered_names as offered_names
 from bertlab.config.shipped import shipped_configs as shipped_configs
+from bertlab.config.shipped import templates as templates
 from bertlab.config.yaml_files import Config as Config
 from bertlab.config.yaml_files import NoValue as NoValue
 from bertlab.config.yaml_files import differences as differences

@@ -35,7 +35,7 @@ _BRINGS = {
         "executor ray, executor slurm, name data.ShardedStore, name data.ShardedWriter"
     ),
     "bertlab-conformance": (
-        "command check-plugins, command new-plugin, command plugins, "
+        "command check-plugins, command completion, command new-plugin, command plugins, "
         "name testing.ConformanceFailure, name testing.batch_of, name testing.conformance, "
         "name testing.list_checks"
     ),
