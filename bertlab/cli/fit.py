@@ -78,9 +78,9 @@ def main(command: str, argv: list[str]) -> int:
 def print_config(command: str, request: Request) -> int:
     """Print the config that arguments with ``--print_config`` stand for; run nothing."""
     from bertlab.checkpoints.restore import read_warm_start  # noqa: PLC0415  torch, rare
-    from bertlab.config.run_config import OPTION, printed_config, read_form  # noqa: PLC0415
+    from bertlab.config.run_config import OPTION, printed_config, read_forms  # noqa: PLC0415
 
-    form = read_form(request.prints or "")
+    forms = read_forms(request.prints or "")
     if command != "fit" or request.ckpt_path is not None:
         raise CommandError(
             f"{OPTION}: expected bertlab fit without --ckpt_path; the config of a run that was "
@@ -88,7 +88,7 @@ def print_config(command: str, request: Request) -> int:
         )
     if (warm := read_warm_start(request)) is not None:
         request.take_sizes(warm.encoder_config)
-    say(printed_config(request, form))
+    say(printed_config(request, forms))
     return 0
 
 

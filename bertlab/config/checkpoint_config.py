@@ -11,6 +11,7 @@ rest is the user's to give, by ``--config`` or arguments.
 import re
 import types
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -311,17 +312,8 @@ def _is_named(found: object) -> bool:
     return isinstance(found, dict) and isinstance(found.get("name"), str)
 
 
-def _is_mapping_or_none(found: object) -> bool:
-    return isinstance(found, dict | None)
-
-
-def _are_named_or_none(found: object) -> bool:
-    return found is None or (isinstance(found, dict) and all(map(_is_named, found.values())))
-
-
-def _are_mappings_or_none(found: object) -> bool:
-    values = found.values() if isinstance(found, dict) else [found]
-    return found is None or all(isinstance(each, dict) for each in values)
+def _are_all(fits: Callable[[object], bool], found: object) -> bool:
+    return found is None or (isinstance(found, dict) and all(map(fits, found.values())))
 
 
 def _is_length(found: object) -> bool:
@@ -332,18 +324,21 @@ def _is_length(found: object) -> bool:
     return type(found) is int and found > 0
 
 
-_FORM: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+_Fits = Callable[[Any], bool]
+_FORM: tuple[tuple[str, _Fits, str], ...] = (
     ("seed_everything", lambda found: type(found) is int, "a whole number"),
     ("model.encoder", _is_named, "a mapping with a name"),
     ("model.head", lambda found: found is None or _is_named(found), "a mapping with a name"),
-    ("model.heads", _are_named_or_none, "mappings with a name, by name"),
-    ("data.heads", _are_mappings_or_none, "mappings by name"),
-    ("data.objectives", _is_mapping_or_none, "a mapping"),
-    ("model.objectives", _is_mapping_or_none, "a mapping"),
-    ("model.metrics", _is_mapping_or_none, "a mapping"),
-    ("model.optimizer", _is_mapping_or_none, "a mapping"),
+    ("model.heads", partial(_are_all, _is_named), "mappings with a name, by name"),
+    ("data.heads", partial(_are_all, lambda each: isinstance(each, dict)), "mappings by name"),
     ("data.max_seq_length", _is_length, "a number above 0, or from and to"),
-    ("checkpoint", _is_mapping_or_none, "a mapping"),
+    *(
+        (key, lambda found: isinstance(found, dict | None), "a mapping")
+        for key in (
+            *("data.objectives", "model.objectives", "model.metrics", "model.optimizer"),
+            "checkpoint",
+        )
+    ),
     (
         "checkpoint.filename",
         lambda found: found is None or is_file_name(found),

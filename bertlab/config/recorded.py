@@ -82,15 +82,6 @@ def _unknown(
     return found
 
 
-def leave_out_unknown(
-    stored: Config, parser: ArgumentParser, source: str, command: str
-) -> list[str]:
-    """Return the keys of a stored config that are of a later bertlab and decide nothing."""
-    found = unknown_keys(stored, parser)
-    refuse_unknown(found, source, command)
-    return list(found)
-
-
 def refuse_unknown(found: Mapping[str, Any], source: str, command: str) -> None:
     """Refuse values by keys that no argument has, if they decide something; else warn."""
     fits = command == "fit"

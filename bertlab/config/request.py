@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from bertlab.config.yaml_files import Config, value_at, yaml_inline
+from bertlab.config.yaml_files import Config, put_at, value_at, yaml_inline
 from bertlab.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -208,11 +208,7 @@ class Request:
         found: Config = {}
         for key, each in self.source.items():
             if each == source:
-                *above, last = key.split(".")
-                section = found
-                for part in above:
-                    section = section.setdefault(part, {})
-                section[last] = value_at(self.values, key)
+                put_at(found, key, value_at(self.values, key))
         return found
 
     def check_text(self) -> None:
