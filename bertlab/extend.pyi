@@ -4,6 +4,7 @@ The names are listed here once: `extend.py` reads them from this file, mypy and 
 """
 
 from bertlab.api.batch import pad_to_multiple_of as pad_to_multiple_of
+from bertlab.api.command import Opened as Opened
 from bertlab.api.encoder import layers_of as layers_of
 from bertlab.api.evaluation import FloatArray as FloatArray
 from bertlab.api.examples import LabelledExamples as LabelledExamples
@@ -270,7 +271,6 @@ from bertlab.objectives.changing import ChangingNumber as ChangingNumber
 from bertlab.objectives.changing import largest_of as largest_of
 from bertlab.objectives.changing import moments as moments
 from bertlab.objectives.changing import whole_ends as whole_ends
-from bertlab.plugins.hooks import Opened as Opened
 from bertlab.plugins.hooks import load_module as load_module
 from bertlab.plugins.hooks import name_of_hooks as name_of_hooks
 from bertlab.plugins.hooks import package_keys as package_keys

@@ -1,7 +1,7 @@
 """Behaviour that packages add to bertlab, through pluggy.
 
 A package names a module under the entry-point group ``bertlab.hooks``; its functions that are
-marked with :data:`hookimpl` are called. Our own callbacks come in the same way.
+marked with :data:`hookimpl` are called.
 
 A hook is called although nobody named its package, so that one which fails is left out, with a
 warning that names it. Only a :class:`bertlab.errors.BertlabError` that it raises ends the command.
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
@@ -27,7 +27,6 @@ from bertlab.errors import (
     warn,
 )
 from bertlab.plugins.index import (
-    OWN_PACKAGE,
     brought_by,
     check_contract,
     entry_package,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from lightning.pytorch.strategies import Strategy
 
     from bertlab.api.batch import PackedBatch
+    from bertlab.api.command import Opened
     from bertlab.api.exchange import ExportReport, ModelAddress
     from bertlab.checkpoints.pretrained import Pretrained
     from bertlab.config.request import Request
@@ -83,17 +83,6 @@ class FitKeys:
     not_in_stages: Mapping[str, str] = field(default_factory=dict)
     check_stored: Callable[[Mapping[str, Any], str], None] | None = None
     as_recorded: Callable[[dict[str, Any]], dict[str, Any]] | None = None
-
-
-class Opened(Protocol):
-    """A command that is ready to run."""
-
-    @property
-    def directory(self) -> Path:
-        """Directory of the run that ``fit`` makes or goes on with."""
-
-    def run(self) -> int:
-        """Execute the command; return the exit code."""
 
 
 @dataclass(frozen=True)
@@ -263,8 +252,8 @@ def hook_modules() -> HookModules:
     """Load every installed hook module, one by one; one that fails is left out with a warning."""
     loaded = HookModules(pluggy.PluginManager("bertlab"))
     loaded.manager.add_hookspecs(sys.modules[__name__])
-    # the core's first, then by name: callbacks are called in an order that no disk decides
-    for entry in sorted(entry_points_of(GROUP), key=_place):
+    # by name: callbacks are called in an order that no disk decides
+    for entry in sorted(entry_points_of(GROUP), key=lambda each: (entry_package(each), each.name)):
         try:
             loaded.manager.register(load_module(entry), name=name_of_hooks(entry))
         except KeyboardInterrupt:
@@ -273,11 +262,6 @@ def hook_modules() -> HookModules:
             loaded.left_out[entry] = told_with_place(error)
             _leave_out(name_of_hooks(entry), error)
     return loaded
-
-
-def _place(entry: EntryPoint) -> tuple[bool, str, str]:
-    package, _ = entry_package(entry)
-    return package != OWN_PACKAGE, package, entry.name
 
 
 def load_module(entry: EntryPoint) -> object:

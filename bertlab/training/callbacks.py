@@ -14,8 +14,16 @@ from bertlab.api.batch import PackedBatch
 from bertlab.data.module import TaskData
 from bertlab.errors import say
 from bertlab.model.module import BertModule
-from bertlab.plugins.hooks import inspect_batch
+from bertlab.plugins.hooks import inspect_batch, inspects_batches
+from bertlab.training.allocator import ReturnMemory
 from bertlab.training.results import shown_figure
+
+
+def own_callbacks() -> list[Callback]:
+    """Return the callbacks that bertlab itself adds to every ``fit``."""
+    reports = [TokenThroughput(), EvaluationLines(), FoundLearningRate()]
+    inspection = [BatchInspection()] if inspects_batches() else []
+    return [*reports, ReturnMemory(), *inspection]
 
 
 class TokenThroughput(Callback):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch import Callback, Trainer, seed_everything
+from lightning.pytorch import Trainer, seed_everything
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 
 from bertlab.checkpoints.pretrained import Pretrained, one_head
@@ -57,6 +57,7 @@ from bertlab.training.best_checkpoint import (
     direct_callbacks,
     record_best,
 )
+from bertlab.training.callbacks import own_callbacks
 from bertlab.training.exit import StopOnSignal, explain_lost_process, how_to_resume, train
 from bertlab.training.predictions import PredictionWriter, open_sink, warn_of_cut_rows
 from bertlab.training.record import RunRecord
@@ -215,7 +216,7 @@ class BertlabCLI(LightningCLI):
             settings["accumulate_grad_batches"] = 1  # until the data is read
         if not self.fits:
             return make_trainer(settings, callbacks=self.writers)
-        own: list[Callback] = [*self.added]
+        own = [*own_callbacks(), *self.added]
         place = Path(self.config.checkpoint.dirpath or self.directory / "checkpoints")
         saves = settings["enable_checkpointing"] is not False
         own.append(StopOnSignal(place / "last.ckpt" if saves else None))  # save_last's file
