@@ -83,8 +83,6 @@ from bertlab.config.request import Request as Request
 from bertlab.config.request import Seeds as Seeds
 from bertlab.config.request import check_seed as check_seed
 from bertlab.config.request import choose_seed as choose_seed
-from bertlab.config.request import fine_tunes as fine_tunes
-from bertlab.config.request import heads_by_name as heads_by_name
 from bertlab.config.request import to_arguments as to_arguments
 from bertlab.config.run_config import RunConfig as RunConfig
 from bertlab.config.run_config import parse_request as parse_request

@@ -62,18 +62,6 @@ def one_head_config(config: Config, name: str) -> Config:
     return {**config, "model": {**model, "head": head}, "data": {**data, **own}}
 
 
-def fine_tunes(config: Config) -> bool:
-    """Whether a resolved config has a head, or several."""
-    return bool(config["model"].get("head") or config["model"].get("heads"))
-
-
-def heads_by_name(section: Mapping[str, Any]) -> dict[str, Config]:
-    """Return the heads of a resolved ``model`` section, a single one by its plugin's name."""
-    heads: dict[str, Config] = dict(section.get("heads") or {})
-    single = section.get("head")
-    return {single["name"]: single} if single else heads
-
-
 # step-{step}, not ../x, and no {step:999999999} or {step.__class__}
 _FILE_NAME = re.compile(r"(?!\.)(?:[\w.=+-]|\{[A-Za-z_][\w/]*(?::\.?\d{1,2}[df]?)?\})+")
 
@@ -159,11 +147,6 @@ class Request:
     def fine_tunes(self) -> bool:
         """Whether there is a head, or several."""
         return self.head is not None or bool(self.heads)
-
-    @property
-    def named_head(self) -> str:
-        """What messages call the head, or the heads."""
-        return self.head or ", ".join(self.heads)
 
     @property
     def head_sections(self) -> dict[str, str]:

@@ -21,11 +21,11 @@ from bertlab.extend import (
     StudyError,
     build_encoder,
     build_tasks,
-    fine_tunes,
     largest_of,
     moments,
 )
 from bertlab_studies.plan.stages import STAGES_KEY, stage_configs
+from bertlab_studies.plan.values import fine_tunes
 from bertlab_studies.settings import Overrides
 
 _KEYS = {

@@ -28,7 +28,6 @@ from bertlab.extend import (
     Request,
     Seeds,
     check_users_own,
-    fine_tunes,
     is_listed,
     load_yaml,
     package_keys,
@@ -36,6 +35,7 @@ from bertlab.extend import (
     read_request,
     resolve_request,
 )
+from bertlab_studies.plan.values import fine_tunes
 from bertlab_studies.settings import Overrides, as_overrides
 
 STAGES_KEY = "stages"
