@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from bertlab.config.merge import read_request
 from bertlab.config.request import Request
-from bertlab.config.shipped import offered_names, with_config_options
+from bertlab.config.shipped import offered_names
 from bertlab.config.yaml_files import yaml_inline
 from bertlab.errors import CommandError, say
 from bertlab.plugins.hooks import opened_by_package
@@ -73,6 +73,16 @@ def main(command: str, argv: list[str]) -> int:
 
         opened = open_command(command, request)
     return opened.run()
+
+
+def with_config_options(argv: Sequence[str]) -> list[str]:
+    """Return arguments with ``--config`` before each config that stands in front of the options.
+
+    ``quickstart --trainer.max_steps 3`` becomes ``--config quickstart --trainer.max_steps 3``.
+    """
+    first_option = next((i for i, each in enumerate(argv) if each.startswith("-")), len(argv))
+    named = [part for each in argv[:first_option] for part in ("--config", each)]
+    return [*named, *argv[first_option:]]
 
 
 def print_config(command: str, request: Request) -> int:
