@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertlab_studies.plan.stage_configs import stage_configs
+from bertlab_studies.plan.stages import stage_configs
 
 from bertlab.config.run_config import resolve_arguments
 from bertlab.training.results import print_table
