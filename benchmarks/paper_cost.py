@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertlab_studies.plan.stages import stage_configs
-
 from bertlab.config.run_config import resolve_arguments
 from bertlab.training.results import print_table
 from bertlab_studies.plan.budget import cost_of, meta_encoder
+from bertlab_studies.plan.stages import stage_configs
 
 CONFIGS = Path(__file__).parents[1] / "configs" / "pretrain"
 NODE = 8  # GPUs
