@@ -21,7 +21,7 @@ from typing import Any
 from bertlab.config.run_config import resolve_arguments
 from bertlab.errors import print_table
 from bertlab_studies.plan.budget import cost_of, meta_encoder
-from bertlab_studies.plan.stage_configs import stage_configs
+from bertlab_studies.plan.stages import stage_configs
 
 CONFIGS = Path(__file__).parents[1] / "configs" / "pretrain"
 NODE = 8  # GPUs

@@ -1,7 +1,8 @@
 """The contract of a command: what is typed after ``bertlab``."""
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
@@ -39,3 +40,18 @@ class Command(ABC):
         is completed.
         """
         return {}
+
+
+class Opened(Protocol):
+    """A command of bertlab's that is ready to run; a package may return its own from a hook."""
+
+    @property
+    def directory(self) -> Path:
+        """Directory of the run that ``fit`` makes or goes on with."""
+
+    def run(self) -> int:
+        """Execute the command.
+
+        Returns:
+            The exit code, 0 if all is well.
+        """

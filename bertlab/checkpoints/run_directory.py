@@ -12,10 +12,8 @@ from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from bertlab.errors import OutputError, without_secrets
-from bertlab.files import check_nothing_leads_out, create_json, create_text, write_json
+from bertlab.files import check_nothing_leads_out, create_json, write_json
 from bertlab.plugins.index import version_of
 
 if TYPE_CHECKING:
@@ -108,7 +106,7 @@ def claim(directory: Path, content: Mapping[str, Any]) -> None:
 
     Of several processes that chose the same directory, one gets it.
     """
-    with _claiming(directory):
+    with claiming(directory):
         # it refuses a file that is there: only one process makes it
         create_json(directory / MANIFEST_FILE, without_secrets(content))
 
@@ -147,15 +145,9 @@ def give_back(directory: Path, before: frozenset[str]) -> None:
             directory.rmdir()
 
 
-def claim_stages(directory: Path, config: Mapping[str, Any]) -> None:
-    """Make the directory of a new run in stages and write its config; as :func:`claim`."""
-    with _claiming(directory):
-        text = yaml.safe_dump(without_secrets(dict(config)), sort_keys=False, allow_unicode=True)
-        create_text(directory / STAGES_FILE, text)
-
-
 @contextlib.contextmanager
-def _claiming(directory: Path) -> Iterator[None]:
+def claiming(directory: Path) -> Iterator[None]:
+    """Make the directory of a new run; what the block makes in it must not be there before."""
     directory.mkdir(parents=True, exist_ok=True)
     try:
         yield

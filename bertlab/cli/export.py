@@ -1,6 +1,7 @@
 """``bertlab export``: a run, checkpoint or Hugging Face model as a folder that others load."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,30 @@ if TYPE_CHECKING:
     from bertlab.api.exchange import ExportReport
 
 _SETTINGS = "settings"
+
+
+@dataclass
+class _Options:
+    """How a model is exported.
+
+    Args:
+        words_checkpoints: export each words-….ckpt of a run, into a folder below output called as
+            BabyLM's revisions are: chck_1M, chck_2M, …
+        overwrite: replace what is in the output folder
+        format: transformers; onnx: one file with the heads; sentence-transformers: vectors that
+            are means over tokens; or that of a plugin, whose settings are options --settings.KEY
+        head: the head to export, of a run with several (model.heads)
+        push: upload the folder to this repository of the Hugging Face hub, USER/NAME, made if need
+            be; each of words_checkpoints to a branch of its own
+        private: make a new repository that only you see
+    """
+
+    words_checkpoints: bool = False
+    overwrite: bool = False
+    format: str = "transformers"
+    head: str | None = None
+    push: str | None = None
+    private: bool = False
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -66,38 +91,5 @@ def make_parser(command: str) -> ArgumentParser:
         "source", type=str, help="run directory, checkpoint, Hugging Face folder or hub name"
     )
     parser.add_argument("output", type=str, help="folder to write")
-    parser.add_argument(
-        "--words_checkpoints",
-        type=bool,
-        default=False,
-        help="export each words-….ckpt of a run, into a folder below output called as BabyLM's "
-        "revisions are: chck_1M, chck_2M, …",
-    )
-    parser.add_argument(
-        "--overwrite", type=bool, default=False, help="replace what is in the output folder"
-    )
-    parser.add_argument(
-        "--format",
-        type=str,
-        default="transformers",
-        help="transformers; onnx: one file with the heads; sentence-transformers: vectors that are "
-        "means over tokens; or that of a plugin, whose settings are options --settings.KEY",
-    )
-    parser.add_argument(
-        "--head",
-        type=str | None,
-        default=None,
-        help="the head to export, of a run with several (model.heads)",
-    )
-    parser.add_argument(
-        "--push",
-        type=str | None,
-        default=None,
-        metavar="REPOSITORY",
-        help="upload the folder to this repository of the Hugging Face hub, USER/NAME, made if "
-        "need be; each of words_checkpoints to a branch of its own",
-    )
-    parser.add_argument(
-        "--private", type=bool, default=False, help="make a new repository that only you see"
-    )
+    parser.add_class_arguments(_Options, None, as_group=False, instantiate=False)
     return parser

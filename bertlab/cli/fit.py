@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from bertlab.config.merge import read_request
 from bertlab.config.request import Request
-from bertlab.config.shipped import offered_names, with_config_options
+from bertlab.config.shipped import offered_names
 from bertlab.config.yaml_files import yaml_inline
 from bertlab.errors import CommandError, say
-from bertlab.plugins.hooks import hook_modules
+from bertlab.plugins.hooks import opened_by_package
 from bertlab.plugins.index import missing_package
 
 # of keys below data, for predict
@@ -68,24 +68,29 @@ def main(command: str, argv: list[str]) -> int:
         return 0
     if request.prints is not None:
         return print_config(command, request)
-    keys = frozenset(key.split(".")[0] for key in request.source)
-    if command == "fit":
-        elsewhere = hook_modules().manager.hook.bertlab_runs_fit(arguments=argv, keys=keys)
-        if elsewhere is not None:
-            return int(elsewhere)
-    # torch, not for --help
-    from bertlab.training.cli import open_command  # noqa: PLC0415
-    from bertlab.training.stages import open_fit  # noqa: PLC0415
+    if (opened := opened_by_package(command, request)) is None:
+        from bertlab.training.cli import open_command  # noqa: PLC0415  torch, not for --help
 
-    return (open_fit(request) if command == "fit" else open_command(command, request)).run()
+        opened = open_command(command, request)
+    return opened.run()
+
+
+def with_config_options(argv: Sequence[str]) -> list[str]:
+    """Return arguments with ``--config`` before each config that stands in front of the options.
+
+    ``quickstart --trainer.max_steps 3`` becomes ``--config quickstart --trainer.max_steps 3``.
+    """
+    first_option = next((i for i, each in enumerate(argv) if each.startswith("-")), len(argv))
+    named = [part for each in argv[:first_option] for part in ("--config", each)]
+    return [*named, *argv[first_option:]]
 
 
 def print_config(command: str, request: Request) -> int:
     """Print the config that arguments with ``--print_config`` stand for; run nothing."""
     from bertlab.checkpoints.restore import read_warm_start  # noqa: PLC0415  torch, rare
-    from bertlab.config.run_config import OPTION, printed_config, read_form  # noqa: PLC0415
+    from bertlab.config.run_config import OPTION, printed_config, read_forms  # noqa: PLC0415
 
-    form = read_form(request.prints or "")
+    forms = read_forms(request.prints or "")
     if command != "fit" or request.ckpt_path is not None:
         raise CommandError(
             f"{OPTION}: expected bertlab fit without --ckpt_path; the config of a run that was "
@@ -93,7 +98,7 @@ def print_config(command: str, request: Request) -> int:
         )
     if (warm := read_warm_start(request)) is not None:
         request.take_sizes(warm.encoder_config)
-    say(printed_config(request, form))
+    say(printed_config(request, forms))
     return 0
 
 

@@ -34,7 +34,6 @@ COMMANDS = {
     "tokenizer": ("bertlab.cli.data", "train a tokenizer: WordPiece, BPE, Unigram"),
     "prepare": ("bertlab.cli.data", "tokenise a corpus once and print its data report"),
     "export": ("bertlab.cli.export", "write a folder for transformers, or an ONNX file; upload it"),
-    "completion": ("bertlab.cli.completion", "what makes the shell complete commands and options"),
     "explain": ("bertlab.cli.errors", "what the code of an error means, and what to do"),
 }
 # commands of first-party packages, which may be missing, in the order of their lines in the help

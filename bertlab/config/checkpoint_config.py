@@ -10,13 +10,14 @@ rest is the user's to give, by ``--config`` or arguments.
 
 import re
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bertlab.config.named_classes import CLASS_KEYS, advice, is_word, names_class
 from bertlab.config.recorded import decides
-from bertlab.config.request import SECTION, SEED_PARTS, as_overrides, is_file_name
+from bertlab.config.request import SECTION, SEED_PARTS, is_file_name
 from bertlab.config.yaml_files import Config, read_config, value_at
 from bertlab.errors import (
     BertlabError,
@@ -79,7 +80,7 @@ _BATCHES = frozenset(
 # ... these alone, and all that plugins take
 _KEYS = frozenset(
     {
-        *("seed_everything", "max_tokens", "max_words", "on_nonfinite", "stages"),
+        *("seed_everything", "max_tokens", "max_words", "on_nonfinite"),
         *("model.init_from", "model.init_optimizer", "model.from_scratch"),
         *(f"seed.{part}" for part in SEED_PARTS),
         *(f"trainer.{key}" for key in _TRAINER),
@@ -133,9 +134,7 @@ def _listed(content: Config, above: str, not_brought: Config) -> Config:
     kept: Config = {}
     for name, value in content.items():
         key = f"{above}{name}"
-        if key == "stages":
-            kept[name] = _listed_stages(value, not_brought)
-        elif is_listed(key, value):
+        if is_listed(key, value):
             kept[name] = value
         elif isinstance(value, dict) and SECTION.fullmatch(key):
             kept[name] = _listed(value, f"{key}.", not_brought)
@@ -161,11 +160,6 @@ def is_listed(key: str, value: object = None) -> bool:
 _WHERE_AND_HOW = re.compile(
     r"trainer\.(devices|num_nodes)|data\.(objectives\.)?(num_workers|prepare_workers|cache_dir)"
 )
-
-
-def is_setting(key: str) -> bool:
-    """Whether a key is of a stage's settings, which no parser has."""
-    return key.startswith("stages.")
 
 
 def check_users_own(asked: Sequence[str], source: Path, command: str) -> None:
@@ -195,6 +189,13 @@ def check_users_own(asked: Sequence[str], source: Path, command: str) -> None:
         )
 
 
+def check_stored(content: Config, source: str) -> None:
+    """Let packages check the values of their keys in a config that may come from anywhere."""
+    for check in {said.check_stored: None for said in package_keys().values()}:
+        if check is not None:
+            check(content, source)
+
+
 # asks for nothing, of keys that a stored config may not bring
 _BY_DEFAULT: tuple[Any, ...] = (None, "", [], 0, 1, "auto")
 
@@ -205,32 +206,14 @@ def asks_for_more(file: Path) -> bool:
         stored, left_out = read_stored_config(read_config(file), str(file))
     except BertlabError:  # it was written to meanwhile; what is told is why the run stopped
         return False
+    try:
+        check_stored(stored, str(file))
+    except BertlabError:
+        return True
     others = may_bring(stored)[1].values()
     return any(key != "data.cache_dir" for key in left_out) or any(
         each is True or each not in _BY_DEFAULT for each in others
     )
-
-
-def _listed_stages(given: object, not_brought: Config) -> object:
-    """Return stages with the settings that a stored config may bring."""
-    if isinstance(given, list):
-        return [_listed_stage(each, str(number), not_brought) for number, each in enumerate(given)]
-    if isinstance(given, Mapping):
-        return {name: _listed_stage(each, name, not_brought) for name, each in given.items()}
-    return given
-
-
-def _listed_stage(given: object, place: str, not_brought: Config) -> object:
-    if not isinstance(given, Mapping):
-        return given
-    kept = {key: each for key, each in given.items() if key in ("name", "share")}
-    settings = {key: each for key, each in given.items() if key not in kept}
-    for key, value in as_overrides(settings, f"stages.{place}", {}).items():
-        if is_listed(key, value):
-            kept[key] = value
-        else:
-            not_brought[f"stages.{place}.{key}"] = value
-    return kept
 
 
 def _dotted(content: dict[object, object], above: str) -> Iterator[str]:
@@ -330,17 +313,8 @@ def _is_named(found: object) -> bool:
     return isinstance(found, dict) and isinstance(found.get("name"), str)
 
 
-def _is_mapping_or_none(found: object) -> bool:
-    return isinstance(found, dict | None)
-
-
-def _are_named_or_none(found: object) -> bool:
-    return found is None or (isinstance(found, dict) and all(map(_is_named, found.values())))
-
-
-def _are_mappings_or_none(found: object) -> bool:
-    values = found.values() if isinstance(found, dict) else [found]
-    return found is None or all(isinstance(each, dict) for each in values)
+def _are_all(fits: Callable[[object], bool], found: object) -> bool:
+    return found is None or (isinstance(found, dict) and all(map(fits, found.values())))
 
 
 def _is_length(found: object) -> bool:
@@ -351,18 +325,21 @@ def _is_length(found: object) -> bool:
     return type(found) is int and found > 0
 
 
-_FORM: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+_Fits = Callable[[Any], bool]
+_FORM: tuple[tuple[str, _Fits, str], ...] = (
     ("seed_everything", lambda found: type(found) is int, "a whole number"),
     ("model.encoder", _is_named, "a mapping with a name"),
     ("model.head", lambda found: found is None or _is_named(found), "a mapping with a name"),
-    ("model.heads", _are_named_or_none, "mappings with a name, by name"),
-    ("data.heads", _are_mappings_or_none, "mappings by name"),
-    ("data.objectives", _is_mapping_or_none, "a mapping"),
-    ("model.objectives", _is_mapping_or_none, "a mapping"),
-    ("model.metrics", _is_mapping_or_none, "a mapping"),
-    ("model.optimizer", _is_mapping_or_none, "a mapping"),
+    ("model.heads", partial(_are_all, _is_named), "mappings with a name, by name"),
+    ("data.heads", partial(_are_all, lambda each: isinstance(each, dict)), "mappings by name"),
     ("data.max_seq_length", _is_length, "a number above 0, or from and to"),
-    ("checkpoint", _is_mapping_or_none, "a mapping"),
+    *(
+        (key, lambda found: isinstance(found, dict | None), "a mapping")
+        for key in (
+            *("data.objectives", "model.objectives", "model.metrics", "model.optimizer"),
+            "checkpoint",
+        )
+    ),
     (
         "checkpoint.filename",
         lambda found: found is None or is_file_name(found),

@@ -55,11 +55,6 @@ _EXPECTED = {
     "data.objectives": "their text: {corpus: PATH}",
     "data.heads": "data of heads by name: {NAME: {source: PATH}, …}",
 }
-# keys of model.optimizer that stay where another optimiser is chosen
-OF_EVERY_OPTIMIZER = (
-    *("learning_rate", "weight_decay", "warmup_steps", "schedule", "schedule_steps"),
-    *("layer_decay", "frozen_layers"),
-)
 
 
 def read_request(
@@ -89,7 +84,8 @@ def read_request(
     given: list[tuple[str, object]] = list((settings or {}).items())
     for key, value, _ in split_arguments(argv):
         if key in ("--config", "-c"):
-            path = find_config(needs_value(key, value))
+            given_path = needs_value(key, value)
+            path = Path(given_path) if Path(given_path).is_file() else find_config(given_path)
             merge.add_file(path, read_config(path))
         elif key == "--print_config":
             merge.request.prints = value or ""
@@ -147,7 +143,7 @@ class _Merge:
         elif key == "model" or (key[-1] == "+" and SECTION.fullmatch(key[:-1])):
             key = key.rstrip("+")
             raise ConfigError(f"{key}: is a section, expected a key in it, as in --{key}.KEY VALUE")
-        elif key == "stages" or SECTION.fullmatch(key):
+        elif SECTION.fullmatch(key):
             # an objective of its own leaves the others as they are, the default ones too
             self.request.objectives_named |= key.startswith("model.objectives.")
             self._add(_Layer(source, nested(key, _open(key, value))))
@@ -279,7 +275,11 @@ class _Merge:
             return
         kept: Iterable[str] = ()
         if section == "model.optimizer":
-            kept = OF_EVERY_OPTIMIZER
+            from bertlab.model.optimizer_config import (  # noqa: PLC0415  torch, not for --help
+                COMMON_OPTIMIZER_KEYS,
+            )
+
+            kept = (*COMMON_OPTIMIZER_KEYS, "schedule")
         elif section == "model.encoder" and name in installed("encoder"):
             kept = signature(load_class("encoder", name, object)).parameters
         gone = [each for each in given if each not in kept and each != "name"]

@@ -16,7 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin, is_typeddict
 import yaml
 from jsonargparse import ArgumentParser
 
-from bertlab.config.yaml_files import Config, value_at
+from bertlab.config.yaml_files import Config, put_at, value_at
 from bertlab.errors import CheckpointError, ConfigError
 
 CLASS_KEYS = frozenset({"class_path", "init_args"})  # how jsonargparse names a class
@@ -24,8 +24,8 @@ CLASS_KEYS = frozenset({"class_path", "init_args"})  # how jsonargparse names a 
 WORD = re.compile(r"-?[a-z0-9][a-z0-9_,: +-]{0,80}")
 _DEEPEST = 24  # texts within texts
 _DEFAULT = "a checkpoint may name plugins only, give classes yourself by --config"
-# another one while configs of elsewhere are read that are not in checkpoints
-_ADVICE: ContextVar[str] = ContextVar("_ADVICE", default=_DEFAULT)
+# what to do instead, inside importing_no_classes()
+ADVICE: ContextVar[str] = ContextVar("ADVICE", default="")
 
 
 def is_word(text: str) -> bool:
@@ -38,7 +38,7 @@ def is_word(text: str) -> bool:
 
 def advice() -> str:
     """Return what messages say is to be done instead of naming a class."""
-    return _ADVICE.get()
+    return ADVICE.get() or _DEFAULT
 
 
 @contextlib.contextmanager
@@ -48,11 +48,11 @@ def importing_no_classes(advice: str) -> Iterator[None]:
     Args:
         advice: what to do instead, for messages.
     """
-    before = _ADVICE.set(advice)
+    before = ADVICE.set(advice)
     try:
         yield
     finally:
-        _ADVICE.reset(before)
+        ADVICE.reset(before)
 
 
 def check_importable(parser: ArgumentParser, content: Mapping[str, Any], source: str) -> None:
@@ -66,17 +66,13 @@ def check_importable(parser: ArgumentParser, content: Mapping[str, Any], source:
     Raises:
         ConfigError: if it names one.
     """
-    if _ADVICE.get() == _DEFAULT:
+    if not ADVICE.get():
         return
     for key in _class_keys(content):
-        raise ConfigError(f"{source}: {key}: names a class; {_ADVICE.get()}")
+        raise ConfigError(f"{source}: {key}: names a class; {advice()}")
     nested: Config = {}
     for key, value in content.items():
-        *above, last = key.rstrip("+").split(".")  # a.b+=c appends
-        section = nested
-        for part in above:
-            section = section.setdefault(part, {})
-        section[last] = value
+        put_at(nested, key.rstrip("+"), value)  # a.b+=c appends
     try:
         check_no_classes(parser, nested, source)
     except CheckpointError as error:
@@ -141,7 +137,7 @@ def check_no_classes(parser: ArgumentParser, content: Config, source: str) -> No
             if not is_word(text):
                 raise CheckpointError(
                     f"{source}: {action.dest}: found {text[:80]!r}, which names a class or a "
-                    f"function; {_ADVICE.get()}"
+                    f"function; {advice()}"
                 )
         # str | Strategy -> str
         if plain := tuple(each for each in get_args(hint) if _is_plain_type(each)):

@@ -4,7 +4,8 @@ The arguments of a plugin's ``__init__`` become config keys here: of type, defau
 class has them.
 """
 
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jsonargparse import ActionConfigFile  # type: ignore[attr-defined]  # Lightning's way
@@ -51,6 +52,47 @@ CHECKPOINT_DEFAULTS = {
 
 # of fine-tuning (paper app. A.3: 2e-5 to 5e-5); 1e-4 and 1 % of warm-up are pre-training's
 HEAD_DEFAULTS = {"learning_rate": 3e-5, "warmup_steps": 0.1}
+
+
+@dataclass
+class _KeysOfFit:
+    """Where a run is kept, and how long it is.
+
+    Args:
+        run_dir: directory of the run; by default runs/NAME-OF-THE-CONFIG
+        max_tokens: train on about so many tokens, instead of trainer.max_steps
+        max_words: train on about so many words of the text, instead of trainer.max_steps;
+            trainer.max_epochs limits how often the corpus is read for them
+        on_nonfinite: what to do at a step whose gradient is NaN or infinite; it is never taken
+        compile: compile the encoder's layers with torch.compile, and on one GPU in bf16 replay
+            steps as CUDA graphs; needs a C++ compiler or a GPU
+        keep_predictions: write what the last step predicts for the validation rows:
+            predictions.jsonl
+    """
+
+    run_dir: str | None = None
+    max_tokens: float | None = None
+    max_words: float | None = None
+    on_nonfinite: Literal["stop", "skip"] = "stop"
+    compile: bool = False
+    keep_predictions: bool = False
+
+
+@dataclass
+class _KeysOfPredict:
+    """Where predictions go.
+
+    Args:
+        output: write the predictions to this file
+        top_k: how many classes, answers or fillers of a [MASK] are written for each row, best
+            first; all classes and answers, and 5 fillers, if not given
+        output_format: jsonl, csv, tsv, parquet, or the form that a benchmark takes, by the name of
+            its data.format; auto goes by the ending of the output, and is jsonl for any other
+    """
+
+    output: str | None = None
+    top_k: int | None = None
+    output_format: str = "auto"
 
 
 def data_class(request: Request) -> type[TaskData]:
@@ -126,7 +168,12 @@ def add_keys_of_command(
 ) -> None:
     """Add the keys of a command alone, and those that packages add to ``fit``."""
     if command == "fit":
-        _add_fit(parser)
+        parser.add_class_arguments(
+            ModelCheckpoint, "checkpoint", fail_untyped=False, instantiate=False, sub_configs=True
+        )
+        defaults = {f"checkpoint.{key}": value for key, value in CHECKPOINT_DEFAULTS.items()}
+        parser.set_defaults(defaults)
+        parser.add_class_arguments(_KeysOfFit, None, as_group=False, instantiate=False)
     if command == "fit" and with_hooks:
         hook_modules().fit_keys = add_fit_arguments(parser)
     parser.add_argument(
@@ -143,7 +190,7 @@ def add_keys_of_command(
             help="of a run with several heads (model.heads) the one that is meant",
         )
     if command == "predict":
-        _add_output(parser)
+        parser.add_class_arguments(_KeysOfPredict, None, as_group=False, instantiate=False)
 
 
 def _add_model(parser: LightningArgumentParser, request: Request) -> None:
@@ -233,77 +280,3 @@ def _add_data(parser: LightningArgumentParser, request: Request) -> None:
     if request.tokenizer is not None:
         chosen = load_class("tokenizer", request.tokenizer, TokenizerKind)
         parser.add_class_arguments(chosen, "data.tokenizer_kind", instantiate=False)
-
-
-def _add_fit(parser: LightningArgumentParser) -> None:
-    """Add where a run is kept, and how long it is."""
-    parser.add_class_arguments(
-        ModelCheckpoint, "checkpoint", fail_untyped=False, instantiate=False, sub_configs=True
-    )
-    parser.set_defaults({f"checkpoint.{key}": value for key, value in CHECKPOINT_DEFAULTS.items()})
-    parser.add_argument(
-        "--run_dir",
-        type=str | None,
-        default=None,
-        help="directory of the run; by default runs/NAME-OF-THE-CONFIG",
-    )
-    parser.add_argument(
-        "--max_tokens",
-        type=float | None,
-        default=None,
-        help="train on about so many tokens, instead of trainer.max_steps",
-    )
-    parser.add_argument(
-        "--max_words",
-        type=float | None,
-        default=None,
-        help="train on about so many words of the text, instead of trainer.max_steps; "
-        "trainer.max_epochs limits how often the corpus is read for them",
-    )
-    parser.add_argument(
-        "--stages",
-        type=dict[str, dict[str, Any]] | list[dict[str, Any]] | None,
-        default=None,
-        help="pre-train in stages, by name: a share of the budget, and settings: "
-        "{short: {share: 0.9, data.max_seq_length: 128}, long: {share: 0.1}}",
-    )
-    parser.add_argument(
-        "--on_nonfinite",
-        type=Literal["stop", "skip"],
-        default="stop",
-        help="what to do at a step whose gradient is NaN or infinite; it is never taken",
-    )
-    parser.add_argument(
-        "--compile",
-        type=bool,
-        default=False,
-        help="compile the encoder's layers with torch.compile, and on one GPU in bf16 replay steps "
-        "as CUDA graphs; needs a C++ compiler or a GPU",
-    )
-    parser.add_argument(
-        "--keep_predictions",
-        type=bool,
-        default=False,
-        help="write what the last step predicts for the validation rows: predictions.jsonl",
-    )
-
-
-def _add_output(parser: LightningArgumentParser) -> None:
-    """Add where predictions go."""
-    parser.add_argument(
-        "--output", type=str | None, default=None, help="write the predictions to this file"
-    )
-    parser.add_argument(
-        "--top_k",
-        type=int | None,
-        default=None,
-        help="how many classes, answers or fillers of a [MASK] are written for each row, best "
-        "first; all classes and answers, and 5 fillers, if not given",
-    )
-    parser.add_argument(
-        "--output_format",
-        type=str,
-        default="auto",
-        help="jsonl, csv, tsv, parquet, or the form that a benchmark takes, by the name of its "
-        "data.format; auto goes by the ending of the output, and is jsonl for any other",
-    )

@@ -82,15 +82,6 @@ def _unknown(
     return found
 
 
-def leave_out_unknown(
-    stored: Config, parser: ArgumentParser, source: str, command: str
-) -> list[str]:
-    """Return the keys of a stored config that are of a later bertlab and decide nothing."""
-    found = unknown_keys(stored, parser)
-    refuse_unknown(found, source, command)
-    return list(found)
-
-
 def refuse_unknown(found: Mapping[str, Any], source: str, command: str) -> None:
     """Refuse values by keys that no argument has, if they decide something; else warn."""
     fits = command == "fit"
@@ -138,8 +129,7 @@ def _unknown_words(source: str, given: list[str], writer: str | None = None) -> 
     )
 
 
-_STAGES = "stages"
-_WHOLE = ("max_tokens", "max_words", _STAGES)
+_WHOLE = ("max_tokens", "max_words")
 # what may differ between a run and its resumption: where it runs, not what it computes
 _FREE = {
     "data": {
@@ -176,26 +166,23 @@ def computed(config: Config, by_place: bool) -> Config:
         SEED_SECTION: Seeds.of(config).apart(config["seed_everything"]),
         "model": {key: value for key, value in config["model"].items() if key != "init_from"},
     }
-    # older checkpoints lack stages
     kept |= {key: config.get(key) for key in _WHOLE}
     for section, free in _FREE.items():
         kept[section] = {key: value for key, value in config[section].items() if key not in free}
     if not by_place:
-        kept["data"] = _without_places(kept["data"], "")
+        kept["data"] = without_places(kept["data"], "")
         if heads := kept["data"].get("heads"):
-            own = {name: _without_places(each, "") for name, each in heads.items()}
+            own = {name: without_places(each, "") for name, each in heads.items()}
             kept["data"]["heads"] = own
         if text := kept["data"].get("objectives"):
-            own = _without_places(text, "")
+            own = without_places(text, "")
             kept["data"]["objectives"] = {
                 key: value for key, value in own.items() if key not in _FREE["data"]
             }
-        if isinstance(kept[_STAGES], list):
-            kept[_STAGES] = [_without_places(stage, "data.") for stage in kept[_STAGES]]
     return kept
 
 
-def _without_places(settings: Config, prefix: str) -> Config:
+def without_places(settings: Config, prefix: str) -> Config:
     """Return settings without the keys that say where data lies; sets of rows keep their names."""
     places = {f"{prefix}{name}" for name in _PLACES}
     kept = {key: value for key, value in settings.items() if key not in places}

@@ -1,7 +1,7 @@
 """What a command is asked for: files, arguments and stored configs, merged into one mapping.
 
 ``source`` says where each value comes from. The plugins are named as well, as they decide which
-keys there are. A study or a stage asks for more by dotted key (:func:`as_overrides`).
+keys there are.
 
 ``seed_everything`` decides all draws of a run. A seed in the section ``seed`` takes a part of them
 away from it, so that two runs can differ in their initial weights alone (Dodge et al. 2020,
@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from bertlab.config.yaml_files import Config, value_at, yaml_inline
+from bertlab.config.yaml_files import Config, put_at, value_at, yaml_inline
 from bertlab.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
@@ -60,18 +60,6 @@ def one_head_config(config: Config, name: str) -> Config:
     for key in ("mixing", "objectives"):
         data.pop(key, None)
     return {**config, "model": {**model, "head": head}, "data": {**data, **own}}
-
-
-def fine_tunes(config: Config) -> bool:
-    """Whether a resolved config has a head, or several."""
-    return bool(config["model"].get("head") or config["model"].get("heads"))
-
-
-def heads_by_name(section: Mapping[str, Any]) -> dict[str, Config]:
-    """Return the heads of a resolved ``model`` section, a single one by its plugin's name."""
-    heads: dict[str, Config] = dict(section.get("heads") or {})
-    single = section.get("head")
-    return {single["name"]: single} if single else heads
 
 
 # step-{step}, not ../x, and no {step:999999999} or {step.__class__}
@@ -161,11 +149,6 @@ class Request:
         return self.head is not None or bool(self.heads)
 
     @property
-    def named_head(self) -> str:
-        """What messages call the head, or the heads."""
-        return self.head or ", ".join(self.heads)
-
-    @property
     def head_sections(self) -> dict[str, str]:
         """The plugin of each head by its section: ``model.head``, ``model.heads.NAME``."""
         single = {} if self.head is None else {"model.head": self.head}
@@ -185,11 +168,6 @@ class Request:
     def run_dir(self) -> str | None:
         """``run_dir``, if given anywhere."""
         return self._text("run_dir")
-
-    @property
-    def stages(self) -> object:
-        """``stages``, if given anywhere; not checked yet."""
-        return self.values.get("stages")
 
     def take_sizes(self, sizes: Config) -> None:
         """Take encoder and sizes of given weights, which a config need not repeat."""
@@ -213,11 +191,7 @@ class Request:
         found: Config = {}
         for key, each in self.source.items():
             if each == source:
-                *above, last = key.split(".")
-                section = found
-                for part in above:
-                    section = section.setdefault(part, {})
-                section[last] = value_at(self.values, key)
+                put_at(found, key, value_at(self.values, key))
         return found
 
     def check_text(self) -> None:
@@ -254,67 +228,6 @@ class Request:
 def place(source: str) -> str:
     """Return ``"FILE: "`` for messages; ``""`` where the source is an argument, or is not known."""
     return "" if not source or source.startswith(ARGUMENT) else f"{source}: "
-
-
-Overrides = dict[str, Any]
-# sections whose own keys may be nested below them; anything else keeps a mapping as its value
-_SECTIONS = (
-    "model",
-    "model.encoder",
-    "model.head",
-    "model.optimizer",
-    "model.optimizer.schedule",
-    "data",
-    "data.mixing",
-    "data.objectives",
-    "trainer",
-    "evaluate",
-)
-_OF_MODEL = (
-    *("encoder", "objectives", "head", "heads", "metrics", "optimizer"),
-    *("init_from", "init_optimizer", "from_scratch"),
-)
-
-
-def as_overrides(
-    given: object,
-    where: str,
-    taken: Mapping[str, str],
-    error: type[ConfigError] = ConfigError,
-) -> Overrides:
-    """Return dotted keys and values; ``encoder.causal`` is short for ``model.encoder.causal``.
-
-    Args:
-        given: keys and values; sections such as ``model`` may hold their keys as a mapping.
-        where: they stand, for messages.
-        taken: keys that cannot be set there, and why.
-        error: that is raised.
-
-    Raises:
-        ConfigError: ``error``, if it is not a mapping of keys, or one is taken.
-    """
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping):
-        raise error(f"{where}: found {given!r}, expected config keys and values")
-    overrides: Overrides = {}
-    for key, value in given.items():
-        if not isinstance(key, str):
-            raise error(f"{where}: found the key {key!r}, expected a config key")
-        prefix = "evaluate." if key.startswith("evaluate.") else ""
-        name = key.removeprefix(prefix)
-        if name.split(".")[0] in _OF_MODEL:
-            name = f"model.{name}"
-        # {"encoder": {"causal": True}} -> {"model.encoder.causal": True};
-        # "evaluate.head.name" -> "evaluate.model.head.name"
-        if name in _SECTIONS and isinstance(value, Mapping):
-            below = {f"{prefix}{name}.{each}": more for each, more in value.items()}
-            overrides |= as_overrides(below, where, taken, error)
-        elif (whole := "seed" if name.startswith("seed.") else name) in taken:
-            raise error(f"{where}: {key}: cannot be set here; {taken[whole]}")
-        else:
-            overrides[prefix + name] = value
-    return overrides
 
 
 def to_arguments(overrides: Mapping[str, Any]) -> list[str]:

@@ -18,15 +18,13 @@ from lightning.pytorch import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
 from bertlab import __version__
-from bertlab.config.checkpoint_config import check_users_own, is_setting
+from bertlab.config.checkpoint_config import check_stored, check_users_own
 from bertlab.config.merge import read_request
-from bertlab.config.named_classes import check_importable, check_no_classes
+from bertlab.config.named_classes import ADVICE, check_importable, check_no_classes
 from bertlab.config.parse import parse_config
 from bertlab.config.parser import build_parser
-from bertlab.config.recorded import leave_out_unknown, refuse_unknown, without
+from bertlab.config.recorded import refuse_unknown, unknown_keys, without
 from bertlab.config.request import SEED_SECTION, Request, Seeds, check_seeds, choose_seed
-from bertlab.config.stages import STAGES_KEY as STAGES
-from bertlab.config.stages import read_stages
 from bertlab.config.yaml_files import Config, keys_of, names_below
 from bertlab.errors import (
     CommandError,
@@ -49,7 +47,7 @@ _LATER_TEXT = ("input",)
 _CLASS = re.compile(r"'class_path': '([\w.]+)'")
 _JSONARGPARSE = Path(jsonargparse.__file__).parent
 _FIT_ONLY = (
-    *("checkpoint", "max_tokens", "max_words", "on_nonfinite", "compile", "stages"),
+    *("checkpoint", "max_tokens", "max_words", "on_nonfinite", "compile"),
     *_RUN_KEYS,
 )
 
@@ -176,15 +174,6 @@ def resolve_request(request: Request) -> Config:
     return _plain(parser, _parse(parser, request), request)
 
 
-def resolve_whole(parser: LightningArgumentParser, request: Request) -> tuple[Config, Config]:
-    """Return all that ``bertlab fit`` was asked for as plain data, and the default of each key.
-
-    Nothing is drawn: a seed that is not given is true.
-    """
-    defaults = _whole(parser, parser.get_defaults(), request)
-    return _whole(parser, _parse(parser, request), request), defaults
-
-
 def _parse(parser: LightningArgumentParser, request: Request, command: str = "fit") -> Namespace:
     """Parse all that was asked for, once."""
     known = names_below("", keys_of(parser))
@@ -197,11 +186,13 @@ def _parse(parser: LightningArgumentParser, request: Request, command: str = "fi
         source = str(request.checkpoint)
         _check_not_brought(request, parser, command)
         stored = {key: each for key, each in request.part_of(source).items() if key in values}
-        for key in leave_out_unknown(stored, parser, source, command):
+        unknown = unknown_keys(stored, parser)
+        refuse_unknown(unknown, source, command)
+        for key in unknown:
             values, stored = without(values, key), without(stored, key)
         check_no_classes(parser, stored, source)
         check_stored(stored, source)
-    for source in dict.fromkeys(request.source.values()):
+    for source in dict.fromkeys(request.source.values()) if ADVICE.get() else ():
         check_importable(parser, request.part_of(source), source)
     return parse_config(parser, values, request.where)
 
@@ -216,7 +207,7 @@ def _check_not_brought(request: Request, parser: LightningArgumentParser, comman
         if value is not None and _is_recorded(key.partition(".")[0])
     }
     known, defaults = keys_of(parser), parser.get_defaults()
-    unknown = {key: asked[key] for key in asked if key not in known and not is_setting(key)}
+    unknown = {key: asked[key] for key in asked if key not in known}
     refuse_unknown(unknown, source, command)
     differing = [
         key
@@ -237,30 +228,13 @@ def _is_recorded(key: str) -> bool:
     return key not in _NOT_RECORDED and (said is None or key not in said.not_recorded)
 
 
-def check_stored(content: Config, source: str) -> None:
-    """Let packages check the values of their keys in a config that may come from anywhere."""
-    for check in {said.check_stored: None for said in package_keys().values()}:
-        if check is not None:
-            check(content, source)
-
-
-def _dumped(parser: LightningArgumentParser, values: Namespace) -> Config:
+def _whole(parser: LightningArgumentParser, values: Namespace, request: Request) -> Config:
+    """Return typed values as plain data, with every plugin named."""
     try:
         text = parser.dump(values, skip_unset=False, skip_validation=True)
     except Exception as error:  # of arguments of a class that are none, such as a Timer's
         raise ConfigError(f"trainer: the arguments of a class are wrong: {told(error)}") from error
     content: Config = yaml.safe_load(text)
-    if "checkpoint_words" in content:  # where configs of before have it, behind max_words
-        words = content.pop("checkpoint_words")
-        pairs = list(content.items())
-        place = list(content).index("max_words") + 1
-        content = dict([*pairs[:place], ("checkpoint_words", words), *pairs[place:]])
-    return content
-
-
-def _whole(parser: LightningArgumentParser, values: Namespace, request: Request) -> Config:
-    """Return typed values as plain data, with every plugin named."""
-    content = _dumped(parser, values)
     model, data = content["model"], content["data"]
     model["optimizer"] = _plain_optimizer(model["optimizer"], request)
     if request.objectives or not request.fine_tunes:
@@ -277,9 +251,8 @@ def _whole(parser: LightningArgumentParser, values: Namespace, request: Request)
     seeds = check_seeds(content.pop(SEED_SECTION), bool(request.objectives))
     if seeds:
         content[SEED_SECTION] = seeds
-    stages = content.pop(STAGES, None)
-    if stages is not None:
-        content[STAGES] = [stage.to_dict() for stage in read_stages(stages)]  # in their order
+    for as_recorded in {said.as_recorded: None for said in package_keys().values()}:
+        content = content if as_recorded is None else as_recorded(content)
     return content
 
 
@@ -319,21 +292,12 @@ _ALWAYS = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class PrintedForm:
-    """What a printed config leaves out; with nothing left out it has every key.
+def read_forms(given: str) -> list[str]:
+    """Return what ``--print_config=FORM,…`` leaves out.
 
-    Attributes:
-        skips_defaults: keys that are at their default, but for plugins and the seed.
-        skips_unset: keys that are null by default, and are null.
+    ``skip_default``: keys at their default, but for plugins and the seed; ``skip_unset``: keys that
+    are null by default, and are null.
     """
-
-    skips_defaults: bool = False
-    skips_unset: bool = False
-
-
-def read_form(given: str) -> PrintedForm:
-    """Return the form that ``--print_config=FORM,…`` asks for."""
     names = [_OLDER.get(name, name) for name in given.split(",") if name]
     for name in names:
         if name not in _FORMS:
@@ -342,16 +306,17 @@ def read_form(given: str) -> PrintedForm:
                 f"{OPTION}: found {name!r}{nearest(name, _FORMS)}, expected nothing, or "
                 f"{OPTION}={' or '.join(_FORMS)}{comments}"
             )
-    return PrintedForm("skip_default" in names, "skip_unset" in names)
+    return names
 
 
-def printed_config(request: Request, form: PrintedForm) -> str:
+def printed_config(request: Request, forms: Sequence[str]) -> str:
     """Return the config of ``bertlab fit`` as YAML: ``bertlab fit --config FILE`` does the same."""
     parser = build_parser("fit", request)
-    content, defaults = resolve_whole(parser, request)
+    defaults = _whole(parser, parser.get_defaults(), request)
+    content = _whole(parser, _parse(parser, request), request)  # a seed that is not given is true
     content = {key: value for key, value in content.items() if key not in _ARGUMENTS}
-    if form.skips_defaults or form.skips_unset:
-        content = _shortened(content, defaults, keys_of(parser), form)
+    if forms:
+        content = _shortened(content, defaults, keys_of(parser), forms)
     text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
     if not text.replace("\n", "").isprintable():  # a terminal, or who copies it, might change it
         text = yaml.safe_dump(content, sort_keys=False)
@@ -359,7 +324,7 @@ def printed_config(request: Request, form: PrintedForm) -> str:
 
 
 def _shortened(
-    content: Config, defaults: Config, known: set[str], form: PrintedForm, above: str = ""
+    content: Config, defaults: Config, known: set[str], forms: Sequence[str], above: str = ""
 ) -> Config:
     """Return a section without what need not be said."""
     kept: Config = {}
@@ -367,13 +332,13 @@ def _shortened(
         key, default = f"{above}{name}", defaults.get(name)
         if isinstance(value, dict) and names_below(key, known):
             below = default if isinstance(default, dict) else {}
-            shown: Any = _shortened(value, below, known, form, f"{key}.")
+            shown: Any = _shortened(value, below, known, forms, f"{key}.")
             skipped = shown == {}
         else:
             shown = value
             # as text: True is no 1, and 1 is no 1.0
             is_default = repr(value) == repr(default)
-            skipped = is_default and (form.skips_defaults or (form.skips_unset and value is None))
+            skipped = is_default and ("skip_default" in forms or value is None)
         if _ALWAYS.fullmatch(key) or not skipped:
             kept[name] = shown
     return kept

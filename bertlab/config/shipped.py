@@ -6,7 +6,7 @@ or without a clone.
 """
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -92,16 +92,6 @@ def _nearest_config(path: Path, others: Iterable[Path]) -> str:
     choices |= {_bare_name(each): str(each) for each in files}
     matches = get_close_matches(_bare_name(path), choices, n=1, cutoff=0.6)
     return f"; did you mean {choices[matches[0]]!r}?" if matches else ""
-
-
-def with_config_options(argv: Sequence[str]) -> list[str]:
-    """Return arguments with ``--config`` before each config that stands in front of the options.
-
-    ``quickstart --trainer.max_steps 3`` becomes ``--config quickstart --trainer.max_steps 3``.
-    """
-    first_option = next((i for i, each in enumerate(argv) if each.startswith("-")), len(argv))
-    named = [part for each in argv[:first_option] for part in ("--config", each)]
-    return [*named, *argv[first_option:]]
 
 
 def _bare_name(path: Path) -> str:

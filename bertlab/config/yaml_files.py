@@ -352,6 +352,14 @@ def value_at(content: object, key: str) -> object:
     return content
 
 
+def put_at(content: Config, key: str, value: object) -> None:
+    """Set the value at a dotted key; the mappings on the way are made."""
+    *above, last = key.split(".")
+    for part in above:
+        content = content.setdefault(part, {})
+    content[last] = value
+
+
 def keys_of(parser: "ArgumentParser") -> set[str]:
     """Return all keys; ``help`` and ``KEY.help`` are only for the command line."""
     dests = {action.dest for action in parser._actions}

@@ -5,11 +5,9 @@ the sizes of its steps.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property, partial
-from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -356,60 +354,3 @@ def check_changes(tasks: Mapping[str, Task], data: "TaskData", endless: bool) ->
                 "trainer.max_steps, trainer.max_epochs, max_tokens or max_words (a time is none: "
                 "a resumed run would not be the same)"
             )
-
-
-_ENDS = ("trainer.max_steps", "trainer.max_epochs", "max_tokens", "max_words")
-
-
-def share_out(
-    config: Mapping[str, Any], names: Sequence[str], shares: Sequence[Fraction]
-) -> list[dict[str, Any]]:
-    """Return the settings by which each stage of a run ends.
-
-    Steps are rounded so that their sum is the budget: of 10, shares of 1/3 are 3, 4 and 3. Tokens
-    and words become steps when the data of a stage is known.
-    """
-    key, amount = _budget(config)
-    if key == "trainer.max_steps":
-        ends = [0, *(round(amount * each) for each in accumulate(shares))]
-        parts: list[float] = [end - start for start, end in pairwise(ends)]
-    elif key == "trainer.max_epochs":
-        epochs = [amount * share for share in shares]
-        parts = [int(each) if each.denominator == 1 else 0 for each in epochs]
-    else:
-        parts = [amount * float(share) for share in shares]
-    for name, share, part in zip(names, shares, parts, strict=True):
-        if not part > 0:
-            unit = "step" if key == "trainer.max_steps" else "whole number of epochs"
-            raise ConfigError(
-                f"stages.{name}.share: {float(share):g} of {key}, which is {amount:,}, is "
-                f"{float(amount * share):g}, expected a {unit}; choose another share or {key}"
-                + (", or give trainer.max_steps" if key == "trainer.max_epochs" else "")
-            )
-    return [{key: part} for part in parts]
-
-
-def _budget(config: Mapping[str, Any]) -> tuple[str, Any]:
-    """Return the key that ends the run, and its value."""
-    trainer = config["trainer"]
-    values = (
-        trainer["max_steps"],
-        trainer["max_epochs"],
-        config["max_tokens"],
-        config["max_words"],
-    )
-    found = {
-        key: value for key, value in zip(_ENDS, values, strict=True) if value not in (None, -1)
-    }
-    if "max_words" in found:
-        found.pop("trainer.max_epochs", None)  # no end there but a limit
-    if len(found) != 1:
-        told = " and ".join(found) or "none"
-        raise ConfigError(
-            f"stages: found {told} to end the run, expected one of {', '.join(_ENDS)}, of which "
-            "each stage has a share"
-        )
-    ((key, amount),) = found.items()
-    if not 0 < amount < math.inf:  # NaN is not either
-        raise ConfigError(f"{key}: found {amount}, expected above 0")
-    return key, amount

@@ -42,8 +42,10 @@ if TYPE_CHECKING:
     from lightning.pytorch.strategies import Strategy
 
     from bertlab.api.batch import PackedBatch
+    from bertlab.api.command import Opened
     from bertlab.api.exchange import ExportReport, ModelAddress
     from bertlab.checkpoints.pretrained import Pretrained
+    from bertlab.config.request import Request
     from bertlab.data.module import TaskData
     from bertlab.model.module import BertModule
 
@@ -71,12 +73,16 @@ class FitKeys:
             its file, before the values are used. It raises ``CheckpointError`` if a value names a
             class or a function. Needed only for a key whose values the package parses further:
             types of the parser are checked without it.
+        as_recorded: returns the resolved config as it is recorded, printed and compared, all keys
+            in their order. A key that came later than others is best left out where it is not
+            given: runs of before then go on as they are.
     """
 
     not_recorded: tuple[str, ...] = ()
     stored: tuple[str, ...] = ()
     not_in_stages: Mapping[str, str] = field(default_factory=dict)
     check_stored: Callable[[Mapping[str, Any], str], None] | None = None
+    as_recorded: Callable[[dict[str, Any]], dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -126,12 +132,12 @@ def bertlab_callbacks(  # type: ignore[empty-body]
 
 
 @hookspec(firstresult=True)
-def bertlab_runs_fit(arguments: list[str], keys: frozenset[str]) -> int | None:
-    """Run what ``bertlab fit`` was asked for instead of bertlab, and return the exit code.
+def bertlab_opens(command: str, request: "Request") -> "Opened | None":
+    """Return what runs instead of bertlab's own ``fit``, ``validate``, ``test`` or ``predict``.
 
     Called before torch is imported; None leaves it to the next package and to bertlab. What it
-    raises ends the command. ``arguments`` are those of ``fit``, ``keys`` the first parts of all
-    keys that they and the config files give: ``seeds``, and ``model`` for ``model.init_from``.
+    raises ends the command. ``request`` has what files and arguments give, merged and not parsed:
+    ``request.values["stages"]``; ``bertlab.extend.open_command`` is what bertlab itself would run.
     """
 
 
@@ -248,7 +254,7 @@ def hook_modules() -> HookModules:
     loaded = HookModules(pluggy.PluginManager("bertlab"))
     loaded.manager.add_hookspecs(sys.modules[__name__])
     # by name: callbacks are called in an order that no disk decides
-    for entry in sorted(entry_points_of(GROUP), key=lambda each: (*entry_package(each), each.name)):
+    for entry in sorted(entry_points_of(GROUP), key=lambda each: (entry_package(each), each.name)):
         try:
             loaded.manager.register(load_module(entry), name=name_of_hooks(entry))
         except KeyboardInterrupt:
@@ -334,6 +340,13 @@ def run_callbacks(run_dir: Path, config: "Namespace") -> "list[Callback]":
     """Return the callbacks of all packages for a run in ``run_dir``."""
     found = hook_results("bertlab_callbacks", run_dir=run_dir, config=config)
     return [callback for each in found for callback in each]
+
+
+def opened_by_package(command: str, request: "Request") -> "Opened | None":
+    """Return what a package runs instead of bertlab; None if none does."""
+    opens = hook_modules().manager.hook.bertlab_opens
+    found: Opened | None = None if request.helps else opens(command=command, request=request)
+    return found
 
 
 def run_ended(run_dir: Path, results: dict[str, float], tables: list[Table]) -> None:

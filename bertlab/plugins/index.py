@@ -36,7 +36,7 @@ _BRINGS = {
         "name data.UrlFile"
     ),
     "bertlab-conformance": (
-        "command check-plugins, command new-plugin, command plugins, "
+        "command check-plugins, command completion, command new-plugin, command plugins, "
         "name testing.ConformanceFailure, name testing.batch_of, name testing.conformance, "
         "name testing.list_checks"
     ),
@@ -61,7 +61,7 @@ _BRINGS = {
     "bertlab-pages": "command demo, key push",
     "bertlab-studies": (
         "command study, command ablate, executor local, key seeds, key against_scratch, "
-        "logger wandb, logger mlflow, callback LearningRateFinder, "
+        "key stages, logger wandb, logger mlflow, callback LearningRateFinder, "
         "name Study, name StudyScores, name study"
     ),
     "bertlab-tasks": (

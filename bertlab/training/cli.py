@@ -36,7 +36,6 @@ from bertlab.config.parser import (
 )
 from bertlab.config.request import Request
 from bertlab.config.run_config import AUTO, parse_request
-from bertlab.config.stages import with_last_stage
 from bertlab.data.module import TaskData
 from bertlab.data.run_length import asked_steps, training_size
 from bertlab.errors import CommandError, TrainerError, check_at_least, print_table, say, warn
@@ -404,13 +403,13 @@ def open_command(command: str, request: Request, whole: Path | None = None) -> B
     """Build the trainer, data and module of a command."""
     quiet_lightning()
     keep_freed_memory()
+    for line in request.left_out if command == "fit" else ():
+        warn(line)
     if command != "fit" and not (request.ckpt_path or request.init_from or request.helps):
         raise CommandError(
             f"{command}: no weights; expected --ckpt_path with a run or checkpoint, or "
             "--model.init_from with a Hugging Face model"
         )
-    if command != "fit" and request.stages is not None:
-        request = with_last_stage(request)
     if command != "fit" and request.ckpt_path is not None and is_model(request.ckpt_path):
         request = read_request(use_folder(request))
     checkpoint = read_checkpoint(request, command) if request.ckpt_path else None

@@ -12,12 +12,12 @@ from bertlab.checkpoints.pretrained_model import PretrainedModel, load
 from bertlab.checkpoints.run_directory import MANIFEST_FILE, RESULTS_FILE, STAGES_FILE
 from bertlab.config.merge import read_request
 from bertlab.config.request import Request, to_arguments
-from bertlab.config.stages import read_stages, stage_directory
 from bertlab.config.yaml_files import read_config
-from bertlab.errors import CheckpointError, ConfigError, as_mistakes
+from bertlab.errors import CheckpointError, as_mistakes
 from bertlab.files.reading import read_object
 from bertlab.model.prediction import Input
-from bertlab.plugins.hooks import push_to
+from bertlab.plugins.hooks import opened_by_package, push_to
+from bertlab.training.cli import open_command
 from bertlab.training.results import (
     Results,
     history_rows,
@@ -25,7 +25,6 @@ from bertlab.training.results import (
     read_results,
     shown_figure,
 )
-from bertlab.training.stages import open_fit
 
 if TYPE_CHECKING:
     import pandas
@@ -52,15 +51,11 @@ def fit(
         BertlabError: what the command prints before it exits with 2.
     """
     with as_mistakes():
-        session = open_fit(_request(config, overrides or {}))
-        values = session.resolved.values
-        if values.get("seeds") is not None or values.get("against_scratch"):
-            raise ConfigError(
-                "seeds, against_scratch: found in the config, expected one run; use bertlab.study, "
-                "or `bertlab fit` on the command line"
-            )
-        session.run()
-    return Run(session.directory)
+        request = _request(config, overrides or {})
+        opened = opened_by_package("fit", request) or open_command("fit", request)
+        directory = opened.directory
+        opened.run()
+    return Run(directory)
 
 
 def _request(
@@ -99,12 +94,13 @@ class Run:
         """The run of each stage that was begun, by name; the last one's is this. Empty without."""
         if not (self.directory / STAGES_FILE).is_file():
             return {}
-        stages = read_stages(read_config(self.directory / STAGES_FILE)["stages"])
-        places = [stage_directory(self.directory, stages, each) for each in range(len(stages))]
+        *others, last = (
+            each["name"] for each in read_config(self.directory / STAGES_FILE)["stages"]
+        )
+        places = {name: self.directory / "stages" / name for name in others}
+        places[last] = self.directory
         return {
-            stage.name: Run(place)
-            for stage, place in zip(stages, places, strict=True)
-            if (place / MANIFEST_FILE).is_file()
+            name: Run(each) for name, each in places.items() if (each / MANIFEST_FILE).is_file()
         }
 
     @property

@@ -67,6 +67,11 @@ def check_same_config(config: RunConfig, stored: Config, hashes: Hashes | None =
     by_place = hashes is not None and not hashes
     known = complete(stored, config.plain, config.defaults())
     lines = differences(computed(config.plain, by_place), computed(known, by_place))
+    refuse_other_config(lines)
+
+
+def refuse_other_config(lines: list[str]) -> None:
+    """Raise ResumeError if there are differences of a config from the checkpoint's."""
     what = "the config differs from the checkpoint's (here, there)"
     _refuse(lines, what, "Go on with the checkpoint's config")
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from bertlab.cli.fit import with_config_options
 from bertlab.config.merge import read_request
-from bertlab.config.shipped import find_config, shipped_configs, with_config_options
+from bertlab.config.shipped import find_config, shipped_configs
 from bertlab.errors import ConfigFileError
 from tests.conftest import Command
 

@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from bertlab.api.optimizer import OptimizerRecipe, ParameterGroup
-from bertlab.config.merge import OF_EVERY_OPTIMIZER
 from bertlab.config.run_config import resolve_arguments
 from bertlab.errors import BertlabError, CheckpointError, ConfigError, PluginError
 from bertlab.model.optimizer import (
@@ -217,7 +216,6 @@ def test_no_argument_of_an_optimizer_is_called_as_one_of_all() -> None:
     common = {
         each for each in OptimizerConfig.__dataclass_fields__ if each not in PLUGGED_OPTIMIZER_KEYS
     }
-    assert {*OF_EVERY_OPTIMIZER} == {*common, "schedule"}
     for name in ("adamw", *TORCH_OPTIMIZERS):
         own = {*load_recipe(name).__init__.__code__.co_varnames}
         assert not own & {*common, *PLUGGED_OPTIMIZER_KEYS}

@@ -244,24 +244,6 @@ def test_the_sets_keep_their_order(row_run: Begun, bertlab: Command) -> None:
     assert "data.validation: ['other', 'same'] here, ['same', 'other'] there" in error
 
 
-def test_a_stage_begins_on_the_text_of_the_one_before(
-    tiny_config: Path, corpus_file: Path, tmp_path: Path, bertlab: Command
-) -> None:
-    corpus, run = tmp_path / "corpus.txt", tmp_path / "run"
-    shutil.copy(corpus_file, corpus)
-    stages = "{short: {share: 0.5, data.max_seq_length: 16}, long: {share: 0.5}}"
-    arguments = ("--data.corpus", corpus, "--run_dir", run, "--stages", stages)
-    assert bertlab("fit", "--config", tiny_config, *arguments)[0] == 0
-    for kept in ("checkpoints", "manifest.json", "results.json"):  # the first stage is done
-        path = run / kept
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    corpus.write_text(corpus.read_text("utf-8").replace("the", "a", 1), "utf-8")
-    code, _, error = bertlab("fit", "--ckpt_path", run)
-    assert code == 2
-    assert "stages.long: --ckpt_path resumes a run exactly, but its data" in error
-    assert f"data.corpus: {corpus}: " in error
-
-
 def test_a_digest_is_of_all_arrays(text_run: Begun, tmp_path: Path) -> None:
     run, corpus, _ = text_run
     one = TokenStoreOf(corpus, run, tmp_path / "one")

@@ -21,7 +21,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader
 
 from bertlab.checkpoints.run_checkpoint import RUN_KEY
-from bertlab.config.checkpoint_config import is_listed, may_bring, read_stored_config
+from bertlab.config.checkpoint_config import is_listed, read_stored_config
 from bertlab.config.merge import read_request
 from bertlab.config.named_classes import check_no_classes
 from bertlab.config.parser import build_parser
@@ -206,30 +206,6 @@ def test_every_key_of_every_command_is_on_the_closed_list_or_the_users_own(
     with pytest.raises(ResumeError) if command == "fit" else contextlib.nullcontext():
         found, defaults = parse_request(given, command).values, parser.get_defaults()
         assert all(found.get(key) == defaults.get(key) for key in users)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"data.num_workers": 2},
-        {"data": {"num_workers": 2}},
-        {"data": {"objectives": {"cache_dir": "planted"}}},
-        {"data.objectives": {"cache_dir": "planted"}},
-        {"check_every": 3},
-        {"trainer": {"devices": 2}},
-    ],
-)
-@pytest.mark.parametrize("is_list", [True, False])
-def test_settings_of_a_stored_stage_are_of_the_closed_list(
-    settings: dict[str, Any], is_list: bool
-) -> None:
-    stages: Any = {"a": {"share": 0.5, "data.batch_size": 4}, "b": {"share": 0.5, **settings}}
-    if is_list:
-        stages = [{"name": name, **each} for name, each in stages.items()]
-    kept, not_brought = may_bring({"stages": stages})
-    assert "batch_size" in str(kept)
-    assert not any(word in str(kept) for word in ("workers", "planted", "check_every", "devices"))
-    assert len(not_brought) == 1
 
 
 @pytest.mark.parametrize("command", ["validate", "predict", "evaluate", "embed", "export"])

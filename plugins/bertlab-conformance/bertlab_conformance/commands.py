@@ -8,6 +8,15 @@ if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
 
 
+class Completion(Command):
+    """What makes the shell complete commands and options."""
+
+    def main(self, arguments: list[str]) -> int:  # noqa: D102  the contract's
+        from bertlab_conformance.completion import main  # noqa: PLC0415
+
+        return main(arguments)
+
+
 class NewPlugin(Command):
     """Write a package with a plugin of your own."""
 

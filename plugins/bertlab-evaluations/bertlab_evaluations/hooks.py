@@ -40,7 +40,18 @@ def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
         stored=("evaluations", "evaluate_every", "checkpoint_words"),
         not_in_stages={"checkpoint_words": "a stage counts its own words only"},
         check_stored=_check_stored,
+        as_recorded=_as_recorded,
     )
+
+
+def _as_recorded(config: dict[str, Any]) -> dict[str, Any]:
+    """Place ``checkpoint_words`` where configs of before have it, behind ``max_words``."""
+    if "checkpoint_words" not in config:
+        return config
+    words = config.pop("checkpoint_words")
+    pairs = list(config.items())
+    place = list(config).index("max_words") + 1
+    return dict([*pairs[:place], ("checkpoint_words", words), *pairs[place:]])
 
 
 def _check_stored(config: "Mapping[str, Any]", source: str) -> None:

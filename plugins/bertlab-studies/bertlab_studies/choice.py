@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from bertlab.extend import Overrides, explain_failed_write, read_object, write_json
+from bertlab.extend import explain_failed_write, read_object, write_json
 from bertlab_studies.errors import StudyError
 from bertlab_studies.execute.run_state import State, read_states
 from bertlab_studies.plan.plan import Plan
@@ -25,6 +25,7 @@ from bertlab_studies.plan.trials import (
 )
 from bertlab_studies.plan.tuning import Rows
 from bertlab_studies.report.collect import collect
+from bertlab_studies.settings import Overrides
 from bertlab_studies.study_scores import Measure, StudyScores, Trial, TuningScores
 
 TUNED = "tuned.json"  # in the directory of a study

@@ -9,7 +9,6 @@ import yaml
 
 from bertlab.extend import (
     Config,
-    Overrides,
     differences,
     explain_failed_write,
     find_config,
@@ -25,7 +24,7 @@ from bertlab_studies.execute.run_state import PLAN
 from bertlab_studies.plan.plan import Plan
 from bertlab_studies.plan.seeds import ADDED_SEEDS
 from bertlab_studies.plan.study_file import BASE, StudyConfig
-from bertlab_studies.settings import read_settings
+from bertlab_studies.settings import Overrides, read_settings
 
 STUDY_FILE = "study.yaml"
 _PLAN_KEYS = {"seeds": list, "runs": list, "configs": dict}

@@ -1,19 +1,23 @@
-"""What this package adds to ``bertlab fit``: ``--seeds``, ``--against_scratch``, trackers."""
+"""What this package adds to ``fit``: ``seeds``, ``against_scratch``, ``stages``, trackers."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bertlab import FitKeys, hookimpl
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from jsonargparse import Namespace
     from lightning.pytorch import Callback
     from lightning.pytorch.cli import LightningArgumentParser
 
+    from bertlab.extend import Opened, Request
+
 
 @hookimpl
 def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
-    """Add the keys that repeat a run."""
+    """Add the keys that repeat a run, and that divide it into stages."""
     parser.add_argument(
         "--seeds",
         type=int | list[int] | None,
@@ -26,19 +30,56 @@ def bertlab_fit_arguments(parser: "LightningArgumentParser") -> FitKeys:
         default=False,
         help="also run from new random weights; print both beside each other",
     )
-    return FitKeys(not_recorded=("seeds", "against_scratch"))
+    parser.add_argument(
+        "--stages",
+        type=dict[str, dict[str, Any]] | list[dict[str, Any]] | None,
+        default=None,
+        help="pre-train in stages, by name: a share of the budget, and settings: "
+        "{short: {share: 0.9, data.max_seq_length: 128}, long: {share: 0.1}}",
+    )
+    return FitKeys(
+        not_recorded=("seeds", "against_scratch"),
+        stored=("stages",),  # of their settings those that a config without stages may bring
+        check_stored=_check_stored,
+        as_recorded=_as_recorded,
+    )
+
+
+def _check_stored(config: "Mapping[str, Any]", source: str) -> None:
+    if config.get("stages") is not None:
+        from bertlab_studies.plan.stages import check_stored_stages  # noqa: PLC0415  rare
+
+        check_stored_stages(config, source)
+
+
+def _as_recorded(config: dict[str, Any]) -> dict[str, Any]:
+    """Leave ``stages`` out where there are none; else as a list, in their order."""
+    stages = config.pop("stages", None)
+    if stages is None:
+        return config
+    from bertlab_studies.plan.stages import read_stages  # noqa: PLC0415  rare
+
+    return config | {"stages": [stage.to_dict() for stage in read_stages(stages)]}
 
 
 @hookimpl
-def bertlab_runs_fit(arguments: list[str], keys: frozenset[str]) -> int | None:
-    """Repeat a run where a key asks for it."""
-    if keys.isdisjoint(("seeds", "against_scratch")):
-        return None
-    from bertlab.extend import read_request  # noqa: PLC0415  a plain fit does without
-    from bertlab_studies.repeat import find_repetition, fit_repeatedly  # noqa: PLC0415
+def bertlab_opens(command: str, request: "Request") -> "Opened | None":
+    """Repeat a run, or train it in stages, where a key or the run that goes on asks for it."""
+    values, fits = request.values, command == "fit"
+    if fits and not {"seeds", "against_scratch"}.isdisjoint(values):
+        from bertlab_studies.repeat import RepeatedFit, asks_for_runs  # noqa: PLC0415  rare
 
-    repetition = find_repetition(arguments, read_request(arguments))
-    return None if repetition is None else fit_repeatedly(repetition)
+        if asks_for_runs(request):
+            return RepeatedFit(request)
+    if values.get("stages") is not None and not fits:
+        from bertlab_studies.staged_run import open_last_stage  # noqa: PLC0415  rare
+
+        return open_last_stage(command, request)
+    if fits and (request.ckpt_path is not None or values.get("stages") is not None):
+        from bertlab_studies.staged_run import open_stages  # noqa: PLC0415  torch
+
+        return open_stages(request)
+    return None
 
 
 @hookimpl

@@ -19,6 +19,7 @@ from bertlab.api import ConfigError
 from bertlab.extend import (
     MANIFEST_FILE,
     Config,
+    NoValue,
     Request,
     Results,
     check_nothing_leads_out,
@@ -50,8 +51,9 @@ from bertlab_studies.settings import parse_value
 FROM_SCRATCH = "from-scratch"
 PRE_TRAINED = "pre-trained"
 RESULT = "repeated.json"  # the table, written when all runs are done
-OPTIONS = ("--seeds", "--against_scratch", "--keep_predictions")
-_OFF = (None, "null", "false")
+_KEYS = ("seeds", "against_scratch")  # that ask for runs
+_OPTIONS = tuple(f"--{key}" for key in (*_KEYS, "keep_predictions", "run_dir"))
+_OFF = ("null", "false")
 _ECHO_INTERVAL = 0.2  # seconds between looks at the runs' logs
 Spread = dict[str, dict[str, float | None]]
 
@@ -96,54 +98,87 @@ class Repetition:
         )
 
 
-def find_repetition(argv: Sequence[str], request: Request) -> Repetition | None:
-    """Return what ``fit`` is to repeat by its arguments and config files; None if it is one run.
+@dataclass(frozen=True)
+class RepeatedFit:
+    """What ``bertlab fit`` runs where it is to repeat a run."""
+
+    request: Request
+
+    @property
+    def directory(self) -> Path:
+        """There is none of one run, which ``bertlab.fit`` would return."""
+        raise ConfigError(
+            "seeds, against_scratch: found in the config, expected one run; use bertlab.study, "
+            "or `bertlab fit` on the command line"
+        )
+
+    def run(self) -> int:
+        """Run what is not done yet; return the exit code."""
+        return fit_repeatedly(find_repetition(self.request))
+
+
+def asks_for_runs(request: Request) -> bool:
+    """Whether ``fit`` is to repeat a run.
 
     A run that goes on (``--ckpt_path``) is one run, whatever its config file says.
 
     Raises:
-        ConfigError: if the seeds are none, stand beside a seed or a checkpoint, there is no
-            pre-trained model to compare with, or a run's config is wrong.
+        ConfigError: if an argument asks for runs beside a checkpoint.
+    """
+    wanted = [key for key in _KEYS if _given(request, key) not in _OFF]
+    if request.ckpt_path is None:
+        return bool(wanted)
+    for key in wanted:
+        if request.is_argument(key):
+            raise ConfigError(f"--{key} and --ckpt_path: give one of them, not both")
+    return False
+
+
+def find_repetition(request: Request) -> Repetition:
+    """Return what ``fit`` is to repeat by its arguments and config files.
+
+    Raises:
+        ConfigError: if the seeds are none or stand beside a seed, there is no pre-trained model to
+            compare with, or a run's config is wrong.
         StudyChangedError: if ``--run_dir`` holds runs of another config.
     """
-    values: dict[str, str | None] = {}
     asked: Config = {path.name: content for path, content in request.files}
     rest: list[str] = []
-    for key, value, tokens in split_arguments(argv):
-        if key in (*OPTIONS, "--run_dir", "--seed_everything", "--ckpt_path"):
-            values[key] = value
-        if key not in (*OPTIONS, "--run_dir"):
+    requested: str | None = None
+    for key, value, tokens in split_arguments(request.argv):
+        requested = value if key == "--run_dir" else requested
+        if key not in _OPTIONS:
             rest += tokens
             asked |= {} if key in ("--config", "-c") else {key: value}
-    wanted = [key for key in OPTIONS[:2] if values.get(key) not in _OFF]  # those that ask for runs
-    if wanted and "--ckpt_path" in values:
-        raise ConfigError(f"{wanted[0]} and --ckpt_path: give one of them, not both")
-    if "--ckpt_path" in values or "-h" in argv or "--help" in argv:
-        return None
-    given = {key: values[key] if key in values else _in_files(request, key[2:]) for key in OPTIONS}
-    against_scratch = given["--against_scratch"] not in _OFF
-    if given["--seeds"] in _OFF and not against_scratch:
-        return None
-    seeds = None if given["--seeds"] in _OFF else _seeds(given["--seeds"])
-    if seeds is not None and "--seed_everything" in values:
+    seeds, scratch, keeps = (_given(request, key) for key in (*_KEYS, "keep_predictions"))
+    if seeds not in _OFF and request.is_argument("seed_everything"):
         raise ConfigError("--seeds and --seed_everything: give one of them, not both")
+    against_scratch = scratch not in _OFF
     if against_scratch and request.init_from is None:
         raise ConfigError(
             "against_scratch: found no pre-trained model to compare with, expected "
             "--model.init_from; or take against_scratch out"
         )
-    keeps = given["--keep_predictions"] or "false"
-    rest += ["--seeds=null", "--against_scratch=false", f"--keep_predictions={keeps}"]
+    kept = "false" if keeps in _OFF else keeps
+    rest += ["--seeds=null", "--against_scratch=false", f"--keep_predictions={kept}"]
+    numbers = None if seeds in _OFF else tuple(seed_list(parse_value(seeds, "--seeds")))
     if request.init_from is None:  # which would bring sizes; then the first run tells
         named, config = resolve_arguments(rest)
         check_config(named, config, known_encoder(config))
     asked = json.loads(
         json.dumps(without_secrets(asked), default=str)
     )  # as it is read back, to be compared
-    study_dir = _choose_directory(values.get("--run_dir"), request.run_name, asked)
+    study_dir = _choose_directory(requested, request.run_name, asked)
     study_dir.mkdir(parents=True, exist_ok=True)
     write_json(study_dir / PLAN, asked)
-    return Repetition(tuple(rest), study_dir, seeds, against_scratch)
+    return Repetition(tuple(rest), study_dir, numbers, against_scratch)
+
+
+def _given(request: Request, key: str) -> str:
+    """Return the value of a key as YAML; an argument's is a text already."""
+    found = request.values.get(key)
+    found = None if isinstance(found, NoValue) else found  # the parser says so
+    return found if isinstance(found, str) else json.dumps(found, default=str)
 
 
 def fit_repeatedly(repetition: Repetition) -> int:
@@ -320,13 +355,3 @@ def _show(name: str, found: Mapping[str, float | None] | None) -> str:
     return shown_figure(name, mean) + (
         "" if deviation is None else f" ± {shown_figure(name, deviation)}"
     )
-
-
-def _seeds(given: str | None) -> tuple[int, ...]:
-    return tuple(seed_list(parse_value(given or "", "--seeds")))
-
-
-def _in_files(request: Request, key: str) -> str | None:
-    """Return the last value of a key in the config files, as YAML."""
-    found = [content[key] for _, content in request.files if key in content]
-    return None if not found else json.dumps(found[-1])

@@ -1,12 +1,13 @@
 """Settings that a study or its command line gives to configs, by dotted key."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
 
 from bertlab import CommandError
-from bertlab.extend import Overrides, as_overrides, load_yaml, split_arguments
+from bertlab.api import ConfigError
+from bertlab.extend import load_yaml, split_arguments
 from bertlab_studies.errors import StudyError
 
 # what a study says itself
@@ -21,11 +22,32 @@ _TAKEN = {
     "keep_predictions": "a study keeps them",
 }
 
+Overrides = dict[str, Any]
+# sections whose own keys may be nested below them; anything else keeps a mapping as its value
+_SECTIONS = (
+    "model",
+    "model.encoder",
+    "model.head",
+    "model.optimizer",
+    "model.optimizer.schedule",
+    "data",
+    "data.mixing",
+    "data.objectives",
+    "trainer",
+    "evaluate",
+)
+# keys of `model` that may stand without it: encoder.causal
+_OF_MODEL = (
+    *("encoder", "objectives", "head", "heads", "metrics", "optimizer"),
+    *("init_from", "init_optimizer", "from_scratch"),
+)
+
+
 # keys of `fit` that `ablate` and `study` take as `fit` does, by their first part
 _OF_FIT = frozenset(
     (
-        *("model", "encoder", "objectives", "head", "heads", "optimizer"),
-        *("data", "trainer", "checkpoint"),
+        *_OF_MODEL,
+        *("model", "data", "trainer", "checkpoint"),
         *("max_tokens", "max_words", "compile", "on_nonfinite", "keep_predictions"),
         *("run_dir", "ckpt_path", "seed_everything", "seed"),
     )
@@ -48,6 +70,47 @@ def as_settings(argv: Sequence[str]) -> list[str]:
         else:
             found += ["--set", f"{name}={value}"]
     return found
+
+
+def as_overrides(
+    given: object,
+    where: str,
+    taken: Mapping[str, str],
+    error: type[ConfigError] = ConfigError,
+) -> Overrides:
+    """Return dotted keys and values; ``encoder.causal`` is short for ``model.encoder.causal``.
+
+    Args:
+        given: keys and values; sections such as ``model`` may hold their keys as a mapping.
+        where: they stand, for messages.
+        taken: keys that cannot be set there, and why.
+        error: that is raised.
+
+    Raises:
+        ConfigError: ``error``, if it is not a mapping of keys, or one is taken.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise error(f"{where}: found {given!r}, expected config keys and values")
+    overrides: Overrides = {}
+    for key, value in given.items():
+        if not isinstance(key, str):
+            raise error(f"{where}: found the key {key!r}, expected a config key")
+        prefix = "evaluate." if key.startswith("evaluate.") else ""
+        name = key.removeprefix(prefix)
+        if name.split(".")[0] in _OF_MODEL:
+            name = f"model.{name}"
+        # {"encoder": {"causal": True}} -> {"model.encoder.causal": True};
+        # "evaluate.head.name" -> "evaluate.model.head.name"
+        if name in _SECTIONS and isinstance(value, Mapping):
+            below = {f"{prefix}{name}.{each}": more for each, more in value.items()}
+            overrides |= as_overrides(below, where, taken, error)
+        elif (whole := "seed" if name.startswith("seed.") else name) in taken:
+            raise error(f"{where}: {key}: cannot be set here; {taken[whole]}")
+        else:
+            overrides[prefix + name] = value
+    return overrides
 
 
 def read_settings(given: object, where: str) -> Overrides:

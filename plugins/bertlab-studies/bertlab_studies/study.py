@@ -16,7 +16,6 @@ from typing import Any
 from bertlab import CommandError, nearest
 from bertlab.extend import (
     Config,
-    Overrides,
     check_nothing_leads_out,
     check_processes,
     manifest,
@@ -48,6 +47,7 @@ from bertlab_studies.report.render import write_report
 from bertlab_studies.report.report import Report, report_of
 from bertlab_studies.reuse import find_reusable
 from bertlab_studies.run_study import run_study
+from bertlab_studies.settings import Overrides
 from bertlab_studies.study_scores import StudyScores
 from bertlab_studies.tables import Table, left_out_lines, plan_table, status_table, variants_table
 from bertlab_studies.trial_stage import TrialStage, trial_stage

@@ -127,9 +127,7 @@ def test_where_no_run_begins_nothing_is_left(tmp_path: Path, run_dir: Path) -> N
 
 def found(*arguments: object) -> Repetition:
     argv = list(map(str, arguments))
-    repetition = find_repetition(argv, read_request(argv))
-    assert repetition is not None
-    return repetition
+    return find_repetition(read_request(argv))
 
 
 def test_the_same_command_finds_its_directory_again_until_it_is_done(

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bertlab.config.merge import read_request
-from bertlab.config.run_config import PrintedForm, printed_config, resolve_request
+from bertlab.config.run_config import printed_config, resolve_request
 from bertlab.training.cli import BertlabCLI, open_command
 from test_several_heads_fit import COLORS, changed, written
 from tests.conftest import Command
@@ -168,9 +168,9 @@ def test_resuming_is_exact_and_knows_its_text(
     assert f"data.corpus: {text}" in err
 
 
-@pytest.mark.parametrize("form", [PrintedForm(), PrintedForm(skips_defaults=True)])
+@pytest.mark.parametrize("form", [(), ("skip_default",)])
 def test_a_printed_config_repeats_it(
-    form: PrintedForm, content: dict[str, Any], tmp_path: Path
+    form: tuple[str, ...], content: dict[str, Any], tmp_path: Path
 ) -> None:
     request = read_request(["-c", str(written(tmp_path / "c.yaml", content))])
     again = tmp_path / "again.yaml"

@@ -16,7 +16,7 @@ from transformers import BertForSequenceClassification, BertModel, BertTokenizer
 from bertlab import load
 from bertlab.api.batch import PackedBatch
 from bertlab.config.merge import read_request
-from bertlab.config.run_config import PrintedForm, printed_config, resolve_request
+from bertlab.config.run_config import printed_config, resolve_request
 from bertlab.errors import CommandError
 from bertlab.training.cli import BertlabCLI, open_command
 
@@ -379,9 +379,9 @@ def test_a_file_over_another_changes_heads(
     assert not any(name.startswith("nearness") for name in results)
 
 
-@pytest.mark.parametrize("form", [PrintedForm(), PrintedForm(skips_defaults=True)])
+@pytest.mark.parametrize("form", [(), ("skip_default",)])
 def test_a_printed_config_repeats_it(
-    form: PrintedForm, files: Path, tiny_run: Path, tmp_path: Path
+    form: tuple[str, ...], files: Path, tiny_run: Path, tmp_path: Path
 ) -> None:
     content = config(files, tiny_run, data__mixing={"weights": {"color": 1, "nearness": 2.5}})
     request = read_request(["--config", str(written(tmp_path / "c.yaml", content))])

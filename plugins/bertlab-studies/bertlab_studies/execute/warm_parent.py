@@ -23,7 +23,7 @@ FRESH = "BERTLAB_FRESH_RUNS"  # set to 1: every run starts from nothing
 # bertlab's own, and what a run imports late; not datasets, whose Arrow may start threads
 PRELOADED = (
     "bertlab.cli.fit",
-    "bertlab.training.stages",  # which it imports when it trains
+    "bertlab.training.cli",  # which it imports when it trains
     "bertlab_evaluations.evaluate",
     "bertlab.training.callbacks",
     "bertlab.encoders.bert",

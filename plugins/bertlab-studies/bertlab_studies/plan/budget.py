@@ -18,16 +18,15 @@ from bertlab.extend import (
     OBJECTIVES_SHARE,
     Change,
     ChangingNumber,
-    Overrides,
     build_encoder,
     build_tasks,
-    fine_tunes,
     largest_of,
     moments,
 )
-from bertlab.extend import STAGES_KEY as STAGES
 from bertlab_studies.errors import StudyError
-from bertlab_studies.plan.stage_configs import stage_configs
+from bertlab_studies.plan.stages import STAGES_KEY, stage_configs
+from bertlab_studies.plan.values import fine_tunes
+from bertlab_studies.settings import Overrides
 
 _KEYS = {
     "steps": "trainer.max_steps",
@@ -133,7 +132,7 @@ def pretraining_cost(config: dict[str, Any]) -> Cost | None:
     """
     if "model" not in config:  # an evaluation that trains nothing
         return Cost(0, 0)
-    if config.get(STAGES):
+    if config.get(STAGES_KEY):
         costs = [pretraining_cost(each) for each in stage_configs(config)]
         known = [cost for cost in costs if cost is not None]
         return sum_of(known) if len(known) == len(costs) else None

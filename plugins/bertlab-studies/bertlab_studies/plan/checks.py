@@ -17,14 +17,11 @@ from bertlab.extend import (
     check_whole_steps,
     data_class,
     is_endless,
-    naming_stage,
     read_optimizer,
-    read_stages,
 )
-from bertlab.extend import STAGES_KEY as STAGES
 from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.budget import meta_encoder
-from bertlab_studies.plan.stage_configs import stage_configs
+from bertlab_studies.plan.stages import STAGES_KEY, naming_stage, read_stages, stage_configs
 
 # tasks and data are introduced to each other; what they check does not depend on it
 _VOCABULARY = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -43,8 +40,8 @@ def check_config(plan: Request, config: Config, encoder: Encoder | None) -> None
         config: resolved.
         encoder: that the run trains, if it is known.
     """
-    if config.get(STAGES):
-        for stage, each in zip(read_stages(config[STAGES]), stage_configs(config), strict=True):
+    if config.get(STAGES_KEY):
+        for stage, each in zip(read_stages(config[STAGES_KEY]), stage_configs(config), strict=True):
             with naming_stage(stage):
                 check_config(plan, each, None if encoder is None else meta_encoder(each))
         return
@@ -61,7 +58,7 @@ def check_config(plan: Request, config: Config, encoder: Encoder | None) -> None
 
 def check_checkpoint(config: Config, step: int) -> None:
     """Raise StudyError if a run will not keep the checkpoint of a step."""
-    if config.get(STAGES):
+    if config.get(STAGES_KEY):
         raise StudyError(
             f"evaluate.from_step: found {step} beside stages, each of which counts its own steps; "
             "expected none: the last stage's end is evaluated"

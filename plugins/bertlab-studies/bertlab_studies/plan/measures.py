@@ -11,7 +11,7 @@ from bertlab.extend import Config, build_metrics, build_tasks, end_of, is_share,
 from bertlab.extend import known_ends as better_ends
 from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.plan import FREE, Plan
-from bertlab_studies.plan.stage_configs import last_config
+from bertlab_studies.plan.stages import last_config
 from bertlab_studies.plan.study_file import BASE, Evaluation, StudyConfig
 from bertlab_studies.plan.zero_shot import plugin_of
 

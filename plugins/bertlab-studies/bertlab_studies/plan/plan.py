@@ -20,6 +20,7 @@ from bertlab_studies.plan.checks import (
 from bertlab_studies.plan.seed_parts import RunSeeds, seeds_of_combination
 from bertlab_studies.plan.seeds import seeds_of_run
 from bertlab_studies.plan.study_file import BASE, Evaluation, StudyConfig
+from bertlab_studies.plan.values import heads_by_name
 from bertlab_studies.plan.variants import Variant
 from bertlab_studies.plan.zero_shot import is_zero_shot, zero_shot_arguments
 
@@ -248,16 +249,17 @@ def _resolve(study: StudyConfig, variant: Variant) -> tuple[Config, Encoder | No
             check_checkpoint(config, variant.from_step)
     except BertlabError as error:
         raise StudyError(f"{where}: {error}") from None
-    if plan.fine_tunes and study.evaluations:
+    heads = ", ".join(heads_by_name(config["model"]))
+    if heads and study.evaluations:
         raise StudyError(
-            f"study {study.name}: base: {study.base} fine-tunes {plan.named_head}; expected a "
+            f"study {study.name}: base: {study.base} fine-tunes {heads}; expected a "
             "pre-training config, or no evaluate"
         )
     masks = [factor.name for factor in study.factors if "masks" in factor.parts]
-    if plan.fine_tunes and masks:
+    if heads and masks:
         raise StudyError(
             f"study {study.name}: seeds.{masks[0]}: found in a study that fine-tunes "
-            f"{plan.named_head}, which draws no masks; expected weights, order or dropout"
+            f"{heads}, which draws no masks; expected weights, order or dropout"
         )
     return config, encoder
 

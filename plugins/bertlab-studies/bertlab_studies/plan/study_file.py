@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bertlab import nearest
-from bertlab.extend import Config, Overrides, to_arguments
+from bertlab.extend import Config, to_arguments
 from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.budget import budget_settings
 from bertlab_studies.plan.seed_parts import SeedFactor, SeedTuple, read_factors, seed_table
@@ -23,7 +23,7 @@ from bertlab_studies.plan.values import (
 )
 from bertlab_studies.plan.variants import Variant, read_variants
 from bertlab_studies.plan.zero_shot import ZERO_SHOT_KEYS, zero_shot_config
-from bertlab_studies.settings import read_settings
+from bertlab_studies.settings import Overrides, read_settings
 
 KEYS = (
     "name",

@@ -9,14 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bertlab import nearest
-from bertlab.extend import Config, Overrides
+from bertlab.extend import Config
 from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.measures import head_of, held_out_differences, pretraining_measures
 from bertlab_studies.plan.plan import Plan
-from bertlab_studies.plan.stage_configs import last_config
+from bertlab_studies.plan.stages import last_config
 from bertlab_studies.plan.study_file import BASE, StudyConfig
 from bertlab_studies.plan.tuning import Rows, Tuning
 from bertlab_studies.plan.variants import Variant
+from bertlab_studies.settings import Overrides
 
 TRIALS = "tuning"  # directory of the trials in that of the study
 _SHARED = ("base", "settings", "budget", "evaluate_settings")

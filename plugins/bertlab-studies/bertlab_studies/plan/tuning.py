@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from bertlab import nearest
 from bertlab.api import CounterRNG
-from bertlab.extend import Overrides
 from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.seed_parts import SeedTuple
 from bertlab_studies.plan.seeds import read_seeds
 from bertlab_studies.plan.values import check_count, check_keys, first_repeated, mapping, text
-from bertlab_studies.settings import read_settings
+from bertlab_studies.settings import Overrides, read_settings
 
 KEYS = ("trials", "space", "search", "by", "seeds", "same_rows")
 RANDOM, GRID = "random", "grid"

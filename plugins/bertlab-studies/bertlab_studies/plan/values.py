@@ -1,7 +1,7 @@
 """Values of a study file that several keys share, and what is said of one that is wrong."""
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +122,15 @@ def margin(given: object, where: str) -> float | None:
             "is one point of a share"
         )
     return float(given)  # type: ignore[arg-type]
+
+
+def fine_tunes(config: Config) -> bool:
+    """Whether a resolved config has a head, or several."""
+    return bool(config["model"].get("head") or config["model"].get("heads"))
+
+
+def heads_by_name(section: Mapping[str, Any]) -> dict[str, Config]:
+    """Return the heads of a resolved ``model`` section, a single one by its plugin's name."""
+    heads: dict[str, Config] = dict(section.get("heads") or {})
+    single = section.get("head")
+    return {single["name"]: single} if single else heads

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from bertlab import nearest
-from bertlab.extend import Config, Overrides
+from bertlab.extend import Config
 from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.values import check_count, mapping, refuse_repeated
-from bertlab_studies.settings import read_settings
+from bertlab_studies.settings import Overrides, read_settings
 
 _VARIANTS = "variants"
 _EVALUATE = "evaluate."

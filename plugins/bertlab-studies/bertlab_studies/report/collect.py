@@ -15,7 +15,6 @@ from bertlab.extend import (
     PREDICTIONS_FILE,
     end_of,
     explain_damage,
-    fine_tunes,
     heads_direction,
     is_share,
     read_json,
@@ -35,6 +34,7 @@ from bertlab_studies.plan.plan import Plan, PlannedRun, variant_settings
 from bertlab_studies.plan.seed_parts import seed_table
 from bertlab_studies.plan.study_file import BASE, Evaluation, StudyConfig
 from bertlab_studies.plan.tuning import Rows
+from bertlab_studies.plan.values import fine_tunes
 from bertlab_studies.plan.variants import Variant
 from bertlab_studies.plan.zero_shot import is_zero_shot
 from bertlab_studies.report.groups import collect_groups

@@ -17,7 +17,6 @@ from bertlab.extend import (
     Config,
     PretrainingData,
     TokenStoreError,
-    heads_by_name,
     is_source,
     open_prepared,
     read_object,
@@ -28,6 +27,7 @@ from bertlab_studies.execute.run_state import State, is_done
 from bertlab_studies.execute.schedule import Change, OnChange
 from bertlab_studies.plan.plan import Plan, PlannedRun
 from bertlab_studies.plan.study_file import BASE
+from bertlab_studies.plan.values import heads_by_name
 from bertlab_studies.plan.zero_shot import SECTION, is_zero_shot
 
 NOW = ""  # stands for the runs that are to be started

@@ -21,7 +21,7 @@ STAGES = [
 ]
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _workers = multiprocessing.get_context("forkserver")
-_workers.set_forkserver_preload(["bertlab.training.stages"])
+_workers.set_forkserver_preload(["bertlab_studies.staged_run"])
 
 
 def fit(arguments: list[str], place: str, other: str, fatal: int) -> None:

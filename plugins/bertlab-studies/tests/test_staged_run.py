@@ -11,8 +11,9 @@ import torch
 import yaml
 
 import bertlab as api
+from bertlab.config.checkpoint_config import asks_for_more
 from bertlab.config.yaml_files import read_config
-from bertlab.data.run_length import share_out
+from bertlab_studies.plan.stages import share_out
 from tests.conftest import Command
 
 STAGES = {
@@ -272,6 +273,78 @@ def test_a_run_from_elsewhere_names_no_class(
         code, _, error = bertlab("fit", "--ckpt_path", run)
         assert code == 2
         assert "stages.yaml" in error, error
+
+
+def test_a_stage_begins_on_the_text_of_the_one_before(
+    tiny_config: Path, corpus_file: Path, tmp_path: Path, bertlab: Command
+) -> None:
+    corpus, run = tmp_path / "corpus.txt", tmp_path / "run"
+    shutil.copy(corpus_file, corpus)
+    stages = "{short: {share: 0.5, data.max_seq_length: 16}, long: {share: 0.5}}"
+    arguments = ("--data.corpus", corpus, "--run_dir", run, "--stages", stages)
+    assert bertlab("fit", "--config", tiny_config, *arguments)[0] == 0
+    for kept in ("checkpoints", "manifest.json", "results.json"):  # the first stage is done
+        path = run / kept
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    corpus.write_text(corpus.read_text("utf-8").replace("the", "a", 1), "utf-8")
+    code, _, error = bertlab("fit", "--ckpt_path", run)
+    assert code == 2
+    assert "stages.long: --ckpt_path resumes a run exactly, but its data" in error
+    assert f"data.corpus: {corpus}: " in error
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"data.num_workers": 2},
+        {"data": {"num_workers": 2}},
+        {"data": {"objectives": {"cache_dir": "planted"}}},
+        {"data.objectives": {"cache_dir": "planted"}},
+        {"check_every": 3},
+        {"trainer": {"devices": 2}},
+    ],
+)
+@pytest.mark.parametrize("is_list", [True, False])
+def test_settings_of_a_stored_stage_are_of_the_closed_list(
+    settings: dict[str, Any],
+    is_list: bool,
+    staged: api.Run,
+    tiny_run: Path,
+    tmp_path: Path,
+    bertlab: Command,
+) -> None:
+    stages: Any = {"a": {"share": 0.5, "data.batch_size": 4}, "b": {"share": 0.5, **settings}}
+    if is_list:
+        stages = [{"name": name, **each} for name, each in stages.items()]
+    run = tmp_path / "run"
+    shutil.copytree(staged.directory, run)
+    content = read_config(run / "stages.yaml")
+    (run / "stages.yaml").write_text(yaml.safe_dump(content | {"stages": stages}), "utf-8")
+    assert asks_for_more(run / "stages.yaml")
+    plain = tmp_path / "plain"
+    shutil.copytree(tiny_run, plain)
+    stored = checkpoint(plain)
+    stored["bertlab"]["config"]["stages"] = stages
+    torch.save(stored, plain / "checkpoints" / "last.ckpt")
+    for each in (run, plain):
+        code, _, error = bertlab("fit", "--ckpt_path", each)
+        assert code == 2
+        assert "error E403: " in error
+        assert f"its run has stages.{'1' if is_list else 'b'}." in error
+
+
+def test_stages_of_a_stored_config_may_be_anything(
+    staged: api.Run, tmp_path: Path, bertlab: Command
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(staged.directory, run)
+    content = read_config(run / "stages.yaml")
+    assert not asks_for_more(run / "stages.yaml")
+    for stages in (3, [3, "x"], {"a": 3}, [[[]]]):
+        (run / "stages.yaml").write_text(yaml.safe_dump(content | {"stages": stages}), "utf-8")
+        code, _, error = bertlab("fit", "--ckpt_path", run)
+        assert code == 2
+        assert "stages" in error
 
 
 def test_a_plain_run_is_no_run_in_stages(

@@ -9,12 +9,19 @@ from collections.abc import Iterable
 
 from jsonargparse import ArgumentParser
 
-from bertlab.cli.fit import COMMON
-from bertlab.cli.main import COMMANDS, command_names, find_command
-from bertlab.config.request import Request
-from bertlab.config.shipped import offered_names, templates
-from bertlab.errors import CommandError, nearest, say
-from bertlab.plugins.index import FIRST_PARTY, installed
+from bertlab import CommandError, nearest
+from bertlab.extend import (
+    COMMANDS,
+    COMMON,
+    FIRST_PARTY,
+    Request,
+    command_names,
+    find_command,
+    installed,
+    offered_names,
+    say,
+    templates,
+)
 
 _USAGE = """usage: bertlab completion SHELL
 
@@ -48,7 +55,7 @@ _SCRIPTS = {
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")  # means nothing else in any shell
 
 
-def main(command: str, argv: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Print the script for a shell; return the exit code."""
     if not argv or "-h" in argv or "--help" in argv:
         say(_USAGE)
@@ -56,7 +63,7 @@ def main(command: str, argv: list[str]) -> int:
     if len(argv) != 1 or argv[0] not in _SCRIPTS:
         found, shells = " ".join(argv), ", ".join(_SCRIPTS)
         raise CommandError(
-            f"{command}: found {found!r}{nearest(found, _SCRIPTS)}, expected one shell of {shells}"
+            f"completion: found {found!r}{nearest(found, _SCRIPTS)}, expected one shell of {shells}"
         )
     say(completion_script(argv[0]))
     return 0
@@ -75,7 +82,7 @@ def _words(command: str) -> list[str]:
     """Return what may follow a command of bertlab's own: actions, names and options."""
     parsers: Iterable[ArgumentParser]
     if command in COMMON:
-        from bertlab.config.parser import build_parser  # noqa: PLC0415  torch, not for the others
+        from bertlab.extend import build_parser  # noqa: PLC0415  torch, not for the others
 
         # the keys of text, and those of labelled rows
         requests = Request(), Request(objectives=[], head="single_sentence")

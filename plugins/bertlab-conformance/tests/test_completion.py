@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from bertlab.cli.completion import completion_script
 from bertlab.cli.main import command_names
 from bertlab.config.shipped import shipped_configs
 from bertlab.plugins.hooks import hook_modules
 from bertlab.plugins.index import forget_installed
+from bertlab_conformance.completion import completion_script
 from tests.conftest import Command
 from tests.plugins.strange_packages import install
 

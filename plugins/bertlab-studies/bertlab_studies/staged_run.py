@@ -8,59 +8,83 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertlab.checkpoints.pretrained import Pretrained
-from bertlab.checkpoints.restore import LAST, last_run, read_warm_start
-from bertlab.checkpoints.run_checkpoint import last_checkpoint
-from bertlab.checkpoints.run_directory import (
+import yaml
+
+from bertlab import CheckpointError, ConfigError, Pretrained
+from bertlab.extend import (
+    LAST,
     RESULTS_FILE,
     STAGES_FILE,
+    BertlabCLI,
+    Config,
+    OptimizerState,
+    Request,
+    RunConfig,
+    build_optimizer,
+    build_parser,
+    check_no_classes,
+    check_nothing_leads_out,
+    check_same_config,
+    check_same_data,
+    check_stored,
+    check_users_own,
     choose_run_directory,
-    claim_stages,
+    claiming,
+    create_text,
+    differences,
     give_up,
+    hashes_of,
+    last_checkpoint,
+    last_run,
+    nested,
+    open_command,
+    parameter_names,
+    parse_request,
+    quiet_lightning,
+    read_config,
+    read_manifest,
+    read_request,
+    read_stored_config,
+    read_warm_start,
+    refuse_other_config,
+    say,
+    warn,
+    without_places,
+    without_secrets,
 )
-from bertlab.config.checkpoint_config import check_users_own, read_stored_config
-from bertlab.config.merge import nested, read_request
-from bertlab.config.named_classes import check_no_classes
-from bertlab.config.parser import build_parser
-from bertlab.config.request import Request
-from bertlab.config.run_config import RunConfig, check_stored, parse_request
-from bertlab.config.stages import (
+from bertlab_studies.plan.stages import (
+    STAGES_KEY,
     Stage,
+    given_stages,
     naming_stage,
     read_stages,
     stage_directory,
     stage_requests,
 )
-from bertlab.config.yaml_files import Config, read_config
-from bertlab.errors import CheckpointError, ConfigError, say, warn
-from bertlab.files import check_nothing_leads_out
-from bertlab.model.optimizer import OptimizerState, build_optimizer, parameter_names
-from bertlab.training.cli import BertlabCLI, open_command
-from bertlab.training.same_run import (
-    check_same_config,
-    check_same_data,
-    hashes_of,
-    read_manifest,
-)
-from bertlab.training.trainer import quiet_lightning
 
 _TEXT = {f"data.{key}" for key in ("corpus", "corpus_format", "text_column", "errors", "language")}
 
 
-def open_fit(request: Request) -> "BertlabCLI | StagedRun":
-    """Build what ``bertlab fit`` runs: one run, or several stages."""
+def open_stages(request: Request) -> "StagedRun | None":
+    """Build the stages that ``bertlab fit`` runs; None if neither config nor run has any."""
+    begun = begun_run(request)
+    if begun is None and given_stages(request) is None:
+        return None
     quiet_lightning()
     for line in request.left_out:
         warn(line)
-    begun = _begun(request)
-    if request.helps or (begun is None and request.stages is None):
-        return open_command("fit", request)
     if begun is None and request.ckpt_path not in (None, LAST):
         raise CheckpointError(
             f"--ckpt_path: {request.ckpt_path} is no run in stages (it has no {STAGES_FILE}), but "
             "the config has stages; expected such a run, or the checkpoint without --config"
         )
     return _new_run(request) if begun is None else _begun_run(request, begun)
+
+
+def open_last_stage(command: str, request: Request) -> BertlabCLI:
+    """Build a command for the model that the last stage of a config ends with."""
+    *_, last = read_stages(given_stages(request))
+    return open_command(command, read_request(request.argv, settings=last.settings))
 
 
 def _new_run(request: Request) -> "StagedRun":
@@ -87,10 +111,19 @@ def _begun_run(request: Request, run: Path) -> "StagedRun":
         request.take_sizes(recorded["model"]["encoder"])
     config = parse_request(request, "fit", recorded["seed_everything"])
     check_same_config(config, recorded)
+    here, there = (_without_places(each.get(STAGES_KEY)) for each in (config.plain, recorded))
+    refuse_other_config(differences({STAGES_KEY: here}, {STAGES_KEY: there}))
     return StagedRun.make(config, run, None, goes_on=True)
 
 
-def _begun(request: Request) -> Path | None:
+def _without_places(stages: object) -> object:
+    """Return stages without the keys that say where data lies."""
+    if not isinstance(stages, list):
+        return stages
+    return [without_places(stage, "data.") for stage in stages]
+
+
+def begun_run(request: Request) -> Path | None:
     """Return the run in stages that ``--ckpt_path`` names; None if it names none."""
     if request.ckpt_path is None:
         return None
@@ -125,7 +158,7 @@ class StagedRun:
         cls, config: RunConfig, directory: Path, warm: Pretrained | None, goes_on: bool
     ) -> "StagedRun":
         """Return that of a config."""
-        stages = read_stages(config.plain["stages"])
+        stages = read_stages(config.plain.get(STAGES_KEY))
         if config.values.keep_predictions:
             raise ConfigError("keep_predictions: found beside stages, expected false")
         requests = stage_requests(config.plain, stages, directory)
@@ -192,7 +225,10 @@ class StagedRun:
                 f"trainer.max_epochs, which is {limit}; give more text or fewer words"
             )
         if is_first:
-            claim_stages(self.directory, self.resolved.plain)
+            content = without_secrets(dict(self.resolved.plain))
+            text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+            with claiming(self.directory):
+                create_text(self.directory / STAGES_FILE, text)
 
     def _rehearse(self) -> Iterator[BertlabCLI]:
         """Yield a session of each stage, which has the untrained weights of the one before."""

@@ -4,25 +4,39 @@ A stage is a run of its own: :func:`stage_requests` says what ``bertlab fit`` wo
 """
 
 import contextlib
+import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bertlab.config.checkpoint_config import TRAINER_KEYS
-from bertlab.config.merge import read_request
-from bertlab.config.request import SEED_SECTION, Overrides, Request, Seeds, as_overrides, fine_tunes
-from bertlab.config.yaml_files import Config
-from bertlab.data.run_length import share_out
-from bertlab.errors import BertlabError, ConfigError, nearest
-from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER
-from bertlab.plugins.hooks import package_keys
-from bertlab.plugins.index import package_of
+from bertlab import nearest
+from bertlab.api import BertlabError, ConfigError
+from bertlab.extend import (
+    DEFAULT_OPTIMIZER,
+    SEED_SECTION,
+    TRAINER_KEYS,
+    Config,
+    Request,
+    Seeds,
+    check_users_own,
+    is_listed,
+    load_yaml,
+    package_keys,
+    package_of,
+    read_request,
+    resolve_request,
+)
+from bertlab_studies.plan.values import fine_tunes
+from bertlab_studies.settings import Overrides, as_overrides
 
 STAGES_KEY = "stages"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=-]*")  # of a folder
@@ -205,10 +219,31 @@ def stage_requests(
     return requests
 
 
-def with_last_stage(request: Request) -> Request:
-    """Return a request for the model that the last stage of its config ends with."""
-    *_, last = read_stages(request.stages)
-    return read_request(request.argv, settings=last.settings)
+def given_stages(request: Request) -> object:
+    """Return ``stages`` as files and arguments give it, not checked yet; None if they do not."""
+    given = request.values.get(STAGES_KEY)
+    return load_yaml(given) if isinstance(given, str) else given
+
+
+def check_stored_stages(config: Mapping[str, Any], source: str) -> None:
+    """Refuse settings of stages that a config from elsewhere may not bring.
+
+    Raises:
+        ResumeError: there is one that is not on the closed list.
+    """
+    given = config.get(STAGES_KEY)
+    listed = dict(enumerate(given)) if isinstance(given, list) else given
+    refused: list[str] = []
+    for name, stage in listed.items() if isinstance(listed, Mapping) else ():
+        # what is no mapping is refused when it is read
+        settings = dict(stage) if isinstance(stage, Mapping) else {}
+        own = {key: each for key, each in settings.items() if key not in _OWN}
+        refused += [
+            f"{STAGES_KEY}.{name}.{key}"
+            for key, value in as_overrides(own, f"{STAGES_KEY}.{name}", {}).items()
+            if value is not None and not is_listed(key, value)
+        ]
+    check_users_own(refused, Path(source), "fit")
 
 
 def _content_of_stage(config: Config, number: int) -> Config:
@@ -259,3 +294,86 @@ def naming_stage(stage: Stage) -> Iterator[None]:
         yield
     except BertlabError as error:
         raise type(error)(f"{STAGES_KEY}.{stage.name}: {error}") from error
+
+
+def stage_configs(config: Config) -> list[Config]:
+    """Return the plain config of each stage of a plain config that has stages.
+
+    Raises:
+        ConfigError: as ``bertlab fit`` would; names the stage.
+    """
+    # a study asks for those of all its runs, which are few different ones
+    return deepcopy(_stage_configs(json.dumps(config)))
+
+
+@lru_cache(maxsize=256)
+def _stage_configs(text: str) -> list[Config]:
+    config = json.loads(text)
+    stages = read_stages(config[STAGES_KEY])
+    configs = []
+    for stage, request in zip(stages, stage_requests(config, stages), strict=True):
+        with naming_stage(stage):
+            configs.append(resolve_request(request))
+    return configs
+
+
+def last_config(config: Config) -> Config:
+    """Return the plain config that a run ends with: of the last stage, where it has stages."""
+    return stage_configs(config)[-1] if config.get(STAGES_KEY) else config
+
+
+_ENDS = ("trainer.max_steps", "trainer.max_epochs", "max_tokens", "max_words")
+
+
+def share_out(
+    config: Mapping[str, Any], names: Sequence[str], shares: Sequence[Fraction]
+) -> list[dict[str, Any]]:
+    """Return the settings by which each stage of a run ends.
+
+    Steps are rounded so that their sum is the budget: of 10, shares of 1/3 are 3, 4 and 3. Tokens
+    and words become steps when the data of a stage is known.
+    """
+    key, amount = _budget(config)
+    if key == "trainer.max_steps":
+        ends = [0, *(round(amount * each) for each in accumulate(shares))]
+        parts: list[float] = [end - start for start, end in pairwise(ends)]
+    elif key == "trainer.max_epochs":
+        epochs = [amount * share for share in shares]
+        parts = [int(each) if each.denominator == 1 else 0 for each in epochs]
+    else:
+        parts = [amount * float(share) for share in shares]
+    for name, share, part in zip(names, shares, parts, strict=True):
+        if not part > 0:
+            unit = "step" if key == "trainer.max_steps" else "whole number of epochs"
+            raise ConfigError(
+                f"stages.{name}.share: {float(share):g} of {key}, which is {amount:,}, is "
+                f"{float(amount * share):g}, expected a {unit}; choose another share or {key}"
+                + (", or give trainer.max_steps" if key == "trainer.max_epochs" else "")
+            )
+    return [{key: part} for part in parts]
+
+
+def _budget(config: Mapping[str, Any]) -> tuple[str, Any]:
+    """Return the key that ends the run, and its value."""
+    trainer = config["trainer"]
+    values = (
+        trainer["max_steps"],
+        trainer["max_epochs"],
+        config["max_tokens"],
+        config["max_words"],
+    )
+    found = {
+        key: value for key, value in zip(_ENDS, values, strict=True) if value not in (None, -1)
+    }
+    if "max_words" in found:
+        found.pop("trainer.max_epochs", None)  # no end there but a limit
+    if len(found) != 1:
+        told = " and ".join(found) or "none"
+        raise ConfigError(
+            f"stages: found {told} to end the run, expected one of {', '.join(_ENDS)}, of which "
+            "each stage has a share"
+        )
+    ((key, amount),) = found.items()
+    if not 0 < amount < math.inf:  # NaN is not either
+        raise ConfigError(f"{key}: found {amount}, expected above 0")
+    return key, amount
