@@ -18,10 +18,6 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from bertlab.heads.span import Span
-from bertlab.heads.span_windows import _place, gold_answers
-from bertlab.heads.tag_schemes import check_plain, entities, entity_types
-from bertlab.heads.tagging import Tagging
 from pyarrow import feather
 from seqeval.metrics.sequence_labeling import get_entities
 
@@ -30,6 +26,10 @@ from bertlab.data.corpus.corpus import Corpus, read_raw_documents
 from bertlab.data.examples.source import stream_rows
 from bertlab.heads.sentences import SingleSentence
 from bertlab_tasks.multi_label import MultiLabel
+from bertlab_tasks.span import Span
+from bertlab_tasks.span_windows import _place, gold_answers
+from bertlab_tasks.tag_schemes import check_plain, entities, entity_types
+from bertlab_tasks.tagging import Tagging
 from tests.reliability.realistic_rows import SENTENCES, Case, draw_rows, reader_of, save, unpacked
 from tests.reliability.realistic_tables import draw_table
 

@@ -29,7 +29,7 @@ PROMISES = {
         f"{UNTRUSTED}::test_a_run_with_callbacks_goes_on_with_its_users_own_config",
     ],
     "Completion runs nothing of others.": [
-        "tests/cli/test_completion.py::test_completion_imports_nothing_of_others_and_runs_no_name",
+        "plugins/bertlab-conformance/tests/test_completion.py::test_completion_imports_nothing_of_others_and_runs_no_name",
     ],
     "Nothing is written through a link.": [
         f"{LINKS}::test_no_link_of_a_run_is_followed",

@@ -44,8 +44,8 @@ class Recomputing(StepGraphs):
         return _Recorded(inputs, numbers, shares, SimpleNamespace(replay=replay))  # type: ignore[arg-type]
 
 
-def accelerate(module: BertModule, data: TaskData, trainer: object) -> None:
-    del trainer
+def accelerate(name: str, module: BertModule, data: TaskData, trainer: object) -> None:
+    del name, trainer
     data.finish_batch = Filling(module.named_tasks(), data.max_seq_length)
     module.passes = Recomputing()
 
@@ -54,7 +54,7 @@ def accelerate(module: BertModule, data: TaskData, trainer: object) -> None:
 def without_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     RECORDED.clear()
     monkeypatch.setattr(step_graphs.torch.cuda, "graph_pool_handle", lambda: (0, 0))
-    monkeypatch.setattr(cli, "accelerate", accelerate)
+    monkeypatch.setattr(cli, "hook_results", accelerate)
     for name in ("compile_layers", "compile_losses"):  # takes long
         monkeypatch.setattr(cli, name, lambda part: None)
 
