@@ -171,6 +171,7 @@ def _all_entry_points() -> Any:  # noqa: ANN401  of another class before Python 
     return entry_points()  # reads a file of each installed package
 
 
+@cache  # jsonargparse asks for names of modules, and so for added ones, by the thousand
 def entry_points_of(group: str) -> EntryPoints:
     """Return what installed packages name under a group; nothing is imported."""
     found: EntryPoints = _all_entry_points().select(group=group)
@@ -199,6 +200,7 @@ def installed(kind: Kind) -> dict[str, Plugin]:
 def forget_installed() -> None:
     """Read the entry points anew; for tests, and after a package was installed."""
     _all_entry_points.cache_clear()
+    entry_points_of.cache_clear()
     _name_and_version.cache_clear()
     listed.cache_clear()
     installed.cache_clear()

@@ -8,11 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from bertlab.config.request import Request
-from bertlab.config.run_config import resolve_arguments
 from bertlab.config.yaml_files import Config
 from bertlab.objectives.masked_lm import MaskingRecipe
-from bertlab_studies.plan import plan
 from bertlab_studies.plan.plan import variant_settings
 from bertlab_studies.plan.study_file import BASE
 from bertlab_studies.study import Study
@@ -80,15 +77,8 @@ TASKS = {
 
 
 @cache
-def resolved(arguments: tuple[str, ...]) -> tuple[Request, Config]:
-    return resolve_arguments(arguments)
-
-
-@cache
 def study(name: str) -> Study:
-    with pytest.MonkeyPatch.context() as patch:  # many evaluations are the same
-        patch.setattr(plan, "resolve_arguments", lambda arguments: resolved(tuple(arguments)))
-        return open_study(str(CONFIGS / "studies" / f"{name}.yaml"))
+    return open_study(str(CONFIGS / "studies" / f"{name}.yaml"))
 
 
 def question(name: str) -> str:

@@ -3,13 +3,14 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from bertlab.api import BertlabError, Encoder
-from bertlab.extend import Config, resolve_arguments
+from bertlab.extend import Config, Request, read_request, resolve_request
 from bertlab_studies.errors import StudyError
 from bertlab_studies.plan.checks import (
     check_checkpoint,
@@ -234,6 +235,21 @@ def _steps(config: Config) -> int | None:
     return steps if (steps := config["trainer"]["max_steps"]) and steps > 0 else None
 
 
+_CONFIGS: dict[
+    str, Config
+] = {}  # by what was asked for: a study is planned at each of its commands
+
+
+def _resolved(arguments: Sequence[str]) -> tuple[Request, Config]:
+    """Return plugins and config of a fit; the same request is resolved once."""
+    request = read_request(arguments)
+    given = dict.fromkeys(filter(request.is_argument, request.source), "")  # wherever files lie
+    asked = repr(replace(request, argv=(), files=[], source=given))
+    if asked not in _CONFIGS:
+        _CONFIGS[asked] = resolve_request(request)
+    return request, deepcopy(_CONFIGS[asked])
+
+
 def _resolve(study: StudyConfig, variant: Variant) -> tuple[Config, Encoder | None]:
     """Return the config of a variant's base run, checked as far as it can be before it is run.
 
@@ -241,7 +257,7 @@ def _resolve(study: StudyConfig, variant: Variant) -> tuple[Config, Encoder | No
     """
     where = f"study {study.name}: variant {variant.name}"
     try:
-        plan, config = resolve_arguments(study.arguments_of(variant))
+        plan, config = _resolved(study.arguments_of(variant))
         encoder = known_encoder(config)
         check_config(plan, config, encoder)
         check_seed_parts(config, study.base)
@@ -274,7 +290,7 @@ def _resolve_evaluation(
         if _INIT_FROM in evaluation.settings | variant.evaluate:
             raise StudyError(f"{_INIT_FROM}: cannot be set here; it is the variant's pre-training")
         arguments = [*evaluation.arguments_of(variant), f"--{_INIT_FROM}=null"]
-        plan, config = resolve_arguments(arguments)
+        plan, config = _resolved(arguments)
         check_config(plan, config, encoder)
         check_seed_parts(config, evaluation.config)
     except BertlabError as error:
