@@ -23,10 +23,10 @@ from bertlab.api.tokenizer import TokenArray as TokenArray
 from bertlab.api.tokenizer import TokenizerFiles as TokenizerFiles
 from bertlab.api.tokenizer import model_ids as model_ids
 from bertlab.api.tokenizer import word_starts as word_starts
-from bertlab.checkpoints.export import TransformersExporter as TransformersExporter
-from bertlab.checkpoints.export import save_tokenizer as save_tokenizer
+from bertlab.checkpoints.huggingface import TRAINED_MAX_LENGTH as TRAINED_MAX_LENGTH
 from bertlab.checkpoints.huggingface import config_file as config_file
 from bertlab.checkpoints.huggingface import read_huggingface_config as read_huggingface_config
+from bertlab.checkpoints.pretrained import HuggingFaceHead as HuggingFaceHead
 from bertlab.checkpoints.pretrained import known_tokenizer as known_tokenizer
 from bertlab.checkpoints.pretrained_model import model_of as model_of
 from bertlab.checkpoints.restore import LAST as LAST

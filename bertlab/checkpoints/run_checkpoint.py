@@ -19,6 +19,7 @@ from bertlab.checkpoints.tensor_files import (
     count_layers,
     list_limited,
     load_torch_file,
+    refuse_pipe,
     shape_of,
 )
 from bertlab.config.checkpoint_config import read_stored_config
@@ -65,6 +66,7 @@ def words_checkpoints(run: str | Path) -> dict[int, Path]:
 def find_checkpoint(path: str | Path, best: bool = True) -> Path | None:
     """Return the checkpoint file of a run directory or file, or None if ``path`` is neither."""
     path = Path(path)
+    refuse_pipe(path)
     if path.is_file():
         return path
     if best and (path / BEST_CHECKPOINT).is_file():
@@ -90,7 +92,9 @@ def last_checkpoint(run: Path) -> Path | None:
     That is ``last.ckpt``, or a file of a later step: a kill may fall between the two.
     """
     last = run / "checkpoints" / LAST_FILE
-    files = [each for each in run.glob("checkpoints/*.ckpt") if zipfile.is_zipfile(each)]
+    refuse_pipe(last)
+    files = [each for each in run.glob("checkpoints/*.ckpt") if each.is_file()]
+    files = [each for each in files if zipfile.is_zipfile(each)]
     # those after words are written beside a run's own: it does not go on from them
     files = [each for each in files if not _WORDS_CHECKPOINT.fullmatch(each.name)]
     if last.is_file():

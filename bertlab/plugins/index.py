@@ -48,7 +48,9 @@ _BRINGS = {
     ),
     "bertlab-gpu": "strategy fsdp, key background_checkpoints, accumulate_grad_batches auto",
     "bertlab-guard": "key check_every",
-    "bertlab-interop": "exporter onnx, exporter sentence-transformers, reader tensorflow",
+    "bertlab-interop": (
+        "exporter onnx, exporter sentence-transformers, exporter transformers, reader tensorflow"
+    ),
     "bertlab-modern": (
         "encoder modern, tokenizer bpe, tokenizer unigram, optimizer lamb, optimizer lion, "
         "optimizer muon, name model.freeze_layers, name parameter_depths, "
