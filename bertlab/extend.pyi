@@ -28,6 +28,7 @@ from bertlab.checkpoints.huggingface import config_file as config_file
 from bertlab.checkpoints.huggingface import read_huggingface_config as read_huggingface_config
 from bertlab.checkpoints.pretrained import HuggingFaceHead as HuggingFaceHead
 from bertlab.checkpoints.pretrained import known_tokenizer as known_tokenizer
+from bertlab.checkpoints.pretrained import one_head as one_head
 from bertlab.checkpoints.pretrained_model import model_of as model_of
 from bertlab.checkpoints.restore import LAST as LAST
 from bertlab.checkpoints.restore import inference_device as inference_device
@@ -199,6 +200,7 @@ from bertlab.errors import visible as visible
 from bertlab.errors import warn as warn
 from bertlab.errors import without_secrets as without_secrets
 from bertlab.errors import working as working
+from bertlab.files import WholeFile as WholeFile
 from bertlab.files import append_text as append_text
 from bertlab.files import check_nothing_leads_out as check_nothing_leads_out
 from bertlab.files import create_text as create_text
@@ -257,6 +259,8 @@ from bertlab.objectives.changing import ChangingNumber as ChangingNumber
 from bertlab.objectives.changing import largest_of as largest_of
 from bertlab.objectives.changing import moments as moments
 from bertlab.objectives.changing import whole_ends as whole_ends
+from bertlab.plugins.hooks import Push as Push
+from bertlab.plugins.hooks import first_result as first_result
 from bertlab.plugins.hooks import hook_results as hook_results
 from bertlab.plugins.hooks import load_module as load_module
 from bertlab.plugins.hooks import name_of_hooks as name_of_hooks
@@ -278,6 +282,7 @@ from bertlab.plugins.index import listed as listed
 from bertlab.plugins.index import load_class as load_class
 from bertlab.plugins.index import package_of as package_of
 from bertlab.plugins.index import version_of as version_of
+from bertlab.plugins.index import where_to_get as where_to_get
 from bertlab.plugins.index import why_unusable as why_unusable
 from bertlab.plugins.signatures import broken_signature as broken_signature
 from bertlab.plugins.strangers import HOOKS as HOOKS

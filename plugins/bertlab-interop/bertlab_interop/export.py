@@ -1,4 +1,4 @@
-"""``bertlab export``: a model as a folder that others load, whole or not at all."""
+"""Exports: a model as a folder that others load, whole or not at all, and on the hub."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -7,19 +7,60 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from bertlab.api.exchange import Exporter, ExportReport, ModelAddress
-from bertlab.checkpoints.pretrained import one_head
-from bertlab.checkpoints.restore import read_pretrained
-from bertlab.checkpoints.run_checkpoint import words_checkpoints
-from bertlab.errors import CheckpointError, OutputError
-from bertlab.files import new_folder
-from bertlab.plugins.hooks import hook_results
-from bertlab.plugins.index import load_class
+from bertlab import CheckpointError, CommandError
+from bertlab.api import Exporter, ExportReport, ModelAddress
+from bertlab.extend import (
+    OutputError,
+    Push,
+    first_result,
+    hook_results,
+    load_class,
+    new_folder,
+    one_head,
+    read_pretrained,
+    where_to_get,
+    words_checkpoints,
+)
 
 TRANSFORMERS = "transformers"
 
 
 def export_model(
+    source: str | Path,
+    output: str | Path,
+    overwrite: bool = False,
+    form: str = TRANSFORMERS,
+    head: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    repository: str | None = None,
+) -> ExportReport:
+    """Write a model as a folder that others load, with a model card (bertlab-pages).
+
+    Args:
+        source: run directory, checkpoint, Hugging Face folder or hub name.
+        output: folder to make.
+        overwrite: replace an older export.
+        form: name of an exporter: ``transformers``, ``onnx`` (one file),
+            ``sentence-transformers`` (the mean over tokens), or a plugin's.
+        head: the one of several heads that is written.
+        settings: arguments of the exporter.
+        repository: of the Hugging Face hub, ``USER/NAME``, to upload the folder to.
+
+    Raises:
+        PluginError: there is no such exporter.
+        CommandError: several heads need one to be named, or a package is not installed.
+        CheckpointError: there is no such form of the encoder, or the folder is in use.
+        OutputError: the hub cannot be reached, or refuses; the folder stays.
+    """
+    push = None if repository is None else push_to(repository, private=False)
+    address = None if repository is None else ModelAddress(repository, on_hub=True)
+    report = write_model(str(source), Path(output), overwrite, form, head, settings, address)
+    if push is not None:
+        push(report.output, None)
+    return report
+
+
+def write_model(
     source: str,
     output: Path,
     overwrite: bool = False,
@@ -60,7 +101,7 @@ def export_words(
     for file in words_checkpoints(run).values():
         revision = file.stem.replace("words-", "chck_")  # words-1M.ckpt -> chck_1M
         address = None if repository is None else ModelAddress(repository, revision, on_hub=True)
-        yield export_model(str(file), output / revision, overwrite, form, None, settings, address)
+        yield write_model(str(file), output / revision, overwrite, form, None, settings, address)
 
 
 @contextlib.contextmanager
@@ -91,3 +132,15 @@ def _check_output(output: Path, overwrite: bool) -> None:
         raise CheckpointError(
             f"{output}: holds files but no config.json, so it is no export and is not overwritten"
         )
+
+
+def push_to(repository: str, private: bool) -> Push:
+    """Return what uploads a folder to a repository.
+
+    Raises:
+        CommandError: no package does, or the name is none of a repository.
+    """
+    push: Push | None = first_result("bertlab_push", repository=repository, private=private)
+    if push is None:
+        raise CommandError(f"--push: nothing uploads a model{where_to_get('key', 'push')}")
+    return push
