@@ -249,11 +249,9 @@ from bertlab.model.optimizer_config import OptimizerConfig as OptimizerConfig
 from bertlab.model.optimizer_config import check_betas as check_betas
 from bertlab.model.optimizer_config import check_eps as check_eps
 from bertlab.model.optimizer_config import read_optimizer as read_optimizer
-from bertlab.model.prediction import FeatureChoice as FeatureChoice
-from bertlab.model.prediction import batches_by_length as batches_by_length
+from bertlab.model.prediction import Combination as Combination
 from bertlab.model.prediction import check_layers as check_layers
 from bertlab.model.prediction import combine_layers as combine_layers
-from bertlab.model.prediction import embed_texts as embed_texts
 from bertlab.objectives.changing import Change as Change
 from bertlab.objectives.changing import ChangingNumber as ChangingNumber
 from bertlab.objectives.changing import largest_of as largest_of
