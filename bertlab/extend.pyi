@@ -36,7 +36,6 @@ from bertlab.checkpoints.restore import last_run as last_run
 from bertlab.checkpoints.restore import read_pretrained as read_pretrained
 from bertlab.checkpoints.restore import read_warm_start as read_warm_start
 from bertlab.checkpoints.run_checkpoint import last_checkpoint as last_checkpoint
-from bertlab.checkpoints.run_checkpoint import words_checkpoints as words_checkpoints
 from bertlab.checkpoints.run_directory import BEST_CHECKPOINT as BEST_CHECKPOINT
 from bertlab.checkpoints.run_directory import CONFIG_FILE as CONFIG_FILE
 from bertlab.checkpoints.run_directory import DEGENERATE_FILE as DEGENERATE_FILE

@@ -157,7 +157,7 @@ class PretrainedModel:
         Raises:
             ConfigError: if there is no such layer.
             DataError: if there is no text, or one is too long.
-            AttributeError: bertlab-evaluations is not installed.
+            ImportError: bertlab-evaluations is not installed.
         """
         import bertlab  # noqa: PLC0415  its face has the names of packages, too
 

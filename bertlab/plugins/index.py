@@ -44,7 +44,8 @@ _BRINGS = {
         "command evaluate, command embed, command take-words, "
         "evaluation attention, evaluation held_out_loss, evaluation minimal_pairs, "
         "evaluation probing, evaluation sentence_similarity, "
-        "key evaluations, key evaluate_every, key checkpoint_words, name embed_texts"
+        "key evaluations, key evaluate_every, key checkpoint_words, name embed_texts, "
+        "name words_checkpoints"
     ),
     "bertlab-gpu": "strategy fsdp, key background_checkpoints, accumulate_grad_batches auto",
     "bertlab-guard": "key check_every",

@@ -178,7 +178,7 @@ class Run:
         """Write the model as a folder that others load; see ``bertlab.export_model``.
 
         Raises:
-            AttributeError: bertlab-interop is not installed.
+            ImportError: bertlab-interop is not installed.
         """
         import bertlab  # noqa: PLC0415
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 
+import bertlab
 from bertlab import CheckpointError, CommandError
 from bertlab.api import Exporter, ExportReport, ModelAddress
 from bertlab.extend import (
@@ -19,7 +20,6 @@ from bertlab.extend import (
     one_head,
     read_pretrained,
     where_to_get,
-    words_checkpoints,
 )
 
 TRANSFORMERS = "transformers"
@@ -98,7 +98,8 @@ def export_words(
     repository: str | None = None,
 ) -> Iterator[ExportReport]:
     """Write each ``words-….ckpt`` of a run into a folder of its own, named as BabyLM does."""
-    for file in words_checkpoints(run).values():
+    find = getattr(bertlab, "words_checkpoints")  # noqa: B009  of bertlab-evaluations
+    for file in find(run).values():
         revision = file.stem.replace("words-", "chck_")  # words-1M.ckpt -> chck_1M
         address = None if repository is None else ModelAddress(repository, revision, on_hub=True)
         yield write_model(str(file), output / revision, overwrite, form, None, settings, address)
