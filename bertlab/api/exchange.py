@@ -45,7 +45,7 @@ class ExportReport:
         description: what was written, for people: ``A BertModel of transformers``.
         notes: sentences for the user about what changed or stayed behind.
         pipeline: the hub's name of the task; None if ``architecture`` says it, or nothing does.
-        output: the folder; the core fills it in, as it does ``form``.
+        output: the folder; ``bertlab export`` fills it in, as it does ``form``.
         form: the exporter's name.
     """
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 from bertlab.api.examples import Example, RawExamples
 from bertlab.errors import DataError
@@ -76,6 +76,22 @@ class Submission(ABC):
                 f"submission needs {key!r}; choose the form that suits the head"
             )
         return prediction[key]
+
+
+class PredictionFile(Protocol):
+    """Rows with their predictions in one file, which appears complete or not at all.
+
+    What the hook ``bertlab_prediction_file`` returns. Each method may raise ``OutputError``.
+    """
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Take the next row: columns of the input, then those of the prediction."""
+
+    def close(self) -> None:
+        """Finish the file and put it in its place."""
+
+    def discard(self) -> None:
+        """Leave no file."""
 
 
 class NamedFormat:

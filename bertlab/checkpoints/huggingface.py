@@ -171,20 +171,6 @@ def form_of(content: Mapping[str, Any], path: Path) -> tuple[str, HuggingFaceFor
     )
 
 
-def forms_of(encoder: Encoder) -> list[HuggingFaceForm]:
-    """Return the forms of an encoder: its own, and those that packages add to one of them."""
-    forms = list(encoder.huggingface)
-    own = {form.model_type for form in forms}
-    for name in installed("huggingface_form") if forms else ():
-        try:
-            added: HuggingFaceForm = load_class("huggingface_form", name, HuggingFaceForm)()
-        except PluginError:  # maybe of another encoder
-            continue
-        if added.extends in own:
-            forms.append(added)
-    return forms
-
-
 def read_huggingface_config(path: Path) -> dict[str, Any]:
     """Return the content of a ``config.json``."""
     try:

@@ -260,24 +260,6 @@ def read_head(
     return HuggingFaceHead(named, layout, state, labels, _dropout(config, weights), kind, threshold)
 
 
-def head_config(head: HuggingFaceHead) -> dict[str, Any]:
-    """Return what ``config.json`` says of a head: dropout, names of classes, ``problem_type``."""
-    content: dict[str, Any] = {"classifier_dropout": head.dropout}
-    if head.layout.rows is not None:
-        return content
-    labels = head.labels
-    names = [f"LABEL_{n}" for n in range(head.num_rows)] if labels is None else labels.names
-    # JSON has texts for keys: {"0": "no", "1": "yes"}
-    content["id2label"] = {str(number): name for number, name in enumerate(names)}
-    content["label2id"] = {name: number for number, name in enumerate(names)}
-    if head.layout.kind == "BertForSequenceClassification":
-        kind = "single_label_classification" if head.has_classes else "regression"
-        content["problem_type"] = head.problem_type or kind
-    if head.threshold is not None:
-        content["threshold"] = head.threshold
-    return content
-
-
 def head_settings(head: HuggingFaceHead, name: str | None = None) -> dict[str, Any]:
     """Return the config section ``model.head`` of a fine-tuned model."""
     settings: dict[str, Any]

@@ -3,13 +3,11 @@
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from bertlab.api.batch import pack
 from bertlab.api.encoder import Encoder
 from bertlab.api.evaluation import EvaluatedModel
 from bertlab.api.task import Task, TaskContext
@@ -22,17 +20,13 @@ from bertlab.checkpoints.restore import (
     restore_module,
 )
 from bertlab.checkpoints.tensor_files import load_matching
-from bertlab.errors import CheckpointError, CommandError, DataError
+from bertlab.errors import CheckpointError, CommandError
 from bertlab.model.build import build_encoder, build_tasks
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.model.prediction import (
     Combination,
-    FeatureChoice,
     Input,
-    Pool,
-    batches_by_length,
-    embed_texts,
     predict,
 )
 from bertlab.objectives.changing import largest_of
@@ -147,7 +141,7 @@ class PretrainedModel:
         texts: str | Sequence[str],
         layers: Sequence[int] = (-1,),
         combine: Combination = "mean",
-        pool: Pool = "mean",
+        pool: Literal["none", "cls", "mean"] = "mean",
         batch_size: int = 32,
     ) -> npt.NDArray[np.float32]:
         """Return a vector for each text, ``(N, D)`` float32 (paper sec. 5.3).
@@ -163,30 +157,13 @@ class PretrainedModel:
         Raises:
             ConfigError: if there is no such layer.
             DataError: if there is no text, or one is too long.
+            ImportError: bertlab-evaluations is not installed.
         """
-        sequences = [self._ids(text, n) for n, text in enumerate(_listed(texts))]
-        if not sequences:
-            raise DataError("found no text to embed, expected one or more")
-        choice = FeatureChoice(layers, combine, pool)
-        device = self.encoder.token_embedding.weight.device
-        found: dict[int, torch.Tensor] = {}
-        for numbers in batches_by_length([len(each) for each in sequences], batch_size):
-            batch = pack([sequences[number] for number in numbers]).to(device)
-            vectors = embed_texts(self.encoder, batch, choice)
-            # batches come by length; found puts the vectors into the order of the texts again
-            found |= dict(zip(numbers, vectors, strict=True))
-        # (N, D), or (T, D) without pooling; float(), as NumPy has no bfloat16
-        return torch.cat([found[n] for n in range(len(sequences))]).float().cpu().numpy()
+        import bertlab  # noqa: PLC0415  its face has the names of packages, too
 
-    def _ids(self, text: str, number: int) -> list[int]:
-        ids = self.tokenizer.build_inputs(self.tokenizer.encode(text))[0]
-        longest = self.encoder.max_position_embeddings
-        if len(ids) > longest:
-            raise DataError(
-                f"text {number}: {len(ids)} tokens with [CLS] and [SEP], expected at most "
-                f"{longest}; split the text"
-            )
-        return ids
+        embed = getattr(bertlab, "embed_texts")  # noqa: B009
+        vectors: npt.NDArray[np.float32] = embed(self, texts, layers, combine, pool, batch_size)
+        return vectors
 
     def __repr__(self) -> str:
         sizes = f"{self.encoder.num_hidden_layers} layers of {self.encoder.hidden_size}"
@@ -195,10 +172,6 @@ class PretrainedModel:
 
     def _repr_html_(self) -> str:
         return f"<code>{escape(repr(self))}</code>"
-
-
-def _listed(texts: str | Sequence[str]) -> list[str]:
-    return [texts] if isinstance(texts, str) else list(texts)
 
 
 def _huggingface_module(

@@ -19,6 +19,7 @@ from bertlab.checkpoints.tensor_files import (
     count_layers,
     list_limited,
     load_torch_file,
+    refuse_pipe,
     shape_of,
 )
 from bertlab.config.checkpoint_config import read_stored_config
@@ -36,35 +37,14 @@ from bertlab.tokenizer.files import tokenizer_from_json
 LAST_FILE = "last.ckpt"
 RUN_KEY = "bertlab"  # where a checkpoint keeps what is ours
 
-
 _MOST_PLUGINS = 1000
-_WORDS_CHECKPOINT = re.compile(r"words-(\d+)([KM]?)\.ckpt")
-_UNITS = {"": 1, "K": 10**3, "M": 10**6}
-
-
-def words_checkpoints(run: str | Path) -> dict[int, Path]:
-    """Return the checkpoints after chosen numbers of words (``checkpoint_words``), fewest first.
-
-    Returns:
-        Files by the number of words: ``{1000000: …/words-1M.ckpt}``.
-    """
-    folder = Path(run)
-    folder = folder / "checkpoints" if (folder / "checkpoints").is_dir() else folder
-    found: dict[int, Path] = {}
-    for file in folder.glob("words-*.ckpt"):
-        if match := _WORDS_CHECKPOINT.fullmatch(file.name):
-            number, unit = match.groups()
-            found[int(number) * _UNITS[unit]] = file
-    if not found:
-        raise CheckpointError(
-            f"{run}: found no words-….ckpt in {folder}, expected a run with checkpoint_words"
-        )
-    return dict(sorted(found.items()))
+_AFTER_WORDS = re.compile(r"words-\d+[KM]?\.ckpt")  # key checkpoint_words of bertlab-evaluations
 
 
 def find_checkpoint(path: str | Path, best: bool = True) -> Path | None:
     """Return the checkpoint file of a run directory or file, or None if ``path`` is neither."""
     path = Path(path)
+    refuse_pipe(path)
     if path.is_file():
         return path
     if best and (path / BEST_CHECKPOINT).is_file():
@@ -90,9 +70,11 @@ def last_checkpoint(run: Path) -> Path | None:
     That is ``last.ckpt``, or a file of a later step: a kill may fall between the two.
     """
     last = run / "checkpoints" / LAST_FILE
-    files = [each for each in run.glob("checkpoints/*.ckpt") if zipfile.is_zipfile(each)]
+    refuse_pipe(last)
+    files = [each for each in run.glob("checkpoints/*.ckpt") if each.is_file()]
+    files = [each for each in files if zipfile.is_zipfile(each)]
     # those after words are written beside a run's own: it does not go on from them
-    files = [each for each in files if not _WORDS_CHECKPOINT.fullmatch(each.name)]
+    files = [each for each in files if not _AFTER_WORDS.fullmatch(each.name)]
     if last.is_file():
         written = last.stat().st_mtime_ns
         files = [each for each in files if each.stat().st_mtime_ns > written]

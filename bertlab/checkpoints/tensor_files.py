@@ -39,8 +39,15 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     )
 
 
+def refuse_pipe(path: Path) -> None:
+    """Raise CheckpointError for a pipe, a socket or a device, whose reader may wait for ever."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise CheckpointError(f"{path}: is a pipe, a socket or a device, expected a file")
+
+
 def _first_bytes(path: Path) -> bytes:
     """Return the start of a file; refuse what is no file, empty, or a stand-in for one."""
+    refuse_pipe(path)
     try:
         with path.open("rb") as file:
             head = file.read(512)

@@ -33,11 +33,10 @@ COMMANDS = {
     "predict": ("bertlab.cli.fit", "predict on new text or rows, as JSON lines"),
     "tokenizer": ("bertlab.cli.data", "train a tokenizer: WordPiece, BPE, Unigram"),
     "prepare": ("bertlab.cli.data", "tokenise a corpus once and print its data report"),
-    "export": ("bertlab.cli.export", "write a folder for transformers, or an ONNX file; upload it"),
     "explain": ("bertlab.cli.errors", "what the code of an error means, and what to do"),
 }
 # commands of first-party packages, which may be missing, in the order of their lines in the help
-_OF_PACKAGES = ("evaluate", "demo", "embed", "study", "ablate", "take-words", "plugins")
+_OF_PACKAGES = ("export", "evaluate", "demo", "embed", "study", "ablate", "take-words", "plugins")
 # what others call a command
 _CALLED_ELSEWHERE = {
     **dict.fromkeys(("train", "pretrain", "finetune", "fine-tune", "run"), "fit"),

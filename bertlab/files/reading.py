@@ -101,9 +101,11 @@ def read_json(path: Path, largest: int = LARGEST_FILE) -> Any:  # noqa: ANN401
         return parse_json(read_text(path, largest))
 
 
-def read_object(path: Path, kinds: Mapping[str, type] | None = None) -> dict[str, Any]:
+def read_object(
+    path: Path, kinds: Mapping[str, type] | None = None, largest: int = LARGEST_FILE
+) -> dict[str, Any]:
     """Return what a JSON file holds, if that is a mapping with these keys."""
-    content = read_json(path)
+    content = read_json(path, largest)
     if not isinstance(content, dict):
         raise UnreadableError(path, f"found a {type(content).__name__}, expected a mapping")
     for key, kind in (kinds or {}).items():

@@ -1,43 +1,21 @@
-"""Predictions for texts or examples at hand in Python, and hidden states as features (sec. 5.3)."""
+"""Predictions for texts or examples at hand in Python, and combinations of layers."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from bertlab.api.batch import PackedBatch
-from bertlab.api.encoder import Encoder
 from bertlab.api.examples import Example
 from bertlab.api.task import Head
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.data.inputs import InputRows, TextRows, given_texts
 from bertlab.data.rows.lines import words_of
-from bertlab.errors import CheckpointError, ConfigError, DataError
+from bertlab.errors import ConfigError, DataError
 from bertlab.model.module import BertModule
 
 Combination = Literal["concat", "sum", "mean"]
-Pool = Literal["none", "cls", "mean"]
-
-
-@dataclass(frozen=True)
-class FeatureChoice:
-    """Which features of a text are wanted.
-
-    Attributes:
-        layers: indices into the embeddings and the L layers; -1 is the last.
-        combine: ``concat`` in the order of ``layers``, ``sum`` or ``mean``.
-        pool: ``none``: a vector for each token; ``cls``: that of ``[CLS]``, of a
-            left-to-right encoder of the last token; ``mean``: the mean over all tokens, ``[CLS]``
-            and ``[SEP]`` included, as sentence encoders have it.
-    """
-
-    layers: Sequence[int]
-    combine: Combination
-    pool: Pool
 
 
 def check_layers(indices: Sequence[int], count: int, key: str) -> None:
@@ -72,37 +50,6 @@ def combine_layers(
         return torch.cat(chosen, dim=-1)
     total = torch.stack(chosen).sum(0)
     return total if how == "sum" else total / len(chosen)
-
-
-def embed_texts(encoder: Encoder, batch: PackedBatch, choice: FeatureChoice) -> list[Tensor]:
-    """Return the features of each sequence of a batch, ``(tokens, D)`` or, pooled, ``(1, D)``."""
-    with torch.no_grad():
-        output = encoder(batch, all_layers=True)
-        layers = output.all_layers
-        if layers is None:
-            raise CheckpointError(
-                f"--model: its {type(encoder).__name__} does not return its layers"
-            )
-        tokens = combine_layers(layers, choice.layers, choice.combine, "--layers")
-        if not tokens.isfinite().all():
-            raise CheckpointError("--model: gives NaN or infinite values; its weights are damaged")
-        # cu_seqlens [0, 3, 5] -> tokens[0:3], tokens[3:5], each (tokens, D)
-        sequences = [tokens[start:end] for start, end in pairwise(batch.cu_seqlens.tolist())]
-    if choice.pool == "cls":
-        return list(output.summary(tokens, batch).split(1))  # (B, D) -> B times (1, D)
-    if choice.pool == "mean":
-        return [sequence.mean(0, keepdim=True) for sequence in sequences]
-    return sequences
-
-
-def batches_by_length(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
-    """Return the numbers of N sequences in batches, longest first, so that none waits for padding.
-
-    What does not fit into memory then fails at the start.
-    """
-    # lengths [2, 5, 3], batch_size 2 -> [[1, 2], [0]]
-    order = sorted(range(len(lengths)), key=lambda number: -lengths[number])
-    return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
 
 
 Input = str | tuple[Any, ...] | Mapping[str, Any]  # a text, a pair of texts, an example

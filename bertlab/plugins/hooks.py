@@ -20,7 +20,6 @@ import pluggy
 
 from bertlab.errors import (
     BertlabError,
-    CommandError,
     PluginError,
     nearest,
     told_with_place,
@@ -32,7 +31,6 @@ from bertlab.plugins.index import (
     entry_package,
     entry_points_of,
     tell_of_a_wait,
-    where_to_get,
 )
 
 if TYPE_CHECKING:
@@ -44,6 +42,7 @@ if TYPE_CHECKING:
     from bertlab.api.batch import PackedBatch
     from bertlab.api.command import Opened
     from bertlab.api.exchange import ExportReport, ModelAddress
+    from bertlab.api.format import PredictionFile
     from bertlab.checkpoints.pretrained import Pretrained
     from bertlab.config.request import Request
     from bertlab.data.module import TaskData
@@ -187,6 +186,11 @@ def bertlab_strategy(name: str) -> "Strategy | None":
     ``configure_model`` of the module, and ``take_optimizer_state(module, optimizer, state)``, which
     loads the ``state_dict`` of an earlier run's optimiser.
     """
+
+
+@hookspec
+def bertlab_prediction_file(path: Path, form: str) -> "PredictionFile | None":
+    """Return what writes the rows of ``bertlab predict --output`` in a form, ``csv``; or None."""
 
 
 Table = tuple[str, list[tuple[str, str]]]
@@ -386,18 +390,6 @@ def _left_out_if_it_fails(implementation: pluggy.HookImpl) -> Iterator[None]:
     except Exception as error:
         hook_modules().manager.unregister(implementation.plugin)
         _leave_out(f"{implementation.plugin_name}: {implementation.function.__name__}", error)
-
-
-def push_to(repository: str, private: bool) -> Push:
-    """Return what uploads a folder to a repository.
-
-    Raises:
-        CommandError: no package does, or the name is none of a repository.
-    """
-    push: Push | None = first_result("bertlab_push", repository=repository, private=private)
-    if push is None:
-        raise CommandError(f"--push: nothing uploads a model{where_to_get('key', 'push')}")
-    return push
 
 
 def _check_names(module: object) -> None:

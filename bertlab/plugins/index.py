@@ -44,11 +44,15 @@ _BRINGS = {
         "command evaluate, command embed, command take-words, "
         "evaluation attention, evaluation held_out_loss, evaluation minimal_pairs, "
         "evaluation probing, evaluation sentence_similarity, "
-        "key evaluations, key evaluate_every, key checkpoint_words"
+        "key evaluations, key evaluate_every, key checkpoint_words, name embed_texts, "
+        "name words_checkpoints"
     ),
     "bertlab-gpu": "strategy fsdp, key background_checkpoints, accumulate_grad_batches auto",
     "bertlab-guard": "key check_every",
-    "bertlab-interop": "exporter onnx, exporter sentence-transformers, reader tensorflow",
+    "bertlab-interop": (
+        "command export, name export_model, exporter onnx, exporter sentence-transformers, "
+        "exporter transformers, reader tensorflow"
+    ),
     "bertlab-modern": (
         "encoder modern, tokenizer bpe, tokenizer unigram, optimizer lamb, optimizer lion, "
         "optimizer muon, name model.freeze_layers, name parameter_depths, "
@@ -68,6 +72,7 @@ _BRINGS = {
         "head feature_tagging, head multi_label, head multiple_choice, head span, head tagging, "
         "data_module several_heads, "
         "source python-english-rows, "
+        "output_format csv, output_format tsv, output_format parquet, "
         "format ax, format codah, format cola, format conll, format mnli, format mnli_mismatched, "
         "format mrpc, format qnli, format qqp, format rte, format sick, format sick_relatedness, "
         "format snli, format squad, "

@@ -1,8 +1,5 @@
 """Predictions in the user's terms, written while they are made."""
 
-import csv
-import io
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,65 +17,29 @@ from bertlab.data.examples.source import UnreadableRow
 from bertlab.data.module import TaskData
 from bertlab.data.rows.lines import SPREADSHEETS
 from bertlab.errors import ConfigError, DataError, OutputError, nearest, warn
-from bertlab.files import WholeFile, explain_failed_write, replacing
+from bertlab.files import WholeFile
 from bertlab.files.reading import json_line
+from bertlab.plugins.hooks import first_result
 from bertlab.plugins.index import installed, load_class, where_to_get
 
 if TYPE_CHECKING:
-    # imported late: Arrow may start threads, which the process that runs are forked from must not
-    import pyarrow as pa
+    from bertlab.api.format import PredictionFile
+
+TABLE_FORMS = ("csv", "tsv", "parquet")  # of bertlab-tasks
 
 
-class RowFile:
-    """A row for each row of input: its columns, what was predicted, and ``gold``, the truth."""
+class JsonLines:
+    """Writes a line of JSON for each row, to a file or to standard output."""
 
-    def __init__(
-        self,
-        output: str | None,
-        form: str,
-        truth: Iterable[str] = (),
-        top_k: int | None = None,
-        mask: str | None = "[MASK]",
-    ) -> None:
-        self.rows = self.predicted = 0
-        self.truth = frozenset(truth)
-        self.top_k = top_k
-        self.mask = mask
-        self.file: WholeFile | TableFile | None = None
-        try:
-            if output is not None:
-                place, is_table = Path(output), form in TABLE_FORMS
-                self.file = TableFile(place, form) if is_table else WholeFile(place)
-        except OutputError as error:
-            raise OutputError(f"--output: {error}") from None
+    def __init__(self, output: Path | None = None) -> None:
+        self.file = None if output is None else WholeFile(output)
 
-    @property
-    def prints(self) -> bool:
-        """Whether the rows go to standard output."""
-        return self.file is None
-
-    def write(self, row: Example, prediction: Mapping[str, Any]) -> None:
+    def write(self, row: Mapping[str, Any]) -> None:
         """Write a row."""
-        self.rows += 1
-        self.predicted += any(found not in ([], {}) for found in prediction.values())
-        made = {**_best(prediction, self.top_k), **self._gold(row)}
-        given = row.row or {k: value for k, value in row.values.items() if k not in self.truth}
-        # a column of the input that is called as one of the prediction's: score -> input_score
-        kept = {f"input_{key}" if key in made else key: value for key, value in given.items()}
-        line = {**kept, **made}
-        if isinstance(self.file, TableFile):
-            self.file.write(line)
-        else:
-            (self.file or sys.stdout).write(json_line(line))
-
-    def _gold(self, row: Example) -> dict[str, Any]:
-        gold = {name: value for name, value in row.values.items() if name in self.truth}
-        return {"gold": gold} if gold else {}
+        (self.file or sys.stdout).write(json_line(row))
 
     def close(self) -> None:
         """Finish the file, or flush."""
-        if self.rows and not self.predicted:
-            warn(f"nothing was predicted: no text has a {self.mask} to fill in")
         if self.file is None:
             sys.stdout.flush()
         else:
@@ -88,6 +49,65 @@ class RowFile:
         """Leave no file."""
         if self.file is not None:
             self.file.discard()
+
+
+def _open_rows(output: Path | None, form: str) -> "PredictionFile | None":
+    """Return what writes rows in a form: JSON lines, or what a package has; None if none has."""
+    found: PredictionFile | None = None
+    try:
+        if form == "jsonl":
+            return JsonLines(output)
+        if output is not None:
+            found = first_result("bertlab_prediction_file", path=output, form=form)
+    except OutputError as error:
+        raise OutputError(f"--output: {error}") from None
+    return found
+
+
+class RowFile:
+    """A row for each row of input: its columns, what was predicted, and ``gold``, the truth."""
+
+    def __init__(
+        self,
+        file: "PredictionFile",
+        truth: Iterable[str] = (),
+        top_k: int | None = None,
+        mask: str | None = "[MASK]",
+    ) -> None:
+        self.rows = self.predicted = 0
+        self.file = file
+        self.truth = frozenset(truth)
+        self.top_k = top_k
+        self.mask = mask
+
+    @property
+    def prints(self) -> bool:
+        """Whether the rows go to standard output."""
+        return isinstance(self.file, JsonLines) and self.file.file is None
+
+    def write(self, row: Example, prediction: Mapping[str, Any]) -> None:
+        """Write a row."""
+        self.rows += 1
+        self.predicted += any(found not in ([], {}) for found in prediction.values())
+        made = {**_best(prediction, self.top_k), **self._gold(row)}
+        given = row.row or {k: value for k, value in row.values.items() if k not in self.truth}
+        # a column of the input that is called as one of the prediction's: score -> input_score
+        kept = {f"input_{key}" if key in made else key: value for key, value in given.items()}
+        self.file.write({**kept, **made})
+
+    def _gold(self, row: Example) -> dict[str, Any]:
+        gold = {name: value for name, value in row.values.items() if name in self.truth}
+        return {"gold": gold} if gold else {}
+
+    def close(self) -> None:
+        """Finish the file, or flush."""
+        if self.rows and not self.predicted:
+            warn(f"nothing was predicted: no text has a {self.mask} to fill in")
+        self.file.close()
+
+    def discard(self) -> None:
+        """Leave no file."""
+        self.file.discard()
 
 
 PredictionSink = RowFile | Submission
@@ -203,10 +223,10 @@ def open_sink(
                 f"{', '.join(f'.{each}' for each in TABLE_FORMS)} or .jsonl"
             )
         form = ending if ending in TABLE_FORMS else "jsonl"
-    if form == "jsonl" or (form in TABLE_FORMS and output is not None):
+    rows = _open_rows(None if output is None else Path(output), form)
+    if rows is not None:
         columns = () if head is None else head.columns
-        truth = [column.name for column in columns if column.is_truth]
-        return RowFile(output, form, truth, top_k, mask)
+        return RowFile(rows, [each.name for each in columns if each.is_truth], top_k, mask)
     if output is None:
         raise ConfigError(f"--output_format {form}: expected --output with the file to write")
     return _open_submission(form, output)
@@ -227,7 +247,8 @@ def _open_submission(form: str, output: str) -> Submission:
     names = installed("format")
     named = load_class("format", form, NamedFormat)() if form in names else None
     if named is None or named.submission is None:
-        get = where_to_get("format", form) or nearest(form, names)
+        kind = "output_format" if form in TABLE_FORMS else "format"
+        get = where_to_get(kind, form) or nearest(form, names)
         found = f"found {form!r}{get}" if named is None else f"{form} has no form of submission"
         raise DataError(
             f"--output_format: {found}; expected jsonl, {', '.join(TABLE_FORMS)} or the name of a "
@@ -254,138 +275,3 @@ def _best(prediction: Mapping[str, Any], top_k: int | None) -> dict[str, Any]:
     if isinstance(answers, list):
         found["n_best"] = answers[:top_k]
     return found
-
-
-TABLE_FORMS = ("csv", "tsv", "parquet")
-_ROWS = 1000  # that become one block of the table
-_BREAKS = str.maketrans("\t\n\r", "   ")  # TSV has no way to write them
-
-
-class TableFile:
-    """Collects rows and writes them as one table, which is there when it is whole.
-
-    A key that a row lacks is an empty cell. In CSV and TSV a mapping becomes a column for each of
-    its keys (``scores.good``), and a list is JSON. Columns are kept in memory until the end.
-    """
-
-    def __init__(self, output: Path, form: str) -> None:
-        self.output = output
-        self.form = form
-        # text is opened now, so that a place that cannot be written is told before the work
-        self.text = None if form == "parquet" else WholeFile(output)
-        self.rows: list[Mapping[str, Any]] = []
-        self.blocks: list[pa.Table] = []
-        self.wide: set[str] = set()  # columns of whole numbers beyond 2^63, such as hashes
-
-    def write(self, row: Mapping[str, Any]) -> None:
-        """Take a row."""
-        self.rows.append(row)
-        if len(self.rows) >= _ROWS:
-            self._end_block()
-
-    def close(self) -> None:
-        """Write the file and put it in its place."""
-        import pyarrow as pa  # noqa: PLC0415
-        import pyarrow.parquet as pq  # noqa: PLC0415
-
-        self._end_block()
-        with _explained(self.output):
-            for key in self.wide:
-                self.blocks = _of_one_type(self.blocks, key)
-            table = pa.concat_tables(self.blocks, promote_options="permissive")
-        if self.text is not None:
-            for line in _lines(table, self.form):
-                self.text.write(line)
-            self.text.close()
-            return
-        with explain_failed_write(f"{self.output}: cannot be written"):
-            self.output.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(self.output) as file:
-                pq.write_table(table, file)
-
-    def discard(self) -> None:
-        """Leave no file."""
-        if self.text is not None:
-            self.text.discard()
-
-    def _column(self, key: str, values: list[Any]) -> "pa.Array":
-        import pyarrow as pa  # noqa: PLC0415
-
-        try:
-            return pa.array(values)
-        except OverflowError:  # of a whole number beyond 2^63
-            self.wide.add(key)
-            return pa.array([each if each is None else str(each) for each in values])
-
-    def _end_block(self) -> None:
-        """Turn the rows so far into columns, which take less memory."""
-        import pyarrow as pa  # noqa: PLC0415
-
-        keys = dict.fromkeys(key for row in self.rows for key in row)
-        with _explained(self.output):
-            columns = {key: self._column(key, [row.get(key) for row in self.rows]) for key in keys}
-        self.blocks.append(pa.table(columns))
-        self.rows = []
-
-
-def _of_one_type(blocks: "list[pa.Table]", key: str) -> "list[pa.Table]":
-    """Return blocks in which a column is uint64 or, with what that cannot hold, text."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    def cast(kind: "pa.DataType") -> "list[pa.Table]":
-        return [
-            block.set_column(block.column_names.index(key), key, block[key].cast(kind))
-            if key in block.column_names
-            else block
-            for block in blocks
-        ]
-
-    try:
-        return cast(pa.uint64())
-    except pa.ArrowInvalid:  # -1, 2^64
-        return cast(pa.string())
-
-
-@contextmanager
-def _explained(output: Path) -> Iterator[None]:
-    """Re-raise Arrow's refusal of values of several kinds in one column as DataError."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    try:
-        yield
-    except pa.ArrowException as error:
-        reason = " ".join(str(error).split())
-        raise DataError(
-            f"{output}: a column has values of several kinds ({reason}), which a table cannot "
-            "hold; write JSON lines: --output NAME.jsonl"
-        ) from None
-
-
-def _lines(table: "pa.Table", form: str) -> Iterator[str]:
-    """Yield the lines of a table as CSV or TSV, the header first."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    while any(pa.types.is_struct(field.type) for field in table.schema):
-        table = table.flatten()  # a column scores of {good, bad} -> scores.good, scores.bad
-    yield _line(table.column_names, form)
-    for batch in table.to_batches(max_chunksize=_ROWS):
-        columns = [column.to_pylist() for column in batch.columns]
-        for cells in zip(*columns, strict=True):
-            yield _line([_cell(cell) for cell in cells], form)
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, list | dict):
-        return json.dumps(value, ensure_ascii=False, default=str)
-    return str(value)
-
-
-def _line(cells: list[str], form: str) -> str:
-    if form == "tsv":  # quotes are ordinary characters, as bertlab reads it
-        return "\t".join(cell.translate(_BREAKS) for cell in cells) + "\n"
-    written = io.StringIO()
-    # csv puts cells with a character of the line's end into quotes: here those with CR or LF
-    csv.writer(written, lineterminator="\r\n").writerow(cells)
-    return written.getvalue().removesuffix("\r\n") + "\n"

@@ -1,13 +1,14 @@
 """What a run has found: held-out metrics, curves, and tables of them on the screen."""
 
 import csv
+import io
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertlab.checkpoints.run_directory import BEST_CHECKPOINT, RESULTS_FILE
 from bertlab.errors import print_table
-from bertlab.files.reading import explain_damage, read_object
+from bertlab.files.reading import LARGEST_FILE, explain_damage, open_to_read, read_object
 
 if TYPE_CHECKING:  # tables are printed by commands that import no torch
     from lightning.pytorch import Trainer
@@ -15,6 +16,7 @@ if TYPE_CHECKING:  # tables are printed by commands that import no torch
 Results = dict[str, float]
 _SHARES = ("accuracy", "f1", "exact_match", "precision", "recall")
 _COUNTS = ("predicted_classes", "predicted_sets")
+_LARGEST_RESULTS = 2**20  # bytes; a thousand metrics have 40,000
 
 
 def held_out_results(trainer: "Trainer", stage: str) -> Results:
@@ -31,7 +33,7 @@ def read_results(run: Path, best: bool = False) -> Results:
     path = run / (BEST_CHECKPOINT if best else RESULTS_FILE)
     if not path.is_file():
         return {}
-    content = read_object(path, {"results": dict} if best else None)
+    content = read_object(path, {"results": dict} if best else None, _LARGEST_RESULTS)
     results: Results = content["results"] if best else content
     with explain_damage(path):
         return {name: float(value) for name, value in results.items()}
@@ -80,18 +82,25 @@ Curve = tuple[list[int], list[float]]
 
 
 def read_curves(directory: Path) -> dict[str, Curve]:
-    """Return steps and values of each metric in the CSV logs of a run directory, by name."""
+    """Return steps and values of each metric in the CSV logs of a run directory, by name.
+
+    Of a log, 64 MiB are read: a million rows.
+    """
     points: dict[str, dict[int, float]] = defaultdict(dict)
     for log in sorted(directory.glob("csv/version_*/metrics.csv"), key=_version):
-        with log.open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                if not (row["step"] or "").isdigit():  # a line that a kill cut short
-                    continue
-                # a resumed run logs some steps again, in the next version_N: the later value counts
-                step = int(row["step"])
-                for name, value in row.items():
-                    if name not in ("step", "epoch") and value:
-                        points[name][step] = float(value)
+        with open_to_read(log) as file:
+            text = file.read(LARGEST_FILE).decode(errors="replace")
+        rows = csv.DictReader(io.StringIO(text, newline=""))
+        if "step" not in (rows.fieldnames or ()):  # not a log of ours
+            continue
+        for row in rows:
+            if not (row["step"] or "").isdigit():  # a line that a kill cut short
+                continue
+            # a resumed run logs some steps again, in the next version_N: the later value counts
+            step = int(row["step"])
+            for name, value in row.items():
+                if name not in ("step", "epoch") and value:
+                    points[name][step] = float(value)
     return {
         name: ([step for step, _ in sorted(values.items())], [values[s] for s in sorted(values)])
         for name, values in points.items()

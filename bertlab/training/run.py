@@ -6,8 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertlab.api.exchange import ExportReport, ModelAddress
-from bertlab.checkpoints.export import TRANSFORMERS, export_model
+from bertlab.api.exchange import ExportReport
 from bertlab.checkpoints.pretrained_model import PretrainedModel, load
 from bertlab.checkpoints.run_directory import MANIFEST_FILE, RESULTS_FILE, STAGES_FILE
 from bertlab.config.merge import read_request
@@ -16,7 +15,7 @@ from bertlab.config.yaml_files import read_config
 from bertlab.errors import CheckpointError, as_mistakes
 from bertlab.files.reading import read_object
 from bertlab.model.prediction import Input
-from bertlab.plugins.hooks import opened_by_package, push_to
+from bertlab.plugins.hooks import opened_by_package
 from bertlab.training.cli import open_command
 from bertlab.training.results import (
     Results,
@@ -172,34 +171,21 @@ class Run:
         output: str | Path,
         overwrite: bool = False,
         repository: str | None = None,
-        form: str = TRANSFORMERS,
+        form: str = "transformers",
         head: str | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> ExportReport:
-        """Write the model as a folder that others load, with a model card (bertlab-pages).
-
-        Args:
-            output: folder to make.
-            overwrite: replace an older export.
-            repository: of the Hugging Face hub, ``USER/NAME``, to upload the folder to.
-            form: name of an exporter: ``transformers``; from bertlab-interop ``onnx``, one file,
-                and ``sentence-transformers``, the mean over tokens.
-            head: the one of several heads that is written.
-            settings: arguments of the exporter.
+        """Write the model as a folder that others load; see ``bertlab.export_model``.
 
         Raises:
-            PluginError: there is no such exporter.
-            CommandError: several heads need one to be named, or a package is not installed.
-            CheckpointError: there is no such form of the encoder, or the folder is in use.
-            OutputError: the hub cannot be reached, or refuses; the folder stays.
+            ImportError: bertlab-interop is not installed.
         """
+        import bertlab  # noqa: PLC0415
+
+        export = getattr(bertlab, "export_model")  # noqa: B009
+        report: ExportReport
         with as_mistakes():
-            push = None if repository is None else push_to(repository, private=False)
-            address = None if repository is None else ModelAddress(repository, on_hub=True)
-            arguments = form, head, settings, address
-            report = export_model(str(self.directory), Path(output), overwrite, *arguments)
-            if push is not None:
-                push(report.output, None)
+            report = export(self.directory, output, overwrite, form, head, settings, repository)
         return report
 
     def resume(self, overrides: Mapping[str, Any] | None = None) -> "Run":

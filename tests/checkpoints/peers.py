@@ -13,7 +13,6 @@ from bertlab.api.encoder import Encoder
 from bertlab.api.exchange import ExportReport
 from bertlab.api.task import Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
-from bertlab.checkpoints.export import export_folder, write_huggingface
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.tensor_files import load_matching
 from bertlab.encoders.bert import BertEncoder
@@ -22,6 +21,8 @@ from bertlab.objectives.classification import NextSentencePrediction
 from bertlab.objectives.language_model import CausalLM
 from bertlab.objectives.masked_lm import MaskedLM
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab_interop.export import export_folder
+from bertlab_interop.transformers_folder import write_huggingface
 
 Model = TypeVar("Model", bound=torch.nn.Module)
 

@@ -19,13 +19,13 @@ from transformers import (
 
 from bertlab.api.exchange import ExportReport
 from bertlab.api.task import Task
-from bertlab.checkpoints.export import export_model
 from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.tensor_files import load_matching
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import CheckpointError, OutputError
 from bertlab.model.build import build_encoder
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab_interop.export import export_model
 from tests.checkpoints.peers import (
     SIZES,
     TOKENIZER,

@@ -22,7 +22,6 @@ from transformers import (
 from bertlab.api.batch import PackedBatch
 from bertlab.api.examples import Labels
 from bertlab.api.task import Head, TaskContext
-from bertlab.checkpoints.export import export_model
 from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.pretrained import head_settings
 from bertlab.checkpoints.restore import read_pretrained
@@ -30,6 +29,7 @@ from bertlab.checkpoints.run_checkpoint import RUN_KEY, read_run_checkpoint
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import CheckpointError
 from bertlab.model.build import build_tasks
+from bertlab_interop.export import export_model
 from bertlab_modern.modern import ModernEncoder
 from tests.checkpoints.peers import (
     SIZES,

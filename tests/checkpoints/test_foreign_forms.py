@@ -109,13 +109,13 @@ def test_an_unknown_form_is_told_with_the_nearest(tiny_run: Path, tmp_path: Path
     assert not (tmp_path / "out").exists()
 
 
-def test_without_its_package_a_form_says_what_to_install(
+def test_without_its_package_the_command_says_what_to_install(
     tiny_run: Path, tmp_path: Path, bertlab: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without(monkeypatch, "bertlab-interop")
     code, _, error = bertlab("export", tiny_run, tmp_path / "out", "--format", "onnx")
     assert code == 2
-    assert "it comes with bertlab-interop: pip install bertlab-interop" in error
+    assert "`bertlab export` comes with bertlab-interop: pip install bertlab-interop" in error
 
 
 def test_without_pages_an_export_has_no_card_and_is_not_pushed(

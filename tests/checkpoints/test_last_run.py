@@ -1,11 +1,12 @@
 """`--ckpt_path last`: the config's own run, wherever it stopped, or a new one."""
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
+from bertlab.checkpoints.run_checkpoint import find_checkpoint, read_run_checkpoint
 from tests.conftest import Command
 
 
@@ -95,3 +96,21 @@ def test_other_sizes_are_a_changed_config(
     assert code == 2
     assert error.startswith("bertlab: error E403: --ckpt_path resumes a run exactly")
     assert "model.encoder.hidden_size" in error
+
+
+@pytest.mark.parametrize("named", ["runs/x", "runs/x/checkpoints/last.ckpt"])
+def test_a_checkpoint_that_is_a_pipe_is_refused_at_once(
+    place: Path, bertlab: Command, named: str
+) -> None:
+    checkpoints = place / "runs/x/checkpoints"
+    checkpoints.mkdir(parents=True)
+    os.mkfifo(checkpoints / "last.ckpt")
+    code, _, error = bertlab("export", named, "out")
+    assert code == 2
+    assert "runs/x/checkpoints/last.ckpt: is a pipe" in error
+
+
+def test_a_pipe_among_checkpoints_is_passed_over(place: Path, tiny_run: Path) -> None:
+    shutil.copytree(tiny_run, place / "run")
+    os.mkfifo(place / "run/checkpoints/step-9.ckpt")
+    assert find_checkpoint("run", best=False) == Path("run/checkpoints/last.ckpt")

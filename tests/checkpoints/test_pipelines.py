@@ -6,9 +6,9 @@ import pytest
 import torch
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer, pipeline
 
-from bertlab.checkpoints.export import export_model
 from bertlab.checkpoints.pretrained_model import load
 from bertlab.checkpoints.run_checkpoint import RUN_KEY
+from bertlab_interop.export import export_model
 from tests.checkpoints.test_fine_tuned import POLARITY, TAGS, write_run
 
 LENGTH = 16  # data.max_seq_length of write_run; the encoder's is 48

@@ -4,7 +4,7 @@ from importlib.metadata import EntryPoints, entry_points
 
 import pytest
 
-from bertlab.plugins import index
+from bertlab.plugins import hooks, index
 
 
 def leave_the_core_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,3 +18,4 @@ def leave_the_core_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     monkeypatch.setattr(index, "entry_points", lambda: EntryPoints(own))
     index.forget_installed()
+    hooks.hook_modules.cache_clear()

@@ -18,6 +18,7 @@ from bertlab.errors import ConfigError, ResumeError
 from bertlab.plugins import hooks
 from bertlab.plugins import index as plugins
 from bertlab.training import cli
+from bertlab_interop.export import push_to
 from bertlab_studies.report.render import html, latex, markdown, print_report
 from bertlab_studies.report.report import report_of
 from made_up_scores import made_up_study
@@ -278,6 +279,30 @@ def test_bertlab_step_parts_divides_a_step(
     assert "found auto; it comes with bertlab-gpu: pip install bertlab-gpu" in error
 
 
+def test_bertlab_prediction_file_gets_each_row(
+    stranger: Path, bertlab: Command, tiny_run: Path
+) -> None:
+    code = (
+        HEAD
+        + """
+class Words:
+    def __init__(self, path): self.path, self.rows = path, []
+    def write(self, row): self.rows.append(row["text"])
+    def close(self): self.path.write_text(" ".join(self.rows))
+    def discard(self): pass
+@hookimpl
+def bertlab_prediction_file(path, form):
+    return Words(path) if form == "words" else None
+"""
+    )
+    add_hooks(stranger, "words", code)
+    (stranger / "in.txt").write_text("the [MASK] is\nan [MASK]\n")
+    given = ("--ckpt_path", tiny_run, "--input", stranger / "in.txt", "--output", stranger / "out")
+    code, _, error = bertlab("predict", *given, "--output_format", "words")
+    assert code == 0, error
+    assert (stranger / "out").read_text() == "the [MASK] is an [MASK]"
+
+
 def test_bertlab_strategy_is_the_first_packages(
     stranger: Path, monkeypatch: pytest.MonkeyPatch, bertlab: Command, tiny_config: Path
 ) -> None:
@@ -427,7 +452,7 @@ def test_bertlab_push_is_the_first_packages(
     code += "    return lambda folder, branch: f'{repository} {private} {folder.name} {branch}'\n"
     add_hooks(stranger, "shelf", code)
     without(monkeypatch, "bertlab-pages")
-    assert hooks.push_to("me/x", private=True)(stranger, "b") == f"me/x True {stranger.name} b"
+    assert push_to("me/x", private=True)(stranger, "b") == f"me/x True {stranger.name} b"
 
 
 def all_hooks() -> list[str]:

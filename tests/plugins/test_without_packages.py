@@ -46,6 +46,8 @@ def test_it_says_which_package_brings_a_format(tmp_path):
         LabelledData(source=path, format="mnli")
     with pytest.raises(DataError, match=rf"format: found 'mnli'; {INSTALL}"):
         values(path, form="mnli")
+    with pytest.raises(DataError, match=rf"--output_format: found 'csv'; {INSTALL}"):
+        open_sink(str(tmp_path / "b.csv"), "auto", None)
     with pytest.raises(DataError, match=rf"--output_format: found 'swag'; {INSTALL}"):
         open_sink(str(tmp_path / "b"), "swag", None)
 

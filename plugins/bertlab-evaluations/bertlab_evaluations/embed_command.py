@@ -64,7 +64,8 @@ def embed(
         DataError: the text cannot be read, is empty, or a line is too long.
     """
     # torch, not for --help
-    from bertlab.extend import FeatureChoice, read_pretrained  # noqa: PLC0415
+    from bertlab.extend import read_pretrained  # noqa: PLC0415
+    from bertlab_evaluations.embedding import FeatureChoice  # noqa: PLC0415
     from bertlab_evaluations.embedding_file import (  # noqa: PLC0415
         check_output,
         embed_file,

@@ -14,11 +14,8 @@ from bertlab import CheckpointError, IntArray, Pretrained, __version__
 from bertlab.api import ConfigError, DataError, Encoder, Tokenizer, pack
 from bertlab.extend import (
     STANDARD_INPUT,
-    FeatureChoice,
     OutputError,
-    batches_by_length,
     build_encoder,
-    embed_texts,
     explain_failed_write,
     inference_device,
     input_name,
@@ -27,6 +24,7 @@ from bertlab.extend import (
     read_lines,
     replacing,
 )
+from bertlab_evaluations.embedding import FeatureChoice, batches_by_length, features_of
 
 Precision = Literal["float32", "float16"]
 SUFFIX = ".safetensors"
@@ -124,7 +122,7 @@ def embed_file(
     device = encoder.token_embedding.weight.device
     limit = _limit(max_seq_length, encoder)
     bare = tokenizer.build_inputs([])[0]  # [CLS] [SEP]
-    embed_texts(encoder, pack([bare]).to(device), choice)  # refuses wrong layers before reading on
+    features_of(encoder, pack([bare]).to(device), choice)  # refuses wrong layers before reading on
     sequences, cut = _encode_lines(text, tokenizer, limit, truncate)
     tokens = sum(map(len, sequences))
     metadata = {
@@ -233,7 +231,7 @@ def write_embeddings(
     """
     device = encoder.token_embedding.weight.device
     shortest = min(sequences, key=len)  # run once for D: concat of 4 layers of 768 has 3072
-    width = embed_texts(encoder, pack([shortest]).to(device), choice)[0].shape[1]
+    width = features_of(encoder, pack([shortest]).to(device), choice)[0].shape[1]
     offsets = np.cumsum([0, *map(len, sequences)], dtype=np.int64)  # lengths [3, 2] -> [0, 3, 5]
     rows = offsets if choice.pool == "none" else np.arange(len(sequences) + 1)
     # safetensors are little-endian on every machine
@@ -246,7 +244,7 @@ def write_embeddings(
     start = file.tell()
     for batch in batches:
         packed = pack([sequences[number] for number in batch]).to(device)
-        for number, vectors in zip(batch, embed_texts(encoder, packed, choice), strict=True):
+        for number, vectors in zip(batch, features_of(encoder, packed, choice), strict=True):
             array = vectors.float().cpu().numpy()
             if np.abs(array).max() > np.finfo(dtype).max:
                 raise CheckpointError(

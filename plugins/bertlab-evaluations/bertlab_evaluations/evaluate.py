@@ -26,7 +26,6 @@ from bertlab.extend import (
     read_rows,
     say,
     without_secrets,
-    words_checkpoints,
     write_json,
 )
 from bertlab_evaluations.entries import EvaluationEntry
@@ -39,6 +38,7 @@ from bertlab_evaluations.evaluation_output import (
     write_evaluation,
 )
 from bertlab_evaluations.evaluation_scores import GroupScore, score_groups
+from bertlab_evaluations.word_checkpoints import words_checkpoints
 
 
 def read_entry_rows(entry: EvaluationEntry) -> list[Example]:

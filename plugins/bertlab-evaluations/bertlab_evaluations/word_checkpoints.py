@@ -1,16 +1,19 @@
 """Checkpoints after chosen numbers of words, as BabyLM asks for: ``checkpoint_words``."""
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from bertlab import CheckpointError
 from bertlab.api import ConfigError, TaskData
 from bertlab.extend import RunRecord, StepSizes, training_size
 
 KEY = "checkpoint_words"
+_FILE = re.compile(r"words-(\d+)([KM]?)\.ckpt")
 _UNITS = {"": 1, "K": 10**3, "M": 10**6}
 
 
@@ -113,6 +116,26 @@ def words_checkpoint_name(words: float) -> str:
     # 2,500,000 is 2500K: a name holds no point
     unit = next(name for name in ("M", "K", "") if whole % _UNITS[name] == 0)
     return f"words-{whole // _UNITS[unit]}{unit}.ckpt"
+
+
+def words_checkpoints(run: str | Path) -> dict[int, Path]:
+    """Return the checkpoints after chosen numbers of words (``checkpoint_words``), fewest first.
+
+    Returns:
+        Files by the number of words: ``{1000000: …/words-1M.ckpt}``.
+    """
+    folder = Path(run)
+    folder = folder / "checkpoints" if (folder / "checkpoints").is_dir() else folder
+    found: dict[int, Path] = {}
+    for file in folder.glob("words-*.ckpt"):
+        if match := _FILE.fullmatch(file.name):
+            number, unit = match.groups()
+            found[int(number) * _UNITS[unit]] = file
+    if not found:
+        raise CheckpointError(
+            f"{run}: found no words-….ckpt in {folder}, expected a run with checkpoint_words"
+        )
+    return dict(sorted(found.items()))
 
 
 def nearest_step(sizes: StepSizes, sequences: float) -> int:

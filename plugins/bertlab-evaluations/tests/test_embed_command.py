@@ -17,9 +17,9 @@ from torch import Tensor
 from transformers import AutoTokenizer, BertModel
 
 from bertlab.errors import BertlabError, CheckpointError, ConfigError, DataError
-from bertlab.model.prediction import batches_by_length
 from bertlab.tokenizer.wordpiece import WordPieceTokenizer
 from bertlab_evaluations.embed_command import main
+from bertlab_evaluations.embedding import batches_by_length
 from tests.checkpoints.peers import TOKENIZER, peer
 from tests.checkpoints.test_fine_tuned import write_run
 from tests.checkpoints.test_real_checkpoints import folder_of

@@ -9,7 +9,6 @@ import pytest
 import torch
 from lightning.pytorch import Callback
 
-from bertlab.checkpoints.run_checkpoint import words_checkpoints
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.run_length import StepSizes
 from bertlab.errors import CheckpointError
@@ -17,6 +16,7 @@ from bertlab_evaluations.word_checkpoints import (
     nearest_step,
     steps_at_words,
     words_checkpoint_name,
+    words_checkpoints,
 )
 from tests.conftest import Command
 from tests.data.test_run_length import GROWS

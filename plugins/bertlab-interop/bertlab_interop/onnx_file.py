@@ -24,7 +24,8 @@ from bertlab import (
     TokenPrediction,
 )
 from bertlab.api import Exporter, ExportReport, Head, ModelAddress, Task
-from bertlab.extend import model_of, save_tokenizer, write_json
+from bertlab.extend import model_of, write_json
+from bertlab_interop.transformers_folder import save_tokenizer
 
 FILE = "model.onnx"
 _PACKAGES = ("onnx", "onnxscript")

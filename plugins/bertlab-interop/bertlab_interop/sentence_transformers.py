@@ -4,7 +4,8 @@ from pathlib import Path
 
 from bertlab import Pretrained
 from bertlab.api import ExportReport, ModelAddress
-from bertlab.extend import TransformersExporter, read_object, write_json
+from bertlab.extend import read_object, write_json
+from bertlab_interop.transformers_folder import TransformersExporter
 
 _KINDS = ("Transformer", "Pooling")
 _PLACES = ("", "1_Pooling")

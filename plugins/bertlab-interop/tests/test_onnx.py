@@ -10,10 +10,10 @@ from torch import Tensor
 
 from bertlab.api.batch import PackedBatch
 from bertlab.api.examples import Labels
-from bertlab.checkpoints.export import export_model
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import CheckpointError
 from bertlab_interop import onnx_file
+from bertlab_interop.export import export_model
 from bertlab_modern.modern import ModernEncoder
 from tests.checkpoints.peers import (
     SIZES,

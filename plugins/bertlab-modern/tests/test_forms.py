@@ -29,7 +29,6 @@ from transformers import (
 from bertlab.api.batch import PackedBatch
 from bertlab.api.encoder import Encoder
 from bertlab.api.task import TaskContext
-from bertlab.checkpoints.export import export_model
 from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.tensor_files import load_matching
@@ -37,6 +36,7 @@ from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import CheckpointError
 from bertlab.model.build import build_encoder
 from bertlab.objectives.masked_lm import MaskedLM
+from bertlab_interop.export import export_model
 from bertlab_modern.modern import ModernEncoder
 from subword_samples import as_transformers, tokenizer_called
 from tests.checkpoints.peers import TOKENIZER, export_huggingface, randomized

@@ -11,9 +11,9 @@ import yaml
 from markdown_it import MarkdownIt
 
 from bertlab.api.exchange import ExportReport, ModelAddress
-from bertlab.checkpoints.export import TransformersExporter
 from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
+from bertlab_interop.transformers_folder import TransformersExporter
 from bertlab_pages.model_card import ModelCard, model_card
 from tests.conftest import Command
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bertlab.data.module import TaskData
-from bertlab.training.predictions import PredictionWriter, RowFile
+from bertlab.training.predictions import JsonLines, PredictionWriter, RowFile
 from bertlab_pages.step_bar import StepBar
 from tests.conftest import Command
 
@@ -66,7 +66,7 @@ def test_no_line_is_drawn_among_predictions_on_standard_output(
     bar = StepBar()
     running = Mock(progress_bar_callback=bar, datamodule=Mock(spec=TaskData))
     writer = PredictionWriter()
-    with writer.into(RowFile(None, "jsonl"), running.datamodule, None):
+    with writer.into(RowFile(JsonLines()), running.datamodule, None):
         for each in (writer, bar):  # in Lightning's order: the bar comes last
             each.on_predict_start(running, Mock())
         print("a prediction")

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser, Namespace
 
-from bertlab.config.parse import parse_arguments
-from bertlab.config.yaml_files import split_arguments
-from bertlab.errors import say, working
-from bertlab.plugins.index import load_class
+from bertlab.extend import load_class, parse_arguments, say, split_arguments, working
 
 if TYPE_CHECKING:
-    from bertlab.api.exchange import ExportReport
+    from bertlab.api import ExportReport
 
 _SETTINGS = "settings"
 
@@ -47,7 +44,7 @@ def main(command: str, argv: list[str]) -> int:
     parser = make_parser(command)
     _add_settings(parser, argv)
     given = parse_arguments(parser, argv)
-    from bertlab.plugins.hooks import push_to  # noqa: PLC0415  not for --help
+    from bertlab_interop.export import push_to  # noqa: PLC0415  torch, not for --help
 
     push = None if given.push is None else push_to(given.push, given.private)
     with working(f"exporting {Path(given.source).name}"):
@@ -62,8 +59,8 @@ def main(command: str, argv: list[str]) -> int:
 
 def _exports(given: Namespace) -> "Iterator[ExportReport]":
     """Yield what was exported, one model at a time."""
-    from bertlab.api.exchange import ModelAddress  # noqa: PLC0415  torch, not for --help
-    from bertlab.checkpoints.export import export_model, export_words  # noqa: PLC0415
+    from bertlab.api import ModelAddress  # noqa: PLC0415  torch, not for --help
+    from bertlab_interop.export import export_words, write_model  # noqa: PLC0415
 
     output, name, form = Path(given.output), given.push, given.format
     settings = given.as_dict().get(_SETTINGS) or {}
@@ -72,14 +69,14 @@ def _exports(given: Namespace) -> "Iterator[ExportReport]":
     else:
         address = None if name is None else ModelAddress(name, on_hub=True)
         arguments = form, given.head, settings, address
-        yield export_model(given.source, output, given.overwrite, *arguments)
+        yield write_model(given.source, output, given.overwrite, *arguments)
 
 
 def _add_settings(parser: ArgumentParser, argv: Sequence[str]) -> None:
     """Add the settings of the exporter that ``--format`` names."""
     named = [value for key, value, _ in split_arguments(argv) if key == "--format" and value]
     if named:
-        from bertlab.api.exchange import Exporter  # noqa: PLC0415
+        from bertlab.api import Exporter  # noqa: PLC0415
 
         parser.add_class_arguments(load_class("exporter", named[-1], Exporter), _SETTINGS)
 

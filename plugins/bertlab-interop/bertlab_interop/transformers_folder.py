@@ -1,79 +1,38 @@
-"""Exports: the transaction of every form, and the core's own, which ``transformers`` loads."""
+"""A folder that Hugging Face's ``transformers`` loads: config, weights and tokenizer."""
 
-import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
-from bertlab.api.encoder import Encoder
-from bertlab.api.exchange import Exporter, ExportReport, ModelAddress
-from bertlab.api.huggingface import HuggingFaceForm
-from bertlab.api.task import Head, TaskContext
-from bertlab.api.tokenizer import Tokenizer
-from bertlab.checkpoints.huggingface import TRAINED_MAX_LENGTH, forms_of
-from bertlab.checkpoints.pretrained import HuggingFaceHead, Pretrained, head_config, one_head
-from bertlab.checkpoints.restore import read_pretrained
-from bertlab.checkpoints.run_checkpoint import words_checkpoints
-from bertlab.checkpoints.tensor_files import load_matching
-from bertlab.errors import CheckpointError, OutputError
-from bertlab.files import new_folder, write_json, write_text
-from bertlab.files.reading import read_object
-from bertlab.heads.classification import ClassifierHead
-from bertlab.model.build import build_encoder, build_tasks
-from bertlab.plugins.hooks import hook_results
-from bertlab.plugins.index import load_class
-
-TRANSFORMERS = "transformers"
-
-
-def export_model(
-    source: str,
-    output: Path,
-    overwrite: bool = False,
-    form: str = TRANSFORMERS,
-    head: str | None = None,
-    settings: Mapping[str, Any] | None = None,
-    address: ModelAddress | None = None,
-) -> ExportReport:
-    """Write a model as a folder that others load; it appears whole or not at all."""
-    exporter: Exporter = load_class("exporter", form, Exporter)(**(settings or {}))
-    start = read_pretrained(source)
-    if exporter.has_heads or head is not None:
-        start = one_head(start, head)
-    place = address or ModelAddress(output.absolute().name)
-    with export_folder(output, overwrite) as folder:
-        report = exporter.write(start, folder)
-        report.output, report.form = output, form
-        hook_results(
-            "bertlab_export_files",
-            folder=folder,
-            model=start,
-            report=report,
-            loading_code=exporter.loading_code(report, place),
-            address=place,
-        )
-    return report
-
-
-def export_words(
-    run: str,
-    output: Path,
-    overwrite: bool = False,
-    form: str = TRANSFORMERS,
-    settings: Mapping[str, Any] | None = None,
-    repository: str | None = None,
-) -> Iterator[ExportReport]:
-    """Write each ``words-….ckpt`` of a run into a folder of its own, named as BabyLM does."""
-    for file in words_checkpoints(run).values():
-        revision = file.stem.replace("words-", "chck_")  # words-1M.ckpt -> chck_1M
-        address = None if repository is None else ModelAddress(repository, revision, on_hub=True)
-        yield export_model(str(file), output / revision, overwrite, form, None, settings, address)
+from bertlab import CheckpointError, ClassifierHead, Pretrained
+from bertlab.api import (
+    Encoder,
+    Exporter,
+    ExportReport,
+    Head,
+    ModelAddress,
+    PluginError,
+    TaskContext,
+    Tokenizer,
+)
+from bertlab.extend import (
+    TRAINED_MAX_LENGTH,
+    HuggingFaceForm,
+    HuggingFaceHead,
+    build_encoder,
+    build_tasks,
+    installed,
+    load_class,
+    load_matching,
+    read_object,
+    write_json,
+    write_text,
+)
 
 
 class TransformersExporter(Exporter):
@@ -229,7 +188,7 @@ def write_huggingface(
             theirs: _own_copy(head.state[ours])
             for ours, theirs in zip(head.layout.names, head.layout.written_names, strict=True)
         }
-        config |= head_config(head)
+        config |= _head_config(head)
     if trained_max_length is not None:
         config[TRAINED_MAX_LENGTH] = trained_max_length
     for task in exported:
@@ -264,8 +223,22 @@ def _check_computes_the_same(
 
 
 def _form_of(encoder: Encoder, tokenizer: Tokenizer) -> HuggingFaceForm:
-    first, *others = forms_of(encoder)
+    first, *others = _forms_of(encoder)
     return next((form for form in others if form.suits(encoder, tokenizer)), first)
+
+
+def _forms_of(encoder: Encoder) -> list[HuggingFaceForm]:
+    """Return the forms of an encoder: its own, and those that packages add to one of them."""
+    forms = list(encoder.huggingface)
+    own = {form.model_type for form in forms}
+    for name in installed("huggingface_form") if forms else ():
+        try:
+            added: HuggingFaceForm = load_class("huggingface_form", name, HuggingFaceForm)()
+        except PluginError:  # maybe of another encoder
+            continue
+        if added.extends in own:
+            forms.append(added)
+    return forms
 
 
 def _encoder_tensors(form: HuggingFaceForm, encoder: Encoder, prefix: str) -> dict[str, Tensor]:
@@ -295,34 +268,22 @@ def _own_copy(tensor: Tensor) -> Tensor:
     return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
 
 
-@contextlib.contextmanager
-def export_folder(output: Path, overwrite: bool) -> Iterator[Path]:
-    """Yield a new folder to fill, which becomes ``output`` at the end of the block."""
-    _check_output(output, overwrite)
-    try:
-        with new_folder(output, overwrite=True) as folder:
-            yield folder
-    except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise OutputError(
-            f"{output}: cannot be written ({reason}); nothing was changed there"
-        ) from None
-
-
-def _check_output(output: Path, overwrite: bool) -> None:
-    if output.exists() and not output.is_dir():
-        raise CheckpointError(f"{output}: is a file, expected a folder to make")
-    if not output.is_dir() or not any(output.iterdir()):
-        return
-    if not overwrite:
-        raise CheckpointError(
-            f"{output}: the folder is not empty; choose another, or replace an older export by "
-            "--overwrite true"
-        )
-    if not (output / "config.json").is_file():
-        raise CheckpointError(
-            f"{output}: holds files but no config.json, so it is no export and is not overwritten"
-        )
+def _head_config(head: HuggingFaceHead) -> dict[str, Any]:
+    """Return what ``config.json`` says of a head: dropout, names of classes, ``problem_type``."""
+    content: dict[str, Any] = {"classifier_dropout": head.dropout}
+    if head.layout.rows is not None:
+        return content
+    labels = head.labels
+    names = [f"LABEL_{n}" for n in range(head.num_rows)] if labels is None else labels.names
+    # JSON has texts for keys: {"0": "no", "1": "yes"}
+    content["id2label"] = {str(number): name for number, name in enumerate(names)}
+    content["label2id"] = {name: number for number, name in enumerate(names)}
+    if head.layout.kind == "BertForSequenceClassification":
+        kind = "single_label_classification" if head.has_classes else "regression"
+        content["problem_type"] = head.problem_type or kind
+    if head.threshold is not None:
+        content["threshold"] = head.threshold
+    return content
 
 
 def make_readable(path: Path) -> None:

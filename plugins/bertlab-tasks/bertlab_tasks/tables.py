@@ -1,0 +1,156 @@
+"""Predictions as one table: CSV, TSV or Parquet."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bertlab.api import DataError, hookimpl
+from bertlab.extend import WholeFile, explain_failed_write, replacing
+
+if TYPE_CHECKING:
+    # imported late: Arrow may start threads, which the process that runs are forked from must not
+    import pyarrow as pa
+
+_FORMS = ("csv", "tsv", "parquet")
+_ROWS = 1000  # that become one block of the table
+_BREAKS = str.maketrans("\t\n\r", "   ")  # TSV has no way to write them
+
+
+@hookimpl
+def bertlab_prediction_file(path: Path, form: str) -> "TableFile | None":
+    """Return a table, if that is the form."""
+    return TableFile(path, form) if form in _FORMS else None
+
+
+class TableFile:
+    """Collects rows and writes them as one table, which is there when it is whole.
+
+    A key that a row lacks is an empty cell. In CSV and TSV a mapping becomes a column for each of
+    its keys (``scores.good``), and a list is JSON. Columns are kept in memory until the end.
+    """
+
+    def __init__(self, output: Path, form: str) -> None:
+        self.output = output
+        self.form = form
+        # text is opened now, so that a place that cannot be written is told before the work
+        self.text = None if form == "parquet" else WholeFile(output)
+        self.rows: list[Mapping[str, Any]] = []
+        self.blocks: list[pa.Table] = []
+        self.wide: set[str] = set()  # columns of whole numbers beyond 2^63, such as hashes
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Take a row."""
+        self.rows.append(row)
+        if len(self.rows) >= _ROWS:
+            self._end_block()
+
+    def close(self) -> None:
+        """Write the file and put it in its place."""
+        import pyarrow as pa  # noqa: PLC0415
+        import pyarrow.parquet as pq  # noqa: PLC0415
+
+        self._end_block()
+        with _explained(self.output):
+            for key in self.wide:
+                self.blocks = _of_one_type(self.blocks, key)
+            table = pa.concat_tables(self.blocks, promote_options="permissive")
+        if self.text is not None:
+            for line in _lines(table, self.form):
+                self.text.write(line)
+            self.text.close()
+            return
+        with explain_failed_write(f"{self.output}: cannot be written"):
+            self.output.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(self.output) as file:
+                pq.write_table(table, file)
+
+    def discard(self) -> None:
+        """Leave no file."""
+        if self.text is not None:
+            self.text.discard()
+
+    def _column(self, key: str, values: list[Any]) -> "pa.Array":
+        import pyarrow as pa  # noqa: PLC0415
+
+        try:
+            return pa.array(values)
+        except OverflowError:  # of a whole number beyond 2^63
+            self.wide.add(key)
+            return pa.array([each if each is None else str(each) for each in values])
+
+    def _end_block(self) -> None:
+        """Turn the rows so far into columns, which take less memory."""
+        import pyarrow as pa  # noqa: PLC0415
+
+        keys = dict.fromkeys(key for row in self.rows for key in row)
+        with _explained(self.output):
+            columns = {key: self._column(key, [row.get(key) for row in self.rows]) for key in keys}
+        self.blocks.append(pa.table(columns))
+        self.rows = []
+
+
+def _of_one_type(blocks: "list[pa.Table]", key: str) -> "list[pa.Table]":
+    """Return blocks in which a column is uint64 or, with what that cannot hold, text."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    def cast(kind: "pa.DataType") -> "list[pa.Table]":
+        return [
+            block.set_column(block.column_names.index(key), key, block[key].cast(kind))
+            if key in block.column_names
+            else block
+            for block in blocks
+        ]
+
+    try:
+        return cast(pa.uint64())
+    except pa.ArrowInvalid:  # -1, 2^64
+        return cast(pa.string())
+
+
+@contextmanager
+def _explained(output: Path) -> Iterator[None]:
+    """Re-raise Arrow's refusal of values of several kinds in one column as DataError."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    try:
+        yield
+    except pa.ArrowException as error:
+        reason = " ".join(str(error).split())
+        raise DataError(
+            f"{output}: a column has values of several kinds ({reason}), which a table cannot "
+            "hold; write JSON lines: --output NAME.jsonl"
+        ) from None
+
+
+def _lines(table: "pa.Table", form: str) -> Iterator[str]:
+    """Yield the lines of a table as CSV or TSV, the header first."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    while any(pa.types.is_struct(field.type) for field in table.schema):
+        table = table.flatten()  # a column scores of {good, bad} -> scores.good, scores.bad
+    yield _line(table.column_names, form)
+    for batch in table.to_batches(max_chunksize=_ROWS):
+        columns = [column.to_pylist() for column in batch.columns]
+        for cells in zip(*columns, strict=True):
+            yield _line([_cell(cell) for cell in cells], form)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value)
+
+
+def _line(cells: list[str], form: str) -> str:
+    if form == "tsv":  # quotes are ordinary characters, as bertlab reads it
+        return "\t".join(cell.translate(_BREAKS) for cell in cells) + "\n"
+    written = io.StringIO()
+    # csv puts cells with a character of the line's end into quotes: here those with CR or LF
+    csv.writer(written, lineterminator="\r\n").writerow(cells)
+    return written.getvalue().removesuffix("\r\n") + "\n"
