@@ -1,6 +1,7 @@
 """Ray and SLURM as executors that bertlab-studies and ``bertlab prepare`` find by name."""
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,7 @@ def without_package(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let the entry points of this package be missing."""
     every = index.entry_points_of
 
+    @cache
     def others(group: str) -> Any:
         found = every(group)
         return type(found)(e for e in found if not e.value.startswith("bertlab_cluster"))
