@@ -124,7 +124,7 @@ def test_the_store_is_the_same_on_one_and_two_nodes(
         with connection(cluster.address) as ray:
             away = partial(map_on_ray, ray, workers)
             output = tmp_path / f"{workers}"
-            prepare(corpus, TOKENIZER, output, 1, False, shard_tokens=SHARD_TOKENS, away=away)
+            prepare(corpus, TOKENIZER, output, 1, shard_tokens=SHARD_TOKENS, away=away)
         assert files_of(output) == here
         node = node or cluster.add_node(num_cpus=1, object_store_memory=SMALL)
     cluster.remove_node(node)
@@ -154,7 +154,7 @@ def test_workers_and_a_node_that_are_lost(
             yield from encoded
 
         output = tmp_path / "store"
-        prepare(corpus, TOKENIZER, output, 1, False, shard_tokens=SHARD_TOKENS, away=away)
+        prepare(corpus, TOKENIZER, output, 1, shard_tokens=SHARD_TOKENS, away=away)
     assert len(list(dying.markers.iterdir())) == 3
     assert files_of(output) == here
 
@@ -171,7 +171,7 @@ def test_what_the_reading_node_says_is_passed_on(cluster: Any, tmp_path: Path) -
     with connection(cluster.address) as ray:
         away = partial(map_on_ray, ray, 1)
         with pytest.raises(CorpusError) as found:
-            prepare(corpus, TOKENIZER, tmp_path / "store", 1, False, away=away)
+            prepare(corpus, TOKENIZER, tmp_path / "store", 1, away=away)
     assert "text.txt: no such file" in str(found.value)
     assert "(read on the node " in str(found.value)
     assert list(tmp_path.iterdir()) == []
