@@ -256,17 +256,17 @@ def read_head(
         labels = Labels(names, (0,) * rows)
     state = dict(zip(layout.names, (weight, bias), strict=True))
     kind = _MULTI_LABEL if config.get("problem_type") == _MULTI_LABEL else None
-    threshold = config.get("threshold") if kind else None  # as bertlab writes it
-    return HuggingFaceHead(named, layout, state, labels, _dropout(config, weights), kind, threshold)
+    dropout = _share(config, "classifier_dropout", "the encoder's", weights)
+    threshold = None if kind is None else _share(config, "threshold", "0.5", weights)
+    return HuggingFaceHead(named, layout, state, labels, dropout, kind, threshold)
 
 
 def head_settings(head: HuggingFaceHead, name: str | None = None) -> dict[str, Any]:
     """Return the config section ``model.head`` of a fine-tuned model."""
-    settings: dict[str, Any]
     if head.problem_type is not None:
-        settings = {"name": "multi_label", "threshold": head.threshold}
-        return {key: value for key, value in settings.items() if value is not None}
-    settings = {"name": name or _HEADS[head.layout.kind]}
+        threshold = {} if head.threshold is None else {"threshold": head.threshold}
+        return {"name": "multi_label", **threshold}
+    settings: dict[str, Any] = {"name": name or _HEADS[head.layout.kind]}
     if head.layout.kind == "BertForSequenceClassification" and not head.has_classes:
         settings["regression"] = True
     return settings
@@ -287,14 +287,14 @@ def _label_names(config: Mapping[str, Any], weights: Path) -> tuple[str, ...] | 
     )
 
 
-def _dropout(config: Mapping[str, Any], weights: Path) -> float | None:
-    """Return ``classifier_dropout``; None if it lacks."""
-    found = config.get("classifier_dropout")
+def _share(config: Mapping[str, Any], key: str, instead: str, weights: Path) -> float | None:
+    """Return a number from 0 to 1 of ``config.json``; None if it has none."""
+    found = config.get(key)
     # JSON's true is an int in Python
     is_number = isinstance(found, int | float) and not isinstance(found, bool)
     if found is not None and not (is_number and 0 <= found <= 1):
         raise CheckpointError(
-            f"{weights.parent / 'config.json'}: found classifier_dropout {str(found)[:80]!r}, "
-            "expected a number from 0 to 1, or null for the encoder's"
+            f"{weights.parent / 'config.json'}: found {key} {str(found)[:80]!r}, expected a number "
+            f"from 0 to 1, or null for {instead}"
         )
     return None if found is None else float(found)

@@ -241,6 +241,16 @@ def test_a_dropout_that_cannot_be_is_refused(tmp_path: Path, dropout: object) ->
         read_huggingface(tmp_path)
 
 
+@pytest.mark.parametrize("threshold", ["0.1", True, -0.1, 1.5])
+def test_a_threshold_that_cannot_be_is_refused(tmp_path: Path, threshold: object) -> None:
+    kind = "multi_label_classification"
+    peer(BertForSequenceClassification, problem_type=kind).save_pretrained(tmp_path)
+    content = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(content | {"threshold": threshold}))
+    with pytest.raises(CheckpointError, match=r"config\.json: found threshold .* 0 to 1"):
+        read_huggingface(tmp_path)
+
+
 def test_the_null_threshold_stays_behind_and_is_named(tmp_path: Path) -> None:
     path = tmp_path / "run.ckpt"
     write_run(path, {"name": "span", "unanswerable": True}, None)

@@ -61,9 +61,9 @@ class Steps:
 
     def trained(self) -> Iterator[tuple[str, Tensor]]:
         """Yield the weights that the optimiser moves, and their moments, with their names."""
-        ids = {id(each) for group in self.optimizer.param_groups for each in group["params"]}
+        moved = self._moved()
         for name, weight in self.module.named_parameters():
-            if id(weight) in ids:
+            if id(weight) in moved:
                 yield name, weight.data
                 for key, moment in self.optimizer.state.get(weight, {}).items():
                     if isinstance(moment, Tensor):
@@ -71,10 +71,14 @@ class Steps:
 
     def others(self) -> Iterator[tuple[str, Tensor]]:
         """Yield what a plugin may move itself, as an EMA teacher: other weights, and buffers."""
-        ids = {id(each) for group in self.optimizer.param_groups for each in group["params"]}
+        moved = self._moved()
         for name, each in (*self.module.named_parameters(), *self.module.named_buffers()):
-            if id(each) not in ids:
+            if id(each) not in moved:
                 yield name, each.data
+
+    def _moved(self) -> set[int]:
+        """Return which parameters the optimiser moves, as :func:`id` tells them apart."""
+        return {id(each) for group in self.optimizer.param_groups for each in group["params"]}
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Yield all that a step begins with."""
