@@ -17,7 +17,7 @@ from scipy.stats import chisquare
 
 from bertlab.api.rng import CounterRNG
 from bertlab.data.corpus.store import TokenStore
-from bertlab.data.sampling_report import paper_sampler
+from bertlab.data.loader import paper_sampler
 from bertlab.objectives.language_model import TokenClasses
 from bertlab.objectives.masked_lm import MaskingRecipe, dynamic_draws, mask_tokens
 

@@ -90,8 +90,8 @@ from bertlab.objectives.masked_lm import mask_tokens as mask_tokens
 from bertlab.plugins.hooks import FitKeys as FitKeys
 from bertlab.plugins.hooks import ReportSection as ReportSection
 from bertlab.plugins.hooks import hookimpl as hookimpl
+from bertlab.tokenizer.files import WordPieceTokenizer as WordPieceTokenizer
 from bertlab.tokenizer.files import load_tokenizer as load_tokenizer
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer as WordPieceTokenizer
 from bertlab.training.run import Run as Run
 from bertlab.training.run import fit as fit
 

@@ -15,7 +15,7 @@ from bertlab.api.huggingface import HuggingFaceForm
 from bertlab.checkpoints.pretrained import Pretrained, read_head
 from bertlab.checkpoints.tensor_files import list_limited, read_tensors
 from bertlab.errors import CheckpointError, ConfigError, PluginError, nearest
-from bertlab.files.reading import names_in, read_object
+from bertlab.files import names_in, read_object
 from bertlab.model.build import build_encoder
 from bertlab.plugins.index import FILES_OF_READERS, FIRST_PARTY, installed, load_class, where_to_get
 from bertlab.tokenizer.files import load_tokenizer

@@ -26,7 +26,7 @@ from bertlab.config.checkpoint_config import read_stored_config
 from bertlab.config.recorded import check_version, drop_empty_arguments
 from bertlab.config.yaml_files import Config
 from bertlab.errors import CheckpointError, DamagedCheckpointError
-from bertlab.files.reading import read_object
+from bertlab.files import read_object
 from bertlab.model.build import build_encoder
 from bertlab.model.optimizer import OptimizerState
 from bertlab.model.optimizer_config import DEFAULT_OPTIMIZER

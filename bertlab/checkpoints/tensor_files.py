@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from bertlab.errors import CheckpointError, DamagedCheckpointError
-from bertlab.files.reading import read_object
+from bertlab.files import read_object
 
 TORCH_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt")
 INDEX_SUFFIX = ".index.json"

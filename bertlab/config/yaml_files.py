@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
 
 from bertlab.errors import CommandError, ConfigError, ConfigFileError
-from bertlab.files.reading import read_text
+from bertlab.files import read_text
 
 _MOST_VALUES = 100_000  # with each alias counted as often as it is used
 _DEEPEST = 50

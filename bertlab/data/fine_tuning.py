@@ -359,6 +359,10 @@ class LabelledData(TaskData):
         check_at_least("data.batch_size", self.batch_size, 1)
         check_processes("data.num_workers", self.num_workers, 0)
         check_share("data.validation_fraction", self.validation_fraction, ends=False)
+        for name in ("delimiter", "quote"):
+            found = getattr(self.reading, name)
+            if found and (len(found) > 1 or found in "\r\n"):
+                raise ConfigError(f"data.{name}: found {found!r}, expected one character")
         for name in ("format", "input_format"):
             if (reason := unknown_format(getattr(self, name))) is not None:
                 raise ConfigError(f"data.{name}: {reason}")

@@ -21,12 +21,11 @@ from bertlab.data.corpus.prepare import (
 )
 from bertlab.data.corpus.store import StoreReport, TokenStore, check_pairs
 from bertlab.data.inputs import TextRows, input_texts
-from bertlab.data.loader import SequenceStream, StepLoader
+from bertlab.data.loader import SamplingReport, SequenceStream, StepLoader, report_sampling
 from bertlab.data.module import EVALUATION_SEED, ReportRow, TaskData
 from bertlab.data.run_length import Amounts, StepSettings, steps_for_sequences
 from bertlab.data.sampling.sampler import MIN_SEQUENCE_LENGTH, SequenceSampler, split_documents
 from bertlab.data.sampling.segment_pairs import load_sampler
-from bertlab.data.sampling_report import SamplingReport, report_sampling
 from bertlab.data.sources import default_cache_dir
 from bertlab.errors import ConfigError, TokenizerError, check_at_least, check_processes, check_share
 from bertlab.objectives.changing import Change, WholeNumber

@@ -10,7 +10,7 @@ from typing import cast
 
 from bertlab.api.examples import DataSource
 from bertlab.errors import ConfigError
-from bertlab.files.reading import open_to_read
+from bertlab.files import open_to_read
 from bertlab.plugins.index import added_name, installed, load_class
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)

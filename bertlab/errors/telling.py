@@ -269,7 +269,7 @@ def mistake_in(error: Exception) -> BertlabError | None:
     if isinstance(error, RuntimeError) and "home directory" in str(error):  # pathlib's, of ~name
         return ConfigError(f"~: {error} (is HOME set?); write the whole path")
     filename = getattr(error, "filename", None)
-    if isinstance(error, ValueError) and filename:  # of bertlab.files.reading
+    if isinstance(error, ValueError) and filename:  # of bertlab.files
         return DamagedRecordError(f"{filename}: damaged: {error}")
     # Lightning's, which is not imported
     misconfigured = type(error).__name__ == "MisconfigurationException"

@@ -13,8 +13,8 @@ from tokenizers import models, pre_tokenizers, trainers
 from bertlab.api.tokenizer import Tokenizer, TokenizerKind
 from bertlab.errors import ConfigError, TokenizerError, check_at_least, warn
 from bertlab.plugins.index import load_class
-from bertlab.tokenizer.files import SPECIAL_TOKENS, tokenizer_of
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer, ascii_pieces, delete_control_spaces
+from bertlab.tokenizer.files import SPECIAL_TOKENS, WordPieceTokenizer, tokenizer_of
+from bertlab.tokenizer.words import ascii_pieces, delete_control_spaces
 
 TRAINING_VERSION = 2  # of WordPiece; raised when the same text gives other ids
 _MIN_VOCAB_SIZE = 32

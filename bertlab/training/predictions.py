@@ -1,5 +1,7 @@
 """Predictions in the user's terms, written while they are made."""
 
+import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +20,6 @@ from bertlab.data.module import TaskData
 from bertlab.data.rows.lines import SPREADSHEETS
 from bertlab.errors import ConfigError, DataError, OutputError, nearest, warn
 from bertlab.files import WholeFile
-from bertlab.files.reading import json_line
 from bertlab.plugins.hooks import first_result
 from bertlab.plugins.index import installed, load_class, where_to_get
 
@@ -26,6 +27,15 @@ if TYPE_CHECKING:
     from bertlab.api.format import PredictionFile
 
 TABLE_FORMS = ("csv", "tsv", "parquet")  # of bertlab-tasks
+# JSON itself escapes those below 32; the last two end a line for some readers
+_CONTROLS = re.compile("[\x7f-\x9f\u2028\u2029]")
+
+
+def json_line(content: object) -> str:
+    """Return one line of JSON; what JSON does not have, such as a date, is a text."""
+    text = json.dumps(content, ensure_ascii=False, default=str)
+    # "\x9b" begins a terminal's commands as "\x1b[" does
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
 
 
 class JsonLines:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertlab.checkpoints.run_directory import BEST_CHECKPOINT, RESULTS_FILE
 from bertlab.errors import print_table
-from bertlab.files.reading import LARGEST_FILE, explain_damage, open_to_read, read_object
+from bertlab.files import LARGEST_FILE, explain_damage, open_to_read, read_object
 
 if TYPE_CHECKING:  # tables are printed by commands that import no torch
     from lightning.pytorch import Trainer

@@ -13,7 +13,7 @@ from bertlab.config.merge import read_request
 from bertlab.config.request import Request, to_arguments
 from bertlab.config.yaml_files import read_config
 from bertlab.errors import CheckpointError, as_mistakes
-from bertlab.files.reading import read_object
+from bertlab.files import read_object
 from bertlab.model.prediction import Input
 from bertlab.plugins.hooks import opened_by_package
 from bertlab.training.cli import open_command

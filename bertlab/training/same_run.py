@@ -22,7 +22,7 @@ from bertlab.config.yaml_files import Config, differences
 from bertlab.data.module import TaskData
 from bertlab.data.sources import is_source
 from bertlab.errors import BertlabError, ResumeError
-from bertlab.files.reading import read_object
+from bertlab.files import read_object
 from bertlab.plugins.hooks import GROUP
 from bertlab.plugins.index import (
     FIRST_PARTY,

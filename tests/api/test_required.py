@@ -23,7 +23,7 @@ from bertlab.model.optimizer import check_whole_steps
 from bertlab.model.optimizer_config import OptimizerConfig
 from bertlab.objectives.classification import NextSentencePrediction
 from bertlab.objectives.masked_lm import MaskedLM
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.files import WordPieceTokenizer
 
 TOKENIZER = WordPieceTokenizer.from_vocabulary(
     ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(40))]

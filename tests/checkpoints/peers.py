@@ -20,7 +20,7 @@ from bertlab.model.build import build_encoder
 from bertlab.objectives.classification import NextSentencePrediction
 from bertlab.objectives.language_model import CausalLM
 from bertlab.objectives.masked_lm import MaskedLM
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.files import WordPieceTokenizer
 from bertlab_interop.export import export_folder
 from bertlab_interop.transformers_folder import write_huggingface
 

@@ -24,7 +24,7 @@ from bertlab.checkpoints.tensor_files import load_matching
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import CheckpointError, OutputError
 from bertlab.model.build import build_encoder
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.files import WordPieceTokenizer
 from bertlab_interop.export import export_model
 from tests.checkpoints.peers import (
     SIZES,

@@ -23,7 +23,7 @@ from bertlab.checkpoints.huggingface import read_huggingface
 from bertlab.checkpoints.tensor_files import load_matching
 from bertlab.errors import CheckpointError
 from bertlab.model.build import build_encoder
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.files import WordPieceTokenizer
 from tests.checkpoints.peers import (
     SPECIAL,
     assert_bit_equal,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bertlab.data.corpus.store import TokenStore
-from bertlab.data.sampling_report import SamplingReport, report_pretraining
+from bertlab.data.loader import SamplingReport, report_pretraining
 from tests.conftest import Command
 
 
@@ -96,7 +96,7 @@ def test_a_store_that_vanishes_before_its_report(
         shutil.rmtree(store.path)
         return report
 
-    monkeypatch.setattr("bertlab.data.sampling_report.report_pretraining", report_and_vanish)
+    monkeypatch.setattr("bertlab.data.loader.report_pretraining", report_and_vanish)
     options = ["--corpus", corpus_file, "--corpus_format", "sentences", "--tokenizer", tokenizer]
     code, _, error = bertlab("prepare", *options, "--output", tmp_path / "store")
     assert code == 2

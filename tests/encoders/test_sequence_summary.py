@@ -15,7 +15,7 @@ from bertlab.errors import ConfigError
 from bertlab.heads.sentences import SingleSentence
 from bertlab.model.build import check_tasks
 from bertlab.objectives.language_model import CausalLM
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.files import WordPieceTokenizer
 from tests.encoders.test_bert import SMALL, random_batch
 
 KINDS = [(causal, layers) for causal in (False, True) for layers in (0, 1, 2)]

@@ -16,7 +16,7 @@ from bertlab.data.run_length import StepSizes, check_changes
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import BertlabError, ConfigError
 from bertlab.objectives.masked_lm import MaskedLM
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.files import WordPieceTokenizer
 from tests.conftest import Command
 
 LENGTH, PER_STEP, STEPS = 100, 8, 10

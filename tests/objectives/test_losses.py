@@ -16,7 +16,7 @@ from bertlab.encoders.bert import BertEncoder
 from bertlab.objectives.classification import NextSentencePrediction
 from bertlab.objectives.language_model import CausalLM
 from bertlab.objectives.masked_lm import MaskedLM
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.files import WordPieceTokenizer
 from tests.objectives.samples import (
     CLS,
     FIRST_WORD,

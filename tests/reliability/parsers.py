@@ -22,8 +22,7 @@ from bertlab.data.corpus.corpus import Corpus, read_documents
 from bertlab.data.examples.source import read_rows
 from bertlab.errors import BertlabError
 from bertlab.heads.sentences import SentencePair, SingleSentence
-from bertlab.tokenizer.files import load_tokenizer
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.files import WordPieceTokenizer, load_tokenizer
 from bertlab_interop.sstable import DamagedTableError, unpack_snappy
 from bertlab_interop.tensor_bundle import read_tensorflow
 from bertlab_studies.plan.study_file import make_study

@@ -17,9 +17,10 @@ from markdown_it import MarkdownIt
 from bertlab.api.evaluation import EvaluationResult, ScoreGrid
 from bertlab.config.yaml_files import read_config
 from bertlab.errors import say
-from bertlab.files import utf8, why_no_file_name
-from bertlab.files.reading import json_line
+from bertlab.files import utf8
 from bertlab.training.callbacks import how_to_resume
+from bertlab.training.predictions import json_line
+from bertlab_evaluations.entries import why_no_file_name
 from bertlab_evaluations.evaluation_output import write_evaluation
 from bertlab_evaluations.evaluation_page import Evaluated, write_pages
 from bertlab_evaluations.evaluation_scores import score_groups

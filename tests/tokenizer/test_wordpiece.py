@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from bertlab.errors import ConfigError, TokenizerError
-from bertlab.tokenizer.files import SPECIAL_TOKENS, load_tokenizer
+from bertlab.tokenizer.files import SPECIAL_TOKENS, WordPieceTokenizer, load_tokenizer
 from bertlab.tokenizer.kinds import train_wordpiece
-from bertlab.tokenizer.wordpiece import WordIds, WordPieceTokenizer
+from bertlab.tokenizer.words import WordIds
 
 ALPHABET = string.ascii_letters + string.digits + string.punctuation
 FOREIGN = "éüñßøıςσжмируб東京日本語한국어हिन्दीعربيअά😀👍\u0301\u093f\u200d"
@@ -125,7 +125,7 @@ def backend_of(tokenizer):
 
 
 def test_fast_path_stays_exact_when_its_memory_is_full(tokenizer, monkeypatch):
-    monkeypatch.setattr("bertlab.tokenizer.wordpiece._MAX_CACHED_CHARACTERS", 40)
+    monkeypatch.setattr("bertlab.tokenizer.words._MAX_CACHED_CHARACTERS", 40)
     small = pickle.loads(pickle.dumps(tokenizer))
     for _ in range(2):
         assert rows_of(small, NASTY[:-1]) == [tokenizer.encode(text) for text in NASTY[:-1]]

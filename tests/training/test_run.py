@@ -14,7 +14,7 @@ from lightning.pytorch import Callback
 from bertlab.checkpoints.pretrained_model import load
 from bertlab.checkpoints.run_checkpoint import read_run_checkpoint
 from bertlab.errors import CheckpointError, ConfigError, DataError, OutputError
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.files import WordPieceTokenizer
 from bertlab.training import cli
 from bertlab.training.run import Run, fit
 from tests.conftest import Command

@@ -27,7 +27,13 @@ from pathlib import Path
 from typing import Literal
 
 from bertlab.api.examples import DataSource, RawDocument, RawExamples
-from bertlab.data.corpus.documents import READERS, Document, Format, detect_format, split_sentences
+from bertlab.data.corpus.documents import (
+    Document,
+    Format,
+    detect_format,
+    read_text_file,
+    split_sentences,
+)
 from bertlab.data.rows.data_sets import texts_of_rows
 from bertlab.data.rows.files import ROW_ENDINGS, open_rows
 from bertlab.data.rows.lines import (
@@ -52,8 +58,7 @@ from bertlab.data.sources import (
     open_source,
 )
 from bertlab.errors import CorpusError, DataError
-from bertlab.files import write_text
-from bertlab.files.reading import describe_missing
+from bertlab.files import describe_missing, write_text
 from bertlab.plugins.index import installed, load_class
 
 __all__ = [
@@ -230,7 +235,7 @@ def _read_entry(entry: _File | DataSource, corpus: Corpus) -> Iterator[RawDocume
     chosen = text_format(entry.path, corpus)
     if corpus.format == "auto":
         logger.info("%s: read as format %s", entry.path, chosen)
-    yield from READERS[chosen](entry.path, read_lines(entry.path, corpus.errors, MAX_LINE))
+    yield from read_text_file(entry.path, chosen, read_lines(entry.path, corpus.errors, MAX_LINE))
 
 
 def text_format(path: File, corpus: Corpus) -> Format:

@@ -127,7 +127,7 @@ logger = logging.getLogger(__name__)
 Format = Literal["sentences", "document", "wikiextractor"]
 
 MAX_DOCUMENT = 16 * 2**20
-"""Characters; a longer document is read as several (see :func:`read_document`)."""
+"""Characters; a longer document is read as several (see :func:`read_text_file`)."""
 
 DETECTION_CHARS = 2**16
 """Characters at the start of a file that :func:`detect_format` looks at."""
@@ -193,38 +193,27 @@ def _documents(
         found, size = [], 0
 
 
-def read_sentences(path: File, lines: Iterator[str]) -> Iterator[RawDocument]:
-    """Yield the documents of a file with a sentence a line and blank lines between documents.
+def read_text_file(path: File, form: Format, lines: Iterator[str]) -> Iterator[RawDocument]:
+    """Yield the documents of a text file.
 
-    A document over ``MAX_DOCUMENT`` characters is split at a line end, with a warning.
+    ``document`` is the file. ``sentences`` are parted by blank lines. ``wikiextractor`` has
+    articles, ``<doc id= url= title=>``, text, ``</doc>``, whose first line, the title, stays.
+    A document over ``MAX_DOCUMENT`` characters is split with a warning: of sentences at a line end,
+    else at the next blank line or end of a sentence that is a line end, and after twice as many
+    characters at any line end.
     """
-    numbered = (
-        (number, line) if line and not line.isspace() else None
-        for number, line in enumerate(lines, 1)
-    )
-    return _documents(path, numbered, True, lambda line, size: True)
-
-
-def read_document(path: File, lines: Iterator[str]) -> Iterator[RawDocument]:
-    """Yield a whole file as one document.
-
-    A document over ``MAX_DOCUMENT`` characters is split with a warning at the next blank line or
-    end of a sentence that is a line end, and after twice as many characters at any line end.
-    """
-    return _documents(path, enumerate(lines, 1), False, _may_part)
+    if form == "sentences":
+        filled = (
+            (number, line) if line and not line.isspace() else None
+            for number, line in enumerate(lines, 1)
+        )
+        return _documents(path, filled, True, lambda line, size: True)
+    text = _articles(path, lines) if form == "wikiextractor" else enumerate(lines, 1)
+    return _documents(path, text, False, _may_part)
 
 
 def _may_part(line: str, size: int) -> bool:
     return not line.strip() or SENTENCE_END.search(line) is not None or size > 2 * MAX_DOCUMENT
-
-
-def read_wikiextractor(path: File, lines: Iterator[str]) -> Iterator[RawDocument]:
-    """Yield the articles of a WikiExtractor file: ``<doc id= url= title=>``, text, ``</doc>``.
-
-    The first line of an article, its title, stays. ``&lt; &gt; &amp;`` are unescaped. Articles over
-    ``MAX_DOCUMENT`` characters are split as in :func:`read_document`.
-    """
-    return _documents(path, _articles(path, lines), False, _may_part)
 
 
 def _articles(path: File, lines: Iterator[str]) -> Numbered:
@@ -259,10 +248,3 @@ def _unescape(line: str) -> str:
 
 def _never_closed(path: File, opened: int, where: str) -> CorpusError:
     return CorpusError(f"{path}:{opened}: <doc> without its </doc> {where}; extract it again")
-
-
-READERS: dict[Format, Callable[[File, Iterator[str]], Iterator[RawDocument]]] = {
-    "sentences": read_sentences,
-    "document": read_document,
-    "wikiextractor": read_wikiextractor,
-}

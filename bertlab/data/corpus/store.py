@@ -27,7 +27,7 @@ import numpy.typing as npt
 from bertlab.api.tokenizer import TokenArray
 from bertlab.data.sources import is_url
 from bertlab.errors import CorpusError, TokenizerError, TokenStoreError
-from bertlab.files.reading import read_json, read_object
+from bertlab.files import read_json, read_object
 from bertlab.plugins.index import added_name
 from bertlab.tokenizer.files import load_tokenizer
 

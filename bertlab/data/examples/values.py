@@ -1,5 +1,9 @@
-"""Checks of raw values, and their conversion to the form that heads read."""
+"""Checks of raw values, and their conversion to the form that heads read.
 
+Among them are lists and objects that a program printed into a cell: ``['a', 'b']``, ``[1 0]``.
+"""
+
+import ast
 import math
 import re
 import unicodedata
@@ -10,8 +14,67 @@ from typing import Any
 from bertlab.api.examples import CellForm, Example, RawExamples
 from bertlab.api.format import LabelNames
 from bertlab.data.examples.columns import Mapped
-from bertlab.data.examples.printed import looks_printed, parse_printed
 from bertlab.errors import DataError, EmptyTextError, nearest
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+    (?P<value>'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"
+        |[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|None|True|False|null|true|false|nan)
+    |array(?=\()|,\s*dtype=[^\s)]+(?=\))
+    |(?P<opens>[\[({])|(?P<closes>[\])}])|(?P<mark>[,:])
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+_OF_PYTHON = {"true": "True", "false": "False", "null": "None", "nan": "None"}
+_CLOSING = {"[": "]", "{": "}"}
+_DEEPEST = 8
+
+
+def looks_printed(value: object) -> bool:
+    """Return whether a cell looks like a printed list or object."""
+    text = value.strip() if isinstance(value, str) else ""
+    return len(text) > 1 and _CLOSING.get(text[0]) == text[-1]
+
+
+def parse_printed(text: str) -> Any:  # noqa: ANN401
+    """Return the list or object that a text shows.
+
+    Raises:
+        ValueError: it is no printed list or object of texts and numbers.
+    """
+    text = text.strip()
+    parts: list[str] = []
+    place = depth = 0
+    follows_value = False
+    while place < len(text):
+        found = _TOKEN.match(text, place)
+        depth += 0 if found is None else bool(found["opens"]) - bool(found["closes"])
+        if found is None or depth > _DEEPEST:
+            raise ValueError(text)
+        place = found.end()
+        if found.lastgroup is None:  # array([1], dtype=int64) -> ([1])
+            continue
+        token = found[0].strip()
+        if follows_value and (found["value"] or found["opens"]):
+            parts.append(",")  # as numpy prints: [1 0], ['a' 'b']
+        parts.append(_OF_PYTHON.get(token, token).replace("\n", "\\n"))
+        follows_value = bool(found["value"] or found["closes"])
+    try:
+        value = _plain(ast.literal_eval("".join(parts)))  # literals alone: nothing is run
+    except (SyntaxError, TypeError):  # brackets that do not close, lists as keys
+        raise ValueError(text) from None
+    if not isinstance(value, list | dict):
+        raise ValueError(text)
+    return value
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    """Return lists in place of tuples and sets."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, set):
+        value = sorted(value, key=str)
+    return [*map(_plain, value)] if isinstance(value, list | tuple) else value
 
 
 def ordered_names(names: LabelNames) -> tuple[str, ...]:

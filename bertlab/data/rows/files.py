@@ -26,7 +26,7 @@ from bertlab.data.rows.lines import (
 from bertlab.data.rows.tables import PLAIN, HasHeader, RowReading, read_json, read_table
 from bertlab.data.sources import RemoteFile, located
 from bertlab.errors import DataError, nearest
-from bertlab.files.reading import describe_missing, parse_json
+from bertlab.files import describe_missing, parse_json
 from bertlab.plugins.index import installed, where_to_get
 
 TABLES = {

@@ -22,8 +22,8 @@ from bertlab.data.rows.lines import (
     read_lines,
 )
 from bertlab.data.sources import File
-from bertlab.errors import ConfigError, DataError
-from bertlab.files import reading
+from bertlab.errors import DataError
+from bertlab.files import DECODER, parse_json
 
 Cells = Iterator[tuple[int, list[str]]]
 HasHeader = Callable[[list[str]], bool]
@@ -49,9 +49,6 @@ class RowReading:
         accepts_doubtful: rows are taken as they are, also where that can hardly be meant.
         errors: what a corpus does about bytes that are not UTF-8; None for labelled rows.
         keeps_unreadable: rows that cannot be read are there as :class:`Unreadable`.
-
-    Raises:
-        ConfigError: delimiter or quote are not a single character.
     """
 
     delimiter: str | None = None
@@ -62,12 +59,6 @@ class RowReading:
     accepts_doubtful: bool = False
     errors: Errors | None = None
     keeps_unreadable: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("delimiter", "quote"):
-            found = getattr(self, name)
-            if found and (len(found) > 1 or found in "\r\n"):
-                raise ConfigError(f"data.{name}: found {found!r}, expected one character")
 
 
 PLAIN = RowReading()
@@ -364,7 +355,7 @@ class _Array:
         while True:
             start = self.at  # 0 after self._more(), which drops what is parsed
             try:
-                value, end = reading.DECODER.raw_decode(self.text, start)
+                value, end = DECODER.raw_decode(self.text, start)
                 if end < len(self.text) or not self._more():  # "12" may go on: 123
                     self.at += end - start
                     return value
@@ -405,7 +396,7 @@ class _Array:
 def parse_row_json(text: str, name: str, first_line: int, expected: str) -> Any:  # noqa: ANN401
     """Parse JSON that begins in a line of a file; ``expected`` says what should be there."""
     try:
-        return reading.parse_json(text)
+        return parse_json(text)
     except ValueError as error:
         line, reason = first_line, str(error).partition(";")[0]  # a number of thousands of digits
         if isinstance(error, json.JSONDecodeError):

@@ -7,7 +7,7 @@ is a pure function of (seed, epoch, index).
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from bertlab.api.batch import IntArray, PackedSequences
 from bertlab.api.rng import CounterRNG
 from bertlab.api.tokenizer import Tokenizer, word_starts
+from bertlab.data.corpus.store import TokenStore
 from bertlab.errors import CorpusError, TokenStoreError, check_at_least, check_share
 
 MIN_SEQUENCE_LENGTH = 8  # 3 special tokens, and the 5 of text that ChunkGrid needs
@@ -22,29 +23,6 @@ MIN_SEQUENCE_LENGTH = 8  # 3 special tokens, and the 5 of text that ChunkGrid ne
 _CHECKED = 2**22  # tokens at a time
 
 Fields = dict[str, npt.NDArray[np.generic]]
-
-
-class TokenArrays(Protocol):
-    """The flat arrays of a token store, or what stands for those of many shards.
-
-    No sentence is empty.
-    """
-
-    @property
-    def tokens(self) -> npt.NDArray[np.unsignedinteger[Any]]:
-        """``(N,)`` token ids of all documents, without special tokens."""
-
-    @property
-    def sentence_offsets(self) -> IntArray:
-        """``(S + 1,)`` int64 offsets into ``tokens``."""
-
-    @property
-    def document_offsets(self) -> IntArray:
-        """``(D + 1,)`` int64 offsets into sentences."""
-
-    @property
-    def document_token_offsets(self) -> IntArray:
-        """``(D + 1,)`` int64 offsets into ``tokens``."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +59,7 @@ class SequenceSampler(ABC):
 
     def __init__(
         self,
-        store: TokenArrays,
+        store: TokenStore,
         tokenizer: Tokenizer,
         documents: IntArray,
         max_seq_length: int,
@@ -275,7 +253,7 @@ class ChunkGrid:
 class TextPlaces:
     """Finds sentence and word starts in the store."""
 
-    store: TokenArrays
+    store: TokenStore
     continuation_mask: npt.NDArray[np.bool_]  # (V,) ids that continue a word
     reach: int  # farthest that a place is moved, in tokens
     closing_mask: npt.NDArray[np.bool_] | None = None  # (V,) ids behind which a word begins

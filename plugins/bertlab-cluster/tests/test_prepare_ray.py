@@ -15,8 +15,7 @@ from bertlab.api.examples import RawDocument
 from bertlab.data.corpus.corpus import Corpus
 from bertlab.data.corpus.prepare import EncodedBatch, encode_batch, prepare
 from bertlab.errors import CorpusError
-from bertlab.tokenizer.files import SPECIAL_TOKENS
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.files import SPECIAL_TOKENS, WordPieceTokenizer
 from bertlab_cluster import prepare_ray
 from bertlab_cluster.prepare_ray import map_on_ray
 from bertlab_cluster.ray import connection

@@ -13,10 +13,12 @@ from bertlab.extend import (
     installed,
     load_class,
     parse_config,
-    why_no_file_name,
+    utf8,
 )
 
 Columns = Mapping[str, str | list[str]]
+
+_LONGEST_NAME = 200  # bytes; file systems take 255, with what bertlab adds to it
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,17 @@ def check_entries(content: object, source: str) -> None:
         plugin = fields.get("evaluation") if isinstance(fields, dict) else None
         if isinstance(plugin, str) and plugin in installed("evaluation"):
             check_no_classes(entry_parser(plugin), fields, f"{source}: evaluations.{name[:80]}")
+
+
+def why_no_file_name(name: str) -> str | None:
+    """Return what is expected of a name in place of this one; None if a file can be called so."""
+    if name in ("", ".", "..") or "/" in name or "\\" in name:
+        return "a name without slashes"
+    if not name.isprintable():
+        return "a name without control characters"
+    if len(utf8(name)) > _LONGEST_NAME:
+        return f"a name of at most {_LONGEST_NAME} bytes"
+    return None
 
 
 def _check_name(name: str, where: str) -> None:

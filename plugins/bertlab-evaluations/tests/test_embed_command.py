@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import AutoTokenizer, BertModel
 
 from bertlab.errors import BertlabError, CheckpointError, ConfigError, DataError
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.files import WordPieceTokenizer
 from bertlab_evaluations.embed_command import main
 from bertlab_evaluations.embedding import batches_by_length
 from tests.checkpoints.peers import TOKENIZER, peer

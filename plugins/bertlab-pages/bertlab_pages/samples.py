@@ -1,6 +1,7 @@
 """What a run predicts for a few held-out sequences or rows, at each evaluation."""
 
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +13,7 @@ from lightning.pytorch.loggers import TensorBoardLogger, WandbLogger
 
 from bertlab import TokenPrediction
 from bertlab.api import EncoderOutput, Example, Head, PackedBatch, TaskData
-from bertlab.extend import BertModule, append_text, read_bytes
+from bertlab.extend import BertModule, open_to_append, read_bytes, replacing, utf8
 
 SAMPLES = "samples.jsonl"
 _COUNT = 6
@@ -139,3 +140,12 @@ def read_samples(path: Path) -> list[dict[str, Any]]:
             if isinstance(row, dict) and all(isinstance(row.get(k), t) for k, t in _FORM.items()):
                 found[row["step"], row["task"], row["sample"]] = row
     return list(found.values())
+
+
+def append_text(path: Path, text: str) -> None:
+    """Add UTF-8 text to a file; never to what a link leads to, nor to another name's content."""
+    if path.exists() and path.stat().st_nlink > 1:  # a hard link: to be this name's own first
+        with path.open("rb") as before, replacing(path) as own:
+            shutil.copyfileobj(before, own)
+    with open_to_append(path) as file:
+        file.write(utf8(text))

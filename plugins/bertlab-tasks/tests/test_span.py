@@ -14,7 +14,7 @@ from bertlab.api.batch import EncoderOutput, PackedBatch
 from bertlab.api.examples import Example
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import BertlabError, ConfigError, DataError
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.files import WordPieceTokenizer
 from bertlab_tasks.span import Span
 from tests.heads.samples import batch_of, beside_hugging_face, words
 

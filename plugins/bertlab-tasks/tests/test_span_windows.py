@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bertlab.api.examples import Example
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.errors import DataError
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.files import WordPieceTokenizer
 from bertlab_tasks.span_windows import (
     IGNORED,
     NO_ANSWER,

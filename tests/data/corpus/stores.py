@@ -7,8 +7,7 @@ import numpy as np
 
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.corpus.store_writer import store_writer
-from bertlab.tokenizer.files import SPECIAL_TOKENS
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.files import SPECIAL_TOKENS, WordPieceTokenizer
 
 LETTERS = "abcdefghijklmno"
 TOKENIZER = WordPieceTokenizer.from_vocabulary(

@@ -32,8 +32,7 @@ from bertlab.errors import (
     TokenStoreError,
     print_table,
 )
-from bertlab.tokenizer.files import SPECIAL_TOKENS
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.files import SPECIAL_TOKENS, WordPieceTokenizer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,"
 TOKENIZER = WordPieceTokenizer.from_vocabulary(

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.corpus.store_writer import TokenStoreWriter
 from bertlab.errors import OutputError, TokenStoreError
-from bertlab.tokenizer.files import SPECIAL_TOKENS
-from bertlab.tokenizer.wordpiece import WordPieceTokenizer
+from bertlab.tokenizer.files import SPECIAL_TOKENS, WordPieceTokenizer
 
 TOKENIZER = WordPieceTokenizer.from_vocabulary([*SPECIAL_TOKENS, *"abcdefghijklmno"])
 DOCUMENTS = [[[5, 6, 7], [8]], [[9, 9]], [[10], [11, 12], [13]]]

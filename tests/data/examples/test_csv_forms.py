@@ -3,6 +3,7 @@
 import pytest
 
 from bertlab.data.examples.source import read_rows, stream_rows
+from bertlab.data.fine_tuning import LabelledData
 from bertlab.data.rows.tables import RowReading
 from bertlab.errors import ConfigError, DataError, EmptyTextError
 
@@ -55,7 +56,7 @@ def test_quotes(quote, cell, expected, tmp_path):
 @pytest.mark.parametrize("settings", [{"delimiter": ";;"}, {"quote": "\n"}])
 def test_a_form_that_cannot_be(settings):
     with pytest.raises(ConfigError, match=r"data\.(delimiter|quote): found .* one character"):
-        RowReading(**settings)
+        LabelledData("a.csv", **settings)
 
 
 def test_another_form_is_a_remedy(tmp_path):

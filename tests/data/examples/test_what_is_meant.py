@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertlab.api.examples import Column
-from bertlab.data.examples.printed import parse_printed
 from bertlab.data.examples.source import read_rows
+from bertlab.data.examples.values import parse_printed
 from bertlab.data.rows.tables import RowReading
 from bertlab.errors import DataError
 from bertlab_tasks.span import Span

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from bertlab import nearest
-from bertlab.extend import Config, shipped_configs, why_no_file_name
+from bertlab.extend import Config, shipped_configs
+from bertlab_evaluations.entries import why_no_file_name
 from bertlab_studies.errors import StudyError
 
 MOST = 10_000  # variants, seeds, points of a grid: a larger number can hardly be meant

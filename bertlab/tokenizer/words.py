@@ -1,0 +1,95 @@
+"""Words of BERT's tokenizer: split as BERT splits them, and their ids remembered."""
+
+import re
+from array import array
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer as Backend
+
+# str.split() takes these for spaces, BERT deletes them as control characters.
+_DELETED_SPACES = "\x0b\x0c\x1c\x1d\x1e\x1f\x85"
+_DELETE = dict.fromkeys(map(ord, _DELETED_SPACES))
+# the four ranges are ASCII's punctuation; "don't" -> ["don", "'", "t"]
+_ASCII_PIECES = re.compile(r"[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
+_MAX_CACHED_CHARACTERS = 2**22  # of words and bytes of ids, in each generation
+
+
+def delete_control_spaces(text: str) -> str:
+    """Delete the control characters that ``str.split`` takes for spaces, as BERT does."""
+    if any(character in text for character in _DELETED_SPACES):
+        return text.translate(_DELETE)
+    return text
+
+
+def ascii_pieces(word: str, lowercase: bool) -> list[str] | None:
+    """Split a word at punctuation as BERT does.
+
+    Returns:
+        The pieces, or None if the word is not printable ASCII: then BERT's Unicode rules apply.
+    """
+    if not (word.isascii() and word.isprintable()):
+        return None
+    return _ASCII_PIECES.findall(word.lower() if lowercase else word)
+
+
+class WordIds(dict[str, bytes]):
+    """A dictionary from a word to the bytes of its ids, which computes missing entries.
+
+    When it is full it becomes the old generation and starts anew; words that are met again move
+    from the old generation to the new one, and rare words are forgotten.
+
+    Args:
+        backend: a tokenizer with BERT's normalizer and pre-tokenizer and a WordPiece model, that
+            reads special tokens in the text as plain text.
+        lowercase: what the backend's normalizer does.
+        dtype: of the ids, uint16 or uint32.
+    """
+
+    def __init__(self, backend: Backend, lowercase: bool, dtype: npt.DTypeLike) -> None:
+        super().__init__()
+        self._backend = backend
+        self._model = backend.model
+        self._lowercase = lowercase
+        self._dtype = np.dtype(dtype)
+        self._typecode = self._dtype.char  # "H" or "I", which array has as well
+        self._characters = 0
+        self._old: dict[str, bytes] = {}
+
+    def __missing__(self, word: str) -> bytes:
+        ids = self._old.get(word)
+        if ids is None:
+            ids = self._encode_word(word)
+        if self._characters > _MAX_CACHED_CHARACTERS:
+            self._old = dict(self)
+            self.clear()
+            self._characters = 0
+        self._characters += len(word) + len(ids)
+        self[word] = ids
+        return ids
+
+    def encode(
+        self, texts: Sequence[str]
+    ) -> tuple[npt.NDArray[np.unsignedinteger], npt.NDArray[np.int64]]:
+        """Return the ids of all texts, concatenated, and the number of ids of each text."""
+        everything = "\n".join(texts)
+        # one search in all texts is faster than one in each
+        if any(character in everything for character in _DELETED_SPACES):
+            texts = [delete_control_spaces(text) for text in texts]
+        lookup = self.__getitem__  # get() would not call __missing__
+        ids = [b"".join(map(lookup, text.split())) for text in texts]
+        lengths = np.fromiter(map(len, ids), np.int64, len(ids)) // self._dtype.itemsize
+        return np.frombuffer(b"".join(ids), self._dtype), lengths
+
+    def _encode_word(self, word: str) -> bytes:
+        pieces = ascii_pieces(word, self._lowercase)
+        if pieces is None:
+            return self._pack(self._backend.encode(word, add_special_tokens=False).ids)
+        if pieces == [word]:
+            # nothing left to split
+            return self._pack([token.id for token in self._model.tokenize(word)])
+        return b"".join(map(self.__getitem__, pieces))
+
+    def _pack(self, ids: list[int]) -> bytes:
+        return array(self._typecode, ids).tobytes()
