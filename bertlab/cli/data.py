@@ -127,7 +127,7 @@ def make_store(
     from bertlab.data.corpus.prepare import open_prepared_before, prepare  # noqa: PLC0415  torch
     from bertlab.data.corpus.store import StoreReport, check_pairs  # noqa: PLC0415
     from bertlab.data.loader import report_store  # noqa: PLC0415
-    from bertlab.data.sampling.sampler import check_max_seq_length  # noqa: PLC0415
+    from bertlab.data.sampler import check_max_seq_length  # noqa: PLC0415
     from bertlab.tokenizer.files import load_tokenizer  # noqa: PLC0415
 
     check_max_seq_length(max_seq_length)

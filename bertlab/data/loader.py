@@ -16,8 +16,7 @@ from bertlab.api.rng import CounterRNG
 from bertlab.api.task import Objective, preparation_order
 from bertlab.data.corpus.store import StoreReport, TokenStore
 from bertlab.data.run_length import StepSizes
-from bertlab.data.sampling.sampler import SequenceSampler
-from bertlab.data.sampling.segment_pairs import SegmentPairsSampler
+from bertlab.data.sampler import SegmentPairsSampler, SequenceSampler
 from bertlab.errors import CorpusError, LostProcessError
 from bertlab.files import explain_vanished_folder, write_json
 from bertlab.objectives.changing import ChangingNumber, whole_at

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -24,11 +24,18 @@ from bertlab.data.inputs import TextRows, input_texts
 from bertlab.data.loader import SamplingReport, SequenceStream, StepLoader, report_sampling
 from bertlab.data.module import EVALUATION_SEED, ReportRow, TaskData
 from bertlab.data.run_length import Amounts, StepSettings, steps_for_sequences
-from bertlab.data.sampling.sampler import MIN_SEQUENCE_LENGTH, SequenceSampler, split_documents
-from bertlab.data.sampling.segment_pairs import load_sampler
+from bertlab.data.sampler import MIN_SEQUENCE_LENGTH, SequenceSampler, load_sampler
 from bertlab.data.sources import default_cache_dir
-from bertlab.errors import ConfigError, TokenizerError, check_at_least, check_processes, check_share
+from bertlab.errors import (
+    ConfigError,
+    CorpusError,
+    TokenizerError,
+    check_at_least,
+    check_processes,
+    check_share,
+)
 from bertlab.objectives.changing import Change, WholeNumber
+from bertlab.plugins.index import added_name
 from bertlab.tokenizer.files import load_tokenizer
 from bertlab.tokenizer.kinds import build_kind
 
@@ -52,7 +59,8 @@ class PretrainingData(TaskData):
         input_format: what a sequence is made of: ``segment_pairs`` is BERT's; those of RoBERTa's
             table 2 come with bertlab-modern.
         max_seq_length: longest sequence in tokens, special tokens included. ``{from: 64, to: 512}``
-            changes it over the run, as the masking rate: sequences are then read in parts.
+            changes it over the run, as the masking rate: sequences are then read in parts, by
+            bertlab-modern.
         short_sequence_probability: share of sequences that are shorter at random (app. A.2).
         random_pair_share: share of pairs whose B is random (app. A.2: half); sentence-order
             prediction wants 0.
@@ -112,10 +120,11 @@ class PretrainingData(TaskData):
         self.vocab_size = vocab_size
         self.lowercase = lowercase
         self.input_format = input_format
-        self.sampler_class = load_sampler(input_format)
         sizes = {"batch_size": batch_size, "batch_tokens": batch_tokens}
         self.step_settings = StepSettings.read({"max_seq_length": max_seq_length, **sizes})
         _, self.max_seq_length = self.step_settings.lengths
+        changes = self.step_settings.changing_length is not None
+        self.sampler_class = load_sampler(input_format, in_parts=changes)
         self.short_sequence_probability = short_sequence_probability
         self.random_pair_share = random_pair_share
         self.validation_fraction = validation_fraction
@@ -265,7 +274,10 @@ class PretrainingData(TaskData):
     @cached_property
     def _amounts(self) -> Amounts:
         assert self.train_sampler is not None
-        return Amounts(self.train_sampler, self.step_settings)
+        kind = Amounts
+        if self.step_settings.changing_length is not None:
+            kind = cast("type[Amounts]", added_name("bertlab.data", "AmountsInParts"))
+        return kind(self.train_sampler, self.step_settings)
 
     def steps_for_epochs(self, epochs: int) -> int:
         """Return the fewest optimiser steps in which each chunk of text is seen so often."""
@@ -338,3 +350,34 @@ class PretrainingData(TaskData):
         check_share("data.validation_fraction", self.validation_fraction, ends=False)
         check_share("data.short_sequence_probability", self.short_sequence_probability)
         check_share("data.random_pair_share", self.random_pair_share)
+
+
+def split_documents(
+    document_lengths: IntArray, validation_fraction: float, rng: CounterRNG
+) -> tuple[IntArray, IntArray]:
+    """Split documents at random into training and held-out ones.
+
+    Held-out documents are a prefix of a random order whose share of tokens is nearest to the
+    fraction; documents that alone exceed the fraction stay in training as long as others suffice.
+    Of ``(D,)`` lengths in tokens these are ids of documents, each sorted, at least 2 of each.
+    """
+    check_share("data.validation_fraction", validation_fraction, ends=False)
+    with_text = np.flatnonzero(document_lengths > 0)
+    if len(with_text) < 4:
+        raise CorpusError(
+            f"the corpus has {len(with_text)} documents with text, expected at least 4 "
+            "(2 to train on, 2 held out): mark where documents end, with a blank line in plain text"
+        )
+    # lengths [5, 90, 8, 7], fraction 0.1: budget 11 -> candidates 0, 3, 2 in random order, at least
+    # two of them: the prefix whose total is nearest to 11
+    budget = validation_fraction * document_lengths.sum()
+    by_length = with_text[np.argsort(document_lengths[with_text], kind="stable")]
+    small = max(2, int(np.searchsorted(document_lengths[by_length], budget, side="right")))
+    candidates = by_length[:small]
+    candidates = candidates[np.argsort(rng.bits(candidates), kind="stable")]
+    totals = np.cumsum(document_lengths[candidates])
+    most = min(small, len(with_text) - 2)  # two documents stay in training
+    # totals[1] is that of two documents
+    held_out = 2 + int(np.argmin(np.abs(totals[1:most] - budget)))
+    validation = np.sort(candidates[:held_out])
+    return np.setdiff1d(with_text, validation), validation

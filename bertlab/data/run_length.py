@@ -11,12 +11,11 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bertlab.api.batch import IntArray
 from bertlab.api.optimizer import Progress
 from bertlab.api.task import Objective, Task
-from bertlab.data.sampling.sampler import SequenceSampler
+from bertlab.data.sampler import SequenceSampler
 from bertlab.errors import ConfigError, check_at_least
 from bertlab.objectives.changing import (
     Change,
@@ -35,9 +34,6 @@ if TYPE_CHECKING:
 
 _DEFAULT_SIZE = 256  # BERT's, app. A.2
 _SAMPLED_AT_A_TIME = 4096
-_LENGTHS = 9  # between both ends, at which it is looked how many tokens there are
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -167,10 +163,7 @@ def mean_text_length(sampler: SequenceSampler, sample_size: int = 2**16) -> floa
 
 @dataclass(frozen=True)
 class Amounts:
-    """Means over a run, in which the size of a step and the length of sequences may change.
-
-    A sequence of full length that is read in parts counts as one of a step's size.
-    """
+    """Means over a run, in which the size of a step may change."""
 
     sampler: SequenceSampler
     settings: StepSettings
@@ -180,26 +173,16 @@ class Amounts:
         """Sequences of full length in a step, or how their number changes."""
         return self.settings.sequences_per_step(lambda: self._full_length)
 
-    def mean_size(self, steps: float) -> float:
-        """Return the sequences of full length in a step of a run of ``steps``."""
+    def _mean_size(self, steps: float) -> float:
         return float(np.mean([whole_at(self.size, moment) for moment in moments(steps)]))
 
     def tokens(self, steps: float) -> tuple[float, float]:
         """Return the mean tokens of a sequence and of a step, special tokens included."""
-        if self._length is None:
-            return self._full_length, self._full_length * self.mean_size(steps)
-        ids, _, sequences = self._in_a_step(steps)
-        return ids / sequences, ids
+        return self._full_length, self._full_length * self._mean_size(steps)
 
     def text(self, steps: float) -> float:
         """Return the mean tokens of text in a step."""
-        if self._length is None:
-            return self._full_text * self.mean_size(steps)
-        return self._in_a_step(steps)[1]
-
-    @property
-    def _length(self) -> ChangingNumber | None:
-        return self.settings.changing_length
+        return self._full_text * self._mean_size(steps)
 
     @cached_property
     def _full_length(self) -> float:
@@ -208,32 +191,6 @@ class Amounts:
     @cached_property
     def _full_text(self) -> float:
         return mean_text_length(self.sampler)
-
-    def _in_a_step(self, steps: float) -> tuple[float, float, float]:
-        """Return the mean tokens, tokens of text and sequences of a step."""
-        assert self._length is not None
-        run = list(moments(steps))
-        lengths = [whole_at(self._length, moment) for moment in run]
-        sizes = np.array([whole_at(self.size, moment) for moment in run])
-        known, counts = self._counts
-        tokens, text, sequences = (
-            float(np.mean(np.interp(lengths, known, each) * sizes)) for each in counts
-        )
-        return tokens, text, sequences
-
-    @cached_property
-    def _counts(self) -> tuple[FloatArray, FloatArray]:
-        """Some lengths ``(L,)``; tokens, text, and sequences of a full one's text ``(3, L)``."""
-        assert self._length is not None
-        indices = np.arange(min(_SAMPLED_AT_A_TIME, len(self.sampler)))
-        # 64 to 512 -> 64, 120, 176, … 512
-        lengths = np.unique(np.linspace(*self._length.ends, _LENGTHS).round())
-        counts = []
-        for length in lengths:
-            made = self.sampler.sample(np.zeros_like(indices), indices, int(length))
-            text = np.count_nonzero(made.corpus_offsets >= 0)
-            counts.append([len(made.input_ids), text, len(made.lengths)])
-        return lengths, np.array(counts).T / len(indices)
 
 
 def steps_for_sequences(size: WholeNumber, sequences: int) -> int:

@@ -60,7 +60,8 @@ _BRINGS = {
         "tokenizer_model WordLevel, name JoinedOptimizer, name model.torch_optimizers, "
         "huggingface_form roberta, model_type roberta, model_type modernbert, "
         "input_format sentence_pairs, input_format full_sentences, input_format doc_sentences, "
-        "schedule cosine, schedule inverse_sqrt, schedule wsd"
+        "schedule cosine, schedule inverse_sqrt, schedule wsd, name data.AmountsInParts, "
+        "name data.SegmentPairsInParts"
     ),
     "bertlab-pages": "command demo, key push",
     "bertlab-studies": (

@@ -15,7 +15,7 @@ import torch
 from bertlab.api.batch import PackedBatch
 from bertlab.api.task import TaskContext
 from bertlab.data.pretraining import PretrainingData
-from bertlab.data.sampling.segment_pairs import load_sampler
+from bertlab.data.sampler import load_sampler
 from bertlab.encoders.bert import BertEncoder
 from bertlab.model.build import build_tasks
 from bertlab.plugins.index import installed

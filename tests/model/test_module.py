@@ -19,7 +19,7 @@ from bertlab.data.corpus.prepare import prepare
 from bertlab.data.corpus.store import TokenStore
 from bertlab.data.loader import SequenceStream, StepDataset, StepSampler
 from bertlab.data.run_length import StepSizes
-from bertlab.data.sampling.segment_pairs import build_sampler
+from bertlab.data.sampler import load_sampler
 from bertlab.encoders.bert import BertEncoder
 from bertlab.errors import ConfigError
 from bertlab.model.module import BertModule
@@ -42,8 +42,7 @@ def store(
 
 
 def make_stream(store: TokenStore, objectives: dict[str, Objective]) -> SequenceStream:
-    sampler = build_sampler(
-        "segment_pairs",
+    sampler = load_sampler("segment_pairs")(
         store=store,
         tokenizer=store.tokenizer,
         documents=np.arange(len(store)),

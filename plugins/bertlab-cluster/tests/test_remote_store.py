@@ -13,7 +13,7 @@ import torch
 
 from bertlab.api.rng import CounterRNG
 from bertlab.data.corpus.store import TokenStore
-from bertlab.data.sampling.segment_pairs import build_sampler
+from bertlab.data.sampler import load_sampler
 from bertlab.errors import ConfigError, CorpusError, TokenStoreError
 from tests.conftest import Command
 from tests.data.corpus.stores import TOKENIZER, texts, write
@@ -46,8 +46,8 @@ def in_cache(cache: Path) -> dict[str, int]:
 
 
 def sequences(store: TokenStore, epoch: int) -> list[list[int]]:
-    sampler = build_sampler(
-        "segment_pairs", store, TOKENIZER, np.arange(200), 32, 0.1, CounterRNG(1, "sampler")
+    sampler = load_sampler("segment_pairs")(
+        store, TOKENIZER, np.arange(200), 32, 0.1, CounterRNG(1, "sampler")
     )
     indices = np.arange(len(sampler))
     found = []

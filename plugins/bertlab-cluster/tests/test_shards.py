@@ -13,7 +13,7 @@ from bertlab.api.rng import CounterRNG
 from bertlab.data.corpus.corpus import Corpus
 from bertlab.data.corpus.prepare import prepare
 from bertlab.data.corpus.store import TokenStore
-from bertlab.data.sampling.segment_pairs import build_sampler
+from bertlab.data.sampler import load_sampler
 from bertlab.errors import ConfigError, TokenStoreError
 from bertlab.plugins.index import installed
 from bertlab_cluster import shards as shards_module
@@ -84,8 +84,8 @@ def test_the_sequences_are_those_of_one_file(tmp_path: Path, input_format: str) 
     stores = [write(tmp_path / "one", documents, 10**6), write(tmp_path / "many", documents, 300)]
     assert len(stores[1].metadata.shards) > 30
     one, many = (
-        build_sampler(
-            input_format, store, TOKENIZER, np.arange(0, 120, 2), 64, 0.3, CounterRNG(4, "sampler")
+        load_sampler(input_format)(
+            store, TOKENIZER, np.arange(0, 120, 2), 64, 0.3, CounterRNG(4, "sampler")
         )
         for store in stores
     )
@@ -139,8 +139,8 @@ def test_a_shard_is_opened_when_it_is_read_and_then_once(
     store = pickle.loads(pickle.dumps(TokenStore.open(tmp_path / "store")))
     handles = handles_open()
     assert (len(store.metadata.shards) > 150, opened) == (True, [])
-    sampler = build_sampler(
-        "segment_pairs", store, TOKENIZER, np.arange(200), 32, 0.1, CounterRNG(1, "sampler")
+    sampler = load_sampler("segment_pairs")(
+        store, TOKENIZER, np.arange(200), 32, 0.1, CounterRNG(1, "sampler")
     )
     assert opened == []
     indices = np.arange(4)
@@ -215,8 +215,8 @@ def test_ten_thousand_shards(tmp_path: Path) -> None:
     store = TokenStore.open(tmp_path / "store")
     handles = handles_open()
     assert len(store.metadata.shards) == 10_000
-    sampler = build_sampler(
-        "segment_pairs", store, TOKENIZER, np.arange(10_000), 32, 0.1, CounterRNG(1, "sampler")
+    sampler = load_sampler("segment_pairs")(
+        store, TOKENIZER, np.arange(10_000), 32, 0.1, CounterRNG(1, "sampler")
     )
     assert store.tokens.open_shard.cache_info().currsize == 0
     indices = np.arange(64)

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from bertlab import IntArray
 from bertlab.api import Column, CounterRNG, Example, PackedSequences, WordPieceTokenizer
-from bertlab.extend import SPECIAL_TOKENS, SequenceSampler, build_sampler
+from bertlab.extend import SPECIAL_TOKENS, SequenceSampler, load_sampler
 
 _WORDS = """
 the of and to in a is that it was for on are as with his they at be this from have or by one had not
@@ -118,9 +118,8 @@ class SampleCorpus:
         self, input_format: str, max_seq_length: int, random_pair_share: float
     ) -> SequenceSampler:
         """Return a sampler of sequences, a tenth of them shorter than the others."""
-        return build_sampler(
-            input_format,
-            self,
+        return load_sampler(input_format)(
+            cast("Any", self),
             self.language.tokenizer,
             np.arange(_DOCUMENTS),
             max_seq_length,

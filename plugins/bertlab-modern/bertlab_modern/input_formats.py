@@ -11,13 +11,13 @@ from bertlab.extend import (
     ChunkGrid,
     Fields,
     PairSampler,
-    Parts,
     Pieces,
     SequenceSampler,
     TextPlaces,
     pair_labels,
     pair_pieces,
 )
+from bertlab_modern.parts import Parts
 
 
 class SingleSegmentSampler(SequenceSampler):

@@ -1,18 +1,16 @@
 """Sequences that are read in parts, as shorter ones."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from bertlab.data.run_length import Amounts, StepSettings
-from bertlab.data.sampling.sampler import Parts
-from tests.data.sampling.test_sampler import (
-    check_pieces,
-    make_store,
-    realistic_store,
-    sampler_of,
-    whole_epoch,
-)
+from bertlab.data.run_length import StepSettings
+from bertlab_modern.parts import AmountsInParts, Parts
+from tests.data.sampling import test_sampler
+from tests.data.sampling.test_sampler import check_pieces, make_store, realistic_store, whole_epoch
 
+sampler_of = partial(test_sampler.sampler_of, in_parts=True)
 FORMATS = ["segment_pairs", "full_sentences", "doc_sentences"]
 STORES = {
     "realistic": realistic_store(60),
@@ -59,8 +57,8 @@ def test_parts_do_not_depend_on_the_batch(input_format):
 @pytest.mark.parametrize("input_format", FORMATS)
 def test_full_length_is_one_part(input_format):
     sampler = sampler_of(input_format, STORES["realistic"])
-    whole = whole_epoch(sampler)
-    for length in (128, 500):
+    whole = whole_epoch(test_sampler.sampler_of(input_format, STORES["realistic"]))
+    for length in (None, 128, 500):
         assert np.array_equal(in_parts(sampler, length).input_ids, whole.input_ids)
 
 
@@ -94,7 +92,7 @@ def test_amounts_are_those_of_the_run():
     settings = StepSettings.read(
         {"max_seq_length": {"from": 16, "to": 128}, "batch_size": {"from": 8, "to": 40}}
     )
-    amounts = Amounts(sampler, settings)
+    amounts = AmountsInParts(sampler, settings)
     steps, ids, text, sequences = 100, 0, 0, 0
     for step in range(steps):
         chosen = np.arange(8 * step, 8 * step + round(8 + 32 * step / steps)) % len(sampler)

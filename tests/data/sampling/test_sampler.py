@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from bertlab.api.rng import CounterRNG
+from bertlab.data.pretraining import split_documents
 from bertlab.data.run_length import mean_sequence_length
-from bertlab.data.sampling.sampler import split_documents
-from bertlab.data.sampling.segment_pairs import build_sampler
+from bertlab.data.sampler import load_sampler
 from bertlab.errors import ConfigError, CorpusError, UnknownPluginError
 
 CLS, SEP, VOCAB = 2, 3, 1000
@@ -56,13 +56,20 @@ def realistic_store(documents=400, seed=0):
 
 
 def sampler_of(
-    input_format, store, *, size=128, short=0.1, seed=1, documents=None, random_pair_share=0.5
+    input_format,
+    store,
+    *,
+    size=128,
+    short=0.1,
+    seed=1,
+    documents=None,
+    random_pair_share=0.5,
+    in_parts=False,
 ):
     documents = np.arange(len(store.document_offsets) - 1) if documents is None else documents
     rng = CounterRNG(seed, "sampler")
-    return build_sampler(
-        input_format, store, TOKENIZER, documents, size, short, rng, random_pair_share
-    )
+    made = load_sampler(input_format, in_parts)
+    return made(store, TOKENIZER, documents, size, short, rng, random_pair_share)
 
 
 def whole_epoch(sampler, epoch=0):

@@ -1,13 +1,12 @@
-"""Base of all samplers: packing pieces of text to sequences; and the held-out split.
+"""Samplers: text of a token store as packed sequences; BERT's own format, and the base of others.
 
 The sampler owns text stream, pairs, layout and lengths; objectives do not change them. A sequence
-is a pure function of (seed, epoch, index).
+is a pure function of (seed, epoch, index). Input formats are classes of the kind ``input_format``.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +15,11 @@ from bertlab.api.batch import IntArray, PackedSequences
 from bertlab.api.rng import CounterRNG
 from bertlab.api.tokenizer import Tokenizer, word_starts
 from bertlab.data.corpus.store import TokenStore
-from bertlab.errors import CorpusError, TokenStoreError, check_at_least, check_share
+from bertlab.errors import ConfigError, CorpusError, TokenStoreError, check_at_least, check_share
+from bertlab.plugins.index import added_name, load_class
 
 MIN_SEQUENCE_LENGTH = 8  # 3 special tokens, and the 5 of text that ChunkGrid needs
+MIN_DOCUMENT_LENGTH = 8  # tokens
 
 _CHECKED = 2**22  # tokens at a time
 
@@ -176,40 +177,6 @@ class SequenceSampler(ABC):
         return np.where(short, 2 + rng.integers(text_length - 1, *key), text_length)
 
 
-def split_documents(
-    document_lengths: IntArray, validation_fraction: float, rng: CounterRNG
-) -> tuple[IntArray, IntArray]:
-    """Split documents at random into training and held-out ones.
-
-    Held-out documents are a prefix of a random order whose share of tokens is nearest to the
-    fraction; documents that alone exceed the fraction stay in training as long as others suffice.
-    Of ``(D,)`` lengths in tokens these are ids of documents, each sorted, at least 2 of each.
-    """
-    check_share("data.validation_fraction", validation_fraction, ends=False)
-    with_text = np.flatnonzero(document_lengths > 0)
-    if len(with_text) < 4:
-        raise CorpusError(
-            f"the corpus has {len(with_text)} documents with text, expected at least 4 "
-            "(2 to train on, 2 held out): mark where documents end, with a blank line in plain text"
-        )
-    # lengths [5, 90, 8, 7], fraction 0.1: budget 11 -> candidates 0, 3, 2 in random order, at least
-    # two of them: the prefix whose total is nearest to 11
-    budget = validation_fraction * document_lengths.sum()
-    by_length = with_text[np.argsort(document_lengths[with_text], kind="stable")]
-    small = max(2, int(np.searchsorted(document_lengths[by_length], budget, side="right")))
-    candidates = by_length[:small]
-    candidates = candidates[np.argsort(rng.bits(candidates), kind="stable")]
-    totals = np.cumsum(document_lengths[candidates])
-    most = min(small, len(with_text) - 2)  # two documents stay in training
-    # totals[1] is that of two documents
-    held_out = 2 + int(np.argmin(np.abs(totals[1:most] - budget)))
-    validation = np.sort(candidates[:held_out])
-    return np.setdiff1d(with_text, validation), validation
-
-
-MIN_DOCUMENT_LENGTH = 8
-
-
 class ChunkGrid:
     """Cuts texts of M tokens into ``ceil(M / L)`` chunks each; memory is O(texts), not O(chunks).
 
@@ -316,41 +283,148 @@ class TextPlaces:
         return replace(self, reach=reach)
 
 
-@dataclass(frozen=True)
-class Parts:
-    """Spans of text, each as one part or more, in their order."""
+class PairSampler(SequenceSampler):
+    """Chooses for ``random_pair_share`` of the sequences (BERT: half) a B from another document.
 
-    spans: IntArray  # (S,) which span each part is of
-    numbers: IntArray  # (S,) which part of its span it is, from 0
-    starts: IntArray  # (S,) place of its first token
-    ends: IntArray  # (S,) place behind its last token
+    The random B is the B of a random unit (chunk or sentence pair) of the other documents, so that
+    it starts as true ones do and only its relation to A tells the two apart.
 
-    @classmethod
-    def cut(
-        cls,
-        starts: IntArray,
-        ends: IntArray,
-        room: int | None,
-        near: Callable[[IntArray, IntArray, int], IntArray],
-    ) -> "Parts":
-        """Return parts of at most ``room`` tokens that together are spans ``[start, end)``.
+    Attributes:
+        first_units: ``(D + 1,)`` number of each usable document's first unit.
+    """
 
-        ``near(places, spans, reach)`` moves places, at most so far, to where a part should begin;
-        ``spans`` says which of the spans ``(B,)`` each is in. ``room`` is 5 or more, or None.
+    has_pairs: ClassVar[bool] = True
+    first_units: IntArray
+
+    def __len__(self) -> int:
+        """Number of units of all documents."""
+        return int(self.first_units[-1])
+
+    def _random_units(self, epochs: IntArray, keys: IntArray) -> tuple[IntArray, IntArray]:
+        """Return which sequences get a random B ``(R,)``, and the units that it is of ``(R,)``.
+
+        Args:
+            epochs: ``(B,)`` of each sequence.
+            keys: ``(B,)`` its unit; N more for each part of its unit before it.
         """
-        if room is None:
-            return cls(np.arange(len(starts)), np.zeros_like(starts), starts, ends)
-        reach = room // 8  # a part of a long span has three quarters of the room or more
-        found: list[tuple[IntArray, IntArray, IntArray, IntArray]] = []
-        spans, begins = np.arange(len(starts)), starts
-        while not found or len(spans):
-            stops = ends[spans].copy()  # (S,) of the spans that are not at their end yet
-            long = np.flatnonzero(stops - begins > room)
-            # span [0, 20), room 8, reach 1: cut at 6, 7 or 8; two tokens stay at least
-            cuts = near(begins[long] + room - reach, spans[long], reach)
-            stops[long] = np.minimum(cuts, np.minimum(begins[long] + room, stops[long] - 2))
-            found.append((spans, np.full_like(spans, len(found)), begins, stops))
-            spans, begins = spans[long], stops[long]
-        spans, numbers, begins, stops = (np.concatenate(each) for each in zip(*found, strict=True))
-        order = np.argsort(spans, kind="stable")
-        return cls(spans[order], numbers[order], begins[order], stops[order])
+        chosen = np.flatnonzero(
+            self.rng.child("label").uniform(epochs, keys) < self.random_pair_share
+        )
+        document = np.searchsorted(self.first_units, keys[chosen] % len(self), side="right") - 1
+        first = self.first_units[document]
+        own = self.first_units[document + 1] - first
+        drawn = self.rng.child("partner").integers(len(self) - own, epochs[chosen], keys[chosen])
+        # skip the units of A's own document: of units 0 to 6, A's document has 2 and 3
+        # drawn [0, 1, 2, 4] -> partners [0, 1, 4, 6]
+        return chosen, drawn + own * (drawn >= first)
+
+
+def pair_pieces(
+    a_starts: IntArray, a_lengths: IntArray, b_starts: IntArray, b_lengths: IntArray
+) -> Pieces:
+    """Return B sequences of two pieces; all arguments are ``(B,)``."""
+    # a_starts [0, 10], b_starts [4, 90] -> starts [0, 4, 10, 90], token_types [0, 1, 0, 1]
+    return Pieces(
+        counts=np.full(len(a_starts), 2),
+        starts=np.stack([a_starts, b_starts], axis=1).ravel(),
+        lengths=np.stack([a_lengths, b_lengths], axis=1).ravel(),
+        token_types=np.tile(np.arange(2), len(a_starts)),
+    )
+
+
+def pair_labels(size: int, random: IntArray) -> Fields:
+    """Return BERT's label of each of B pairs: 1 for those in ``random`` ``(R,)``, whose B is."""
+    labels = np.zeros(size, dtype=np.int64)
+    labels[random] = 1
+    return {"next_sentence_label": labels}
+
+
+class SegmentPairsSampler(PairSampler):
+    """BERT's own format (Devlin et al. 2019, sec. 3.1 and app. A.2).
+
+    A and B are spans of contiguous text that fill up to ``max_seq_length`` together. A chunk of a
+    document is split at a random sentence start inside it; B is its rest, or what starts at the
+    split of a random chunk of another document. Documents under 8 tokens are left out.
+    """
+
+    has_parts: ClassVar[bool] = False
+
+    def _index(self, documents: IntArray) -> int:
+        lengths = np.diff(self.store.document_token_offsets)[documents]  # (D,)
+        usable = lengths >= MIN_DOCUMENT_LENGTH
+        self._documents = documents[usable]
+        if len(self._documents) < 2:
+            raise CorpusError(
+                f"segment_pairs needs 2 documents of at least {MIN_DOCUMENT_LENGTH} tokens, so "
+                f"that a random B can come from another document; found {len(self._documents)} "
+                f"among {len(documents)}: mark where documents end, with a blank line in plain text"
+            )
+        text_length = self.max_seq_length - 3  # [CLS] and two [SEP]
+        self._grid = ChunkGrid(lengths[usable], text_length, self.rng)
+        # places move by a quarter of a chunk at most: ChunkGrid's shift makes up for that
+        self._places = TextPlaces(
+            self.store,
+            self.tokenizer.continuation_mask,
+            text_length // 4,
+            self.tokenizer.closing_mask,
+        )
+        self.first_units = self._grid.first_chunks
+        return len(self._documents)
+
+    def _pieces(
+        self, epochs: IntArray, units: IntArray, max_length: int | None
+    ) -> tuple[Pieces, Fields]:
+        del max_length  # see has_parts
+        starts, ends, _, targets = self._chunks(units, epochs, units, 0)
+        random, partners = self._random_units(epochs, units)
+        key = (epochs[random], units[random])
+        random_starts, random_ends, limits, _ = self._chunks(partners, *key, 1)
+        # the chunks of A, and behind them those of the random B; role keeps their draws apart
+        size = len(units)
+        role = np.repeat([0, 1], [size, len(random)])  # 3 sequences, 1 random B -> [0, 0, 0, 1]
+        splits = self._places.split(
+            np.append(starts, random_starts),
+            np.append(ends, random_ends),
+            self.rng.child("split"),
+            np.append(epochs, key[0]),
+            np.append(units, key[1]),
+            role,
+        )
+        # A is [start, split) of its chunk; B goes on there, or at the split of the random chunk
+        a_lengths = splits[:size] - starts
+        b_starts, b_lengths = splits[:size].copy(), ends - splits[:size]
+        b_starts[random] = splits[size:]
+        # what the sequence has room for, or what the random document still holds
+        b_lengths[random] = np.minimum(targets[random] - a_lengths[random], limits - splits[size:])
+        return pair_pieces(starts, a_lengths, b_starts, b_lengths), pair_labels(size, random)
+
+    def _chunks(
+        self, units: IntArray, epochs: IntArray, keys: IntArray, role: int
+    ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """Return starts, ends, ends of the document and target lengths of chunks, ``(B,)`` each.
+
+        The length is drawn by ``keys`` ``(B,)`` and ``role``.
+        """
+        texts, places = self._grid.locate(epochs, units)
+        documents = self._documents[texts]
+        offsets = self.store.document_token_offsets
+        limits = offsets[documents + 1]
+        # before limits - 1: two tokens are left at least, one for A and one for B
+        starts = self._places.sentence_start(offsets[documents] + places, limits - 1)
+        roles = np.full_like(keys, role)
+        targets = self._target_lengths(self._grid.chunk_length, epochs, keys, roles)
+        return starts, np.minimum(starts + targets, limits), limits, targets
+
+
+def load_sampler(input_format: str, in_parts: bool = False) -> type[SequenceSampler]:
+    """Return the class of an input format; UnknownPluginError if there is none of that name.
+
+    With ``in_parts``, that of BERT's own is the one of bertlab-modern, which reads chunks in parts.
+    """
+    if not in_parts or input_format != "segment_pairs":
+        return load_class("input_format", input_format, SequenceSampler)
+    try:
+        found = added_name("bertlab.data", "SegmentPairsInParts")
+    except ImportError as error:
+        raise ConfigError(f"data.max_seq_length: found one that changes: {error}") from None
+    return cast("type[SequenceSampler]", found)
