@@ -22,17 +22,7 @@ _COLUMNS = (Column("text"), Column("text_pair", required=False))
 
 
 class PredictedRows(ABC):
-    """Batches of new rows, made on demand; how many there are is not known before the end.
-
-    Args:
-        source: the rows, in order.
-        tokenizer: encodes their texts.
-        max_seq_length: most tokens of a sequence, special tokens included.
-
-    Attributes:
-        taken_in: rows that were read so far.
-        cut: rows of these of which something did not fit and is not read.
-    """
+    """Batches of new rows, made on demand; how many there are is not known before the end."""
 
     def __init__(
         self, source: Iterator[Example], tokenizer: Tokenizer, max_seq_length: int
@@ -40,7 +30,8 @@ class PredictedRows(ABC):
         self.source = source
         self.tokenizer = tokenizer
         self.max_seq_length = max_seq_length
-        self.taken_in = self.cut = 0
+        self.taken_in = 0  # rows that were read so far
+        self.cut = 0  # rows of these of which something did not fit and is not read
         self._waiting: dict[int, Example] = {}
 
     @abstractmethod
@@ -67,11 +58,7 @@ class TextRows(PredictedRows):
     """Batches of rows with ``text`` and perhaps ``text_pair``, for objectives."""
 
     def __iter__(self) -> Iterator[list[PackedBatch]]:
-        """Yield batches, each a step of its own, with the rows' numbers as ``row``.
-
-        Raises:
-            ConfigError: a text is empty or too long.
-        """
+        """Yield batches, each a step of its own; a text that is empty or too long is refused."""
         while rows := self._take_in(PREDICT_BATCH):
             inputs = [self._inputs(row) for row in rows]
             batch = pack([ids for ids, _ in inputs], [kinds for _, kinds in inputs])

@@ -43,17 +43,11 @@ ReportRow = tuple[str, str]
 
 @dataclass(frozen=True)
 class EvaluationRows:
-    """An evaluation set: labelled rows, or held-out text, which has none.
+    """An evaluation set: labelled rows, or held-out text, which has none."""
 
-    Attributes:
-        name: of the set; empty if it is the only one of its tasks.
-        rows: labelled.
-        tasks: that it is of, by config name; None for all of the run.
-    """
-
-    name: str = ""
+    name: str = ""  # empty if it is the only one of its tasks
     rows: Sequence[Example] = ()
-    tasks: Sequence[str] | None = None
+    tasks: Sequence[str] | None = None  # config names of its tasks; None: all of the run
 
 
 class TaskData(LightningDataModule):

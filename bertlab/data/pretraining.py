@@ -24,7 +24,7 @@ from bertlab.data.inputs import TextRows, input_texts
 from bertlab.data.loader import SamplingReport, SequenceStream, StepLoader, report_sampling
 from bertlab.data.module import EVALUATION_SEED, ReportRow, TaskData
 from bertlab.data.run_length import Amounts, StepSettings, steps_for_sequences
-from bertlab.data.sampler import MIN_SEQUENCE_LENGTH, SequenceSampler, load_sampler
+from bertlab.data.sampler import SequenceSampler, check_max_seq_length, load_sampler
 from bertlab.data.sources import default_cache_dir
 from bertlab.errors import (
     ConfigError,
@@ -342,8 +342,7 @@ class PretrainingData(TaskData):
     def _check_sizes(self) -> None:
         if "" in self.corpus.sources:
             raise ConfigError("data.corpus: found an empty name, expected a file or folder")
-        has_parts = self.sampler_class.has_parts
-        self.step_settings.check_format(self.input_format, has_parts, MIN_SEQUENCE_LENGTH)
+        check_max_seq_length(self.step_settings.lengths[0])
         check_processes("data.num_workers", self.num_workers, 0)
         check_at_least("data.validation_sequences", self.validation_sequences, 1)
         check_processes("data.prepare_workers", self.prepare_workers, 1)

@@ -38,13 +38,9 @@ _SAMPLED_AT_A_TIME = 4096
 
 @dataclass(frozen=True)
 class StepSettings:
-    """The settings of a DataModule that say what a step reads, by their names in ``data``.
+    """The settings of a DataModule that say what a step reads, by their names in ``data``."""
 
-    Attributes:
-        numbers: ``max_seq_length``, and ``batch_size`` or ``batch_tokens`` if it was given.
-    """
-
-    numbers: Mapping[str, WholeNumber]
+    numbers: Mapping[str, WholeNumber]  # max_seq_length, and batch_size or batch_tokens if given
 
     @classmethod
     def read(cls, settings: Mapping[str, int | Change | None]) -> "StepSettings":
@@ -74,41 +70,13 @@ class StepSettings:
         length = self.numbers["max_seq_length"]
         return None if isinstance(length, int) else length
 
-    def check_format(self, input_format: str, has_parts: bool, least: int) -> None:
-        """Raise ConfigError if a length that changes is too short, or a format has no parts."""
-        if self.changing_length is None:
-            return
-        check_at_least("data.max_seq_length", self.lengths[0], least)
-        if not has_parts:
-            raise ConfigError(
-                "data.max_seq_length: found one that changes, expected a number: sequences of "
-                f"data.input_format {input_format} are sentences, not parts of a text; choose "
-                "segment_pairs, full_sentences or doc_sentences"
-            )
-
-    def sequences_per_step(self, mean_length: Callable[[], float]) -> WholeNumber:
-        """Return the sequences in a step; ``batch_tokens`` are divided by their mean length."""
-        tokens = self.numbers.get("batch_tokens")
-        if tokens is None:
-            return self.numbers.get("batch_size", _DEFAULT_SIZE)
-        length = mean_length()
-        if isinstance(tokens, int):
-            return max(1, round(tokens / length))
-        return replace(tokens, start=tokens.start / length, end=tokens.end / length)
-
 
 @dataclass(frozen=True)
 class StepSizes:
-    """Divides an endless stream of sequences into optimiser steps; step and position count from 0.
+    """Divides an endless stream of sequences into optimiser steps; both count from 0."""
 
-    Attributes:
-        size: sequences in a step, over all devices, or how their number changes.
-        steps: of the whole run; infinite if no number of them ends it, which a size that changes
-            does not allow.
-    """
-
-    size: WholeNumber
-    steps: float = math.inf
+    size: WholeNumber  # sequences in a step, over all devices, or how their number changes
+    steps: float = math.inf  # of the whole run; of a size that changes a finite number
 
     @property
     def mean(self) -> float:
@@ -171,7 +139,13 @@ class Amounts:
     @cached_property
     def size(self) -> WholeNumber:
         """Sequences of full length in a step, or how their number changes."""
-        return self.settings.sequences_per_step(lambda: self._full_length)
+        tokens = self.settings.numbers.get("batch_tokens")
+        if tokens is None:
+            return self.settings.numbers.get("batch_size", _DEFAULT_SIZE)
+        length = self._full_length  # batch_tokens are divided by it
+        if isinstance(tokens, int):
+            return max(1, round(tokens / length))
+        return replace(tokens, start=tokens.start / length, end=tokens.end / length)
 
     def _mean_size(self, steps: float) -> float:
         return float(np.mean([whole_at(self.size, moment) for moment in moments(steps)]))

@@ -5,6 +5,7 @@ is a pure function of (seed, epoch, index). Input formats are classes of the kin
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
 
@@ -419,12 +420,14 @@ class SegmentPairsSampler(PairSampler):
 def load_sampler(input_format: str, in_parts: bool = False) -> type[SequenceSampler]:
     """Return the class of an input format; UnknownPluginError if there is none of that name.
 
-    With ``in_parts``, that of BERT's own is the one of bertlab-modern, which reads chunks in parts.
+    With ``in_parts`` it reads units in parts, where ``max_seq_length`` changes, by bertlab-modern.
     """
-    if not in_parts or input_format != "segment_pairs":
+    if not in_parts:
         return load_class("input_format", input_format, SequenceSampler)
     try:
-        found = added_name("bertlab.data", "SegmentPairsInParts")
+        find = cast(
+            "Callable[[str], type[SequenceSampler]]", added_name("bertlab.data", "sampler_in_parts")
+        )
     except ImportError as error:
         raise ConfigError(f"data.max_seq_length: found one that changes: {error}") from None
-    return cast("type[SequenceSampler]", found)
+    return find(input_format)

@@ -61,7 +61,7 @@ _BRINGS = {
         "huggingface_form roberta, model_type roberta, model_type modernbert, "
         "input_format sentence_pairs, input_format full_sentences, input_format doc_sentences, "
         "schedule cosine, schedule inverse_sqrt, schedule wsd, name data.AmountsInParts, "
-        "name data.SegmentPairsInParts"
+        "name data.sampler_in_parts"
     ),
     "bertlab-pages": "command demo, key push",
     "bertlab-studies": (

@@ -220,12 +220,11 @@ def naming(corpus: Corpus) -> Iterator[None]:
 
 
 def _read_entry(entry: _File | DataSource, corpus: Corpus) -> Iterator[RawDocument]:
-    if isinstance(entry, DataSource):
-        with _as_corpus_error():
+    with _as_corpus_error():
+        if isinstance(entry, DataSource):
             for raw in entry.documents():
                 yield replace(raw, presplit=raw.presplit or corpus.format == "sentences")
-        return
-    with _as_corpus_error():
+            return
         form = ROW_ENDINGS.get(content_ending(entry.path))
         if form is not None:
             yield from _rows(entry.path, form, corpus)

@@ -36,24 +36,16 @@ _BROKEN_COMPOUND = re.compile(r"[^\W\d_]-$")  # "a well-", not "in 1990-"
 
 @dataclass(frozen=True)
 class Document:
-    """A document as sentences.
+    """A document as sentences."""
 
-    Attributes:
-        sentences: sentences in order, none empty, no line breaks.
-        source: ``file:line`` where the document starts, or dataset and row, for messages.
-    """
-
-    sentences: list[str]
-    source: str
+    sentences: list[str]  # in order, none empty, no line breaks
+    source: str  # ``file:line`` where the document starts, or dataset and row, for messages
 
 
 def split_sentences(raw: RawDocument, language: str = "en") -> list[str]:
-    """Return the sentences of a document; pure, so that worker processes can run it.
+    """Return the sentences of a document, stripped; pure, so that worker processes can run it.
 
     Hard-wrapped lines are joined first and no sentence crosses a paragraph.
-
-    Returns:
-        Stripped sentences, none empty.
     """
     if raw.presplit:
         return [sentence for line in raw.text.split("\n") if (sentence := line.strip())]

@@ -17,7 +17,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from multiprocessing import get_context, parent_process
 from pathlib import Path
@@ -79,7 +79,8 @@ def prepare(
     """Tokenize a corpus into a token store, with ``report.json`` in it."""
     check_free(Path(output))
     check_processes("workers", workers, 1)
-    totals = _Totals()
+    bytes_of_text = words = dropped = 0
+    unknown: Counter[str] = Counter()
     started = time.monotonic()
     batches = partial(read_batches, corpus if away is None else corpus.absolute())
     with store_writer(output, tokenizer, corpus.fingerprint, shard_tokens) as writer:
@@ -89,14 +90,18 @@ def prepare(
         with contextlib.closing(encoded), Console(stderr=True).status("preparing") as line:
             for batch in encoded:
                 writer.add_documents(batch.tokens, batch.sentence_lengths, batch.document_sentences)
-                totals.add(batch)
-                megabytes = totals.bytes_of_text / 1e6
+                bytes_of_text += batch.bytes_of_text
+                words += batch.words
+                dropped += batch.dropped
+                if len(unknown) < _UNKNOWN_KEPT:
+                    unknown.update(batch.unknown)
+                megabytes = bytes_of_text / 1e6
                 rate = megabytes / (time.monotonic() - started)
                 line.update(
                     f"preparing {writer.documents:,} documents {megabytes:,.1f} MB {rate:.1f} MB/s"
                 )
-        writer.words = totals.words
-        report = _report(writer, totals)
+        writer.words = words
+        report = _report(writer, bytes_of_text, dropped, unknown)
         with naming(corpus):
             # in the block: a store that is refused is removed, not renamed
             check_store(report, describe_formats(corpus) if report.documents == 1 else "")
@@ -130,43 +135,30 @@ Documents = Sequence[RawDocument]
 Encode = Callable[[Documents], EncodedBatch]
 
 
-@dataclass
-class _Totals:
-    bytes_of_text: int = 0
-    words: int = 0
-    dropped: int = 0
-    unknown: Counter[str] = field(default_factory=Counter)
-
-    def add(self, batch: EncodedBatch) -> None:
-        self.bytes_of_text += batch.bytes_of_text
-        self.words += batch.words
-        self.dropped += batch.dropped
-        if len(self.unknown) < _UNKNOWN_KEPT:
-            self.unknown.update(batch.unknown)
-
-
-def _report(writer: TokenStoreWriter, totals: _Totals) -> StoreReport:
+def _report(
+    writer: TokenStoreWriter, bytes_of_text: int, dropped: int, unknown: Counter[str]
+) -> StoreReport:
     tokenizer, counts = writer.tokenizer, writer.token_counts
     # a word has one token that continues no other
     unsplit = writer.tokens - int(counts[tokenizer.continuation_mask].sum())
     return StoreReport(
         documents=writer.documents,
-        documents_dropped=totals.dropped,
+        documents_dropped=dropped,
         single_sentence_documents=writer.single_sentence_documents,
         sentences=writer.sentences,
         tokens=writer.tokens,
         mean_sentence_length=writer.tokens / max(writer.sentences, 1),
         document_length_quantiles=length_quantiles(writer.document_lengths),
-        bytes_of_text=totals.bytes_of_text,
-        tokens_per_byte=writer.tokens / max(totals.bytes_of_text, 1),
+        bytes_of_text=bytes_of_text,
+        tokens_per_byte=writer.tokens / max(bytes_of_text, 1),
         tokens_per_word=writer.tokens / max(unsplit, 1),
         unk_share=int(counts[tokenizer.unk_id]) / max(writer.tokens, 1),
         vocab_size=tokenizer.vocab_size,
         vocabulary_used=int(np.count_nonzero(counts)),
         commonest_unknown=[
-            word for word, _ in sorted(totals.unknown.items(), key=lambda item: (-item[1], item[0]))
+            word for word, _ in sorted(unknown.items(), key=lambda item: (-item[1], item[0]))
         ][:10],
-        words=totals.words,
+        words=writer.words,
     )
 
 

@@ -12,19 +12,12 @@ _MOST_SHOWN = 30
 
 @dataclass(frozen=True)
 class Mapped:
-    """Where a head's column comes from.
-
-    Attributes:
-        column: of the head.
-        source: key of the raw rows, or several.
-        place: what messages call it.
-        class_names: names for the class ids in it, if the source declares them.
-    """
+    """Where a head's column comes from."""
 
     column: Column
-    source: ColumnSource
-    place: str
-    class_names: tuple[str, ...] | None
+    source: ColumnSource  # key of the raw rows, or several
+    place: str  # what messages call it
+    class_names: tuple[str, ...] | None  # for the class ids in it, if the source declares them
 
 
 def is_place(source: str) -> bool:
@@ -35,14 +28,17 @@ def is_place(source: str) -> bool:
     return source.removeprefix("-").isdecimal()
 
 
-def has_place(candidates: ColumnSources) -> bool:
-    """Return whether any column is given by its place."""
-    return any(is_place(name) for name in _names(candidates))
+def is_header(
+    cells: Sequence[str], wanted: Sequence[Column], candidates: ColumnSources, is_named: bool
+) -> bool:
+    """Return whether the first line of a table names its columns; ``is_named``: of a named format.
 
-
-def names_columns(cells: Sequence[str], candidates: ColumnSources) -> bool:
-    """Return whether a first line is a header: one of its cells names one of the columns."""
-    return any(name in cells for name in _names(candidates) if not is_place(name))
+    It does where no column is given by its place, or one of its cells names one of the columns.
+    """
+    names = _names(candidates)
+    if not any(map(is_place, names)) or any(n in cells for n in names if not is_place(n)):
+        return True
+    return not is_named and _is_heading(cells, wanted, candidates)
 
 
 def _names(candidates: ColumnSources) -> list[str]:
@@ -110,7 +106,7 @@ def _place(source: ColumnSource, name: str) -> str:
 _LABEL_HEADINGS = {"label", "labels", "class", "target", "tag", "tags", "category", "sentiment"}
 
 
-def is_heading(cells: Sequence[str], wanted: Sequence[Column], candidates: ColumnSources) -> bool:
+def _is_heading(cells: Sequence[str], wanted: Sequence[Column], candidates: ColumnSources) -> bool:
     """Return whether a first line heads columns that are given by place: it says 'label' there."""
     keys = tuple(map(str, range(len(cells))))
     for column in wanted:

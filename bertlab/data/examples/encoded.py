@@ -28,34 +28,21 @@ class EncodedExamples:
 
     A unit is what shuffling and batch sizes count: a sequence, or all sequences of a row where the
     head keeps them together.
-
-    Attributes:
-        rows: that were encoded.
-        input_ids: ``(T,)`` int32.
-        token_type_ids: ``(T,)`` uint8.
-        offsets: ``(N + 1,)`` int64 first token of each sequence.
-        row_numbers: ``(N,)`` int64 row of each sequence, ascending.
-        counts: ``(N,)`` int64 predictions on each sequence.
-        truncated: ``(N,)`` int64 tokens cut off.
-        sequence_fields: the head's fields ``(N,)``.
-        token_fields: the head's fields ``(T,)``.
-        ragged_fields: the head's ragged fields, and where each sequence's begins ``(N + 1,)``.
-        unit_offsets: ``(U + 1,)`` int64 first sequence of each unit.
-        notes: what the head counted while encoding.
     """
 
     rows: Sequence[Example]
-    input_ids: Array
-    token_type_ids: Array
-    offsets: IntArray
-    row_numbers: IntArray
-    counts: IntArray
-    truncated: IntArray
-    sequence_fields: dict[str, Array]
-    token_fields: dict[str, Array]
-    unit_offsets: IntArray
+    input_ids: Array  # (T,) int32
+    token_type_ids: Array  # (T,) uint8
+    offsets: IntArray  # (N + 1,) first token of each sequence
+    row_numbers: IntArray  # (N,) row of each sequence, ascending
+    counts: IntArray  # (N,) predictions on each sequence
+    truncated: IntArray  # (N,) tokens cut off
+    sequence_fields: dict[str, Array]  # the head's, (N,)
+    token_fields: dict[str, Array]  # the head's, (T,)
+    unit_offsets: IntArray  # (U + 1,) first sequence of each unit
+    # the head's ragged fields, and where each sequence's begins (N + 1,)
     ragged_fields: dict[str, tuple[Array, IntArray]] = field(default_factory=dict)
-    notes: dict[str, int] = field(default_factory=dict)
+    notes: dict[str, int] = field(default_factory=dict)  # what the head counted while encoding
 
     def __len__(self) -> int:
         """Number of units U."""
@@ -102,22 +89,13 @@ class EncodedExamples:
 
 @dataclass
 class ExampleStream:
-    """An endless stream of a split's units; an epoch is a permutation of them.
-
-    Attributes:
-        encoded: the split.
-        task: name of the head.
-        seed: of the shuffle.
-        training: False: epoch 0 in order of length, so that little is padded inside attention.
-        group_by_length: batch size whose batches hold sequences of about one length; None for
-            plain shuffling.
-    """
+    """An endless stream of a split's units; an epoch is a permutation of them."""
 
     encoded: EncodedExamples
-    task: str
-    seed: int
-    training: bool
-    group_by_length: int | None = None
+    task: str  # name of the head
+    seed: int  # of the shuffle
+    training: bool  # False: in order of length, so that little is padded inside attention
+    group_by_length: int | None = None  # size of batches whose sequences have about one length
     _kept: tuple[int, IntArray] | None = field(default=None, init=False, repr=False)
 
     def __len__(self) -> int:
@@ -126,24 +104,23 @@ class ExampleStream:
 
     def batch(self, positions: IntArray) -> tuple[PackedBatch, dict[str, int]]:
         """Return the units at stream ``positions`` ``(k,)``, all of one epoch."""
-        # of 100 units, positions 250, 251, 252 -> epoch 2, its units number 50, 51, 52 in order
-        epoch, start = divmod(int(positions[0]), len(self))
-        return self.encoded.batch(self._order(epoch)[positions - positions[0] + start], self.task)
+        return self.encoded.batch(self._units(positions), self.task)
 
     def describe(self, positions: IntArray) -> str:
         """Return file and line of the rows, the first of many."""
-        epoch, start = divmod(int(positions[0]), len(self))
-        units = self._order(epoch)[positions - positions[0] + start]
-        numbers = self.encoded.row_numbers[self.encoded.unit_offsets[units]]
+        numbers = self.encoded.row_numbers[self.encoded.unit_offsets[self._units(positions)]]
         places = [self.encoded.rows[number].where for number in numbers]
         more = f" and {len(places) - _NAMED_ROWS} more" if len(places) > _NAMED_ROWS else ""
         return f"rows {', '.join(places[:_NAMED_ROWS])}{more}"
 
-    def _order(self, epoch: int) -> IntArray:
-        """``(U,)`` units in the order of an epoch, kept while the epoch lasts."""
+    def _units(self, positions: IntArray) -> IntArray:
+        """``(k,)`` units at positions of one epoch, whose order is kept while it lasts."""
+        # of 100 units, positions 250, 251, 252 -> epoch 2, its units number 50, 51, 52 in order
+        epoch, start = divmod(int(positions[0]), len(self))
         if self._kept is None or self._kept[0] != epoch:
             self._kept = (epoch, self._draw(epoch))
-        return self._kept[1]
+        units: IntArray = self._kept[1][positions - positions[0] + start]
+        return units
 
     def _draw(self, epoch: int) -> IntArray:
         if not self.training:

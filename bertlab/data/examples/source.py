@@ -17,12 +17,10 @@ from typing import Any
 from bertlab.api.examples import Column, Example, LabelledExamples, RawExamples
 from bertlab.api.format import ColumnSources, LabelNames, NamedFormat
 from bertlab.data.examples.columns import (
-    has_place,
-    is_heading,
+    is_header,
     is_place,
     map_columns,
     name_places,
-    names_columns,
     read_mapping,
 )
 from bertlab.data.examples.values import (
@@ -360,9 +358,7 @@ def _read_file(
         return read_text(path, wanted, is_parted=kind == "words")
 
     def has_header(cells: list[str]) -> bool:
-        if not has_place(candidates) or names_columns(cells, candidates):
-            return True
-        return named is None and is_heading(cells, wanted, candidates)
+        return is_header(cells, wanted, candidates, named is not None)
 
     options = [option for options in candidates.values() for option in options]
     names = [option for option in options if isinstance(option, str)]

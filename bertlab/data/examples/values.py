@@ -98,23 +98,15 @@ _KEPT = 1000  # different labels of a column whose names are remembered
 
 
 class ColumnReader:
-    """Reads the values of one of a head's columns.
-
-    Attributes:
-        mapped: the column, and where it comes from.
-        by_raw: names of classes by raw label; None if labels are names.
-        no_label: raw label of rows without one.
-        labelled: whether rows have their truth: an empty cell is no answer, or no labels, then.
-        cells: how several labels are written in the file; None to go by the row alone.
-    """
+    """Reads the values of one of a head's columns."""
 
     def __init__(
         self,
-        mapped: Mapped,
-        by_raw: Mapping[str, str] | None,
-        no_label: str | None,
-        labelled: bool = True,
-        cells: CellForm | None = None,
+        mapped: Mapped,  # the column, and where it comes from
+        by_raw: Mapping[str, str] | None,  # names of classes by raw label; None: labels are names
+        no_label: str | None,  # raw label of rows without one
+        labelled: bool = True,  # rows have their truth: an empty cell is no answer, or no labels
+        cells: CellForm | None = None,  # how several labels are written; None: go by the row alone
     ) -> None:
         self.mapped, self.cells, self.labelled = mapped, cells, labelled
         self.by_raw, self.no_label = by_raw, no_label

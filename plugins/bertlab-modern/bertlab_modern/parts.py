@@ -9,11 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from bertlab import IntArray
+from bertlab.api import ConfigError
 from bertlab.extend import (
     Amounts,
     Fields,
     Pieces,
     SegmentPairsSampler,
+    SequenceSampler,
+    load_sampler,
     moments,
     pair_labels,
     pair_pieces,
@@ -123,6 +126,24 @@ class SegmentPairsInParts(SegmentPairsSampler):
         moved = self._places.within(room // 8).sentence_start(places, ends - 1)
         starts = np.where(spare > 0, np.maximum(moved, starts), starts)
         return starts, np.minimum(starts + room, ends)
+
+
+def sampler_in_parts(input_format: str) -> type[SequenceSampler]:
+    """Return the class of an input format whose units can be read in parts.
+
+    Raises:
+        ConfigError: they cannot.
+    """
+    if input_format == "segment_pairs":
+        return SegmentPairsInParts
+    found = load_sampler(input_format)
+    if not found.has_parts:
+        raise ConfigError(
+            "data.max_seq_length: found one that changes, expected a number: sequences of "
+            f"data.input_format {input_format} are sentences, not parts of a text; choose "
+            "segment_pairs, full_sentences or doc_sentences"
+        )
+    return found
 
 
 class AmountsInParts(Amounts):
