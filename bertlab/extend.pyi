@@ -103,7 +103,6 @@ from bertlab.data.corpus.corpus import Corpus as Corpus
 from bertlab.data.corpus.corpus import input_digests as input_digests
 from bertlab.data.corpus.corpus import read_raw_documents as read_raw_documents
 from bertlab.data.corpus.documents import Document as Document
-from bertlab.data.corpus.documents import count_words as count_words
 from bertlab.data.corpus.prepare import open_prepared as open_prepared
 from bertlab.data.corpus.prepare import unwritable_cache as unwritable_cache
 from bertlab.data.corpus.python_english import python_english_documents as python_english_documents
@@ -286,10 +285,10 @@ from bertlab.tokenizer.files import SPECIAL_TOKENS as SPECIAL_TOKENS
 from bertlab.tokenizer.files import added_tokens as added_tokens
 from bertlab.tokenizer.files import check_ids as check_ids
 from bertlab.tokenizer.files import checked_vocabulary as checked_vocabulary
-from bertlab.tokenizer.files import prefixed as prefixed
 from bertlab.tokenizer.files import special_token as special_token
 from bertlab.tokenizer.kinds import MAX_WORD_CHARACTERS as MAX_WORD_CHARACTERS
 from bertlab.tokenizer.kinds import train_tokenizer as train_tokenizer
+from bertlab.tokenizer.words import prefixed as prefixed
 from bertlab.training.callbacks import StopOnSignal as StopOnSignal
 from bertlab.training.callbacks import can_draw as can_draw
 from bertlab.training.cli import BertlabCLI as BertlabCLI

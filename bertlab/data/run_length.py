@@ -220,16 +220,11 @@ def asked_steps(
     if max_words is not None:
         return steps_for_words(max_words, max_epochs, data)
     if max_tokens is not None:
-        return steps_for_tokens(max_tokens, data)
+        return steps_for("max_tokens", max_tokens, lambda steps: data.mean_lengths(steps)[1])
     if max_epochs in (None, -1) or isinstance(data.sequences_per_step(), int):
         return None
     steps = data.steps_for_epochs(max_epochs)
     return steps if max_steps == -1 else min(steps, max_steps)
-
-
-def steps_for_tokens(max_tokens: float, data: "TaskData") -> int:
-    """Return the optimiser steps that read about ``max_tokens``."""
-    return _steps("max_tokens", max_tokens, lambda steps: data.mean_lengths(steps)[1])
 
 
 def steps_for_words(max_words: float, max_epochs: int | None, data: "TaskData") -> int:
@@ -242,10 +237,10 @@ def steps_for_words(max_words: float, max_epochs: int | None, data: "TaskData") 
             f"trainer.max_epochs is {max_epochs} and the corpus has {corpus:,} words; give more "
             "text or fewer words"
         )
-    return _steps("max_words", max_words, partial(data.words_per_step, "max_words"))
+    return steps_for("max_words", max_words, partial(data.words_per_step, "max_words"))
 
 
-def _steps(key: str, amount: float, mean_step: Callable[[float], float]) -> int:
+def steps_for(key: str, amount: float, mean_step: Callable[[float], float]) -> int:
     """Return the steps that read about an amount."""
     a_step = mean_step(math.inf)  # a run's first
     if not amount >= a_step:

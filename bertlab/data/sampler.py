@@ -6,7 +6,7 @@ is a pure function of (seed, epoch, index). Input formats are classes of the kin
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -278,10 +278,6 @@ class TextPlaces:
             places = starts + 1 + rng.child("word").integers(ends - starts - 1, *key)
             splits[none] = self.word_start(places[none], ends[none])
         return splits
-
-    def within(self, reach: int) -> "TextPlaces":
-        """Return the same with another reach."""
-        return replace(self, reach=reach)
 
 
 class PairSampler(SequenceSampler):

@@ -34,7 +34,7 @@ from bertlab.files import (
     write_text,
 )
 from bertlab.plugins.index import installed, load_class, where_to_get
-from bertlab.tokenizer.words import WordIds
+from bertlab.tokenizer.words import WordIds, prefixed
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _FORMS = "a vocab.txt, a tokenizer.json or a folder with either"
@@ -126,27 +126,6 @@ def read_files(path: Path) -> TokenizerFiles:
         config = _read_json(config_file) if config_file.is_file() else {}
         path = _tokenizer_file(path)
     return TokenizerFiles(path, _read_json(path) if path.suffix == ".json" else None, config)
-
-
-def wordpiece_state(files: TokenizerFiles) -> dict[str, Any]:
-    """Return the checked state of BERT's tokenizer."""
-    if files.content is not None:
-        state = checked_state(files.content, str(files.path))
-    else:
-        tokens = _read_vocabulary(files.path)
-        state = vocabulary_state(tokens, not _has_capitals(tokens), str(files.path))
-    settings = {
-        ours: files.set_in_config(theirs)
-        for theirs, ours in _CONFIG_KEYS.items()
-        if theirs in files.config
-    }
-    normalizer = state["normalizer"]
-    if settings and isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer":
-        # The canonical strip_accents was derived from the old lowercase: derive it again.
-        derived = normalizer["strip_accents"] == normalizer["lowercase"]
-        unset = {"strip_accents": None} if derived else {}
-        state["normalizer"] = _canonical_normalizer(normalizer | unset | settings)
-    return state
 
 
 def _tokenizer_file(folder: Path) -> Path:
@@ -274,7 +253,7 @@ def added_tokens(
 
 
 def _canonical_normalizer(normalizer: Any) -> Any:  # noqa: ANN401 (JSON)
-    if not isinstance(normalizer, dict) or normalizer.get("type") != "BertNormalizer":
+    if not _is_bert_normalizer(normalizer):
         return normalizer
     lowercase = bool(normalizer.get("lowercase", True))
     strip = normalizer.get("strip_accents")
@@ -362,7 +341,7 @@ class WordPieceTokenizer(Tokenizer):
         super().__init__(state, SpecialTokens(), PairLayout(), source)
         # Word by word only where words are known not to influence each other.
         self._by_words = (
-            _has_bert_normalizer(state)
+            _is_bert_normalizer(state["normalizer"])
             and state["normalizer"]["clean_text"]
             and state["pre_tokenizer"] == {"type": "BertPreTokenizer"}
             and all(token["special"] for token in state["added_tokens"])
@@ -371,11 +350,10 @@ class WordPieceTokenizer(Tokenizer):
     def _word_marks(
         self, state: dict[str, Any], tokens: Sequence[str]
     ) -> tuple[BoolArray, BoolArray | None]:
-        prefix: str = state["model"]["continuing_subword_prefix"]
-        return prefixed(tokens, prefix), None
+        return prefixed(tokens, state["model"]["continuing_subword_prefix"]), None
 
     def _is_uncased(self, state: dict[str, Any]) -> bool:
-        return _has_bert_normalizer(state) and bool(state["normalizer"]["lowercase"])
+        return _is_bert_normalizer(state["normalizer"]) and bool(state["normalizer"]["lowercase"])
 
     def _identity(self, state: dict[str, Any]) -> dict[str, Any]:
         return state
@@ -398,9 +376,25 @@ class WordPieceTokenizer(Tokenizer):
         cased.
 
         Raises:
-            TokenizerError: a vocabulary is damaged, empty, has duplicates or lacks special tokens.
+            TokenizerError: one is damaged, empty, has duplicates or lacks special tokens.
         """
-        return cls(wordpiece_state(files), str(files.path))
+        if files.content is not None:
+            state = checked_state(files.content, str(files.path))
+        else:
+            tokens = _read_vocabulary(files.path)
+            state = vocabulary_state(tokens, not _has_capitals(tokens), str(files.path))
+        settings = {
+            ours: files.set_in_config(theirs)
+            for theirs, ours in _CONFIG_KEYS.items()
+            if theirs in files.config
+        }
+        normalizer = state["normalizer"]
+        if settings and _is_bert_normalizer(normalizer):
+            # The canonical strip_accents was derived from the old lowercase: derive it again.
+            derived = normalizer["strip_accents"] == normalizer["lowercase"]
+            unset = {"strip_accents": None} if derived else {}
+            state["normalizer"] = _canonical_normalizer(normalizer | unset | settings)
+        return cls(state, str(files.path))
 
     def to_json(self) -> str:
         """Return the whole tokenizer in the format of ``tokenizer.json``."""
@@ -452,12 +446,5 @@ class WordPieceTokenizer(Tokenizer):
         write_json(folder / "tokenizer.json", state)
 
 
-def _has_bert_normalizer(state: dict[str, Any]) -> bool:
-    normalizer = state["normalizer"]
+def _is_bert_normalizer(normalizer: Any) -> bool:  # noqa: ANN401 (JSON)
     return isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer"
-
-
-def prefixed(tokens: Sequence[str], prefix: str) -> BoolArray:
-    """Return ``(V,)`` bool, True for the V tokens that have a prefix such as ``##``."""
-    # "##" alone is a word of two number signs
-    return np.array([token.startswith(prefix) and token != prefix for token in tokens], np.bool_)

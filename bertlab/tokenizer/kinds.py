@@ -48,6 +48,9 @@ def train_tokenizer(
 class WordPiece(TokenizerKind):
     """BERT's own: words and punctuation marks, split into the longest pieces that are known.
 
+    ``[PAD]`` is 0, then ``[UNK] [CLS] [SEP] [MASK]``. The same text gives the same ids in every
+    run. Memory grows with the number of different words, not with the text.
+
     Args:
         min_frequency: a pair of pieces that occurs less often is not joined.
         strip_accents: whether "café" is read as "cafe"; None, as ``lowercase`` says.
@@ -60,64 +63,45 @@ class WordPiece(TokenizerKind):
         self.strip_accents = strip_accents
 
     def train(self, texts: Iterable[str], vocab_size: int, lowercase: bool) -> Backend:
-        """Train as :func:`train_wordpiece`."""
-        trained = train_wordpiece(
-            texts, vocab_size, lowercase, self.min_frequency, strip_accents=self.strip_accents
+        """Train a vocabulary; warn if the text gives less than 90 % of ``vocab_size``."""
+        check_at_least("vocab_size", vocab_size, _MIN_VOCAB_SIZE)
+        check_at_least("min_frequency", self.min_frequency, 1)
+        strip_accents = lowercase if self.strip_accents is None else self.strip_accents
+        splitter = WordPieceTokenizer.from_vocabulary(SPECIAL_TOKENS, lowercase, strip_accents)
+        pieces = _count_pieces(texts, splitter, strip_accents)
+        if not pieces:
+            raise TokenizerError("no words to train a vocabulary on: the text is empty")
+        characters = _Characters.of(pieces)
+        alphabet = _alphabet(characters, vocab_size)
+        words = {word: count for word, count in pieces.items() if alphabet.issuperset(word)}
+        first = sorted({word[0] for word in words})
+        following = sorted({f"##{character}" for word in words for character in word[1:]})
+        # The trainer numbers letters in the order of a randomized hash table and breaks ties by
+        # these numbers. Letters that it is given as special tokens keep the numbers given to them.
+        given = [*SPECIAL_TOKENS, *first, *following]
+        trainer = trainers.WordPieceTrainer(
+            vocab_size=vocab_size,
+            min_frequency=self.min_frequency,
+            show_progress=False,
+            special_tokens=given,
+            continuing_subword_prefix="##",
         )
+        backend = Backend(models.WordPiece(unk_token="[UNK]"))  # noqa: S106
+        backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        backend.train_from_iterator(_lines(words), trainer)
+        ids = backend.get_vocab()
+        tokens = sorted(ids, key=ids.__getitem__)
+        # what is left over goes to rarer characters: of Chinese, where nothing can be joined, all
+        rarer = (form for forms in characters.forms.values() for form in forms if form not in ids)
+        tokens += islice(rarer, vocab_size - len(tokens))
+        if len(tokens) < 0.9 * vocab_size:
+            warn(
+                f"the text gives only {len(tokens):,} of the {vocab_size:,} tokens asked for: it "
+                f"has too few words that occur {self.min_frequency} times; use more text or a "
+                "smaller vocab_size"
+            )
+        trained = WordPieceTokenizer.from_vocabulary(tokens, lowercase, strip_accents)
         return Backend.from_str(trained.to_json())
-
-
-def train_wordpiece(
-    texts: Iterable[str],
-    vocab_size: int,
-    lowercase: bool = True,
-    min_frequency: int = 2,
-    strip_accents: bool | None = None,
-) -> WordPieceTokenizer:
-    """Train a vocabulary as BERT's: ``[PAD]`` is 0, then ``[UNK] [CLS] [SEP] [MASK]``.
-
-    The same text gives the same ids in every run. Memory grows with the number of different
-    words, not with the text. ``strip_accents`` None does as ``lowercase`` does, as everywhere.
-
-    Warns:
-        UserWarning: the text gives less than 90 % of ``vocab_size``.
-    """
-    check_at_least("vocab_size", vocab_size, _MIN_VOCAB_SIZE)
-    check_at_least("min_frequency", min_frequency, 1)
-    strip_accents = lowercase if strip_accents is None else strip_accents
-    splitter = WordPieceTokenizer.from_vocabulary(SPECIAL_TOKENS, lowercase, strip_accents)
-    pieces = _count_pieces(texts, splitter, strip_accents)
-    if not pieces:
-        raise TokenizerError("no words to train a vocabulary on: the text is empty")
-    characters = _Characters.of(pieces)
-    alphabet = _alphabet(characters, vocab_size)
-    words = {word: count for word, count in pieces.items() if alphabet.issuperset(word)}
-    first = sorted({word[0] for word in words})
-    following = sorted({f"##{character}" for word in words for character in word[1:]})
-    # The trainer numbers letters in the order of a randomized hash table and breaks ties by these
-    # numbers. Letters that it is given as special tokens keep the numbers that they are given.
-    given = [*SPECIAL_TOKENS, *first, *following]
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=vocab_size,
-        min_frequency=min_frequency,
-        show_progress=False,
-        special_tokens=given,
-        continuing_subword_prefix="##",
-    )
-    backend = Backend(models.WordPiece(unk_token="[UNK]"))  # noqa: S106
-    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    backend.train_from_iterator(_lines(words), trainer)
-    ids = backend.get_vocab()
-    tokens = sorted(ids, key=ids.__getitem__)
-    # what is left over goes to rarer characters: of Chinese, where nothing can be joined, to all
-    rarer = (form for forms in characters.forms.values() for form in forms if form not in ids)
-    tokens += islice(rarer, vocab_size - len(tokens))
-    if len(tokens) < 0.9 * vocab_size:
-        warn(
-            f"the text gives only {len(tokens):,} of the {vocab_size:,} tokens asked for: it has "
-            f"too few words that occur {min_frequency} times; use more text or a smaller vocab_size"
-        )
-    return WordPieceTokenizer.from_vocabulary(tokens, lowercase, strip_accents)
 
 
 def _count_pieces(

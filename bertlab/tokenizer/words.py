@@ -93,3 +93,9 @@ class WordIds(dict[str, bytes]):
 
     def _pack(self, ids: list[int]) -> bytes:
         return array(self._typecode, ids).tobytes()
+
+
+def prefixed(tokens: Sequence[str], prefix: str) -> npt.NDArray[np.bool_]:
+    """Return ``(V,)`` bool, True for the V tokens that have a prefix such as ``##``."""
+    # "##" alone is a word of two number signs
+    return np.array([token.startswith(prefix) and token != prefix for token in tokens], np.bool_)

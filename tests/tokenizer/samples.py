@@ -1,8 +1,13 @@
 """A little text to train tokenizers on, and a strategy for hostile text."""
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from hypothesis import strategies as st
+
+from bertlab.api.tokenizer import Tokenizer
+from bertlab.tokenizer.kinds import WordPiece, train_tokenizer
 
 LICENSE = Path(__file__).parents[2] / "LICENSE"
 TEXT = [
@@ -44,3 +49,9 @@ _PIECES = st.sampled_from(
     ]
 )
 HOSTILE = st.lists(_PIECES | st.text(max_size=6), max_size=8).map("".join)
+
+
+def train_wordpiece(
+    texts: Iterable[str], vocab_size: int, lowercase: bool = True, **settings: Any
+) -> Tokenizer:
+    return train_tokenizer(WordPiece(**settings), texts, vocab_size, lowercase)

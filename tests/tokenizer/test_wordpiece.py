@@ -13,8 +13,8 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from bertlab.errors import ConfigError, TokenizerError
 from bertlab.tokenizer.files import SPECIAL_TOKENS, WordPieceTokenizer, load_tokenizer
-from bertlab.tokenizer.kinds import train_wordpiece
 from bertlab.tokenizer.words import WordIds
+from tests.tokenizer.samples import train_wordpiece
 
 ALPHABET = string.ascii_letters + string.digits + string.punctuation
 FOREIGN = "éüñßøıςσжмируб東京日本語한국어हिन्दीعربيअά😀👍\u0301\u093f\u200d"

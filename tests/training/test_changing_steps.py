@@ -11,7 +11,7 @@ import torch
 from bertlab.api.task import TaskContext
 from bertlab.data.loader import SequenceStream, StepDataset
 from bertlab.data.pretraining import PretrainingData
-from bertlab.data.run_length import StepSizes, steps_for_tokens, steps_for_words
+from bertlab.data.run_length import StepSizes, steps_for, steps_for_words
 from bertlab.encoders.bert import BertEncoder
 from bertlab.model.build import build_tasks
 from bertlab.objectives.changing import Change, read_whole
@@ -124,7 +124,7 @@ def test_an_epoch_reads_each_chunk_once(data: PretrainingData) -> None:
 
 def test_tokens_and_words_are_counted_over_the_run(data: PretrainingData) -> None:
     asked = 20_000
-    steps = steps_for_tokens(asked, data)
+    steps = steps_for("max_tokens", asked, lambda steps: data.mean_lengths(steps)[1])
     made = dataset(data, steps)
     read = [len(batch.input_ids) for step in range(steps) for batch in made[step]]
     assert sum(read) == pytest.approx(asked, rel=0.02)

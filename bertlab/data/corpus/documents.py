@@ -58,11 +58,6 @@ def split_sentences(raw: RawDocument, language: str = "en") -> list[str]:
     ]
 
 
-def count_words(text: str) -> int:
-    """Return the number of words that white space parts, as BabyLM counts them."""
-    return len(text.split())
-
-
 def split_paragraphs(text: str) -> list[str]:
     """Return the paragraphs of a plain text, each as one line.
 

@@ -31,7 +31,7 @@ from bertlab.api.examples import RawDocument
 from bertlab.api.executor import OrderedMap
 from bertlab.api.tokenizer import TokenArray, Tokenizer, TokenizerKind
 from bertlab.data.corpus.corpus import Corpus, describe_formats, naming, read_raw_documents
-from bertlab.data.corpus.documents import count_words, split_sentences
+from bertlab.data.corpus.documents import split_sentences
 from bertlab.data.corpus.store import (
     FORMAT_VERSION,
     StoreReport,
@@ -306,7 +306,7 @@ def encode_batch(
         sentence_lengths=lengths[lengths > 0],
         document_sentences=document_sentences[document_sentences > 0],
         bytes_of_text=sum(_utf8_length(document.text) for document in documents),
-        words=sum(count_words(document.text) for document in documents),
+        words=sum(len(document.text.split()) for document in documents),
         dropped=int(np.count_nonzero(document_sentences == 0)),
         unknown=_unknown_words(sentences, tokens, lengths, tokenizer),
     )

@@ -1,14 +1,8 @@
 """The token store: a corpus tokenized once, on disk, memory-mapped; and the report of its figures.
 
-A folder of flat arrays (``.npy``), so that one vectorized gather reads any set of positions::
-
-    tokens.npy            (T,) uint16 or uint32 ids, documents end to end, no special tokens
-    sentence_offsets.npy  (S + 1,) int64 into tokens
-    document_offsets.npy  (D + 1,) int64 into sentences
-    token_counts.npy      (V,) int64 occurrences of each id
-    tokenizer/            the tokenizer that made it
-    report.json           the data report, if there is one
-    store.json            what the store holds; written last
+A folder of flat arrays (``.npy``, see :class:`TokenStore`), so that one vectorized gather reads any
+set of positions; beside them ``tokenizer/`` that made them, the data report ``report.json``, and
+``store.json``, which says what the store holds and is written last.
 
 A store of several shards (format version 2) is bertlab-cluster's, as is one behind a URL.
 """
@@ -73,7 +67,7 @@ class TokenStore:
         path: the folder.
         metadata: content of ``store.json``.
         tokenizer: the tokenizer that made the store.
-        tokens: ``(T,)`` uint16 or uint32 ids.
+        tokens: ``(T,)`` uint16 or uint32 ids, documents end to end, no special tokens.
         sentence_offsets: ``(S + 1,)`` int64; sentence s is
             ``tokens[sentence_offsets[s]:sentence_offsets[s + 1]]``; none is empty.
         document_offsets: ``(D + 1,)`` int64; document d holds the sentences

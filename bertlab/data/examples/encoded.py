@@ -28,21 +28,34 @@ class EncodedExamples:
 
     A unit is what shuffling and batch sizes count: a sequence, or all sequences of a row where the
     head keeps them together.
+
+    Attributes:
+        rows: that were encoded.
+        input_ids: ``(T,)`` int32.
+        token_type_ids: ``(T,)`` uint8.
+        offsets: ``(N + 1,)`` int64 first token of each sequence.
+        row_numbers: ``(N,)`` int64 row of each sequence, ascending.
+        counts: ``(N,)`` int64 predictions on each sequence.
+        truncated: ``(N,)`` int64 tokens cut off.
+        sequence_fields: the head's fields ``(N,)``.
+        token_fields: the head's fields ``(T,)``.
+        ragged_fields: the head's ragged fields, and where each sequence's begins ``(N + 1,)``.
+        unit_offsets: ``(U + 1,)`` int64 first sequence of each unit.
+        notes: what the head counted while encoding.
     """
 
     rows: Sequence[Example]
-    input_ids: Array  # (T,) int32
-    token_type_ids: Array  # (T,) uint8
-    offsets: IntArray  # (N + 1,) first token of each sequence
-    row_numbers: IntArray  # (N,) row of each sequence, ascending
-    counts: IntArray  # (N,) predictions on each sequence
-    truncated: IntArray  # (N,) tokens cut off
-    sequence_fields: dict[str, Array]  # the head's, (N,)
-    token_fields: dict[str, Array]  # the head's, (T,)
-    unit_offsets: IntArray  # (U + 1,) first sequence of each unit
-    # the head's ragged fields, and where each sequence's begins (N + 1,)
+    input_ids: Array
+    token_type_ids: Array
+    offsets: IntArray
+    row_numbers: IntArray
+    counts: IntArray
+    truncated: IntArray
+    sequence_fields: dict[str, Array]
+    token_fields: dict[str, Array]
+    unit_offsets: IntArray
     ragged_fields: dict[str, tuple[Array, IntArray]] = field(default_factory=dict)
-    notes: dict[str, int] = field(default_factory=dict)  # what the head counted while encoding
+    notes: dict[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Number of units U."""

@@ -166,7 +166,7 @@ def read_arrow(
     import pyarrow as pa  # noqa: PLC0415
 
     with _explain_failed_read(path, form):
-        opened: Any = _opened_parquet(path) if form == "parquet" else _opened_stream(path)
+        opened: Any = _opened(path, form)
         schema = opened.schema_arrow if form == "parquet" else opened.schema
         features = datasets.Features.from_arrow_schema(schema)
     wanted = [each for each in schema.names if only is None or each in only]
@@ -192,15 +192,12 @@ def read_arrow(
     return RawExamples(path, tuple(schema.names), rows, class_names=names, form=form)
 
 
-def _opened_parquet(path: str) -> Any:  # noqa: ANN401
+def _opened(path: str, form: str) -> Any:  # noqa: ANN401
+    import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    return pq.ParquetFile(_seekable(path))
-
-
-def _opened_stream(path: str) -> Any:  # noqa: ANN401
-    import pyarrow as pa  # noqa: PLC0415
-
+    if form == "parquet":
+        return pq.ParquetFile(_seekable(path))
     try:
         return pa.ipc.open_file(_seekable(path))
     except pa.ArrowInvalid:  # no footer: a stream, as datasets keeps in its cache

@@ -270,20 +270,18 @@ def read_json(path: str | File, reading: RowReading = PLAIN) -> RawExamples:
 
     def checked() -> Iterator[tuple[str, Mapping[str, Any]]]:
         for where, row in _json_values(read_lines(path, reading.errors), name):
-            if not isinstance(row, dict):
-                error = (
-                    row
-                    if isinstance(row, DataError)
-                    else DataError(
-                        f"{where}: found {type(row).__name__} {str(row)[:40]!r}, expected a JSON "
-                        "object with the columns as keys"
-                    )
-                )
-                if not reading.keeps_unreadable:
-                    raise error
-                yield where, Unreadable(error)
-            else:
+            if isinstance(row, dict):
                 yield where, row
+                continue
+            error = row
+            if not isinstance(row, DataError):
+                error = DataError(
+                    f"{where}: found {type(row).__name__} {str(row)[:40]!r}, expected a JSON "
+                    "object with the columns as keys"
+                )
+            if not reading.keeps_unreadable:
+                raise error
+            yield where, Unreadable(error)
 
     rows, ahead = checked(), list[tuple[str, Mapping[str, Any]]]()
     for each in rows:

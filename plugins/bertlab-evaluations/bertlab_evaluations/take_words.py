@@ -25,7 +25,6 @@ from bertlab.api import CorpusError, CounterRNG, RawDocument
 from bertlab.extend import (
     Corpus,
     check_free,
-    count_words,
     explain_failed_write,
     input_digests,
     name_corpus,
@@ -182,7 +181,7 @@ def _take_in_order(corpus: Corpus, parts: Sequence[_Part]) -> None:
     documents = _documents(corpus)
     for part in parts:
         for source, document in documents:
-            words = count_words(document.text)
+            words = len(document.text.split())
             if part.takes(words, source):
                 part.write(part.file, document, source, words)
             if part.is_enough():
@@ -195,7 +194,7 @@ def _take_shuffled(corpus: Corpus, parts: Sequence[_Part], folder: Path, seed: i
     # memory: 12 bytes a document and a few arrays of that length, not its text
     words, sources = array("q"), array("l")
     for source, document in _documents(corpus):
-        words.append(count_words(document.text))
+        words.append(len(document.text.split()))
         sources.append(source)
     order = iter(np.argsort(CounterRNG(seed, "take words").bits(np.arange(len(words)))).tolist())
     chosen: dict[int, _Part] = {}
@@ -209,7 +208,7 @@ def _take_shuffled(corpus: Corpus, parts: Sequence[_Part], folder: Path, seed: i
     places: dict[int, tuple[int, int]] = {}
     with TemporaryFile(dir=folder) as unordered:
         for number, (source, document) in enumerate(_documents(corpus)):
-            if number >= len(words) or count_words(document.text) != words[number]:
+            if number >= len(words) or len(document.text.split()) != words[number]:
                 raise CorpusError(f"{document.source}: changed while it was read; try again")
             if number in chosen:
                 start = unordered.tell()

@@ -1,5 +1,6 @@
 """The input formats of table 2 of RoBERTa (Liu et al. 2019) beside BERT's own."""
 
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -71,7 +72,7 @@ class DocSentencesSampler(SingleSegmentSampler):
         targets = self._target_lengths(self._grid.chunk_length, epochs, units)
 
         def near(places: IntArray, chunks: IntArray, reach: int) -> IntArray:
-            return self._places.within(reach).sentence_start(places, ends[chunks] - 1)
+            return replace(self._places, reach=reach).sentence_start(places, ends[chunks] - 1)
 
         room = None if max_length is None else max_length - 2  # [CLS] and [SEP]
         parts = Parts.cut(starts, np.minimum(starts + targets, ends), room, near)
@@ -110,7 +111,7 @@ class FullSentencesSampler(SingleSegmentSampler):
 
         def near(places: IntArray, chunks: IntArray, reach: int) -> IntArray:
             del chunks
-            return self._start_near(places, self._places.within(reach))
+            return self._start_near(places, replace(self._places, reach=reach))
 
         room = None if max_length is None else max_length - 2  # [CLS] and [SEP]
         parts = Parts.cut(starts, stops, room, near)

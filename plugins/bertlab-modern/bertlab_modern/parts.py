@@ -79,7 +79,7 @@ class SegmentPairsInParts(SegmentPairsSampler):
         starts, ends, limits, targets = self._chunks(units, epochs, units, 0)
 
         def near(places: IntArray, chunks: IntArray, reach: int) -> IntArray:
-            return self._places.within(reach).sentence_start(places, limits[chunks] - 1)
+            return replace(self._places, reach=reach).sentence_start(places, limits[chunks] - 1)
 
         parts = Parts.cut(starts, ends, room, near)  # a pair lies in one part of a chunk
         size, of = len(parts.spans), parts.spans
@@ -123,7 +123,7 @@ class SegmentPairsInParts(SegmentPairsSampler):
         """Return a random part of at most ``room`` tokens of each chunk ``(R,)``."""
         spare = np.maximum(0, ends - starts - room)
         places = starts + self.rng.child("part").integers(spare + 1, *key)
-        moved = self._places.within(room // 8).sentence_start(places, ends - 1)
+        moved = replace(self._places, reach=room // 8).sentence_start(places, ends - 1)
         starts = np.where(spare > 0, np.maximum(moved, starts), starts)
         return starts, np.minimum(starts + room, ends)
 
