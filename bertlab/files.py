@@ -78,11 +78,7 @@ def read_text(path: Path, largest: int = LARGEST_FILE) -> str:
 
 
 class UnreadableError(ValueError):
-    """A file does not hold what it should; the command line prints this as one message.
-
-    Attributes:
-        filename: the file.
-    """
+    """A file, ``filename``, does not hold what it should; commands print this as one message."""
 
     def __init__(self, filename: Path, reason: str) -> None:
         super().__init__(reason)

@@ -158,11 +158,7 @@ class LabelledData(TaskData):
         return load_tokenizer(Path(self.tokenizer_path))
 
     def connect(self, tokenizer: Tokenizer, tasks: Mapping[str, Task]) -> None:
-        """Set the tokenizer that encodes the examples and the head that reads them.
-
-        Raises:
-            ConfigError: if ``columns`` names a column that the head does not have.
-        """
+        """Set the tokenizer that encodes the examples and the head that reads them."""
         self.tokenizer = tokenizer
         ((self.head_name, head),) = tasks.items()
         assert isinstance(head, Head)
@@ -178,11 +174,7 @@ class LabelledData(TaskData):
                 )
 
     def prepare(self, command: str) -> None:
-        """Read the splits that a command needs; learn the labels from the training rows.
-
-        Raises:
-            DataError: if a split cannot be read, or a row lacks the truth.
-        """
+        """Read the splits that a command needs; learn the labels from the training rows."""
         if self.rows:
             return
         splits = partial(evaluation_splits, self.source, self.train_split)
@@ -307,12 +299,7 @@ class LabelledData(TaskData):
         return self.val_dataloader()
 
     def predict_dataloader(self) -> StepLoader:
-        """Return the rows of ``input`` or ``text``, read while they are predicted, in their order.
-
-        Raises:
-            ConfigError: if there is none, or the head reads no texts.
-            DataError: if it cannot be read.
-        """
+        """Return the rows of ``input`` or ``text``, read while they are predicted, in order."""
         assert self.head is not None
         assert self.tokenizer is not None
         if self._predicts_validation:

@@ -80,11 +80,7 @@ class TextRows(PredictedRows):
 
 
 def given_texts(texts: Sequence[str], text_pairs: Sequence[str] | None) -> Iterator[Example]:
-    """Yield the rows of texts, and of a second text for each if there are any.
-
-    Raises:
-        ConfigError: the two are not as many.
-    """
+    """Yield the rows of texts, and of a second text for each if there are any."""
     if text_pairs is not None and len(text_pairs) != len(texts):
         raise ConfigError(
             f"data.text_pair: found {len(text_pairs)} texts, expected {len(texts)} as data.text"

@@ -218,14 +218,10 @@ class StepLoader:
         return self.loader.num_workers if isinstance(self.loader, DataLoader) else 0
 
     def _next(self, steps: Iterator[list[PackedBatch]]) -> list[PackedBatch] | None:
-        """Return the next step's micro-batches, None at the end.
-
-        Raises:
-            LostProcessError: a worker went while it handed over a batch. (If it went at another
-                moment, PyTorch raises a RuntimeError that says so.)
-        """
+        """Return the next step's micro-batches, None at the end."""
         try:
             return next(steps, None)
+        # a worker went while it handed over a batch; at another moment PyTorch says so itself
         except (ConnectionError, EOFError) as error:
             if not self._workers or "in DataLoader worker process" in str(error):  # raised in there
                 raise
@@ -344,6 +340,18 @@ def _count(
 ) -> SamplingReport:
     size = len(sequences.indices)
     labels = sequences.fields.get("next_sentence_label")
+    shares: dict[str, float] = {}
+    if masked is not None and len(masked.positions):
+        before, after = masked.labels, sequences.input_ids[masked.positions]
+        # a random token that happens to be the original counts as kept
+        became_mask, kept = float((after == mask_id).mean()), float((after == before).mean())
+        shares = {
+            # special tokens have the offset -1
+            "selected_share": len(masked.positions) / int((sequences.corpus_offsets >= 0).sum()),
+            "masked_share": became_mask,
+            "random_share": 1 - became_mask - kept,
+            "kept_share": kept,
+        }
     return SamplingReport(
         sequences=size,
         sequences_per_epoch=len(sampler),
@@ -351,23 +359,5 @@ def _count(
         mean_length=float(sequences.lengths.mean()),
         padding_avoided=1 - len(sequences.input_ids) / (size * sampler.max_seq_length),
         next_sentence_share=None if labels is None else float((labels == 0).mean()),
-        **({} if masked is None else _masking_shares(sequences, masked, mask_id)),
+        **shares,
     )
-
-
-def _masking_shares(
-    sequences: PackedSequences, selected: TokenLabels[IntArray], mask_id: int
-) -> dict[str, float]:
-    if not len(selected.positions):
-        return {}
-    before, after = selected.labels, sequences.input_ids[selected.positions]
-    masked = float((after == mask_id).mean())
-    # a random token that happens to be the original counts as kept
-    kept = float((after == before).mean())
-    return {
-        # special tokens have the offset -1
-        "selected_share": len(selected.positions) / int((sequences.corpus_offsets >= 0).sum()),
-        "masked_share": masked,
-        "random_share": 1 - masked - kept,
-        "kept_share": kept,
-    }

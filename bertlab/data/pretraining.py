@@ -165,12 +165,7 @@ class PretrainingData(TaskData):
             )
 
     def connect(self, tokenizer: Tokenizer, tasks: Mapping[str, Task]) -> None:
-        """Set the tokenizer that encodes the text and the objectives that label it.
-
-        Raises:
-            ConfigError: if an objective needs segment pairs and the input format has none.
-            TokenizerError: if an objective needs a mask token and the tokenizer has none.
-        """
+        """Set the tokenizer that encodes the text and the objectives that label it."""
         self.tokenizer = tokenizer
         self.objectives = {
             name: task for name, task in tasks.items() if isinstance(task, Objective)

@@ -300,9 +300,7 @@ class PairSampler(SequenceSampler):
     def _random_units(self, epochs: IntArray, keys: IntArray) -> tuple[IntArray, IntArray]:
         """Return which sequences get a random B ``(R,)``, and the units that it is of ``(R,)``.
 
-        Args:
-            epochs: ``(B,)`` of each sequence.
-            keys: ``(B,)`` its unit; N more for each part of its unit before it.
+        ``keys`` ``(B,)`` are the sequences' units; N more for each part of the unit before it.
         """
         chosen = np.flatnonzero(
             self.rng.child("label").uniform(epochs, keys) < self.random_pair_share

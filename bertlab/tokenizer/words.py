@@ -24,10 +24,9 @@ def delete_control_spaces(text: str) -> str:
 
 
 def ascii_pieces(word: str, lowercase: bool) -> list[str] | None:
-    """Split a word at punctuation as BERT does.
+    """Split a word at punctuation as BERT does; None of one that is not printable ASCII.
 
-    Returns:
-        The pieces, or None if the word is not printable ASCII: then BERT's Unicode rules apply.
+    To that BERT's Unicode rules apply.
     """
     if not (word.isascii() and word.isprintable()):
         return None
@@ -40,11 +39,9 @@ class WordIds(dict[str, bytes]):
     When it is full it becomes the old generation and starts anew; words that are met again move
     from the old generation to the new one, and rare words are forgotten.
 
-    Args:
-        backend: a tokenizer with BERT's normalizer and pre-tokenizer and a WordPiece model, that
-            reads special tokens in the text as plain text.
-        lowercase: what the backend's normalizer does.
-        dtype: of the ids, uint16 or uint32.
+    The backend has BERT's normalizer, which lowers capitals if ``lowercase``, BERT's pre-tokenizer
+    and a WordPiece model, and reads special tokens in the text as plain text. Ids are of ``dtype``,
+    uint16 or uint32.
     """
 
     def __init__(self, backend: Backend, lowercase: bool, dtype: npt.DTypeLike) -> None:

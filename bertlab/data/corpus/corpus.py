@@ -35,7 +35,7 @@ from bertlab.data.corpus.documents import (
     split_sentences,
 )
 from bertlab.data.rows.data_sets import texts_of_rows
-from bertlab.data.rows.files import ROW_ENDINGS, open_rows
+from bertlab.data.rows.files import ROW_ENDINGS, matching_files, open_rows
 from bertlab.data.rows.lines import (
     MAX_LINE,
     PACKED,
@@ -303,7 +303,7 @@ def _entries(corpus: Corpus) -> Iterator[_File | DataSource]:
         elif path.is_file():
             yield _File(path, named=True)
         elif glob.has_magic(source):
-            yield from _matches(source)
+            yield from (_File(each, named=False) for each in matching_files(source, CorpusError))
         else:
             sources = installed("source")
             expected = f"a file, a folder, a pattern, or a source: {', '.join(sources)}"
@@ -337,15 +337,6 @@ def _folder(path: Path) -> Iterator[_File]:
                 yield _File(Path(folder, name), named=False)
     if not found:
         raise CorpusError(f"{path}: the folder holds no files")
-
-
-def _matches(pattern: str) -> Iterator[_File]:
-    # Path.glob takes no absolute pattern
-    names = sorted(glob.glob(str(Path(pattern).expanduser()), recursive=True))  # noqa: PTH207
-    files = [Path(name) for name in names if Path(name).is_file()]
-    if not files:
-        raise CorpusError(f"{pattern}: no file matches this pattern")
-    yield from (_File(path, named=False) for path in files)
 
 
 class PythonEnglish(DataSource):

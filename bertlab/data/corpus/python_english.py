@@ -187,11 +187,9 @@ def python_english_documents() -> tuple[Document, ...]:
     found: list[Document] = []
     seen: set[str] = set()
     for source, texts in _texts():
-        sentences: list[str] = []
-        for sentence in _sentences(source, texts):
-            if sentence not in seen:
-                seen.add(sentence)
-                sentences.append(sentence)
+        # a dictionary keeps the order, and one of each
+        sentences = [each for each in dict.fromkeys(_sentences(source, texts)) if each not in seen]
+        seen.update(sentences)
         if len(sentences) > 1:
             found.append(Document(sentences, source))
     return tuple(found)

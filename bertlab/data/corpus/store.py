@@ -145,11 +145,7 @@ class TokenStore:
         return digest.hexdigest()
 
     def counts_of(self, document: int) -> IntArray:
-        """Return ``(vocab_size,)`` int64 occurrences of each id in a document.
-
-        Raises:
-            TokenStoreError: it holds an id that the vocabulary has not.
-        """
+        """Return ``(vocab_size,)`` int64 occurrences of each id in a document."""
         start, end = self.document_token_offsets[document : document + 2]
         counts = np.bincount(self.tokens[start:end], minlength=self.metadata.vocab_size)
         if len(counts) > self.metadata.vocab_size:
@@ -157,11 +153,7 @@ class TokenStore:
         return counts
 
     def counted_words(self, key: str) -> int:
-        """Return the number of words of the text, for a config key that needs it.
-
-        Raises:
-            TokenStoreError: the store was made before words were counted.
-        """
+        """Return the number of words of the text, for a config key that needs it."""
         if self.metadata.words is None:
             raise TokenStoreError(
                 f"{key}: found a token store without a count of words, {self.path}, made by "

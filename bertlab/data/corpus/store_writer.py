@@ -36,27 +36,19 @@ class TokenStoreWriter:
         path: folder to make; must not exist, or be empty.
         tokenizer: that made the tokens; a copy is kept in the store.
         corpus_fingerprint: hash of the corpus.
-
-    Attributes:
-        folder: the temporary folder, for files that should go with the store.
-        tokens: number of tokens so far.
-        sentences: number of sentences so far.
-        documents: number of documents so far.
-        token_counts: ``(V,)`` int64 occurrences so far.
-        document_lengths: number of documents of each length in tokens.
-        single_sentence_documents: number of documents of one sentence.
-        words: number of words of the text, which whoever has the text sets; None if not counted.
     """
+
+    folder: Path  # the temporary one, for files that should go with the store
 
     def __init__(self, path: str | Path, tokenizer: Tokenizer, corpus_fingerprint: str) -> None:
         self.path = Path(path)
         self.tokenizer = tokenizer
         self.corpus_fingerprint = corpus_fingerprint
-        self.tokens = self.sentences = self.documents = 0
-        self.token_counts = np.zeros(tokenizer.vocab_size, np.int64)
-        self.document_lengths: Counter[int] = Counter()
+        self.tokens = self.sentences = self.documents = 0  # so far, as what follows
+        self.token_counts = np.zeros(tokenizer.vocab_size, np.int64)  # (V,)
+        self.document_lengths: Counter[int] = Counter()  # documents of each length in tokens
         self.single_sentence_documents = 0
-        self.words: int | None = None
+        self.words: int | None = None  # of the text, which whoever has it sets; None: not counted
         self._columns: dict[str, GrowingArray] = {}
         self._file_starts = 0, 0  # tokens and sentences before those of the open files
 
@@ -184,11 +176,7 @@ class TokenStoreWriter:
 def store_writer(
     path: str | Path, tokenizer: Tokenizer, corpus_fingerprint: str, shard_tokens: int | None
 ) -> TokenStoreWriter:
-    """Return the writer of bertlab-cluster, which makes shards; the core's own if it is missing.
-
-    Raises:
-        ConfigError: ``shard_tokens`` are given, and it is missing.
-    """
+    """Return the writer of bertlab-cluster, which makes shards; the core's own if it is missing."""
     try:
         sharded = cast("type", added_name("bertlab.data", "ShardedWriter"))
     except ImportError as error:

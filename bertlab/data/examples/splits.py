@@ -75,10 +75,9 @@ def check_truth(rows: Sequence[Example], columns: Sequence[Column], role: str) -
 def hold_out(
     train: LabelledExamples, fraction: float, columns: Sequence[Column], splits_by: str
 ) -> tuple[LabelledExamples, LabelledExamples]:
-    """Split the same rows off in every run; rows that share a text stay together.
+    """Return the rows to train on and those held out, the same in every run, in their order.
 
-    Returns:
-        The rows to train on and those held out, both in the order of ``train``.
+    Rows that share a text stay together.
     """
     truth = {column.name for column in columns if column.is_truth}
     keys = [_group(row, splits_by, truth) for row in train.rows]

@@ -32,11 +32,7 @@ def looks_like_names(texts: Sequence[object]) -> bool:
 def texts_of_rows(
     raw: RawExamples, column: str, errors: Errors = "strict"
 ) -> Iterator[tuple[str, str]]:
-    """Yield place and text of each row; the text is empty where the row has none.
-
-    Raises:
-        CorpusError: there is no such column, or it holds no texts.
-    """
+    """Yield place and text of each row; the text is empty where the row has none."""
     if column not in raw.columns and not raw.rows_vary:
         raise _no_column(raw.name, column, raw.columns)
     ahead = list(islice(raw.rows, _LOOKED_AT))

@@ -24,8 +24,8 @@ from bertlab.data.rows.lines import (
     unreadable_kind,
 )
 from bertlab.data.rows.tables import PLAIN, HasHeader, RowReading, read_json, read_table
-from bertlab.data.sources import RemoteFile, located
-from bertlab.errors import DataError, nearest
+from bertlab.data.sources import File, RemoteFile, located
+from bertlab.errors import BertlabError, DataError, nearest
 from bertlab.files import describe_missing, parse_json
 from bertlab.plugins.index import installed, where_to_get
 
@@ -89,8 +89,6 @@ def find_files(
     if isinstance(found, RemoteFile):
         if not glob.has_magic(location):
             return [location]
-        with explain_failed_read(location, DataError):
-            matching = [str(each) for each in found.files() or []]
     else:
         path = found.expanduser()
         if path.is_file():
@@ -99,12 +97,23 @@ def find_files(
             return _pick(path, split, official or {})
         if not glob.has_magic(location):
             raise no_such_file(location)
+    matching = matching_files(location, DataError)
+    _check_shards([each.name for each in matching], location)
+    return [str(each) for each in matching]
+
+
+def matching_files(pattern: str, error_class: type[BertlabError]) -> list[File]:
+    """Return the files that a pattern stands for, here or behind a URL, in order."""
+    place, matching = located(pattern), list[File]()
+    if isinstance(place, RemoteFile):
+        with explain_failed_read(pattern, error_class):
+            matching += place.files() or []
+    else:
         # Path.glob takes no absolute pattern
-        names = glob.glob(str(path), recursive=True)  # noqa: PTH207
-        matching = sorted(name for name in names if Path(name).is_file())
+        names = sorted(glob.glob(str(place.expanduser()), recursive=True))  # noqa: PTH207
+        matching += [Path(name) for name in names if Path(name).is_file()]
     if not matching:
-        raise DataError(f"{location}: no file matches this pattern")
-    _check_shards([PurePath(each).name for each in matching], location)
+        raise error_class(f"{pattern}: no file matches this pattern")
     return matching
 
 
