@@ -285,10 +285,10 @@ from bertlab.tokenizer.files import SPECIAL_TOKENS as SPECIAL_TOKENS
 from bertlab.tokenizer.files import added_tokens as added_tokens
 from bertlab.tokenizer.files import check_ids as check_ids
 from bertlab.tokenizer.files import checked_vocabulary as checked_vocabulary
+from bertlab.tokenizer.files import prefixed as prefixed
 from bertlab.tokenizer.files import special_token as special_token
 from bertlab.tokenizer.kinds import MAX_WORD_CHARACTERS as MAX_WORD_CHARACTERS
 from bertlab.tokenizer.kinds import train_tokenizer as train_tokenizer
-from bertlab.tokenizer.words import prefixed as prefixed
 from bertlab.training.callbacks import StopOnSignal as StopOnSignal
 from bertlab.training.callbacks import can_draw as can_draw
 from bertlab.training.cli import BertlabCLI as BertlabCLI

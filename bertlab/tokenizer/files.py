@@ -4,7 +4,6 @@ They are ``vocab.txt`` and ``tokenizer.json``; nothing in them is executed.
 """
 
 import json
-import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -34,7 +33,7 @@ from bertlab.files import (
     write_text,
 )
 from bertlab.plugins.index import installed, load_class, where_to_get
-from bertlab.tokenizer.words import WordIds, prefixed
+from bertlab.tokenizer.words import WordIds, has_capitals
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _FORMS = "a vocab.txt, a tokenizer.json or a folder with either"
@@ -176,11 +175,6 @@ def _read_vocabulary(path: Path) -> list[str]:
     return lines
 
 
-def _has_capitals(tokens: Sequence[str]) -> bool:
-    bracketed = re.compile(r"\[[^\]]*\]")  # [UNK], [unused1]: of uncased ones too
-    return any(re.search("[A-Z]", token) for token in tokens if not bracketed.fullmatch(token))
-
-
 def _checked_model(model: dict[str, Any], source: str) -> dict[str, Any]:
     vocabulary = checked_vocabulary(model, source)
     unknown = model.get("unk_token", "[UNK]")
@@ -276,7 +270,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
         TokenizerError: a file is missing, damaged, or of a kind that cannot be used.
         PluginError: the class that reads this type of model cannot be used.
     """
-    return _of_files(read_files(Path(path)))
+    return tokenizer_of_files(read_files(Path(path)))
 
 
 def tokenizer_from_json(text: str, source: str) -> Tokenizer:
@@ -287,19 +281,14 @@ def tokenizer_from_json(text: str, source: str) -> Tokenizer:
         raise TokenizerError(f"{source}: damaged tokenizer: {error}") from None
     match content:
         case {"tokenizer": dict(state), "special_tokens": dict(roles)}:
-            return _of_files(TokenizerFiles(Path(source), state, roles))
+            return tokenizer_of_files(TokenizerFiles(Path(source), state, roles))
         case dict():
-            return _of_files(TokenizerFiles(Path(source), content, {}))
+            return tokenizer_of_files(TokenizerFiles(Path(source), content, {}))
     raise TokenizerError(f"{source}: damaged tokenizer: expected a JSON object")
 
 
-def tokenizer_of(backend: Backend, special: SpecialTokens, source: str) -> Tokenizer:
-    """Return the tokenizer that a kind has trained."""
-    content = json.loads(backend.to_str())
-    return _of_files(TokenizerFiles(Path(source), content, special.huggingface()))
-
-
-def _of_files(files: TokenizerFiles) -> Tokenizer:
+def tokenizer_of_files(files: TokenizerFiles) -> Tokenizer:
+    """Return the tokenizer of the class that reads this type of model."""
     found = "WordPiece" if files.content is None else _model_type(files.content, str(files.path))
     made = load_class("tokenizer_model", found, Tokenizer)
     return made.from_files(files)  # type: ignore[attr-defined, no-any-return]
@@ -382,7 +371,7 @@ class WordPieceTokenizer(Tokenizer):
             state = checked_state(files.content, str(files.path))
         else:
             tokens = _read_vocabulary(files.path)
-            state = vocabulary_state(tokens, not _has_capitals(tokens), str(files.path))
+            state = vocabulary_state(tokens, not has_capitals(tokens), str(files.path))
         settings = {
             ours: files.set_in_config(theirs)
             for theirs, ours in _CONFIG_KEYS.items()
@@ -448,3 +437,9 @@ class WordPieceTokenizer(Tokenizer):
 
 def _is_bert_normalizer(normalizer: Any) -> bool:  # noqa: ANN401 (JSON)
     return isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer"
+
+
+def prefixed(tokens: Sequence[str], prefix: str) -> BoolArray:
+    """Return ``(V,)`` bool, True for the V tokens that have a prefix such as ``##``."""
+    # "##" alone is a word of two number signs
+    return np.array([token.startswith(prefix) and token != prefix for token in tokens], np.bool_)

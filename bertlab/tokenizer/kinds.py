@@ -1,19 +1,21 @@
 """Training a tokenizer of any kind, and the core's own kind: WordPiece."""
 
+import json
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers, trainers
 
-from bertlab.api.tokenizer import Tokenizer, TokenizerKind
+from bertlab.api.tokenizer import SpecialTokens, Tokenizer, TokenizerFiles, TokenizerKind
 from bertlab.errors import ConfigError, TokenizerError, check_at_least, warn
 from bertlab.plugins.index import load_class
-from bertlab.tokenizer.files import SPECIAL_TOKENS, WordPieceTokenizer, tokenizer_of
+from bertlab.tokenizer.files import SPECIAL_TOKENS, WordPieceTokenizer, tokenizer_of_files
 from bertlab.tokenizer.words import ascii_pieces, delete_control_spaces
 
 TRAINING_VERSION = 2  # of WordPiece; raised when the same text gives other ids
@@ -43,6 +45,12 @@ def train_tokenizer(
         raise ConfigError(f"vocab_size: found {vocab_size}, expected at most {_MOST_TOKENS:,}")
     backend = kind.train(texts, vocab_size, lowercase)
     return tokenizer_of(backend, kind.special_tokens, f"tokenizer of {type(kind).__name__}")
+
+
+def tokenizer_of(backend: Backend, special: SpecialTokens, source: str) -> Tokenizer:
+    """Return the tokenizer that a kind has trained."""
+    content = json.loads(backend.to_str())
+    return tokenizer_of_files(TokenizerFiles(Path(source), content, special.huggingface()))
 
 
 class WordPiece(TokenizerKind):

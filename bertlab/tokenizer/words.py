@@ -92,7 +92,7 @@ class WordIds(dict[str, bytes]):
         return array(self._typecode, ids).tobytes()
 
 
-def prefixed(tokens: Sequence[str], prefix: str) -> npt.NDArray[np.bool_]:
-    """Return ``(V,)`` bool, True for the V tokens that have a prefix such as ``##``."""
-    # "##" alone is a word of two number signs
-    return np.array([token.startswith(prefix) and token != prefix for token in tokens], np.bool_)
+def has_capitals(tokens: Sequence[str]) -> bool:
+    """Return whether a vocabulary is of cased text."""
+    bracketed = re.compile(r"\[[^\]]*\]")  # [UNK], [unused1]: of uncased ones too
+    return any(re.search("[A-Z]", token) for token in tokens if not bracketed.fullmatch(token))

@@ -8,8 +8,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from bertlab.api.tokenizer import SpecialTokens, Tokenizer
-from bertlab.tokenizer.files import tokenizer_of
-from bertlab.tokenizer.kinds import train_tokenizer
+from bertlab.tokenizer.kinds import tokenizer_of, train_tokenizer
 from bertlab_modern.subword_kinds import ByteLevelBPE, Unigram
 from tests.tokenizer.samples import TEXT
 
