@@ -126,8 +126,7 @@ def no_such_file(location: str) -> DataError:
 def looks_like_path(name: str) -> bool:
     """Return whether a setting looks like the path of a file, and not like the name of a split."""
     has_folder = any(separator in name for separator in ("/", os.sep))
-    is_packed = PurePath(name.lower()).suffix in PACKED
-    return has_folder or is_packed or ending_format(name) is not None
+    return has_folder or _without_packing(name) != name or ending_format(name) is not None
 
 
 _SHARD = re.compile(r"(?P<name>.+?)-(?P<number>\d{5,})-of-(?P<count>\d{5,})")
@@ -135,14 +134,15 @@ _SHARD = re.compile(r"(?P<name>.+?)-(?P<number>\d{5,})-of-(?P<count>\d{5,})")
 
 def _stem(name: str) -> str:
     """Return a name without its endings, and without the number of a shard."""
-    stem = PurePath(name.removesuffix(PurePath(name).suffix) if is_packed(name) else name).stem
+    stem = PurePath(_without_packing(name)).stem
     shard = _SHARD.fullmatch(stem)
     return shard["name"] if shard else stem
 
 
-def is_packed(name: str) -> bool:
-    """Return whether a name has the ending of a packed file that is read."""
-    return PurePath(name.lower()).suffix in PACKED
+def _without_packing(name: str) -> str:
+    """Return a name without the ending of a packed file that is read: a.csv of a.csv.GZ."""
+    packing = PurePath(name).suffix
+    return name.removesuffix(packing) if packing.lower() in PACKED else name
 
 
 def _check_shards(names: Sequence[str], place: str | Path) -> None:
@@ -171,9 +171,10 @@ def _pick(folder: Path, split: str | None, official: Mapping[str, Sequence[str]]
     same = _DEV if first in _DEV else (first,)
     splits = [f"{each}{under}{rest}" for each in same]
     patterns = [pattern for key in splits for pattern in official.get(key, ())]
-    plain = {n: n.removesuffix(PurePath(n).suffix) if is_packed(n) else n for n in there}
     found = [name for name in there if _stem(name) in splits] or [
-        name for name in there if any(fnmatch.fnmatch(plain[name], each) for each in patterns)
+        name
+        for name in there
+        if any(fnmatch.fnmatch(_without_packing(name), each) for each in patterns)
     ]
     if len(found) == 1 or (found and all(_SHARD.match(name) for name in found)):
         endings = {(_stem(name), ending(name)) for name in found}
