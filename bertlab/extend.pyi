@@ -54,9 +54,10 @@ from bertlab.checkpoints.tensor_files import load_matching as load_matching
 from bertlab.cli.data import LOCAL_EXECUTOR as LOCAL_EXECUTOR
 from bertlab.cli.data import add_executor_options as add_executor_options
 from bertlab.cli.data import load_executor as load_executor
+from bertlab.cli.data import make_parser as make_parser
 from bertlab.cli.data import name_corpus as name_corpus
 from bertlab.cli.data import option_names as option_names
-from bertlab.cli.fit import COMMON as COMMON
+from bertlab.cli.fit_help import COMMON as COMMON
 from bertlab.cli.main import COMMANDS as COMMANDS
 from bertlab.cli.main import command_names as command_names
 from bertlab.cli.main import find_command as find_command
@@ -71,7 +72,6 @@ from bertlab.config.named_classes import check_importable as check_importable
 from bertlab.config.named_classes import check_no_classes as check_no_classes
 from bertlab.config.named_classes import importing_no_classes as importing_no_classes
 from bertlab.config.parse import parse_arguments as parse_arguments
-from bertlab.config.parse import parse_config as parse_config
 from bertlab.config.parser import build_parser as build_parser
 from bertlab.config.parser import data_class as data_class
 from bertlab.config.recorded import without_places as without_places
@@ -84,13 +84,13 @@ from bertlab.config.request import check_seed as check_seed
 from bertlab.config.request import choose_seed as choose_seed
 from bertlab.config.request import to_arguments as to_arguments
 from bertlab.config.run_config import RunConfig as RunConfig
+from bertlab.config.run_config import parse_config as parse_config
 from bertlab.config.run_config import parse_request as parse_request
 from bertlab.config.run_config import resolve_arguments as resolve_arguments
 from bertlab.config.run_config import resolve_request as resolve_request
 from bertlab.config.shipped import find_config as find_config
 from bertlab.config.shipped import offered_names as offered_names
 from bertlab.config.shipped import shipped_configs as shipped_configs
-from bertlab.config.shipped import templates as templates
 from bertlab.config.yaml_files import Config as Config
 from bertlab.config.yaml_files import NoValue as NoValue
 from bertlab.config.yaml_files import differences as differences

@@ -36,7 +36,8 @@ _BRINGS = {
         "name data.UrlFile"
     ),
     "bertlab-conformance": (
-        "command check-plugins, command completion, command new-plugin, command plugins, "
+        "command check-plugins, command completion, command explain, command init, "
+        "command new-plugin, command plugins, "
         "name testing.ConformanceFailure, name testing.batch_of, name testing.conformance, "
         "name testing.list_checks"
     ),
