@@ -298,6 +298,10 @@ from bertlab.training.cli import BertlabCLI as BertlabCLI
 from bertlab.training.cli import open_command as open_command
 from bertlab.training.record import RunRecord as RunRecord
 from bertlab.training.record import WholeCheckpointIO as WholeCheckpointIO
+from bertlab.training.record import facts_of as facts_of
+from bertlab.training.record import hashes_of as hashes_of
+from bertlab.training.record import read_manifest as read_manifest
+from bertlab.training.record import sessions_of as sessions_of
 from bertlab.training.results import Results as Results
 from bertlab.training.results import is_share as is_share
 from bertlab.training.results import read_curves as read_curves
@@ -306,11 +310,7 @@ from bertlab.training.results import result_rows as result_rows
 from bertlab.training.results import shown_figure as shown_figure
 from bertlab.training.same_run import check_same_config as check_same_config
 from bertlab.training.same_run import check_same_data as check_same_data
-from bertlab.training.same_run import facts_of as facts_of
-from bertlab.training.same_run import hashes_of as hashes_of
-from bertlab.training.same_run import read_manifest as read_manifest
 from bertlab.training.same_run import refuse_other_config as refuse_other_config
-from bertlab.training.same_run import sessions_of as sessions_of
 from bertlab.training.trainer import free_memory as free_memory
 from bertlab.training.trainer import keep_freed_memory as keep_freed_memory
 from bertlab.training.trainer import quiet_lightning as quiet_lightning
