@@ -66,7 +66,6 @@ from bertlab.config.checkpoint_config import check_stored as check_stored
 from bertlab.config.checkpoint_config import check_users_own as check_users_own
 from bertlab.config.checkpoint_config import is_listed as is_listed
 from bertlab.config.checkpoint_config import read_stored_config as read_stored_config
-from bertlab.config.merge import nested as nested
 from bertlab.config.merge import read_request as read_request
 from bertlab.config.named_classes import check_importable as check_importable
 from bertlab.config.named_classes import check_no_classes as check_no_classes
@@ -95,6 +94,7 @@ from bertlab.config.yaml_files import Config as Config
 from bertlab.config.yaml_files import NoValue as NoValue
 from bertlab.config.yaml_files import differences as differences
 from bertlab.config.yaml_files import load_yaml as load_yaml
+from bertlab.config.yaml_files import nested as nested
 from bertlab.config.yaml_files import read_config as read_config
 from bertlab.config.yaml_files import split_arguments as split_arguments
 from bertlab.config.yaml_files import take_options as take_options

@@ -379,6 +379,13 @@ def leaves(content: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, A
             yield f"{above}{name}", value
 
 
+def nested(key: str, value: object) -> Config:
+    """Return a mapping with a value at a dotted key."""
+    content: Config = {}
+    put_at(content, key, value)  # model.encoder, bert -> {"model": {"encoder": "bert"}}
+    return content
+
+
 def keys_of(parser: "ArgumentParser") -> set[str]:
     """Return all keys; ``help`` and ``KEY.help`` are only for the command line."""
     dests = {action.dest for action in parser._actions}
