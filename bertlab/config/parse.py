@@ -13,13 +13,14 @@ import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_loader
 
 from bertlab.config.yaml_files import (
-    check_parsed,
+    check_numbers,
     check_texts,
     first_no_yaml,
     join_negative,
     keys_of,
     load_argument,
     names_below,
+    nulls,
     split_arguments,
     value_at,
 )
@@ -51,7 +52,9 @@ def parse_arguments(parser: ArgumentParser, argv: Sequence[str]) -> Namespace:
         raise
     except Exception as error:
         raise refusal(error, parser, given, "arguments") from error
-    check_parsed(parsed, parser, lambda _: "")
+    check_numbers(parsed.as_dict(), "")
+    for action in nulls(parsed, parser):
+        refuse_null(action)
     return parsed
 
 
@@ -155,7 +158,7 @@ def first_leaf(key: str, value: object) -> str:
     return key
 
 
-def refuse_null(action: Action, where: str) -> None:
+def refuse_null(action: Action, where: str = "") -> None:
     """Refuse null where a value is needed; jsonargparse takes it for 'not given'."""
     hint = getattr(action, "_typehint", None) or action.type
     if hint is not None and not takes_null(hint):

@@ -20,7 +20,7 @@ from lightning.pytorch.cli import LightningArgumentParser
 from bertlab.config.checkpoint_config import check_stored, check_users_own
 from bertlab.config.merge import read_request
 from bertlab.config.named_classes import ADVICE, check_importable, check_no_classes
-from bertlab.config.parse import explain_unknown_key, first_leaf, refusal, show
+from bertlab.config.parse import explain_unknown_key, first_leaf, refusal, refuse_null, show
 from bertlab.config.parser import build_parser
 from bertlab.config.recorded import refuse_unknown
 from bertlab.config.request import (
@@ -34,11 +34,12 @@ from bertlab.config.request import (
 from bertlab.config.yaml_files import (
     Config,
     NoValue,
-    check_parsed,
+    check_numbers,
     check_texts,
     keys_of,
     leaves,
     names_below,
+    nulls,
     unknown_keys,
 )
 from bertlab.errors import (
@@ -240,7 +241,9 @@ def parse_config(
     except Exception as error:
         source = place("").removesuffix(": ") or "the config"
         raise refusal(error, parser, given, source, content, place) from error
-    check_parsed(parsed, parser, place)
+    check_numbers(parsed.as_dict(), "")
+    for action in nulls(parsed, parser):
+        refuse_null(action, place(action.dest))
     return parsed
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser
+    from argparse import Action, ArgumentParser
 
     from jsonargparse import Namespace
 
@@ -82,16 +82,11 @@ def check_numbers(value: object, key: str) -> None:
         check_numbers(part, f"{key}.{name}".lstrip(".") if isinstance(name, str) else key)
 
 
-def check_parsed(
-    parsed: "Namespace", parser: "ArgumentParser", place: Callable[[str], str]
-) -> None:
-    """Refuse whole numbers of over 64 bits, and null where a value is needed."""
-    check_numbers(parsed.as_dict(), "")
+def nulls(parsed: "Namespace", parser: "ArgumentParser") -> "Iterator[Action]":
+    """Yield the arguments that are null, and are not by default."""
     for action in parser._actions:
         if action.default is not None and parsed.get(action.dest, action.default) is None:
-            from bertlab.config.parse import refuse_null  # noqa: PLC0415  for messages
-
-            refuse_null(action, place(action.dest))
+            yield action
 
 
 def _parts(value: object) -> Iterable[tuple[object, object]]:
