@@ -1,62 +1,16 @@
-"""``bertlab explain CODE``: what the code in front of an error message means, and what to do.
-
-What a bug of ours leaves behind: a file that can be sent to us as it is.
-"""
+"""What a bug of ours leaves behind: a file that can be sent to us as it is."""
 
 import datetime
-import inspect
 import shlex
 import sys
 import tempfile
-import textwrap
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from bertlab import __version__
 from bertlab.checkpoints.run_directory import manifest
-from bertlab.errors import BertlabError, CommandError, nearest, say, without_secrets
-from bertlab.plugins.index import entry_points_of
-
-
-def catalogue() -> dict[str, type[BertlabError]]:
-    """Return our error classes by code, in the order of the codes."""
-    own = {each.code: each for each in _own(BertlabError)}
-    added = {each.name: each.load() for each in entry_points_of("bertlab.errors")}
-    return dict(sorted({**added, **own}.items()))
-
-
-def _own(kind: type[BertlabError]) -> Iterator[type[BertlabError]]:
-    if kind.__module__ == BertlabError.__module__:  # a plugin's own has the code of its base
-        yield kind
-    for each in kind.__subclasses__():
-        yield from _own(each)
-
-
-def main(command: str, argv: list[str]) -> int:
-    """Print the entry of a code, or all codes."""
-    known = catalogue()
-    if not argv or "-h" in argv or "--help" in argv:
-        lines = (f"  {code}  {meaning(each)[0]}\n" for code, each in known.items())
-        say(f"usage: bertlab {command} CODE\n\n{''.join(lines)}")
-        return 0
-    if len(argv) > 1 or argv[0].upper() not in known:
-        found = " ".join(argv)
-        raise CommandError(
-            f"explain: found {found!r}{nearest(found.upper(), known)} "
-            f"(there are: {', '.join(known)})"
-        )
-    error = known[argv[0].upper()]
-    paragraphs = [f"{error.code}: {meaning(error)[0]}", *meaning(error)[1:], error.remedy]
-    say("\n\n".join(textwrap.fill(each, 100) for each in paragraphs))
-    return 0
-
-
-def meaning(error: type[BertlabError]) -> list[str]:
-    """Return the paragraphs of an error's docstring."""
-    text = inspect.cleandoc(error.__doc__ or "")
-    return [" ".join(each.split()) for each in text.split("\n\n")]
-
+from bertlab.errors import without_secrets
 
 _MAX_SHOWN = 300  # characters of the message; the report has all
 

@@ -1,6 +1,5 @@
 """The ``bertlab`` command. Nothing heavy is imported until a subcommand needs it."""
 
-import importlib
 import io
 import os
 import sys
@@ -24,19 +23,17 @@ from bertlab.errors import (
 if TYPE_CHECKING:
     from bertlab.api.command import Command
 
-# the core's own; subcommand: (module with a function ``main(command, argv)``, one line of help)
+# the core's own, with a line of help
 COMMANDS = {
-    "fit": ("bertlab.cli.fit", "train from a config"),
-    "init": ("bertlab.cli.init", "write a config for data of your own"),
-    "validate": ("bertlab.cli.fit", "score a checkpoint on held-out text or rows"),
-    "test": ("bertlab.cli.fit", "score a fine-tuned checkpoint on test rows"),
-    "predict": ("bertlab.cli.fit", "predict on new text or rows, as JSON lines"),
-    "tokenizer": ("bertlab.cli.data", "train a tokenizer: WordPiece, BPE, Unigram"),
-    "prepare": ("bertlab.cli.data", "tokenise a corpus once and print its data report"),
-    "explain": ("bertlab.cli.errors", "what the code of an error means, and what to do"),
+    "fit": "train from a config",
+    "validate": "score a checkpoint on held-out text or rows",
+    "test": "score a fine-tuned checkpoint on test rows",
+    "predict": "predict on new text or rows, as JSON lines",
+    "tokenizer": "train a tokenizer: WordPiece, BPE, Unigram",
+    "prepare": "tokenise a corpus once and print its data report",
 }
-# commands of first-party packages, which may be missing, in the order of their lines in the help
-_OF_PACKAGES = ("export", "evaluate", "demo", "embed", "study", "ablate", "take-words", "plugins")
+# of keys below data, for predict
+_SHORT = ("--text", "--text_pair", "--input", "--input_format")
 # what others call a command
 _CALLED_ELSEWHERE = {
     **dict.fromkeys(("train", "pretrain", "finetune", "fine-tune", "run"), "fit"),
@@ -114,9 +111,48 @@ def run(arguments: list[str]) -> int:
         return 0
     if command not in COMMANDS:
         return find_command(command).main(rest)
-    module = importlib.import_module(COMMANDS[command][0])
-    exit_code: int = module.main(command, rest)
-    return exit_code
+    if command in ("tokenizer", "prepare"):
+        from bertlab.cli import data  # noqa: PLC0415  jsonargparse
+
+        return data.main(command, rest)
+    return train_or_use(command, rest)
+
+
+def train_or_use(command: str, argv: list[str]) -> int:
+    """Run ``fit``, ``validate``, ``test`` or ``predict``; return the exit code."""
+    from bertlab.config.merge import read_request  # noqa: PLC0415  YAML and entry points
+    from bertlab.plugins.hooks import opened_by_package  # noqa: PLC0415
+
+    argv = with_config_options(argv)
+    if command == "predict":
+        # --input=x is short for --data.input=x
+        argv = [f"--data.{each[2:]}" if each.split("=")[0] in _SHORT else each for each in argv]
+    request = read_request(argv)
+    if request.helps == "short":
+        from bertlab.cli.fit_help import short_help  # noqa: PLC0415
+
+        say(short_help(command, request))
+        return 0
+    if request.prints is not None:
+        from bertlab.cli.printing import print_config  # noqa: PLC0415  torch, as below
+
+        print_config(command, request)
+        return 0
+    if (opened := opened_by_package(command, request)) is None:
+        from bertlab.training.cli import open_command  # noqa: PLC0415
+
+        opened = open_command(command, request)
+    return opened.run()
+
+
+def with_config_options(argv: Sequence[str]) -> list[str]:
+    """Return arguments with ``--config`` before each config that stands in front of the options.
+
+    ``quickstart --trainer.max_steps 3`` becomes ``--config quickstart --trainer.max_steps 3``.
+    """
+    first_option = next((i for i, each in enumerate(argv) if each.startswith("-")), len(argv))
+    named = [part for each in argv[:first_option] for part in ("--config", each)]
+    return [*named, *argv[first_option:]]
 
 
 def _can_be_given(argument: str) -> bool:
@@ -131,11 +167,7 @@ def command_names() -> list[str]:
     """Return what can be typed after ``bertlab``, in the order of its help."""
     from bertlab.plugins.index import installed  # noqa: PLC0415  reads the entry points
 
-    names, added = list(COMMANDS), installed("command")
-    place = names.index("tokenizer")
-    first = [name for name in _OF_PACKAGES if name in added]
-    others = [name for name in added if name not in COMMANDS and name not in first]
-    return [*names[:place], *first, *names[place:], *others]
+    return [*COMMANDS, *(name for name in installed("command") if name not in COMMANDS)]
 
 
 def find_command(name: str) -> "Command":
@@ -168,7 +200,7 @@ def usage() -> str:
         *(f"  {name:<{width}}{line_of(name)}" for name in names),
         "",
         "Start with:  bertlab fit quickstart",
-        "With texts of your own:  bertlab init classification my.yaml",
+        *["With texts of your own:  bertlab init classification my.yaml"][: "init" in names],
         "Options of a command:  bertlab COMMAND --help",
         "A traceback for an error:  BERTLAB_DEBUG=1 bertlab COMMAND …",
     ]
@@ -178,7 +210,7 @@ def usage() -> str:
 def line_of(command: str) -> str:
     """Return the help of a command in one line."""
     if command in COMMANDS:
-        return COMMANDS[command][1]
+        return COMMANDS[command]
     try:
         line = (find_command(command).__doc__ or "").strip().partition("\n")[0].rstrip(".")
     except PluginError:

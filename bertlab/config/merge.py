@@ -29,6 +29,7 @@ from bertlab.config.yaml_files import (
     NoValue,
     load_argument,
     needs_value,
+    nested,
     parse_inline,
     read_config,
     split_arguments,
@@ -334,15 +335,6 @@ class _Merge:
         for each in [each for each in sources if each.startswith(f"{key}.")]:
             del sources[each]
         sources[key] = source
-
-
-def nested(key: str, value: object) -> Config:
-    """Return a mapping with a value at a dotted key."""
-    # model.encoder, bert -> {"model": {"encoder": "bert"}}
-    for part in reversed(key.split(".")):
-        value = {part: value}
-    assert isinstance(value, dict)
-    return value
 
 
 def _entries(given: object, key: str, expected: str) -> list[tuple[str, Config | None]]:

@@ -1,31 +1,31 @@
-"""Parsing with jsonargparse; its errors in one line, with the nearest valid key or value."""
+"""What jsonargparse refuses, in one line with the nearest valid key or value."""
 
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from argparse import Action
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from types import ModuleType, NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser, Namespace, set_loader
 
-from bertlab.config.request import TEXTS
-from bertlab.config.unknown_keys import OTHER_VALUES, explain_unknown_key
 from bertlab.config.yaml_files import (
-    NoValue,
     check_numbers,
     check_texts,
-    is_no_yaml,
+    first_no_yaml,
     join_negative,
     keys_of,
     load_argument,
     names_below,
+    nulls,
     split_arguments,
     value_at,
-    which_is_no_yaml,
 )
 from bertlab.errors import BertlabError, ConfigError, nearest, told, told_with_place
+from bertlab.plugins.index import missing_package
 
 # what an argument may say is what a config file may: the same bounds, tags and numbers
 set_loader("yaml", load_argument, exceptions=(yaml.YAMLError,))
@@ -43,57 +43,43 @@ def parse_arguments(parser: ArgumentParser, argv: Sequence[str]) -> Namespace:
         ConfigError: one line that names the argument, what was found and what was expected.
     """
     parser.allow_abbrev = False  # a misspelt key is no abbreviation
-    for key, value, _ in split_arguments(argv):
-        check_texts(value, key.lstrip("-"))
+    given = [(key.lstrip("-"), value) for key, value, _ in split_arguments(argv)]
+    for key, value in given:
+        check_texts(value, key)
     try:
         parsed: Namespace = parser.parse_args(join_negative(argv))
-    except ArgumentError as error:
-        raise ConfigError(explain(str(error), parser)) from None
     except BertlabError:
         raise
-    except Exception as error:  # PyYAML's and others', of values such as "!!timestamp x"
-        raise ConfigError(f"{which_is_no_yaml(argv)}: {told(error)}") from error
+    except Exception as error:
+        raise refusal(error, parser, given, "arguments") from error
     check_numbers(parsed.as_dict(), "")
-    _refuse_null(parsed, parser, lambda _: "")
+    for action in nulls(parsed, parser):
+        refuse_null(action)
     return parsed
 
 
-def parse_config(
-    parser: ArgumentParser, content: Mapping[str, Any], where: str | Callable[[str], str]
-) -> Namespace:
-    """Parse a config; a section may be empty.
+def refusal(
+    error: Exception,
+    parser: ArgumentParser,
+    given: Iterable[tuple[str, object]],
+    source: str,
+    content: Mapping[str, Any] | None = None,
+    place: Callable[[str], str] = lambda _: "",
+) -> ConfigError:
+    """Return what jsonargparse refuses, in one line with its place.
 
     Args:
-        parser: of its keys.
-        content: files, arguments and others, merged.
-        where: a file, or what gives ``"FILE: "`` of the file that a key comes from.
-
-    Raises:
-        ConfigError: one line that names the file, if it comes from one, and the key.
+        error: what it raised; PyYAML's and others' of values such as ``"!!timestamp x"``.
+        parser: that raised it.
+        given: keys, with their files, and values.
+        source: where all are from.
+        content: the config, if it is one.
+        place: returns ``"FILE: "`` of the file that a key comes from.
     """
-    place = where if callable(where) else lambda _: f"{where}: "
-    checked = _check_keys(content, parser, place)
-    for key, value in _leaves(checked):
-        if key in TEXTS:
-            continue
-        check_texts(value, f"{place(key)}{key}")
-    try:
-        parsed: Namespace = parser.parse_object(checked)
-    except ArgumentError as error:
-        named = re.match(r'Parser key "([^"]+)"', str(error))
-        told_place = place(named[1]) if named else "" if callable(where) else place("")
-        raise ConfigError(f"{told_place}{explain(str(error), parser, content)}") from None
-    except BertlabError:
-        raise
-    except Exception as error:  # PyYAML's and others', of values such as "!!timestamp x"
-        odd = next((each for each in _leaves(checked) if is_no_yaml(each[1])), None)
-        at = place("").removesuffix(": ") or "the config"
-        if odd is not None:
-            at = f"{place(odd[0])}{odd[0]}: found {odd[1][:80]!r}"
-        raise ConfigError(f"{at}: {told(error)}") from error
-    check_numbers(parsed.as_dict(), "")
-    _refuse_null(parsed, parser, place)
-    return parsed
+    if isinstance(error, ArgumentError):
+        key = re.match(r'Parser key "([^"]+)"', str(error))
+        return ConfigError(f"{place(key[1] if key else '')}{explain(str(error), parser, content)}")
+    return ConfigError(f"{first_no_yaml(given) or source}: {told(error)}")
 
 
 def explain(message: str, parser: ArgumentParser, content: Mapping[str, Any] | None = None) -> str:
@@ -115,7 +101,7 @@ def _inside(key: str, parser: ArgumentParser, content: Mapping[str, Any] | None)
     if not isinstance(value, Mapping) or any(_word(each) == _MAPPING for each in _members(hint)):
         return ""
     inner = value.get("init_args") if set(value) == {"class_path", "init_args"} else value
-    below = _first_leaf("", inner).lstrip(".")
+    below = first_leaf("", inner).lstrip(".")
     return f"{key}: found the key {below!r} below it, expected {describe(hint)}" if below else ""
 
 
@@ -151,10 +137,10 @@ def _explain_details(key: str, details: str, parser: ArgumentParser) -> str:
         problem = _why_no_class(details)
     if problem:
         return problem
-    return f"found {_show(given[-1])}, expected {describe(hint)}{nearest_choice(given[-1], hint)}"
+    return f"found {show(given[-1])}, expected {describe(hint)}{nearest_choice(given[-1], hint)}"
 
 
-def _show(text: str) -> str:
+def show(text: str) -> str:
     """Return a value as it was given: numbers, lists and null bare, words in quotes."""
     if text == "None":
         return "null"
@@ -163,42 +149,8 @@ def _show(text: str) -> str:
     return shown if re.fullmatch(r"-?[\d.]+|[\[{].*|True|False", shown) else repr(shown)
 
 
-def _check_keys(
-    content: Mapping[str, Any], parser: ArgumentParser, place: Callable[[str], str], above: str = ""
-) -> dict[str, Any]:
-    """Return a config without its empty sections; refuse keys that no argument has."""
-    known = keys_of(parser)
-    checked: dict[str, Any] = {}
-    for name, value in content.items():
-        key = f"{above}{name}"
-        if names_below(key, known):
-            if isinstance(value, Mapping):
-                if below := _check_keys(value, parser, place, f"{key}."):
-                    checked[name] = below
-            elif value is not None:
-                raise ConfigError(
-                    f"{place(key)}{key}: found {_show(str(value))}, expected a mapping of keys to "
-                    "values"
-                )
-        elif key not in known:
-            leaf = _first_leaf(key, value)
-            raise ConfigError(f"{place(leaf)}{explain_unknown_key(leaf, parser)}")
-        elif isinstance(value, NoValue):
-            raise ConfigError(f"--{key}: expected a value after it")
-        else:
-            checked[name] = value
-    return checked
-
-
-def _leaves(content: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in content.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{above}{name}.")
-        else:
-            yield f"{above}{name}", value
-
-
-def _first_leaf(key: str, value: object) -> str:
+def first_leaf(key: str, value: object) -> str:
+    """Return the dotted key of the first value at a key or below it."""
     # model, {"hed": {"name": "span"}} -> model.hed.name
     while isinstance(value, Mapping) and value:
         name, value = next(iter(value.items()))
@@ -206,16 +158,11 @@ def _first_leaf(key: str, value: object) -> str:
     return key
 
 
-def _refuse_null(parsed: Namespace, parser: ArgumentParser, place: Callable[[str], str]) -> None:
+def refuse_null(action: Action, where: str = "") -> None:
     """Refuse null where a value is needed; jsonargparse takes it for 'not given'."""
-    for action in parser._actions:
-        hint = _hint(action.dest, parser)
-        if hint is None or action.default is None or takes_null(hint):
-            continue
-        if parsed.get(action.dest, action.default) is None:
-            raise ConfigError(
-                f"{place(action.dest)}{action.dest}: found null, expected {describe(hint)}"
-            )
+    hint = getattr(action, "_typehint", None) or action.type
+    if hint is not None and not takes_null(hint):
+        raise ConfigError(f"{where}{action.dest}: found null, expected {describe(hint)}")
 
 
 def _spelling(key: str, parser: ArgumentParser) -> str:
@@ -386,3 +333,116 @@ def _subclasses(base: type) -> Iterator[type]:
     for each in subclasses:
         yield each
         yield from _subclasses(each)
+
+
+_MAX_LISTED = 10
+# what keys are called in the Trainer and the scripts of transformers, and in papers: epochs
+OTHER_NAMES = {
+    other: key
+    for key, others in {
+        "checkpoint.every_n_train_steps": "save_steps",
+        "ckpt_path": "resume resume_from_checkpoint",
+        "data.batch_size": "batch bs train_batch_size per_device_train_batch_size "
+        "per_gpu_train_batch_size",
+        "data.max_seq_length": "max_length seq_length seq_len",
+        "data.source": "dataset dataset_name",
+        "data.test": "test_file",
+        "data.tokenizer": "tokenizer_name",
+        "data.train": "train_file",
+        "data.validation": "validation_file",
+        "model.encoder.hidden_dropout_prob": "dropout",
+        "model.encoder.num_hidden_layers": "layers",
+        "model.init_from": "model_name_or_path name_or_path",
+        "model.objectives.mlm.rate": "mask_prob mlm_probability",
+        "model.optimizer.learning_rate": "lr",
+        "model.optimizer.schedule.name": "lr_scheduler_type",
+        "model.optimizer.warmup_steps": "warmup warmup_proportion warmup_ratio",
+        "model.optimizer.weight_decay": "wd",
+        "run_dir": "output_dir",
+        "seed_everything": "random_seed seed",
+        "trainer.accelerator": "device no_cuda",
+        "trainer.accumulate_grad_batches": "gradient_accumulation_steps",
+        "trainer.devices": "gpu gpus num_gpus",
+        "trainer.gradient_clip_val": "max_grad_norm",
+        "trainer.log_every_n_steps": "logging_steps",
+        "trainer.logger": "report_to",
+        "trainer.max_epochs": "epochs n_epochs num_epochs num_train_epochs",
+        "trainer.max_steps": "steps",
+        "trainer.precision": "bf16 fp16",
+        "trainer.val_check_interval": "eval_steps",
+    }.items()
+    for other in others.split()
+}
+# the same of trainer.precision
+OTHER_VALUES = {
+    other: key
+    for key, others in {
+        "16-mixed": "float16 fp16 half",
+        "32-true": "float32 fp32",
+        "bf16-mixed": "bfloat16",
+    }.items()
+    for other in others.split()
+}
+# keys of data that only labelled rows have, and a name of what stands in order
+_OF_ROWS = {"columns", "format", "label_names", "source", "test", "train", "validation"}
+_OF_MODELS = {"checkpoint", "ckpt_path", "init_from", "model", "run"}
+
+
+def explain_unknown_key(key: str, parser: ArgumentParser) -> str:
+    """Say that a key is unknown, and which one may have been meant."""
+    known = keys_of(parser)
+    if names_below(key, known):
+        return f"{key}: is a section, expected a key in it, as in --{key}.KEY VALUE"
+    places = [each.dest for each in parser._actions if not each.option_strings]
+    if key in places:
+        return f"{key}: is given without --{key}, in this order: {' '.join(places)}"
+    section, _, name = key.rpartition(".")
+    if section == "data" and name in _OF_ROWS and "data.corpus" in known:
+        return (
+            f"{key}: is a key of labelled rows, which a head learns from, expected model.head; "
+            "bertlab init writes a config with one"
+        )
+    top = key.partition(".")[0]
+    if (package := missing_package(top)) is not None:
+        return f"{top}: comes with {package}: pip install {package}"
+    return f"{key}: no such key{_where_instead(key, known, places)}"
+
+
+def _where_instead(key: str, known: set[str], places: list[str]) -> str:
+    section = key.rpartition(".")[0]
+    if places and key in _OF_MODELS:
+        return f"; expected without a key, in this order: {' '.join(places)}"
+    meant = _meant(key, known)
+    if meant:
+        return f"; did you mean {meant!r}?"
+    siblings = names_below(section, known) if section else set()
+    if 0 < len(siblings) <= _MAX_LISTED:
+        return f", expected one of {', '.join(sorted(siblings))}"
+    return "; see --help"
+
+
+def _meant(key: str, known: set[str]) -> str:
+    """Return the known key that ``key`` most likely stands for, or an empty string."""
+    section, _, name = key.rpartition(".")
+    elsewhere = OTHER_NAMES.get(name.replace("-", "_"), "")
+    if elsewhere in known:
+        return elsewhere
+    # trainer.max_step: misspelt; model.hidden_size and learning_rate: the section is left out
+    names = {each.rpartition(".")[2] for each in known}
+    inside = {f"{top}.{name}" for top in names_below("", known)}  # objectives, optimizer
+    if not section and (part := next((each for each in inside if names_below(each, known)), "")):
+        return part
+    without = not section and name in names  # max_steps is no max_tokens misspelt
+    near = "" if without else _closest(name, names_below(section, known), 0.5)
+    if near:  # the name is misspelt
+        return f"{section}.{near}" if section else near
+    if name not in names:
+        name = _closest(name, names, 0.75)
+    # the section is misspelt, wrong or left out
+    found = _closest(key, {each for each in known if each.rpartition(".")[2] == name}, 0.0)
+    return f"model.{key}" if not found and section in ("objectives", "heads") else found
+
+
+def _closest(word: str, choices: set[str], cutoff: float) -> str:
+    matches = get_close_matches(word, sorted(choices), n=1, cutoff=cutoff)
+    return matches[0] if matches else ""

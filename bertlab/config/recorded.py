@@ -10,14 +10,11 @@ there was the key. Who renames a key or changes what one means raises the versio
 """
 
 from collections.abc import Collection, Mapping
-from copy import deepcopy
 from typing import Any
-
-from jsonargparse import ArgumentParser
 
 from bertlab import __version__
 from bertlab.config.request import SEED_SECTION, Seeds
-from bertlab.config.yaml_files import Config, keys_of, value_at
+from bertlab.config.yaml_files import Config
 from bertlab.errors import CheckpointError, DamagedCheckpointError, warn
 
 CONFIG_VERSION = 2  # 1: of checkpoints that do not say
@@ -61,27 +58,6 @@ def complete(stored: Config, config: Config, defaults: Config) -> Config:
     return found
 
 
-def unknown_keys(stored: Config, parser: ArgumentParser) -> dict[str, Any]:
-    """Return the keys of a stored config that no argument has, with their values."""
-    # without KEY.help, by which a key that takes a mapping, as {from: 4, to: 8}, were a section
-    known = keys_of(parser)
-    sections = {dest[:place] for dest in known for place, sign in enumerate(dest) if sign == "."}
-    return dict(_unknown(stored, known, sections, ""))
-
-
-def _unknown(
-    content: Mapping[str, Any], known: set[str], sections: set[str], prefix: str
-) -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
-    for name, value in content.items():
-        key = f"{prefix}{name}"
-        if isinstance(value, Mapping) and key in sections:
-            found += _unknown(value, known, sections, f"{key}.")
-        elif key not in known and key not in sections:
-            found.append((key, value))
-    return found
-
-
 def refuse_unknown(found: Mapping[str, Any], source: str, command: str) -> None:
     """Refuse values by keys that no argument has, if they decide something; else warn."""
     fits = command == "fit"
@@ -96,16 +72,6 @@ def refuse_unknown(found: Mapping[str, Any], source: str, command: str) -> None:
             f"{source}: left out of its config what this bertlab, {__version__}, does not know: "
             f"{', '.join(unknown)}"
         )
-
-
-def without(config: Config, key: str) -> Config:
-    """Return a config without a dotted key, as a copy."""
-    kept = deepcopy(config)
-    section, _, name = key.rpartition(".")
-    above = value_at(kept, section) if section else kept
-    if isinstance(above, dict):
-        above.pop(name, None)
-    return kept
 
 
 def drop_empty_arguments(

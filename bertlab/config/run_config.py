@@ -6,32 +6,47 @@ the parser of the plugins that they name (:mod:`bertlab.config.parser`).
 
 import re
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jsonargparse
 import yaml
-from jsonargparse import Namespace
+from jsonargparse import ArgumentParser, Namespace
 from lightning.pytorch import Callback
 from lightning.pytorch.cli import LightningArgumentParser
 
-from bertlab import __version__
 from bertlab.config.checkpoint_config import check_stored, check_users_own
 from bertlab.config.merge import read_request
 from bertlab.config.named_classes import ADVICE, check_importable, check_no_classes
-from bertlab.config.parse import parse_config
+from bertlab.config.parse import explain_unknown_key, first_leaf, refusal, refuse_null, show
 from bertlab.config.parser import build_parser
-from bertlab.config.recorded import refuse_unknown, unknown_keys, without
-from bertlab.config.request import SEED_SECTION, Request, Seeds, check_seeds, choose_seed
-from bertlab.config.yaml_files import Config, keys_of, names_below
+from bertlab.config.recorded import refuse_unknown
+from bertlab.config.request import (
+    SEED_SECTION,
+    TEXTS,
+    Request,
+    Seeds,
+    check_seeds,
+    choose_seed,
+)
+from bertlab.config.yaml_files import (
+    Config,
+    NoValue,
+    check_numbers,
+    check_texts,
+    keys_of,
+    leaves,
+    names_below,
+    nulls,
+    unknown_keys,
+)
 from bertlab.errors import (
-    CommandError,
+    BertlabError,
     ConfigError,
     causes,
     missing_package,
-    nearest,
     told,
     told_with_place,
 )
@@ -150,7 +165,7 @@ def parse_request(
     if request.helps:
         parser.print_help()
         raise SystemExit(0)
-    values = _parse(parser, request, command)
+    values = parse_values(parser, request, command)
     values.seed_everything = choose_seed(values.seed_everything, resumed_seed)
     return RunConfig(command, request, values, _plain(parser, values, request), parser)
 
@@ -171,30 +186,98 @@ def resolve_arguments(argv: Sequence[str]) -> tuple[Request, Config]:
 def resolve_request(request: Request) -> Config:
     """Return the plain config that ``bertlab fit`` would run; as :func:`resolve_arguments`."""
     parser = build_parser("fit", request)
-    return _plain(parser, _parse(parser, request), request)
+    return _plain(parser, parse_values(parser, request), request)
 
 
-def _parse(parser: LightningArgumentParser, request: Request, command: str = "fit") -> Namespace:
+def parse_values(
+    parser: LightningArgumentParser, request: Request, command: str = "fit"
+) -> Namespace:
     """Parse all that was asked for, once."""
-    known = names_below("", keys_of(parser))
+    known, unknown = keys_of(parser), {}
+    top = names_below("", known)
     values = {
         key: value
         for key, value in request.values.items()
-        if key in known or request.is_argument(key) or not _is_of_fit(key, value, command)
+        if key in top or request.is_argument(key) or not _is_of_fit(key, value, command)
     }
     if request.checkpoint is not None:
         source = str(request.checkpoint)
         _check_not_brought(request, parser, command)
         stored = {key: each for key, each in request.part_of(source).items() if key in values}
-        unknown = unknown_keys(stored, parser)
+        unknown = dict(unknown_keys(stored, known))
         refuse_unknown(unknown, source, command)
-        for key in unknown:
-            values, stored = without(values, key), without(stored, key)
         check_no_classes(parser, stored, source)
         check_stored(stored, source)
     for source in dict.fromkeys(request.source.values()) if ADVICE.get() else ():
         check_importable(parser, request.part_of(source), source)
-    return parse_config(parser, values, request.where)
+    return parse_config(parser, values, request.where, unknown)
+
+
+def parse_config(
+    parser: ArgumentParser,
+    content: Mapping[str, Any],
+    place: Callable[[str], str],
+    dropped: Collection[str] = (),
+) -> Namespace:
+    """Parse a config; a section may be empty.
+
+    Args:
+        parser: of its keys.
+        content: files, arguments and others, merged.
+        place: returns ``"FILE: "`` of the file that a key comes from; ``""`` if from none.
+        dropped: keys that are left out where no argument has them.
+
+    Raises:
+        ConfigError: one line that names the file, if it comes from one, and the key.
+    """
+    checked = _check_keys(content, parser, place, dropped)
+    given = [(f"{place(key)}{key}", value) for key, value in leaves(checked) if key not in TEXTS]
+    for key, value in given:
+        check_texts(value, key)
+    try:
+        parsed: Namespace = parser.parse_object(checked)
+    except BertlabError:
+        raise
+    except Exception as error:
+        source = place("").removesuffix(": ") or "the config"
+        raise refusal(error, parser, given, source, content, place) from error
+    check_numbers(parsed.as_dict(), "")
+    for action in nulls(parsed, parser):
+        refuse_null(action, place(action.dest))
+    return parsed
+
+
+def _check_keys(
+    content: Mapping[str, Any],
+    parser: ArgumentParser,
+    place: Callable[[str], str],
+    dropped: Collection[str],
+    above: str = "",
+) -> Config:
+    """Return a config without its empty sections; refuse other keys that no argument has."""
+    known = keys_of(parser)
+    checked: Config = {}
+    for name, value in content.items():
+        key = f"{above}{name}"
+        if names_below(key, known):
+            if isinstance(value, Mapping):
+                if below := _check_keys(value, parser, place, dropped, f"{key}."):
+                    checked[name] = below
+            elif value is not None:
+                raise ConfigError(
+                    f"{place(key)}{key}: found {show(str(value))}, expected a mapping of keys to "
+                    "values"
+                )
+        elif key in dropped:
+            continue
+        elif key not in known:
+            leaf = first_leaf(key, value)
+            raise ConfigError(f"{place(leaf)}{explain_unknown_key(leaf, parser)}")
+        elif isinstance(value, NoValue):
+            raise ConfigError(f"--{key}: expected a value after it")
+        else:
+            checked[name] = value
+    return checked
 
 
 def _check_not_brought(request: Request, parser: LightningArgumentParser, command: str) -> None:
@@ -219,7 +302,7 @@ def _check_not_brought(request: Request, parser: LightningArgumentParser, comman
 
 def _plain(parser: LightningArgumentParser, values: Namespace, request: Request) -> Config:
     """Return typed values as plain data, without what does not change the computation."""
-    content = _whole(parser, values, request)
+    content = whole_config(parser, values, request)
     return {key: value for key, value in content.items() if _is_recorded(key)}
 
 
@@ -228,7 +311,7 @@ def _is_recorded(key: str) -> bool:
     return key not in _NOT_RECORDED and (said is None or key not in said.not_recorded)
 
 
-def _whole(parser: LightningArgumentParser, values: Namespace, request: Request) -> Config:
+def whole_config(parser: LightningArgumentParser, values: Namespace, request: Request) -> Config:
     """Return typed values as plain data, with every plugin named."""
     try:
         text = parser.dump(values, skip_unset=False, skip_validation=True)
@@ -278,67 +361,3 @@ def _is_of_fit(key: str, value: object, command: str) -> bool:
     asks = command == "fit" and value is not None
     of_package = package_of("key", key) is not None and not asks
     return key in _FIT_ONLY or key in package_keys() or of_package
-
-
-OPTION = "--print_config"
-_FORMS = ("skip_default", "skip_unset")
-_ARGUMENTS = ("config", "ckpt_path")  # only on the command line
-_OLDER = {"skip_null": "skip_unset"}  # jsonargparse's
-# what decides which keys there are, and which defaults they have
-_ALWAYS = re.compile(
-    r"seed_everything|model\.(objectives|metrics)(\.\w+)?|(model|data)\.heads(\.[^.]+)?|data\.objectives"
-    r"|(model\.(encoder|head|heads\.[^.]+|optimizer|optimizer\.schedule)|data\.tokenizer_kind)\.name"
-    r"|model\.optimizer\.schedule"
-)
-
-
-def read_forms(given: str) -> list[str]:
-    """Return what ``--print_config=FORM,…`` leaves out.
-
-    ``skip_default``: keys at their default, but for plugins and the seed; ``skip_unset``: keys that
-    are null by default, and are null.
-    """
-    names = [_OLDER.get(name, name) for name in given.split(",") if name]
-    for name in names:
-        if name not in _FORMS:
-            comments = "; what a key means: bertlab fit --help all" if name == "comments" else ""
-            raise CommandError(
-                f"{OPTION}: found {name!r}{nearest(name, _FORMS)}, expected nothing, or "
-                f"{OPTION}={' or '.join(_FORMS)}{comments}"
-            )
-    return names
-
-
-def printed_config(request: Request, forms: Sequence[str]) -> str:
-    """Return the config of ``bertlab fit`` as YAML: ``bertlab fit --config FILE`` does the same."""
-    parser = build_parser("fit", request)
-    defaults = _whole(parser, parser.get_defaults(), request)
-    content = _whole(parser, _parse(parser, request), request)  # a seed that is not given is true
-    content = {key: value for key, value in content.items() if key not in _ARGUMENTS}
-    if forms:
-        content = _shortened(content, defaults, keys_of(parser), forms)
-    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
-    if not text.replace("\n", "").isprintable():  # a terminal, or who copies it, might change it
-        text = yaml.safe_dump(content, sort_keys=False)
-    return f"# bertlab {__version__}\n{text}"
-
-
-def _shortened(
-    content: Config, defaults: Config, known: set[str], forms: Sequence[str], above: str = ""
-) -> Config:
-    """Return a section without what need not be said."""
-    kept: Config = {}
-    for name, value in content.items():
-        key, default = f"{above}{name}", defaults.get(name)
-        if isinstance(value, dict) and names_below(key, known):
-            below = default if isinstance(default, dict) else {}
-            shown: Any = _shortened(value, below, known, forms, f"{key}.")
-            skipped = shown == {}
-        else:
-            shown = value
-            # as text: True is no 1, and 1 is no 1.0
-            is_default = repr(value) == repr(default)
-            skipped = is_default and ("skip_default" in forms or value is None)
-        if _ALWAYS.fullmatch(key) or not skipped:
-            kept[name] = shown
-    return kept

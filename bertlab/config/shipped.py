@@ -74,15 +74,6 @@ def offered_names() -> list[str]:
     return [name for name in shipped_configs() if not name.startswith(_TEMPLATES)]
 
 
-def templates() -> dict[str, Path]:
-    """Return the configs that ``bertlab init`` writes, by kind."""
-    return {
-        name.removeprefix(_TEMPLATES): path
-        for name, path in shipped_configs().items()
-        if name.startswith(_TEMPLATES)
-    }
-
-
 def _nearest_config(path: Path, others: Iterable[Path]) -> str:
     """Return ``"; did you mean 'x'?"`` for the nearest file beside a path, or config by name."""
     names = offered_names()

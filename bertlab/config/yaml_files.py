@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser
+    from argparse import Action, ArgumentParser
+
+    from jsonargparse import Namespace
 
 from bertlab.errors import CommandError, ConfigError, ConfigFileError
 from bertlab.files import read_text
@@ -78,6 +80,13 @@ def check_numbers(value: object, key: str) -> None:
         raise ConfigError(f"{key}: found a number of {digits}, expected at most 64 bits")
     for name, part in _parts(value):
         check_numbers(part, f"{key}.{name}".lstrip(".") if isinstance(name, str) else key)
+
+
+def nulls(parsed: "Namespace", parser: "ArgumentParser") -> "Iterator[Action]":
+    """Yield the arguments that are null, and are not by default."""
+    for action in parser._actions:
+        if action.default is not None and parsed.get(action.dest, action.default) is None:
+            yield action
 
 
 def _parts(value: object) -> Iterable[tuple[object, object]]:
@@ -265,23 +274,19 @@ def join_negative(argv: Sequence[str]) -> list[str]:
 _NEGATIVE = re.compile(r"-[\d.]")
 
 
-def which_is_no_yaml(argv: Sequence[str]) -> str:
-    """Return the first argument whose value is no YAML; all of them if each is."""
-    for key, value, _ in split_arguments(argv):
-        if is_no_yaml(value or ""):
-            return f"{key.lstrip('-')}: found {(value or '')[:80]!r}"
-    return "arguments"
-
-
-def is_no_yaml(value: object) -> bool:
-    """Whether a value is a text that jsonargparse cannot read as YAML."""
-    if not isinstance(value, str):
-        return False
-    try:
-        load_argument(value)
-        return value.startswith("!")  # jsonargparse's own loader may fail of it
-    except yaml.YAMLError:
-        return True
+def first_no_yaml(values: Iterable[tuple[str, object]]) -> str:
+    """Return key and text of the first value that jsonargparse cannot read, or nothing."""
+    for key, text in values:
+        if not isinstance(text, str):
+            continue
+        try:
+            load_argument(text)
+            refused = text.startswith("!")  # jsonargparse's own loader may fail of it
+        except yaml.YAMLError:
+            refused = True
+        if refused:
+            return f"{key}: found {text[:80]!r}"
+    return ""
 
 
 def take_options(
@@ -360,10 +365,38 @@ def put_at(content: Config, key: str, value: object) -> None:
     content[last] = value
 
 
+def leaves(content: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted key and the value of all that is no section; an empty one is a value."""
+    for name, value in content.items():
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
+
+
+def nested(key: str, value: object) -> Config:
+    """Return a mapping with a value at a dotted key."""
+    content: Config = {}
+    put_at(content, key, value)  # model.encoder, bert -> {"model": {"encoder": "bert"}}
+    return content
+
+
 def keys_of(parser: "ArgumentParser") -> set[str]:
     """Return all keys; ``help`` and ``KEY.help`` are only for the command line."""
     dests = {action.dest for action in parser._actions}
     return {dest for dest in dests if dest.rpartition(".")[2] != "help"}
+
+
+def unknown_keys(
+    content: Mapping[str, Any], known: set[str], above: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """Yield the keys of a config that are not known, with their values."""
+    for name, value in content.items():
+        key = f"{above}{name}"
+        if isinstance(value, Mapping) and names_below(key, known):
+            yield from unknown_keys(value, known, f"{key}.")
+        elif key not in known and not names_below(key, known):
+            yield key, value
 
 
 def names_below(section: str, known: set[str]) -> set[str]:

@@ -12,6 +12,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -220,20 +221,12 @@ def show_logs_visibly() -> None:
     """
     logging.setLogRecordFactory(_VisibleRecord)
     form = warnings.formatwarning
-    if not getattr(form, "is_visible", False):
-        warnings.formatwarning = _VisibleForm(form)
+    if getattr(form, "func", None) is not _visible_form:  # not twice
+        warnings.formatwarning = partial(_visible_form, form)
 
 
-class _VisibleForm:
-    """A form of warnings, made visible."""
-
-    is_visible = True
-
-    def __init__(self, form: Callable[..., str]) -> None:
-        self.form = form
-
-    def __call__(self, *given: Any, **named: Any) -> str:  # noqa: ANN401  as warnings has it
-        return visible(self.form(*given, **named))
+def _visible_form(form: Callable[..., str], *given: Any, **named: Any) -> str:  # noqa: ANN401
+    return visible(form(*given, **named))
 
 
 # what the file system says when it is the user's to mend

@@ -22,7 +22,7 @@ from importlib.metadata import (
     entry_points,
     version,
 )
-from typing import Any, Literal, get_args
+from typing import Any
 
 from bertlab.api import CONTRACT, OLDEST_CONTRACT
 from bertlab.errors import PluginError, UnknownPluginError, nearest, told_with_place, warn
@@ -36,7 +36,8 @@ _BRINGS = {
         "name data.UrlFile"
     ),
     "bertlab-conformance": (
-        "command check-plugins, command completion, command new-plugin, command plugins, "
+        "command check-plugins, command completion, command explain, command init, "
+        "command new-plugin, command plugins, "
         "name testing.ConformanceFailure, name testing.batch_of, name testing.conformance, "
         "name testing.list_checks"
     ),
@@ -98,27 +99,8 @@ def where_to_get(kind: str, name: str) -> str:
     return "" if package is None else f"; it comes with {package}: pip install {package}"
 
 
-Kind = Literal[
-    "encoder",
-    "objective",
-    "head",
-    "source",
-    "input_format",
-    "metric",
-    "evaluation",
-    "optimizer",
-    "schedule",
-    "tokenizer",
-    "tokenizer_model",
-    "huggingface_form",
-    "command",
-    "exporter",
-    "reader",
-    "executor",
-    "format",
-    "data_module",
-]
-GROUPS: dict[Kind, str] = {kind: f"bertlab.{kind}s" for kind in get_args(Kind)}
+Kind = str  # one of KEYS
+# kinds of plugins, and the key that names one
 KEYS: dict[Kind, str] = {
     "encoder": "model.encoder",
     "objective": "model.objectives",
@@ -139,6 +121,7 @@ KEYS: dict[Kind, str] = {
     "format": "data.format, --output_format",
     "data_module": "model.heads",
 }
+GROUPS: dict[Kind, str] = {kind: f"bertlab.{kind}s" for kind in KEYS}
 RECORDED_AS = "bertlab"  # in manifests, as before its distribution had a name of its own
 PATIENCE = 20.0  # seconds of an import, until the user is told who is imported
 

@@ -12,11 +12,10 @@ import importlib.util
 import re
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution, packages_distributions, version
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from bertlab.errors import PluginCodeError, told
 from bertlab.plugins.index import FIRST_PARTY, GROUPS, entry_package, entry_points_of, listed
@@ -106,16 +105,8 @@ _WORKER = "Original Traceback (most recent call last)"
 _PLACE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 
-@dataclass(frozen=True)
-class _Place:
-    """A line on the way to an error.
-
-    Attributes:
-        file: of the code.
-        line: in it.
-        function: that it stands in.
-        owner: the object whose method it is; None if there is none.
-    """
+class _Place(NamedTuple):
+    """A line on the way to an error, and the object whose method it stands in."""
 
     file: Path
     line: int
@@ -137,8 +128,7 @@ def mistake_of_others(error: BaseException) -> PluginCodeError | None:
                 return None
             continue
         who = next((name for home, name in packages.items() if _is_in(place.file, home)), None)
-        if who is None and _is_callback(place.owner):
-            who = f"callback {_class_name(type(place.owner))}"
+        who = who or _callback(place.owner)
         if who is not None:
             who = _plugin_class(place.owner) or who
             return PluginCodeError(
@@ -176,11 +166,6 @@ def _homes() -> dict[Path, str]:
     }
 
 
-@cache
-def _distributions() -> dict[str, list[str]]:
-    return dict(packages_distributions())
-
-
 def _plugin_class(owner: object) -> str | None:
     """Return the plugin whose class an object is of, with its name in configs."""
     target = f"{type(owner).__module__}:{type(owner).__qualname__}"
@@ -188,24 +173,20 @@ def _plugin_class(owner: object) -> str | None:
     return str(plugins[0]) if plugins and plugins[0].package not in FIRST_PARTY else None
 
 
-def _is_callback(owner: object) -> bool:
-    # by name: Lightning is not imported for this
-    bases = type(owner).__mro__
-    return (
-        any(
-            each.__name__ == "Callback" and each.__module__.split(".")[0].endswith("lightning")
-            for each in bases
-        )
-        and type(owner).__module__.split(".")[0] not in _OWN_MODULES
-    )
-
-
-def _class_name(kind: type[Any]) -> str:
-    """Return a class with the package that it comes from: ``Timer of lightning 2.6.6 (…)``."""
+def _callback(owner: object) -> str | None:
+    """Return ``callback Timer of lightning 2.6.6 (…)``; None if it is none, or bertlab's."""
+    kind = type(owner)
     top = kind.__module__.split(".")[0]
-    names = _distributions().get(top, [])
+    # by name: Lightning is not imported for this
+    is_callback = any(
+        each.__name__ == "Callback" and each.__module__.split(".")[0].endswith("lightning")
+        for each in kind.__mro__
+    )
+    if not is_callback or top in _OWN_MODULES:
+        return None
+    names = packages_distributions().get(top, [])
     of = f" of {names[0]} {version(names[0])}" if names else ""
-    return f"{kind.__name__}{of} ({kind.__module__})"
+    return f"callback {kind.__name__}{of} ({kind.__module__})"
 
 
 def _is_in(file: Path, home: Path) -> bool:

@@ -62,9 +62,9 @@ from bertlab.training.callbacks import (
     train,
 )
 from bertlab.training.predictions import PredictionWriter, open_sink, warn_of_cut_rows
-from bertlab.training.record import RunRecord
+from bertlab.training.record import RunRecord, plugin_facts
 from bertlab.training.results import held_out_results, print_results
-from bertlab.training.same_run import Resumption, plugin_facts
+from bertlab.training.same_run import Resumption
 from bertlab.training.trainer import (
     build_module,
     choose_tokenizer,
@@ -148,8 +148,10 @@ class BertlabCLI(LightningCLI):
                 "test: pre-training has no test rows, expected a model with a head; "
                 "bertlab validate scores a pre-trained one on held-out text"
             )
-        self.goes_on = Resumption(self.resolved, self.checkpoint if self.fits else None)
-        self.goes_on.check_config()
+        self.goes_on: Resumption | None = None
+        if self.fits and self.checkpoint is not None:
+            self.goes_on = Resumption(self.resolved, self.checkpoint)
+            self.goes_on.check_config()
 
     def instantiate_classes(self) -> None:
         """Make directory, data, tasks, trainer and module; what can be wrong is checked early."""
@@ -171,7 +173,8 @@ class BertlabCLI(LightningCLI):
         tasks = build_tasks(config.plain["model"])
         self.added = added_callbacks(self.directory, config.values) if self.fits else []
         self.trainer = self.instantiate_trainer()  # checks its settings before the data is read
-        self.goes_on.check_tokenizer()
+        if self.goes_on is not None:
+            self.goes_on.check_tokenizer()
         self.tokenizer = tokenizer = choose_tokenizer(checkpoint, warm, self.datamodule)
         self.datamodule.connect(tokenizer, tasks)
         prints = self.trainer.is_global_zero and not self.rehearses
@@ -185,7 +188,8 @@ class BertlabCLI(LightningCLI):
         for start in (checkpoint, warm):
             if start is not None:
                 start.release_weights()
-        self.goes_on.check_data(self.datamodule)
+        if self.goes_on is not None:
+            self.goes_on.check_data(self.datamodule)
         self.datamodule.encode()  # by the head, whose labels are known now
 
     def after_instantiate_classes(self) -> None:
@@ -249,9 +253,8 @@ class BertlabCLI(LightningCLI):
         self._divide_steps()
         steps = asked_steps(values.max_tokens, values.max_words, self.trainer, self.datamodule)
         if steps is not None:
-            self.trainer = self.instantiate_trainer(
-                max_steps=steps, max_epochs=-1
-            )  # a new one: a Trainer's end stays as it is
+            # a new one: a Trainer's end stays as it is
+            self.trainer = self.instantiate_trainer(max_steps=steps, max_epochs=-1)
         trainer = self.trainer
         done = 0 if model.continued is None else model.continued.steps
         check_end(model.optimizer_config, trainer, done, model.named_tasks(), self.datamodule)
@@ -342,10 +345,8 @@ class BertlabCLI(LightningCLI):
         if not trainer.is_global_zero:
             return
         print_results(results, f"{self.directory}: step {step}")
-        if model.heads:
-            best = record_best(trainer, model, self.directory)
-            if best is not None:
-                say(best)
+        if model.heads and (best := record_best(trainer, model, self.directory)) is not None:
+            say(best)
         for warning in self.model.warnings:
             warn(warning)
         if model.warnings:

@@ -1,9 +1,15 @@
-"""The run's record: what is needed to repeat it, in its directory and in every checkpoint."""
+"""The run's record: what is needed to repeat it, in its directory and in every checkpoint.
+
+Code may change between two sessions of a run, which says so: the manifest has that of the first
+session and, below ``sessions``, of each one after that, as far as it is another; a checkpoint has
+that of the session that wrote it.
+"""
 
 import contextlib
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -18,6 +24,7 @@ from bertlab.checkpoints.pretrained import Pretrained
 from bertlab.checkpoints.run_checkpoint import RUN_KEY
 from bertlab.checkpoints.run_directory import (
     CONFIG_FILE,
+    MANIFEST_FILE,
     add_session,
     claim,
     entries,
@@ -25,22 +32,39 @@ from bertlab.checkpoints.run_directory import (
     session,
 )
 from bertlab.config.recorded import CONFIG_VERSION
+from bertlab.config.request import Request
+from bertlab.config.yaml_files import Config
 from bertlab.data.module import TaskData
-from bertlab.errors import OutputError, ResumeError, causes, warn, without_secrets
-from bertlab.files import replacing, write_text
+from bertlab.data.sources import is_source
+from bertlab.errors import BertlabError, OutputError, ResumeError, causes, warn, without_secrets
+from bertlab.files import read_object, replacing, write_text
 from bertlab.model.module import BertModule
 from bertlab.model.optimizer import parameter_names
-from bertlab.training.same_run import (
-    KEY,
-    Hashes,
-    changed_facts,
-    changes_of_code,
-    check_same_labels,
-    code_of,
-    hashes_of,
-    read_manifest,
-    sessions_of,
+from bertlab.plugins.hooks import GROUP
+from bertlab.plugins.index import (
+    FIRST_PARTY,
+    Kind,
+    Plugin,
+    entry_package,
+    entry_points_of,
+    installed,
+    recorded_as,
 )
+from bertlab.plugins.strangers import content_hash
+
+_DIGITS = 12  # of a hash
+_NEW_RUN = "start a new run from its weights by --model.init_from"
+OTHER_DATA = (  # what differs, and what to do
+    "its data has changed since (hashes of the content here and in the checkpoint)",
+    "Put the data back, give the place where it lies now",
+)
+KEY = "made_with"  # of a checkpoint
+_CODE = ("packages", "plugins", "plugin_contents", "plugin_names")
+# of a session in the manifest, if they are not as before
+_OF_SESSION = (*_CODE, "command", "python", "platform", "device", "threads", "precision")
+
+Facts = Mapping[str, Any]
+Hashes = dict[str, str]  # by what they are of: corpus, store, tokenizer, "rows of train"
 
 
 class RunRecord(Callback):
@@ -238,3 +262,137 @@ def _reason(error: BaseException) -> str:
         if isinstance(each, OSError):
             return each.strerror or str(each)
     return str(error).splitlines()[0]
+
+
+def hashes_of(facts: Mapping[str, Any]) -> Hashes:
+    """Return the hashes of a run's data, from what its manifest says or will say."""
+    found = {name: facts.get(name) for name in ("corpus", "store", "tokenizer")}
+    splits = facts.get("data")
+    for split, each in splits.items() if isinstance(splits, Mapping) else ():
+        if isinstance(each, Mapping) and "fingerprint" in each:
+            found[f"rows of {split}"] = each["fingerprint"]
+    return {name: value for name, value in found.items() if isinstance(value, str)}
+
+
+def read_manifest(run: Path) -> dict[str, Any]:
+    """Return a run's manifest; an empty one if there is none that can be read."""
+    try:
+        return read_object(run / MANIFEST_FILE)
+    except (BertlabError, OSError, ValueError):
+        return {}
+
+
+def check_same_labels(here: Mapping[str, Any], there: Mapping[str, Any]) -> None:
+    """Raise ResumeError if classes or their counts differ; by head, of a single one by ``""``."""
+    lines = []
+    for head in {**here, **there}:
+        ours, theirs = here.get(head), there.get(head)
+        if ours != theirs:
+            of = f" of data.heads.{head}" if head else ""
+            lines.append(f"labels of the training data{of}: {ours} here, {theirs} there")
+    refuse_other(lines, *OTHER_DATA)
+
+
+def refuse_other(lines: list[str], what: str, remedy: str) -> None:
+    """Raise ResumeError if there are lines of what differs."""
+    if lines:
+        listed = "\n  ".join(lines)
+        raise ResumeError(
+            f"--ckpt_path resumes a run exactly, but {what}:\n  {listed}\n{remedy}, or {_NEW_RUN}"
+        )
+
+
+def plugin_facts(request: Request, config: Config) -> dict[str, dict[str, str]]:
+    """Return what a manifest says of the plugins of a run."""
+    hooks = dict(entry_package(entry) for entry in entry_points_of(GROUP))  # called in every run
+    return facts_of(_used(request, config), hooks)
+
+
+def facts_of(
+    plugins: Iterable[Plugin], hooks: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, dict[str, str]]:
+    """Return what :func:`plugin_facts` does, of plugins and of packages with hooks."""
+    used = list(plugins)
+    versions = {each.package: each.version for each in used} | dict(hooks)
+    others = [package for package in versions if package not in FIRST_PARTY]
+    return {
+        "plugins": {recorded_as(package): version for package, version in versions.items()},
+        "plugin_contents": {package: content_hash(package) for package in others},
+        "plugin_names": {
+            f"{each.kind} {each.name}": each.package
+            for each in used
+            if each.package not in FIRST_PARTY
+        },
+    }
+
+
+def _used(request: Request, config: Config) -> Iterator[Plugin]:
+    """Yield the plugins that a config names, wherever it does."""
+    named: dict[Kind, list[str | None]] = {
+        "encoder": [request.encoder],
+        "objective": [*request.objectives],
+        "head": [request.head, *request.heads.values()],
+        "metric": [*request.metrics],
+        "optimizer": [request.optimizer],  # a class of torch.optim is no plugin
+        "schedule": [request.schedule],
+        "tokenizer": [request.tokenizer],
+    }
+    for kind, names in named.items():
+        yield from (installed(kind)[name] for name in names if name in installed(kind))
+    data = config["data"]
+    given = [data.get("source"), *_listed(data.get("corpus"))]
+    for location in given:
+        if isinstance(location, str) and is_source(location):
+            yield installed("source")[location.partition(":")[0]]
+    for entry in (config.get("evaluations") or {}).values():
+        evaluation = installed("evaluation").get(entry.get("evaluation"))
+        if evaluation is not None:
+            yield evaluation
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]
+
+
+def code_of(facts: Facts) -> dict[str, dict[str, str]]:
+    """Return the part of a manifest that a checkpoint keeps."""
+    return {key: dict(facts.get(key) or {}) for key in _CODE}
+
+
+def changes_of_code(now: Facts, before: Facts) -> list[str]:
+    """Return a line for each package that is another than before: ``torch 2.12 → 2.13``."""
+    lines: list[str] = []
+    moved: set[str] = set()
+    for key in ("packages", "plugins"):
+        here, there = _texts(now, key), _texts(before, key)
+        for name in here.keys() & there.keys() - moved:
+            if here[name] != there[name]:
+                lines.append(f"{name} {there[name]} → {here[name]}")
+                moved.add(name)
+    here, there = _texts(now, "plugin_contents"), _texts(before, "plugin_contents")
+    for name in here.keys() & there.keys() - moved:
+        if here[name] != there[name]:
+            lines.append(
+                f"{name} {_texts(now, 'plugins').get(name)} with other files "
+                f"({there[name][:_DIGITS]}… → {here[name][:_DIGITS]}…)"
+            )
+    return sorted(lines)
+
+
+def changed_facts(facts: Facts, before: Facts) -> dict[str, Any]:
+    """Return what a session of a run has otherwise than the one before, for the manifest."""
+    return {key: facts[key] for key in _OF_SESSION if facts.get(key) != before.get(key)}
+
+
+def sessions_of(record: Facts) -> list[dict[str, Any]]:
+    """Return a manifest as it would be of the session that began the run, and of each later one."""
+    found, sessions = [dict(record)], record.get("sessions")
+    for each in sessions if isinstance(sessions, list) else []:
+        found.append({**found[-1], **(each if isinstance(each, dict) else {})})
+    return found
+
+
+def _texts(record: Facts, key: str) -> dict[str, str]:
+    """Return texts by name from a record that may come from anywhere; {} for anything else."""
+    found = record.get(key)
+    return {str(name): str(each) for name, each in found.items()} if isinstance(found, dict) else {}

@@ -6,10 +6,10 @@ from typing import get_args
 
 import pytest
 
-from bertlab.cli.fit import COMMON
+from bertlab.cli.fit_help import COMMON
 from bertlab.config.merge import read_request
+from bertlab.config.parse import OTHER_NAMES, OTHER_VALUES
 from bertlab.config.parser import build_parser
-from bertlab.config.unknown_keys import OTHER_NAMES, OTHER_VALUES
 from bertlab.config.yaml_files import keys_of
 from tests.conftest import Command
 

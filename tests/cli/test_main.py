@@ -8,7 +8,6 @@ import sys
 import threading
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
 
 import lightning
 import pytest
@@ -24,7 +23,7 @@ def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     def main(command: str, argv: list[str]) -> int:
         raise error
 
-    monkeypatch.setattr(cli.importlib, "import_module", lambda name: SimpleNamespace(main=main))
+    monkeypatch.setattr(cli, "train_or_use", main)
 
 
 def test_version(bertlab: Command) -> None:
@@ -62,7 +61,7 @@ def test_arguments_and_exit_code_are_the_commands(
         seen.append((command, argv))
         return 7
 
-    monkeypatch.setattr(cli.importlib, "import_module", lambda name: SimpleNamespace(main=main))
+    monkeypatch.setattr(cli, "train_or_use", main)
     assert bertlab("fit", "--version", "x")[0] == 7
     assert seen == [("fit", ["--version", "x"])]
 

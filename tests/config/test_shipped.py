@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bertlab.cli.fit import with_config_options
+from bertlab.cli.main import with_config_options
 from bertlab.config.merge import read_request
 from bertlab.config.shipped import find_config, shipped_configs
 from bertlab.errors import ConfigFileError
@@ -160,6 +160,6 @@ def test_a_wheel_trains_in_an_empty_folder(tmp_path: Path) -> None:
     assert command == ["fit", "quickstart"]
     short = ["--trainer.max_steps", "20", "--data.validation_sequences", "20"]
     assert "runs/quickstart: step 20" in run(*command, *short, "--trainer.accelerator", "cpu")
-    run("init", "ner", "my.yaml")
-    assert "bert-base-cased" in (work / "my.yaml").read_text("utf-8")
+    template = Path(folder.strip()) / "templates" / "ner.yaml"  # of `bertlab init`
+    assert "bert-base-cased" in template.read_text("utf-8")
     shutil.rmtree(venv)

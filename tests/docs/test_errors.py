@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from bertlab import errors
-from bertlab.cli.errors import catalogue, meaning
 from bertlab.errors import BertlabError, DataError
+from bertlab_conformance.explain import catalogue, meaning
 from tests.conftest import Command
 
 DOCS = Path(__file__).parents[2] / "docs"

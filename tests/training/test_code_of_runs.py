@@ -14,7 +14,7 @@ from bertlab.errors import UnknownPluginError
 from bertlab.plugins import hooks
 from bertlab.plugins import index as plugins
 from bertlab.plugins.strangers import content_hash, named_package
-from bertlab.training.same_run import sessions_of
+from bertlab.training.record import sessions_of
 from tests.conftest import Command
 from tests.plugins.strange_packages import install
 

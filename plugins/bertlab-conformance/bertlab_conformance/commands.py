@@ -17,6 +17,31 @@ class Completion(Command):
         return main(arguments)
 
 
+class Explain(Command):
+    """What the code of an error means, and what to do."""
+
+    def main(self, arguments: list[str]) -> int:  # noqa: D102
+        from bertlab_conformance.explain import main  # noqa: PLC0415
+
+        return main(arguments)
+
+
+class Init(Command):
+    """Write a config for data of your own."""
+
+    def main(self, arguments: list[str]) -> int:  # noqa: D102
+        from bertlab_conformance.init import main  # noqa: PLC0415
+
+        return main(arguments)
+
+    def parsers(self) -> "dict[str, ArgumentParser]":  # noqa: D102
+        from jsonargparse import ArgumentParser  # noqa: PLC0415
+
+        from bertlab_conformance.init import templates  # noqa: PLC0415
+
+        return {kind: ArgumentParser(exit_on_error=False) for kind in templates()}
+
+
 class NewPlugin(Command):
     """Write a package with a plugin of your own."""
 

@@ -3,7 +3,6 @@
 No package of others is imported, and of their names only plain words get into the script.
 """
 
-import importlib
 import re
 from collections.abc import Iterable
 
@@ -18,9 +17,9 @@ from bertlab.extend import (
     command_names,
     find_command,
     installed,
+    make_parser,
     offered_names,
     say,
-    templates,
 )
 
 _USAGE = """usage: bertlab completion SHELL
@@ -89,9 +88,7 @@ def _words(command: str) -> list[str]:
         parsers = [build_parser(command, each, with_hooks=False) for each in requests]
         names = [*offered_names(), *(f"--{key}" for key in COMMON[command])]
     elif command in COMMANDS:
-        make = getattr(importlib.import_module(COMMANDS[command][0]), "make_parser", None)
-        parsers = [] if make is None else [make(command)]
-        names = list(templates()) if command == "init" else []
+        parsers, names = [make_parser(command)], []
     elif installed("command")[command].package in FIRST_PARTY:
         actions = find_command(command).parsers()
         parsers, names = actions.values(), [each for each in actions if each]

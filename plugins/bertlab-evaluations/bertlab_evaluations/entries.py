@@ -88,7 +88,7 @@ def _entry(name: str, fields: object, where: str) -> EvaluationEntry:
     _check_name(name, where)
     parser = entry_parser(plugin)
     check_importable(parser, fields, where)
-    values = parse_config(parser, fields, where)
+    values = parse_config(parser, fields, lambda _: f"{where}: ")
     return make_entry(name, values)
 
 

@@ -22,7 +22,7 @@ from bertlab_studies.execute.processes import RunProcess, run_environment, start
 FRESH = "BERTLAB_FRESH_RUNS"  # set to 1: every run starts from nothing
 # bertlab's own, and what a run imports late; not datasets, whose Arrow may start threads
 PRELOADED = (
-    "bertlab.cli.fit",
+    "bertlab.cli.main",
     "bertlab.training.cli",  # which it imports when it trains
     "bertlab_evaluations.evaluate",
     "bertlab.training.callbacks",

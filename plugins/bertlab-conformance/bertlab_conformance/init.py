@@ -3,9 +3,8 @@
 import shlex
 from pathlib import Path
 
-from bertlab.config.shipped import templates
-from bertlab.errors import CommandError, OutputError, nearest, say
-from bertlab.files import create_text, explain_failed_write
+from bertlab import CommandError, nearest
+from bertlab.extend import OutputError, create_text, explain_failed_write, say, shipped_configs
 
 _USAGE = """usage: bertlab init KIND FILE
 
@@ -15,11 +14,12 @@ Write an annotated config for data of your own. Put your paths into it, then: be
 
   FILE             config to write, such as my.yaml; it must not exist
 """
+_FOLDER = "templates/"  # in the names of these configs
 # the words that a template has where the user's own belong
 _FILE, _RUNS = "my.yaml", ("runs/finetune-my", "runs/my")
 
 
-def main(command: str, argv: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Write a config and say what to do with it; return the exit code."""
     texts = {kind: path.read_text("utf-8") for kind, path in templates().items()}
     if not argv or "-h" in argv or "--help" in argv:
@@ -28,13 +28,13 @@ def main(command: str, argv: list[str]) -> int:
         return 0
     if len(argv) != 2 or any(each.startswith("-") for each in argv):
         raise CommandError(
-            f"{command}: found {shlex.join(argv)!r}, expected KIND FILE, as in "
-            f"bertlab {command} ner my.yaml; see bertlab {command} --help"
+            f"init: found {shlex.join(argv)!r}, expected KIND FILE, as in "
+            "bertlab init ner my.yaml; see bertlab init --help"
         )
     kind, path = argv[0], Path(argv[1])
     if kind not in texts:
         raise CommandError(
-            f"{command}: no kind is called {kind!r}{nearest(kind, texts)} "
+            f"init: no kind is called {kind!r}{nearest(kind, texts)} "
             f"(there are: {', '.join(texts)})"
         )
     if path.exists():
@@ -52,6 +52,15 @@ def main(command: str, argv: list[str]) -> int:
         f"  bertlab fit {shlex.quote(str(path))}"
     )
     return 0
+
+
+def templates() -> dict[str, Path]:
+    """Return the configs that ``bertlab init`` writes, by kind."""
+    return {
+        name.removeprefix(_FOLDER): path
+        for name, path in shipped_configs().items()
+        if name.startswith(_FOLDER)
+    }
 
 
 def _title(text: str) -> str:
