@@ -6,7 +6,6 @@ The names are listed here once: `extend.py` reads them from this file, mypy and 
 from bertlab.api.batch import pad_to_multiple_of as pad_to_multiple_of
 from bertlab.api.command import Opened as Opened
 from bertlab.api.encoder import layers_of as layers_of
-from bertlab.api.evaluation import FloatArray as FloatArray
 from bertlab.api.examples import LabelledExamples as LabelledExamples
 from bertlab.api.examples import holds_no_examples as holds_no_examples
 from bertlab.api.format import ColumnSources as ColumnSources

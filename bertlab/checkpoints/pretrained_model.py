@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from bertlab.api.encoder import Encoder
-from bertlab.api.evaluation import EvaluatedModel
 from bertlab.api.task import Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.pretrained import Pretrained, head_settings, known_tokenizer, one_head
@@ -30,6 +29,9 @@ from bertlab.model.prediction import (
     predict,
 )
 from bertlab.objectives.changing import largest_of
+
+if TYPE_CHECKING:
+    from bertlab.api import EvaluatedModel
 
 
 def load(source: str | Path, head: str | None = None) -> "PretrainedModel":
@@ -106,8 +108,14 @@ class PretrainedModel:
             module.named_tasks() if isinstance(module, BertModule) else {}
         )
 
-    def evaluated(self) -> EvaluatedModel:
-        """Return the model in the form that evaluations read."""
+    def evaluated(self) -> "EvaluatedModel":
+        """Return the model in the form that evaluations read.
+
+        Raises:
+            ImportError: bertlab-evaluations is not installed.
+        """
+        from bertlab.api import EvaluatedModel  # noqa: PLC0415  of a package
+
         return EvaluatedModel(
             self.source, self.encoder, self.tokenizer, self.tasks, shows_progress=True
         )

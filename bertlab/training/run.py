@@ -6,7 +6,6 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertlab.api.exchange import ExportReport
 from bertlab.checkpoints.pretrained_model import PretrainedModel, load
 from bertlab.checkpoints.run_directory import MANIFEST_FILE, RESULTS_FILE, STAGES_FILE
 from bertlab.config.merge import read_request
@@ -28,6 +27,8 @@ from bertlab.training.results import (
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
+
+    from bertlab.api import ExportReport
 
 ConfigSource = str | Path | Mapping[str, Any]
 
@@ -174,7 +175,7 @@ class Run:
         form: str = "transformers",
         head: str | None = None,
         settings: Mapping[str, Any] | None = None,
-    ) -> ExportReport:
+    ) -> "ExportReport":
         """Write the model as a folder that others load; see ``bertlab.export_model``.
 
         Raises:

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from transformers import BertConfig, BertPreTrainedModel
 
+from bertlab.api import ExportReport
 from bertlab.api.batch import PackedBatch, pack
 from bertlab.api.encoder import Encoder
-from bertlab.api.exchange import ExportReport
 from bertlab.api.task import Task, TaskContext
 from bertlab.api.tokenizer import Tokenizer
 from bertlab.checkpoints.pretrained import Pretrained

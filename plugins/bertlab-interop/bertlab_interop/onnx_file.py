@@ -23,8 +23,9 @@ from bertlab import (
     Pretrained,
     TokenPrediction,
 )
-from bertlab.api import Exporter, ExportReport, Head, ModelAddress, Task
+from bertlab.api import Head, Task
 from bertlab.extend import model_of, write_json
+from bertlab_interop.contract import Exporter, ExportReport, ModelAddress
 from bertlab_interop.transformers_folder import save_tokenizer
 
 FILE = "model.onnx"
