@@ -175,8 +175,6 @@ from bertlab.encoders.attention import to_heads as to_heads
 from bertlab.encoders.bert import SelfAttention as SelfAttention
 from bertlab.encoders.bert_form import POSITION_NAMES as POSITION_NAMES
 from bertlab.encoders.bert_form import BertForm as BertForm
-from bertlab.encoders.bert_form import padded_attention as padded_attention
-from bertlab.encoders.bert_form import padded_summary as padded_summary
 from bertlab.encoders.layers import Dropout as Dropout
 from bertlab.encoders.layers import check_sizes as check_sizes
 from bertlab.encoders.layers import choose_preset as choose_preset

@@ -62,23 +62,6 @@ class Encoder(nn.Module, ABC):
             all_layers: also return the hidden states of every layer.
         """
 
-    def padded_form(self) -> nn.Module:
-        """Return a module that computes the same on padded batches; optional.
-
-        Exporters such as ONNX call it, as no data decides its shapes. The layers are shared, and it
-        is used in evaluation mode. B sequences, the longest of S tokens::
-
-            forward(input_ids, attention_mask, token_type_ids=None) -> (states, pooled)
-
-        ``input_ids``, ``attention_mask`` (1 for tokens, 0 for the padding behind each sequence) and
-        ``token_type_ids`` (None: all 0) are ``(B, S)`` int64, ``states`` are ``(B, S, H)`` with any
-        finite values in the padding, ``pooled`` is ``(B, H)``.
-
-        Raises:
-            NotImplementedError: there is no such form; the message says why.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no form for padded batches")
-
     def tokens_attended(self, sequence_length: float) -> float:
         """Return how many tokens a token attends to in all layers, for counts of operations.
 

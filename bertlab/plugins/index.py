@@ -52,6 +52,7 @@ _BRINGS = {
     "bertlab-guard": "key check_every",
     "bertlab-interop": (
         "command export, name export_model, name Exporter, name ExportReport, name ModelAddress, "
+        "name padded_attention, name padded_summary, "
         "exporter onnx, exporter sentence-transformers, exporter transformers, reader tensorflow"
     ),
     "bertlab-modern": (
