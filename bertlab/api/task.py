@@ -169,20 +169,6 @@ class Task(nn.Module, ABC):
         del values
         return {}
 
-    def flops_per_token(self, encoder: "Encoder", sequence_length: float, steps: float) -> float:
-        """Return the operations of a forward pass beyond the encoder's, for a token that is read.
-
-        Called on a task that is not built. Studies set scores against them. By default 0: a
-        classifier of one vector a sequence costs next to nothing.
-
-        Args:
-            encoder: its sizes; ``encoder.flops_per_token(sequence_length)`` is one more pass.
-            sequence_length: mean over the sequences, in tokens.
-            steps: of the run, for what changes over it.
-        """
-        del encoder, sequence_length, steps
-        return 0.0
-
     @abstractmethod
     def decode(self, output: EncoderOutput, batch: PackedBatch) -> list[dict[str, Any]]:
         """Return predictions in the user's terms, one JSON-ready dict for each of B sequences."""

@@ -29,7 +29,6 @@ from bertlab.objectives.cross_entropy import (
 )
 
 if TYPE_CHECKING:
-    from bertlab.api.encoder import Encoder
     from bertlab.api.rng import CounterRNG
     from bertlab.api.tokenizer import Tokenizer
 
@@ -199,18 +198,6 @@ class TokenPrediction(Objective):
                 losses = F.cross_entropy(scores.float(), wanted, reduction="none")
             torch.neg(losses, out=place)
         return found
-
-    def predicted_share(self, steps: float) -> float:
-        """Return the share of the tokens that are predicted, a mean over so many steps."""
-        del steps
-        return 1.0
-
-    def flops_per_token(self, encoder: "Encoder", sequence_length: float, steps: float) -> float:
-        """Return the operations of the transform and of the scores of the vocabulary."""
-        del sequence_length
-        width = encoder.hidden_size
-        weights = width * (width + encoder.vocab_size)  # (H, H) and (H, V)
-        return 2.0 * weights * self.predicted_share(steps)
 
     def tokens_read(self, batch: PackedBatch) -> Tensor | None:
         """Return the positions that predict; None of a batch without labels."""
