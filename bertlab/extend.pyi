@@ -245,9 +245,6 @@ from bertlab.model.optimizer_config import OptimizerConfig as OptimizerConfig
 from bertlab.model.optimizer_config import check_betas as check_betas
 from bertlab.model.optimizer_config import check_eps as check_eps
 from bertlab.model.optimizer_config import read_optimizer as read_optimizer
-from bertlab.model.prediction import Combination as Combination
-from bertlab.model.prediction import check_layers as check_layers
-from bertlab.model.prediction import combine_layers as combine_layers
 from bertlab.objectives.changing import Change as Change
 from bertlab.objectives.changing import ChangingNumber as ChangingNumber
 from bertlab.objectives.changing import largest_of as largest_of
