@@ -15,7 +15,6 @@ from bertlab.api.huggingface import HuggingFaceForm as HuggingFaceForm
 from bertlab.api.huggingface import check_only as check_only
 from bertlab.api.huggingface import real_number as real_number
 from bertlab.api.huggingface import whole_number as whole_number
-from bertlab.api.task import build_all as build_all
 from bertlab.api.tokenizer import BoolArray as BoolArray
 from bertlab.api.tokenizer import PairLayout as PairLayout
 from bertlab.api.tokenizer import TokenArray as TokenArray
@@ -222,6 +221,7 @@ from bertlab.heads.sentences import SingleSentence as SingleSentence
 from bertlab.heads.sentences import pair_features as pair_features
 from bertlab.heads.sentences import text_features as text_features
 from bertlab.model.build import build_encoder as build_encoder
+from bertlab.model.build import build_layers as build_layers
 from bertlab.model.build import build_metrics as build_metrics
 from bertlab.model.build import build_tasks as build_tasks
 from bertlab.model.build import check_lengths as check_lengths

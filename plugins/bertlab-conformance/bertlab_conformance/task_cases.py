@@ -22,7 +22,7 @@ from bertlab.api import (
     TaskContext,
     pack,
 )
-from bertlab.extend import EncodedExamples, build_all, load_class
+from bertlab.extend import EncodedExamples, build_layers, load_class
 from bertlab_conformance.cases import SEED, Case, Options
 from bertlab_conformance.check import ConformanceFailure
 from bertlab_conformance.samples import sample_rows, without_truth
@@ -123,7 +123,7 @@ class ObjectiveCase(TaskCase):
             arguments = (self.options.companions or {}).get(name, {})
             companions[name] = load_class("objective", name, Objective)(**arguments)
             wanted += [each for each in companions[name].requires if each not in companions]
-        build_all({**companions, TASK: task}, context)
+        build_layers({**companions, TASK: task}, context)
         return companions
 
     @cached_property
