@@ -78,11 +78,7 @@ class TokenClasses:
 
 
 class TargetMean(Metric):
-    """Mean over the targets of a value that a table gives to each class.
-
-    Args:
-        table: ``(V,)`` float value of each class.
-    """
+    """Mean over the targets of the value that a ``(V,)`` float table gives to their class."""
 
     full_state_update = False
     table: Tensor
@@ -107,15 +103,10 @@ class TargetMean(Metric):
 
 
 def unigram_baselines(token_counts: IntArray, classes: TokenClasses) -> dict[str, Metric]:
-    """Return what a model without context reaches on the same targets.
+    """Return what a model without context reaches, by ``(V,)`` int64 counts in the training text.
 
-    Args:
-        token_counts: ``(V,)`` int64 occurrences in the training text.
-        classes: which ids are special; these are never targets and not counted.
-
-    Returns:
-        ``unigram_loss``, cross-entropy in nats of the add-one smoothed unigram distribution, and
-        ``unigram_accuracy``, the share of targets that are the commonest token.
+    ``unigram_loss`` is the cross-entropy in nats of the add-one smoothed unigram distribution,
+    ``unigram_accuracy`` the share of targets that are the commonest token. Special ids never count.
     """
     counts = torch.from_numpy(np.where(classes.special, 0, token_counts))
     smoothed = (counts + 1).double()
